@@ -1,0 +1,120 @@
+// Package cli holds the flags that every program of this module has in common.
+// Only main packages import it.
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// maxVerbosity is the highest -v that anything in client-go looks at: 10 prints
+// whole request and response bodies.
+const maxVerbosity = 10
+
+// debugVerbosity is the klog verbosity that counts as debug. It is also where
+// slog.LevelDebug lies, since a klog line of verbosity n has the slog level -n.
+const debugVerbosity = -int(slog.LevelDebug)
+
+// LogOptions says what to log and how. The zero value is what the flags default
+// to: lines from info upwards, as text.
+type LogOptions struct {
+	// Level is debug, info, warn or error; empty is info.
+	Level string
+	// Format is text or json; empty is text.
+	Format string
+	// Verbosity is for people used to klog: klog lines up to this verbosity
+	// show as well, whatever Level says, and 4 or more is debug.
+	Verbosity int
+}
+
+// AddFlags defines the flags on fs. Values that o already has are the defaults.
+func (o *LogOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Level, "log-level", firstOf(o.Level, "info"), "log lines of this level and above: debug, info, warn or error")
+	fs.StringVar(&o.Format, "log-format", firstOf(o.Format, "text"), "form of log lines: text or json")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, fmt.Sprintf("log verbosity as in klog, 0 to %d; %d or more is --log-level=debug", maxVerbosity, debugVerbosity))
+}
+
+// Validate returns an error that names each flag with a value that cannot be
+// used.
+func (o *LogOptions) Validate() error {
+	var errs []error
+	if _, ok := levelOf(o.Level); !ok {
+		errs = append(errs, fmt.Errorf("--log-level=%q: want debug, info, warn or error", o.Level))
+	}
+	switch o.Format {
+	case "", "text", "json":
+	default:
+		errs = append(errs, fmt.Errorf("--log-format=%q: want text or json", o.Format))
+	}
+	if o.Verbosity < 0 || o.Verbosity > maxVerbosity {
+		errs = append(errs, fmt.Errorf("--v=%d: want 0 to %d", o.Verbosity, maxVerbosity))
+	}
+	return errors.Join(errs...)
+}
+
+// Logger returns a logger that writes to w, and makes klog, through which
+// client-go logs, write to it too. klog is one per process and is set without a
+// lock: call Logger once, before anything else is started. Values that Validate
+// refuses count as the defaults.
+func (o *LogOptions) Logger(w io.Writer) *slog.Logger {
+	level := o.level()
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
+	if o.Format == "json" {
+		handler = slog.NewJSONHandler(w, options)
+	}
+	logger := slog.New(handler)
+	bridgeKlog(logger, max(0, -int(level)))
+	return logger
+}
+
+// level is the lower of what --log-level and -v ask for.
+func (o *LogOptions) level() slog.Level {
+	level, ok := levelOf(o.Level)
+	if !ok {
+		level = slog.LevelInfo
+	}
+	if o.Verbosity > 0 {
+		level = min(level, slog.Level(-o.Verbosity))
+	}
+	return level
+}
+
+// bridgeKlog sends klog lines up to the given verbosity to logger. klog drops
+// those above it before they are formatted, and takes the number by flag only.
+func bridgeKlog(logger *slog.Logger, verbosity int) {
+	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(fs)
+	if err := fs.Set("v", strconv.Itoa(verbosity)); err != nil {
+		panic("cli: set klog verbosity: " + err.Error()) // an int is what it takes
+	}
+	klog.SetSlogLogger(logger)
+}
+
+func levelOf(name string) (slog.Level, bool) {
+	switch name {
+	case "debug":
+		return slog.LevelDebug, true
+	case "", "info":
+		return slog.LevelInfo, true
+	case "warn":
+		return slog.LevelWarn, true
+	case "error":
+		return slog.LevelError, true
+	}
+	return 0, false
+}
+
+func firstOf(value, fallback string) string {
+	if value != "" {
+		return value
+	}
+	return fallback
+}
