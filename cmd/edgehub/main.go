@@ -1,0 +1,61 @@
+// Command edgehub is the hub of one edge node: the apiserver for whatever runs
+// on the node, and the owner's way to upgrade it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/hub"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "edgehub:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	options, logs := hub.NewOptions(), cli.LogOptions{}
+	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
+	options.AddFlags(fs)
+	logs.AddFlags(fs)
+	showVersion := fs.Bool("version", false, "print the version and exit")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if *showVersion {
+		fmt.Println(version.String("edgehub"))
+		return nil
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: everything is said by flags, see --help", fs.Arg(0))
+	}
+	config, err := options.Config()
+	if err := errors.Join(err, logs.Validate()); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	h, err := hub.New(config, "edgehub/"+version.Get().Version, registry, logs.Logger(os.Stderr))
+	if err != nil {
+		return err
+	}
+	return h.Run(ctx)
+}

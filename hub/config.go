@@ -1,0 +1,176 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// Config is what Options say, checked and typed. It is not changed after New.
+type Config struct {
+	NodeName   string
+	Servers    []*url.URL // empty: the kubeconfig's
+	Balance    proxy.Balance
+	Kubeconfig string
+	RootDir    string
+
+	ServeAddress  string // host:port of the node's HTTP API
+	ProxyAddress  string // host:port of the plain proxy port, or empty
+	SecureAddress string // host:port of the TLS proxy port, or empty
+	ProxyHost     netip.Addr
+
+	TLSCertFile   string // with TLSKeyFile, or empty
+	TLSKeyFile    string
+	ClientCAFile  string // or empty
+	ShutdownGrace time.Duration
+}
+
+// Config checks o. Its error names every flag that has to change.
+func (o *Options) Config() (*Config, error) {
+	c := &Config{
+		NodeName:      o.NodeName,
+		Balance:       proxy.Balance(o.LBMode),
+		Kubeconfig:    o.Kubeconfig,
+		RootDir:       o.RootDir,
+		TLSCertFile:   o.TLSCertFile,
+		TLSKeyFile:    o.TLSKeyFile,
+		ClientCAFile:  o.ClientCAFile,
+		ShutdownGrace: o.ShutdownGrace,
+	}
+	var errs []error
+	bad := func(flag, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
+	}
+
+	if o.NodeName == "" {
+		bad("node-name", "is required: the name that `kubectl get nodes` shows for this node")
+	} else if reasons := validation.IsDNS1123Subdomain(o.NodeName); len(reasons) > 0 {
+		bad("node-name", "%q is no node name: %s", o.NodeName, reasons[0])
+	}
+	if c.Balance != proxy.RoundRobin && c.Balance != proxy.Priority {
+		bad("lb-mode", "%q is neither rr nor priority", o.LBMode)
+	}
+	if o.Kubeconfig == "" {
+		bad("kubeconfig", "is required: the node's credentials")
+	}
+	if o.RootDir == "" {
+		bad("root-dir", "is required")
+	}
+	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
+		bad("tls-cert-file", "goes with --tls-private-key-file: give both or neither")
+	}
+	if o.ShutdownGrace < 0 {
+		bad("shutdown-grace-period", "%v is negative", o.ShutdownGrace)
+	}
+
+	address := func(hostFlag, host, portFlag string, port, lowest int) string {
+		ip, err := netip.ParseAddr(host)
+		if err != nil {
+			bad(hostFlag, "%q is no IP address", host)
+		}
+		if port < lowest || port > 65535 {
+			bad(portFlag, "%d is not a port from %d to 65535", port, lowest)
+		}
+		if port == 0 || err != nil {
+			return ""
+		}
+		return netip.AddrPortFrom(ip, uint16(port)).String()
+	}
+	c.ServeAddress = address("bind-address", o.BindAddress, "serve-port", o.ServePort, 1)
+	c.ProxyAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-port", o.ProxyPort, 0)
+	c.SecureAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-secure-port", o.ProxySecurePort, 0)
+	c.ProxyHost, _ = netip.ParseAddr(o.BindProxyAddress)
+	if o.ProxyPort == 0 && o.ProxySecurePort == 0 {
+		bad("proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
+	}
+	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
+		if clash[0] != "" && clash[0] == clash[1] {
+			bad("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
+		}
+	}
+
+	for _, word := range splitList(o.ServerAddr) {
+		server, err := parseServer(word)
+		if err == nil {
+			err = c.checkLoop(server)
+		}
+		if err != nil {
+			bad("server-addr", "%v", err)
+			continue
+		}
+		c.Servers = append(c.Servers, server)
+	}
+	if err := dedupe(errs); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// dedupe joins errs, each text once: two ports share one address flag.
+func dedupe(errs []error) error {
+	seen := map[string]bool{}
+	var out []error
+	for _, err := range errs {
+		if !seen[err.Error()] {
+			seen[err.Error()] = true
+			out = append(out, err)
+		}
+	}
+	return errors.Join(out...)
+}
+
+func splitList(list string) []string {
+	var words []string
+	for word := range strings.SplitSeq(list, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// parseServer reads one apiserver's address: https://HOST[:PORT], or HOST:PORT.
+func parseServer(word string) (*url.URL, error) {
+	raw := word
+	if !strings.Contains(raw, "://") {
+		raw = "https://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return nil, fmt.Errorf("%q is no address: write https://HOST:PORT", word)
+	}
+	if u.Scheme != "https" {
+		return nil, fmt.Errorf("%q: an apiserver is reached over https, not %s", word, u.Scheme)
+	}
+	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("%q: only https://HOST:PORT, with nothing behind the port", word)
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), "443")
+	} else if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
+		return nil, fmt.Errorf("%q: %s is not a port from 1 to 65535", word, u.Port())
+	}
+	return &url.URL{Scheme: "https", Host: u.Host}, nil
+}
+
+// checkLoop refuses an apiserver that is the hub itself: kubelet's own
+// kubeconfig, once it points at the hub, is easily handed to it.
+func (c *Config) checkLoop(server *url.URL) error {
+	host := server.Hostname()
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if own := net.JoinHostPort(host, server.Port()); own == c.ProxyAddress || own == c.SecureAddress {
+		return fmt.Errorf("%s is this hub itself: name the apiserver in the cloud", server.Host)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+)
+
+// readFiles takes the contents of the files that config names into config.
+func readFiles(config *rest.Config) error {
+	for _, f := range []struct {
+		name string
+		into *[]byte
+	}{
+		{config.CAFile, &config.CAData},
+		{config.CertFile, &config.CertData},
+		{config.KeyFile, &config.KeyData},
+	} {
+		if f.name == "" || len(*f.into) > 0 {
+			continue
+		}
+		data, err := os.ReadFile(f.name)
+		if err != nil {
+			return err
+		}
+		*f.into = data
+	}
+	if config.BearerTokenFile != "" {
+		data, err := os.ReadFile(config.BearerTokenFile)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			return fmt.Errorf("token file %s is empty", config.BearerTokenFile)
+		}
+		config.BearerToken = string(data)
+	}
+	return nil
+}
+
+// digestOf tells whether what the hub uses of config has changed.
+func digestOf(config *rest.Config) [32]byte {
+	h := sha256.New()
+	for _, part := range [][]byte{
+		[]byte(config.Host), []byte(config.ServerName), []byte(config.BearerToken),
+		config.CAData, config.CertData, config.KeyData,
+	} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return [32]byte(h.Sum(nil))
+}

@@ -1,0 +1,243 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+const (
+	// headerTimeout is how long a client may take over the header of a request.
+	headerTimeout = 30 * time.Second
+	// keepAlive is how long an idle client connection is kept. It is longer than
+	// the 90 s after which Go clients drop theirs, so that the hub never closes a
+	// connection that a client is about to use.
+	keepAlive = 3 * time.Minute
+)
+
+// Hub is one node's hub.
+type Hub struct {
+	config   *Config
+	log      *slog.Logger
+	proxy    *proxy.Proxy
+	upstream *proxy.Upstream
+	creds    *credentials
+	ports    []port
+	own      *http.Transport // of the hub's own requests
+	serving  atomic.Bool
+}
+
+// port is something that is served: a bound address and what answers there.
+type port struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// New reads the node's credentials and binds the hub's ports. userAgent names
+// the hub in the requests that it makes itself. Metrics are registered on r.
+// Close or Run has to be called on the Hub that it returns.
+func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
+	id, err := loadIdentity(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	servers := c.Servers
+	if len(servers) == 0 {
+		if err := c.checkLoop(id.server); err != nil {
+			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", c.Kubeconfig, err)
+		}
+		servers = []*url.URL{id.server}
+	}
+	metrics := proxy.NewMetrics(r)
+	upstream, err := proxy.NewUpstream(servers, c.Balance, id.creds, log, metrics)
+	if err != nil {
+		return nil, fmt.Errorf("--server-addr: %w", err)
+	}
+	h := &Hub{config: c, log: log, upstream: upstream, proxy: proxy.New(upstream, log, metrics)}
+	h.creds = &credentials{
+		kubeconfig: c.Kubeconfig, clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
+		expiry: newExpiryGauge(r),
+	}
+	if err := h.creds.start(id); err != nil {
+		return nil, err
+	}
+	if err := h.bind(userAgent, r); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
+		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
+	})
+	r.MustRegister(g)
+	return g
+}
+
+// bind opens all ports.
+func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
+	local := newInproc()
+	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
+	h.own = &http.Transport{DialContext: local.Dial}
+
+	pods, err := ota.NewPods(&rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own})
+	if err != nil {
+		return err
+	}
+	api, err := ota.New(ota.Options{
+		NodeName:   h.config.NodeName,
+		Pods:       pods,
+		Ready:      h.ready,
+		Metrics:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+		Registerer: r,
+		Logger:     h.log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.listen("--serve-port", h.config.ServeAddress, api); err != nil {
+		return err
+	}
+	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(proxy.Loopback)); err != nil {
+		return err
+	}
+	return h.listenTLS()
+}
+
+func (h *Hub) listen(flag, address string, handler http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	h.serve(flag, l, handler)
+	return nil
+}
+
+func (h *Hub) listenTLS() error {
+	if h.config.SecureAddress == "" {
+		return nil
+	}
+	cert, err := newServingCert(h.config)
+	if err != nil {
+		return err
+	}
+	nodeUser := "system:node:" + h.config.NodeName
+	clientCAs := func() *x509.CertPool { return h.creds.clientCAs.Load() }
+	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, clientCAs))
+	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
+		return err
+	}
+	h.ports[len(h.ports)-1].server.TLSConfig = &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: cert.get,
+		ClientAuth:     tls.RequestClientCert, // checked per request: proxy.ClientCert
+	}
+	return nil
+}
+
+func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
+	h.ports = append(h.ports, port{name, l, &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       keepAlive,
+		ErrorLog:          slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug),
+	}})
+}
+
+// ready is nil while the hub serves.
+func (h *Hub) ready() error {
+	if !h.serving.Load() {
+		return errors.New("the hub is stopping")
+	}
+	return nil
+}
+
+// Run serves until ctx ends or a port fails. It returns nil after a stop that
+// ctx asked for. Nothing is left open when it returns.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.upstream.Close()
+	// Requests outlive ctx: they end by themselves, or are cut at the end of the
+	// grace period.
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range h.ports {
+		p.server.BaseContext = func(net.Listener) context.Context { return requests }
+		g.Go(p.run)
+	}
+	g.Go(func() error { return h.creds.run(ctx) })
+	g.Go(func() error {
+		<-ctx.Done()
+		h.stop(cut)
+		return nil
+	})
+	h.serving.Store(true)
+	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
+		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
+	return g.Wait()
+}
+
+func (p port) run() error {
+	serve := p.server.Serve
+	if p.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// stop ends watches at once, gives other requests the grace period, and then
+// cuts what is left: upgraded connections (exec, port-forward) among it.
+func (h *Hub) stop(cut context.CancelFunc) {
+	h.serving.Store(false)
+	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
+	h.proxy.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
+	defer cancel()
+	var g errgroup.Group
+	for _, p := range h.ports {
+		g.Go(func() error { return p.server.Shutdown(ctx) })
+	}
+	err := g.Wait()
+	cut()
+	if err != nil {
+		h.log.Warn("requests were cut: they took longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
+		h.Close()
+	}
+	h.own.CloseIdleConnections()
+}
+
+// Close drops all ports and connections at once. It is for a Hub that is not
+// run, and does no harm after Run.
+func (h *Hub) Close() error {
+	for _, p := range h.ports {
+		p.server.Close()
+		p.listener.Close()
+	}
+	h.upstream.Close()
+	return nil
+}

@@ -1,0 +1,90 @@
+package hub
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// identity is what a kubeconfig says of the node: how it is known in the cloud.
+type identity struct {
+	server *url.URL // of the kubeconfig's current context
+	creds  *proxy.Credentials
+	caPEM  []byte // of the apiserver, empty: the system's
+	// digest is equal for equal contents of the kubeconfig and the files it
+	// names.
+	digest [32]byte
+}
+
+// loadIdentity reads the kubeconfig at path and all files that it names.
+func loadIdentity(path string) (*identity, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	server, err := parseServer(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: server %w", path, err)
+	}
+	if err := unsupported(config); err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	if err := readFiles(config); err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	id := &identity{server: server, caPEM: config.CAData, digest: digestOf(config), creds: &proxy.Credentials{
+		ServerName: config.ServerName,
+		Insecure:   config.Insecure,
+		Proxy:      config.Proxy,
+		Token:      strings.TrimSpace(config.BearerToken),
+	}}
+	if id.creds.Proxy == nil {
+		id.creds.Proxy = http.ProxyFromEnvironment
+	}
+	if len(config.CAData) > 0 {
+		if id.creds.CAs, err = parseCAs(config.CAData); err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: certificate-authority: %w", path, err)
+		}
+	}
+	if len(config.CertData) > 0 {
+		certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: client certificate: %w", path, err)
+		}
+		id.creds.Certificate = &certificate
+	}
+	return id, nil
+}
+
+// unsupported refuses ways to be known that the hub would silently not use.
+func unsupported(config *rest.Config) error {
+	switch {
+	case config.ExecProvider != nil || config.AuthProvider != nil:
+		return errors.New("credential plugins (exec, auth-provider) are not supported: name a client certificate or a token")
+	case config.Username != "":
+		return errors.New("user name and password are not supported: name a client certificate or a token")
+	case config.Impersonate.UserName != "":
+		return errors.New("impersonation is not supported: the hub has to be known as the node itself")
+	case config.CertFile == "" && len(config.CertData) == 0 && config.BearerToken == "" && config.BearerTokenFile == "":
+		return errors.New("it has neither a client certificate nor a token: the hub needs the node's credentials")
+	}
+	return nil
+}
+
+func parseCAs(pem []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("it holds no PEM certificate")
+	}
+	return pool, nil
+}

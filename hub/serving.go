@@ -1,0 +1,170 @@
+package hub
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// servingCert is the certificate of the TLS port. It follows changes of its
+// files: the pair is read again when a handshake finds it older than
+// reloadInterval. Safe for concurrent use.
+type servingCert struct {
+	certFile, keyFile string
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	readAt  time.Time
+}
+
+// newServingCert uses the pair that was named, or a self-signed one for names
+// and addresses that is kept in dir.
+func newServingCert(c *Config) (*servingCert, error) {
+	s := &servingCert{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile}
+	if s.certFile == "" {
+		dir := filepath.Join(c.RootDir, "pki")
+		s.certFile, s.keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+		if err := ensureSelfSigned(s.certFile, s.keyFile, c.NodeName, c.ProxyHost); err != nil {
+			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+	}
+	s.current, s.readAt = &pair, time.Now()
+	return s, nil
+}
+
+// get is a tls.Config's GetCertificate. A pair that cannot be read leaves the
+// last good one in use.
+func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.readAt) > reloadInterval {
+		if pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile); err == nil {
+			s.current = &pair
+		}
+		s.readAt = time.Now()
+	}
+	return s.current, nil
+}
+
+// ensureSelfSigned leaves a usable pair in the two files: the one that is there,
+// if it names the node and host and is good for another month, or else a new one.
+func ensureSelfSigned(certFile, keyFile, node string, host netip.Addr) error {
+	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if host.IsValid() && !host.IsUnspecified() {
+		addresses = append(addresses, host.AsSlice())
+	}
+	if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && covers(pair.Leaf, names, addresses) {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !isBadPair(err) {
+		return err
+	}
+	certPEM, keyPEM, err := selfSigned(names, addresses)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(certFile), 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(keyFile, keyPEM); err != nil {
+		return err
+	}
+	return writeFile(certFile, certPEM)
+}
+
+// isBadPair tells damaged or mismatched files, which are replaced, from files
+// that may not be read, which are somebody's to mend.
+func isBadPair(err error) bool {
+	var path *fs.PathError
+	return !errors.As(err, &path)
+}
+
+func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
+	const month = 30 * 24 * time.Hour
+	if time.Now().Add(month).After(leaf.NotAfter) {
+		return false
+	}
+	for _, name := range names {
+		if !slices.Contains(leaf.DNSNames, name) {
+			return false
+		}
+	}
+	for _, ip := range addresses {
+		if !slices.ContainsFunc(leaf.IPAddresses, ip.Equal) {
+			return false
+		}
+	}
+	return true
+}
+
+// selfSigned makes a certificate that a client can pin as its own CA. It is
+// valid from 2000 on: a node without a battery-backed clock may start far in
+// the past.
+func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: names[0], Organization: []string{"edgehub"}},
+		DNSNames:              names,
+		IPAddresses:           addresses,
+		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Now().AddDate(10, 0, 0),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// writeFile replaces name by a file with data, readable by the owner alone. The
+// rename is the commit point: a crash leaves the old contents or the new.
+func writeFile(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone after the rename
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}

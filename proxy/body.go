@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// maxReplay is the size, in bytes, up to which a request body of known length
+// is held in memory, so that the request can be sent again when an apiserver
+// says GOAWAY before it has read it. A kubelet's pod and node status patches
+// are smaller; what is larger goes through as a stream.
+const maxReplay = 256 << 10
+
+// holdSmallBody makes the body of r replayable if it is small. A client that
+// breaks off in the middle of its body is an error.
+func holdSmallBody(r *http.Request) error {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxReplay {
+		return nil
+	}
+	held := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, held); err != nil {
+		return err
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(held)), nil }
+	r.Body, _ = r.GetBody()
+	return nil
+}
+
+// copyBuffers lends the buffers that bodies are copied through. 32 KiB is what
+// io.Copy uses, and two HTTP/2 frames.
+type copyBuffers struct{ pool sync.Pool }
+
+const copyBufferSize = 32 << 10
+
+func newCopyBuffers() *copyBuffers {
+	return &copyBuffers{pool: sync.Pool{New: func() any { return new([copyBufferSize]byte) }}}
+}
+
+func (b *copyBuffers) Get() []byte  { return b.pool.Get().(*[copyBufferSize]byte)[:] }
+func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBufferSize]byte)(p)) }

@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// Identity says on whose credentials a request goes to the apiserver.
+type Identity int
+
+const (
+	// Own passes on what the caller sent and lends it nothing.
+	Own Identity = iota
+	// Node lends the caller the node's credentials.
+	Node
+)
+
+// ErrUnauthenticated is returned by an Authenticator for a caller that has
+// neither credentials of its own nor a right to the node's.
+var ErrUnauthenticated = errors.New("neither a bearer token nor the node's own client certificate was presented")
+
+// Authenticator decides on whose credentials r goes upstream. Its error is
+// ErrUnauthenticated or wraps it; the caller of r then gets 401.
+type Authenticator func(r *http.Request) (Identity, error)
+
+// Loopback is the Authenticator of the plain HTTP port: whoever reaches it
+// without credentials is taken for the node.
+func Loopback(r *http.Request) (Identity, error) {
+	if hasCredentials(r.Header) {
+		return Own, nil
+	}
+	return Node, nil
+}
+
+// webSocketToken begins the subprotocol in which WebSocket clients, which cannot
+// set Authorization, send a bearer token to the apiserver.
+const webSocketToken = "base64url.bearer.authorization.k8s.io."
+
+// hasCredentials reports whether h carries anything that an apiserver would
+// authenticate a caller by. A scheme that the apiserver does not know counts:
+// it is for the apiserver to refuse it, not for us to put the node's identity
+// in its place.
+func hasCredentials(h http.Header) bool {
+	if _, ok := h["Authorization"]; ok {
+		return true
+	}
+	for _, line := range h["Sec-Websocket-Protocol"] {
+		for protocol := range strings.SplitSeq(line, ",") {
+			if strings.HasPrefix(strings.TrimSpace(protocol), webSocketToken) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+type identityKey struct{}
+
+func withIdentity(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// identityFrom returns Own for a request that no Authenticator has seen, so
+// that nothing is lent by accident.
+func identityFrom(ctx context.Context) Identity {
+	id, _ := ctx.Value(identityKey{}).(Identity)
+	return id
+}

@@ -1,0 +1,21 @@
+package proxy
+
+import (
+	"context"
+	"io"
+)
+
+// drainable is the body of a watch. Once the hub drains, its end is a clean one,
+// whatever ended it.
+type drainable struct {
+	io.ReadCloser
+	draining context.Context
+}
+
+func (d *drainable) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && d.draining.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
+}

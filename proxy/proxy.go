@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Proxy passes requests on to an Upstream. Handler makes an http.Handler of it
+// for each port.
+type Proxy struct {
+	forward  *httputil.ReverseProxy
+	requests request.RequestInfoFactory
+	metrics  *Metrics
+	log      *slog.Logger
+
+	draining context.Context // ends when Drain is called
+	drain    context.CancelFunc
+}
+
+// New returns a Proxy that sends what it is asked through upstream.
+func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
+	p := &Proxy{
+		requests: request.RequestInfoFactory{
+			APIPrefixes:          sets.NewString("api", "apis"),
+			GrouplessAPIPrefixes: sets.NewString("api"),
+		},
+		metrics: m,
+		log:     log,
+	}
+	p.draining, p.drain = context.WithCancel(context.Background())
+	p.forward = &httputil.ReverseProxy{
+		Rewrite:        passOn,
+		Transport:      upstream,
+		ModifyResponse: p.answered,
+		ErrorHandler:   p.failed,
+		BufferPool:     newCopyBuffers(),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return p
+}
+
+// Drain ends all watches cleanly, as an apiserver does when their time is over:
+// their clients resume them elsewhere, or here after a restart. Upgraded
+// connections (exec, port-forward) and logs that are followed go on.
+func (p *Proxy) Drain() { p.drain() }
+
+// Handler serves callers that authenticate tells apart.
+func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := authenticate(r)
+		if err != nil {
+			writeStatus(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "edgehub: "+err.Error())
+			return
+		}
+		p.serve(w, r.WithContext(withIdentity(r.Context(), id)))
+	})
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	info, err := p.requests.NewRequestInfo(r)
+	if err != nil { // its own path or query is at fault, and the apiserver words that best
+		info = &request.RequestInfo{Verb: "other"}
+	}
+	x := &exchange{verb: info.Verb, began: time.Now()}
+	inFlight := p.metrics.inFlight.WithLabelValues(verbLabel(x.verb))
+	inFlight.Inc()
+	defer inFlight.Dec()
+	defer func() { p.metrics.requests.WithLabelValues(verbLabel(x.verb), strconv.Itoa(x.code)).Inc() }()
+
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
+	defer cancel()
+	if x.verb == "watch" {
+		defer context.AfterFunc(p.draining, cancel)()
+	}
+	r = r.WithContext(ctx)
+	if err := holdSmallBody(r); err != nil {
+		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
+	}
+	// Without these net/http would guess a type and add a date of its own where
+	// the apiserver sent none.
+	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
+	p.forward.ServeHTTP(w, r)
+}
+
+// exchange is what is noted of one request and its answer.
+type exchange struct {
+	verb  string
+	began time.Time
+	code  int // of the answer; 0 until there is one
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange {
+	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		panic("proxy: a request that did not come through serve")
+	}
+	return x
+}
+
+// passOn undoes what httputil.ReverseProxy changes in a request by itself.
+func passOn(r *httputil.ProxyRequest) {
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, ok := r.In.Header[name]; ok {
+			r.Out.Header[name] = values
+		}
+	}
+}
+
+// answered sees each answer of an apiserver before it goes to the client.
+func (p *Proxy) answered(res *http.Response) error {
+	x := exchangeOf(res.Request)
+	x.code = res.StatusCode
+	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
+	if x.verb == "watch" && res.StatusCode == http.StatusOK {
+		res.Body = &drainable{ReadCloser: res.Body, draining: p.draining}
+	}
+	return nil
+}
+
+// failed answers a request that got no answer from upstream.
+func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r)
+	clear(w.Header())
+	var unreachable *UnreachableError
+	switch {
+	case p.draining.Err() != nil && x.verb == "watch":
+		x.code = http.StatusServiceUnavailable
+		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler)
+	case !errors.As(err, &unreachable):
+		x.code = http.StatusBadGateway
+		p.log.Error("answer from upstream cannot be passed on", "method", r.Method, "path", r.URL.Path, "err", err)
+		writeStatus(w, x.code, metav1.StatusReasonInternalError, fmt.Sprintf("edgehub: the apiserver's answer cannot be passed on: %v", err))
+	case unreachable.Delivered:
+		x.code = http.StatusGatewayTimeout
+		writeStatus(w, x.code, metav1.StatusReasonTimeout, fmt.Sprintf("edgehub: the connection to the cloud broke after the request was sent, so it may have been carried out; read the object before you try again: %v", err))
+	default:
+		x.code = http.StatusServiceUnavailable
+		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("edgehub: the cloud cannot be reached: %v", err))
+	}
+}

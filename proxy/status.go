@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// retryAfter is how long, in seconds, a client is asked to wait before it tries
+// again. client-go honours it on any 5xx. The hub is on the same machine, so
+// that an early retry costs the link nothing.
+const retryAfter = 1
+
+// Write sends a metav1.Status of this code. A Status is JSON whatever the
+// client accepts: Kubernetes clients decode by the answer's Content-Type.
+func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Reason:   reason,
+		Message:  message,
+		Code:     int32(code),
+	}
+	if code == http.StatusServiceUnavailable {
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(status); err != nil {
+		slog.Debug("client left before it read its error", "code", code, "err", err)
+	}
+}
