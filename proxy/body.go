@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -27,6 +29,24 @@ func holdSmallBody(r *http.Request) error {
 	r.Body, _ = r.GetBody()
 	return nil
 }
+
+// errClientBody marks a failure to read a request's body from its client.
+var errClientBody = errors.New("the client broke off its request body")
+
+// sentBody is a request body on its way to one apiserver. A transport closes
+// the body of a request that it could not send; the client's stays open for the
+// next apiserver.
+type sentBody struct{ io.Reader }
+
+func (b sentBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errClientBody, err)
+	}
+	return n, err
+}
+
+func (sentBody) Close() error { return nil }
 
 // copyBuffers lends the buffers that bodies are copied through. 32 KiB is what
 // io.Copy uses, and two HTTP/2 frames.

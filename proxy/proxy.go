@@ -139,7 +139,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case p.draining.Err() != nil && x.verb == "watch":
 		x.code = http.StatusServiceUnavailable
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
-	case r.Context().Err() != nil:
+	case r.Context().Err() != nil || errors.Is(err, errClientBody):
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):
 		x.code = http.StatusBadGateway

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -54,7 +53,8 @@ func newServer(address *url.URL, log *slog.Logger, m *Metrics) *server {
 	return s
 }
 
-// roundTrip sends req to this server and notes whether it could be reached.
+// roundTrip sends req to this server and notes whether it could be reached. An
+// error that is the client's own says nothing about the server.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	out := *req
 	target := *req.URL
@@ -65,7 +65,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err == nil:
 		s.succeeded(time.Now())
-	case req.Context().Err() == nil:
+	case req.Context().Err() == nil && !errors.Is(err, errClientBody):
 		s.failed(time.Now(), err)
 	}
 	return res, err
@@ -231,8 +231,3 @@ func undelivered(err error) bool {
 	var dial *dialError
 	return errors.As(err, &dial)
 }
-
-// keepOpen is a body that outlives the attempt to send it.
-type keepOpen struct{ io.Reader }
-
-func (keepOpen) Close() error { return nil }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,7 +65,8 @@ func (u *Upstream) Close() {
 }
 
 // RoundTrip sends req to the first apiserver that takes it. Its error is
-// *UnreachableError, unless the caller of req went away first.
+// *UnreachableError, unless the caller of req went away first or broke off its
+// body.
 //
 // It leaves closing req.Body to its caller, since a transport may still send the
 // body when the answer has come, and an apiserver that cannot be reached must
@@ -83,8 +83,8 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil {
 			return res, nil
 		}
-		if req.Context().Err() != nil {
-			return nil, context.Cause(req.Context())
+		if req.Context().Err() != nil || errors.Is(err, errClientBody) {
+			return nil, err
 		}
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 		if !undelivered(err) && !repeatable(req) {
@@ -129,7 +129,7 @@ func rewound(req *http.Request, attempt int) (*http.Request, error) {
 		out.Body = body
 		return &out, nil
 	}
-	out.Body = keepOpen{req.Body} // a transport closes the body of a request it could not send
+	out.Body = sentBody{req.Body}
 	return &out, nil
 }
 
