@@ -1,0 +1,105 @@
+package hub
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func configOf(t *testing.T, args ...string) (*Config, error) {
+	t.Helper()
+	o := NewOptions()
+	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	o.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o.Config()
+}
+
+func TestDefaultsAreYurthubs(t *testing.T) {
+	c, err := configOf(t, "--node-name=n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{c.ProxyAddress, c.SecureAddress, c.ServeAddress, string(c.Balance)}
+	want := []string{"127.0.0.1:10261", "127.0.0.1:10268", "127.0.0.1:10267", "rr"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestServerAddr(t *testing.T) {
+	tests := map[string]struct{ flag, want string }{
+		"one":                          {"https://10.0.0.1:6443", "https://10.0.0.1:6443"},
+		"a list with blanks":           {"https://a:6443, https://b:6443 ,", "https://a:6443 https://b:6443"},
+		"without scheme":               {"10.0.0.1:6443", "https://10.0.0.1:6443"},
+		"without port":                 {"https://api.example.com", "https://api.example.com:443"},
+		"a slash at the end":           {"https://a:6443/", "https://a:6443"},
+		"IPv6":                         {"https://[fd00::1]:6443", "https://[fd00::1]:6443"},
+		"none: the kubeconfig decides": {"", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := configOf(t, "--node-name=n1", "--server-addr="+tt.flag)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, u := range c.Servers {
+				got = append(got, u.String())
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBadFlagsAreNamed(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want []string // each in the error
+	}{
+		"no node name":            {nil, []string{"--node-name", "required"}},
+		"a node name in capitals": {[]string{"--node-name=Node_1"}, []string{"--node-name", "Node_1"}},
+		"plain HTTP to the cloud": {[]string{"--node-name=n", "--server-addr=http://a:8080"}, []string{"--server-addr", "https"}},
+		"a path":                  {[]string{"--node-name=n", "--server-addr=https://a:6443/api"}, []string{"--server-addr", "HOST:PORT"}},
+		"a port out of range":     {[]string{"--node-name=n", "--server-addr=https://a:66443"}, []string{"--server-addr", "66443"}},
+		"the hub itself":          {[]string{"--node-name=n", "--server-addr=https://127.0.0.1:10268"}, []string{"--server-addr", "this hub itself"}},
+		"the hub itself by name":  {[]string{"--node-name=n", "--server-addr=https://localhost:10268"}, []string{"--server-addr", "this hub itself"}},
+		"lb-mode":                 {[]string{"--node-name=n", "--lb-mode=random"}, []string{"--lb-mode", "random", "rr", "priority"}},
+		"serve-port 0":            {[]string{"--node-name=n", "--serve-port=0"}, []string{"--serve-port", "0"}},
+		"a port too high":         {[]string{"--node-name=n", "--proxy-port=70000"}, []string{"--proxy-port", "70000"}},
+		"no proxy port at all":    {[]string{"--node-name=n", "--proxy-port=0", "--proxy-secure-port=0"}, []string{"--proxy-port", "--proxy-secure-port"}},
+		"two on one port":         {[]string{"--node-name=n", "--proxy-port=10267"}, []string{"--serve-port", "127.0.0.1:10267"}},
+		"a name to bind to":       {[]string{"--node-name=n", "--bind-address=localhost"}, []string{"--bind-address", "localhost"}},
+		"half a key pair":         {[]string{"--node-name=n", "--tls-cert-file=a.crt"}, []string{"--tls-cert-file", "--tls-private-key-file"}},
+		"a negative grace":        {[]string{"--node-name=n", "--shutdown-grace-period=-1s"}, []string{"--shutdown-grace-period", "-1s"}},
+		"several at once":         {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := configOf(t, tt.args...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, word := range tt.want {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("error does not say %q:\n%v", word, err)
+				}
+			}
+		})
+	}
+}
+
+func TestBadAddressIsToldOnce(t *testing.T) {
+	_, err := configOf(t, "--node-name=n", "--bind-proxy-address=nowhere")
+	if err == nil || strings.Count(err.Error(), "nowhere") != 1 {
+		t.Errorf("two ports share the flag; the error is\n%v", err)
+	}
+}
