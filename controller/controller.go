@@ -1,0 +1,170 @@
+// Package controller carries out, in the cloud, the update strategies that a
+// DaemonSet opts into with an annotation.
+//
+// A DaemonSet opts in with spec.updateStrategy.type OnDelete, so that Kubernetes
+// itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
+// With OTA, every pod is told through a condition and an annotation whether its
+// DaemonSet has a newer revision, and the owner of the node decides when to take
+// it: the controller deletes nothing. Package ota/upgrade holds the words.
+//
+// One reconcile per DaemonSet brings its pods to where they should be, from what
+// is seen now and never from what an event said. Failures are retried with
+// backoff, and one pod's failure holds up no other.
+//
+// Memory and load grow with the pods of the DaemonSets that opted in, not with
+// the cluster: DaemonSets are watched everywhere, stripped to a few fields, but
+// pods and ControllerRevisions only by the selectors of those DaemonSets.
+//
+// Run must be called by one process at a time; who that is, is for a lease to
+// say. Two at once would do the same work twice but no harm: each patch names
+// the pod's UID and is the same whoever sends it.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Name is how the controller calls itself in Events, as a field manager, and as
+// the name of its workqueue.
+const Name = "edgehub-controller"
+
+// Defaults of Options.
+const (
+	// DefaultWorkers is enough to have one DaemonSet with thousands of pods in
+	// work while others go on.
+	DefaultWorkers = 4
+	// DefaultPatches keeps a connection of HTTP/2 busy: its streams, 100 on an
+	// apiserver by default, are shared by all workers and watches.
+	DefaultPatches = 16
+)
+
+// Options are what New can do without. The zero value is usable.
+type Options struct {
+	// Workers is how many DaemonSets are worked on at once; 0 is DefaultWorkers.
+	Workers int
+	// Patches is how many pods of one DaemonSet are patched at once; 0 is
+	// DefaultPatches.
+	Patches int
+	// Logger gets the log; nil discards it.
+	Logger *slog.Logger
+	// Registerer gets the metrics; nil keeps them to the controller.
+	Registerer prometheus.Registerer
+}
+
+// Controller reconciles the DaemonSets that opted in. Its methods are safe for
+// concurrent use, but Run runs once at a time.
+type Controller struct {
+	client  kubernetes.Interface
+	options Options
+	metrics *metrics
+	queues  *queueMetrics
+	synced  atomic.Bool
+}
+
+// New returns a controller that starts with Run. It fails when an option is
+// negative, or when Registerer refuses a metric.
+func New(client kubernetes.Interface, o Options) (*Controller, error) {
+	if client == nil {
+		return nil, errors.New("new controller: no client")
+	}
+	if o.Workers < 0 || o.Patches < 0 {
+		return nil, fmt.Errorf("new controller: %d workers and %d patches at once: want neither below 0", o.Workers, o.Patches)
+	}
+	if o.Workers == 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.Patches == 0 {
+		o.Patches = DefaultPatches
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics()}
+	if err := errors.Join(c.metrics.register(o.Registerer), c.queues.register(o.Registerer)); err != nil {
+		return nil, fmt.Errorf("new controller: register metrics: %w", err)
+	}
+	return c, nil
+}
+
+// Synced tells whether Run has seen every DaemonSet and acts on them. It is
+// false before, after, and while another process has the lead.
+func (c *Controller) Synced() bool { return c.synced.Load() }
+
+// Run works until ctx is done, and returns nil then, with no goroutine left that
+// could still write to the cluster, other than an Event on its way. It waits
+// through an apiserver that is away.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.synced.Store(false)
+	g, ctx := errgroup.WithContext(ctx)
+
+	queue := newQueue(c.queues)
+	daemonSets, err := c.watchDaemonSets(queue)
+	if err != nil {
+		queue.ShutDown()
+		return err
+	}
+	events := newEvents(ctx, c.client.CoreV1())
+	r := &reconciler{
+		client:     c.client,
+		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
+		queue:      queue,
+		events:     events,
+		metrics:    c.metrics,
+		log:        c.options.Logger,
+		patches:    c.options.Patches,
+		tracked:    newRegister(),
+	}
+
+	g.Go(func() error { daemonSets.RunWithContext(ctx); return nil })
+	g.Go(func() error { <-ctx.Done(); queue.ShutDown(); return nil })
+	g.Go(func() error {
+		if !cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
+			return nil
+		}
+		c.synced.Store(true)
+		for range c.options.Workers {
+			g.Go(func() error { r.work(ctx); return nil })
+		}
+		return nil
+	})
+	err = g.Wait()
+	r.stop()
+	return err
+}
+
+// watchDaemonSets returns an informer, not started yet, of all DaemonSets, which
+// puts each one that changes into queue.
+func (c *Controller) watchDaemonSets(queue queue) (cache.SharedIndexInformer, error) {
+	informer := appsinformers.NewDaemonSetInformer(c.client, "", 0, cache.Indexers{})
+	if err := informer.SetTransform(trimDaemonSet); err != nil {
+		return nil, fmt.Errorf("watch DaemonSets: %w", err)
+	}
+	add := func(object any) {
+		if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
+			queue.Add(key)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, object any) { add(object) },
+		DeleteFunc: add,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch DaemonSets: %w", err)
+	}
+	return informer, nil
+}

@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// Reasons of Events besides those of the condition.
+const (
+	reasonInvalidStrategy = "InvalidUpdateStrategy"
+	reasonMarkingFailed   = "MarkingFailed"
+	reasonOptedOut        = "UpgradeMarksRemoved"
+)
+
+// events tells the story of a DaemonSet where people look for it, in `kubectl
+// describe`. The same thing is told once, until something else was to be told.
+//
+// They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
+// reason into the first one's words, and "3 of 5 pods" would never become "2 of
+// 5".
+type events struct {
+	recorder record.EventRecorder
+}
+
+// newEvents returns a recorder that runs until ctx is done, and drops what is not
+// written by then.
+func newEvents(ctx context.Context, client typedcorev1.EventsGetter) *events {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
+	return &events{recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
+}
+
+func (e *events) normal(ds *appsv1.DaemonSet, reason, message string) {
+	e.recorder.Event(ds, corev1.EventTypeNormal, reason, message)
+}
+
+func (e *events) warning(ds *appsv1.DaemonSet, reason, message string) {
+	e.recorder.Event(ds, corev1.EventTypeWarning, reason, message)
+}
+
+// tellProblem says what is wrong with what ds asks for; "" is nothing.
+func (r *reconciler) tellProblem(ds *appsv1.DaemonSet, t *tracked, problem string) {
+	if problem != "" && problem != t.problem {
+		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
+			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
+		r.events.warning(ds, reasonInvalidStrategy, problem)
+	}
+	t.problem = problem
+}
+
+// tellNotCarriedOut says that a strategy is known, and nothing is done for it.
+func (r *reconciler) tellNotCarriedOut(key cache.ObjectName, t *tracked, wanted strategy) {
+	is := wanted == advancedRollingUpdate
+	if is && !t.notCarriedOut {
+		r.log.Info("DaemonSet asks for AdvancedRollingUpdate, which this version does not carry out yet; its pods are left alone",
+			"daemonset", key.String())
+	}
+	t.notCarriedOut = is
+}
+
+// tellMarked sums up what a reconcile did to the pods.
+func (r *reconciler) tellMarked(ds *appsv1.DaemonSet, t *tracked, revision string, p plan, done outcome) {
+	r.tellFailure(ds, t, done)
+	if len(done.changed) == 0 {
+		return
+	}
+	reason := reasonUpToDate
+	summary := "every pod runs controllerrevision " + revision
+	if p.need > 0 {
+		reason = reasonUpgradeAvailable
+		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",
+			p.need, p.total, revision)
+	}
+	r.log.Info("pods marked", "daemonset", ds.Namespace+"/"+ds.Name, "revision", revision,
+		"needUpgrade", p.need, "pods", p.total, "changed", len(done.changed))
+	if summary != t.summary {
+		r.events.normal(ds, reason, summary)
+		t.summary = summary
+	}
+}
+
+// tellFailure is silent about conflicts: the next try, at once, settles them.
+func (r *reconciler) tellFailure(ds *appsv1.DaemonSet, t *tracked, done outcome) {
+	failure := ""
+	if done.failed > 0 {
+		failure = done.err().Error() + "; it is tried again"
+	}
+	if failure != "" && failure != t.failure {
+		r.events.warning(ds, reasonMarkingFailed, truncated(failure))
+	}
+	t.failure = failure
+}
+
+// tellUnmarked says that the controller lets go of ds.
+func (r *reconciler) tellUnmarked(ds *appsv1.DaemonSet, t *tracked, pods int) {
+	t.summary, t.failure = "", ""
+	if pods == 0 {
+		return
+	}
+	r.log.Info("marks taken off pods: the DaemonSet no longer asks for OTA", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
+	r.events.normal(ds, reasonOptedOut,
+		fmt.Sprintf("the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade", pods))
+}
+
+// maxEventMessage is the apiserver's limit for the message of a core/v1 Event.
+const maxEventMessage = 1024
+
+func truncated(message string) string {
+	const more = "..."
+	if len(message) <= maxEventMessage {
+		return message
+	}
+	return message[:maxEventMessage-len(more)] + more
+}

@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"encoding/json"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Reasons of the condition PodNeedUpgrade, and of the Events that sum it up.
+const (
+	reasonUpgradeAvailable = "UpgradeAvailable"
+	reasonUpToDate         = "UpToDate"
+)
+
+// mark is what the controller says about one pod, on the pod: the condition
+// PodNeedUpgrade and the annotation with the target. The zero value is a pod
+// about which nothing is said.
+type mark struct {
+	status  corev1.ConditionStatus
+	reason  string
+	message string
+	// target is the annotation's value, "" for no annotation.
+	target string
+}
+
+// marker says what the marks of a DaemonSet's pods should be.
+type marker struct {
+	revision string
+	target   string
+}
+
+func newMarker(t upgrade.Target) marker {
+	return marker{revision: t.Revision, target: t.Encode()}
+}
+
+// markFor is what should be said about pod.
+func (m marker) markFor(pod *corev1.Pod) mark {
+	if !m.needsUpgrade(pod) {
+		return mark{status: corev1.ConditionFalse, reason: reasonUpToDate, message: upgrade.Message(m.revision)}
+	}
+	return mark{
+		status:  corev1.ConditionTrue,
+		reason:  reasonUpgradeAvailable,
+		message: upgrade.Message(m.revision),
+		target:  m.target,
+	}
+}
+
+// needsUpgrade tells whether pod runs another revision than the target. A pod
+// that does not say which one it runs is taken for an old one.
+func (m marker) needsUpgrade(pod *corev1.Pod) bool {
+	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
+}
+
+// markOn is what is said about pod now.
+func markOn(pod *corev1.Pod) mark {
+	out := mark{target: pod.Annotations[upgrade.TargetAnnotation]}
+	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
+		out.status, out.reason, out.message = c.Status, c.Reason, c.Message
+	}
+	return out
+}
+
+// podPatch is a strategic merge patch of a pod's status subresource, which takes
+// annotations as well. Conditions are merged by their type: those of the kubelet
+// and of the hub stay as they are. The UID makes the apiserver refuse the patch
+// when the name belongs to another pod by now.
+type podPatch struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+		// Annotations are merged by key, and a nil value removes one.
+		Annotations map[string]*string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []conditionPatch `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+type conditionPatch struct {
+	// Directive "delete" removes the condition of this type.
+	Directive string                  `json:"$patch,omitempty"`
+	Type      corev1.PodConditionType `json:"type"`
+	Status    corev1.ConditionStatus  `json:"status,omitempty"`
+	Reason    string                  `json:"reason,omitempty"`
+	Message   string                  `json:"message,omitempty"`
+	// LastTransitionTime is left out, and so left as it is, unless Status flips.
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+}
+
+// patchTo returns what makes pod's mark want, nil when it is that already. The
+// zero mark removes condition and annotation.
+func patchTo(want mark, pod *corev1.Pod, now time.Time) []byte {
+	have := markOn(pod)
+	if have == want {
+		return nil
+	}
+	var p podPatch
+	p.Metadata.UID = pod.UID
+	if have.target != want.target {
+		p.Metadata.Annotations = map[string]*string{upgrade.TargetAnnotation: nil}
+		if want.target != "" {
+			p.Metadata.Annotations[upgrade.TargetAnnotation] = &want.target
+		}
+	}
+	if have.target = want.target; have != want {
+		p.Status.Conditions = []conditionPatch{conditionTo(want, have, now)}
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic("controller: encode patch: " + err.Error()) // strings and a time only
+	}
+	return b
+}
+
+func conditionTo(want, have mark, now time.Time) conditionPatch {
+	c := conditionPatch{Type: upgrade.NeedCondition}
+	if want.status == "" {
+		c.Directive = "delete"
+		return c
+	}
+	c.Status, c.Reason, c.Message = want.status, want.reason, want.message
+	if want.status != have.status {
+		c.LastTransitionTime = &metav1.Time{Time: now}
+	}
+	return c
+}

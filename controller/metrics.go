@@ -1,0 +1,76 @@
+package controller
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+)
+
+const metricsPrefix = "edgehub_controller_"
+
+// Values of the label state.
+const (
+	stateNeedsUpgrade = "needs_upgrade"
+	stateUpToDate     = "up_to_date"
+)
+
+// metrics has two series for each DaemonSet that asks for OTA, and a handful
+// besides.
+type metrics struct {
+	reconciles *prometheus.CounterVec
+	patches    *prometheus.CounterVec
+	pods       *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		reconciles: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "reconciles_total",
+			Help: "Reconciles of DaemonSets, by result: success, or error when it is retried with backoff.",
+		}, []string{"result"}),
+		patches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "pod_patches_total",
+			Help: "Patches of the status of pods, by result: success, gone, conflict or error.",
+		}, []string{"result"}),
+		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: metricsPrefix + "daemonset_pods",
+			Help: "Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+		}, []string{"namespace", "daemonset", "state"}),
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	return errors.Join(r.Register(m.reconciles), r.Register(m.patches), r.Register(m.pods))
+}
+
+func (m *metrics) reconciled(err error) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.reconciles.WithLabelValues(result).Inc()
+}
+
+func (m *metrics) patched(err error) {
+	result := "error"
+	switch {
+	case err == nil:
+		result = "success"
+	case apierrors.IsNotFound(err):
+		result = "gone"
+	case isConflict(err):
+		result = "conflict"
+	}
+	m.patches.WithLabelValues(result).Inc()
+}
+
+func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {
+	m.pods.WithLabelValues(key.Namespace, key.Name, stateNeedsUpgrade).Set(float64(needUpgrade))
+	m.pods.WithLabelValues(key.Namespace, key.Name, stateUpToDate).Set(float64(upToDate))
+}
+
+func (m *metrics) forgetPods(key cache.ObjectName) {
+	m.pods.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
+}

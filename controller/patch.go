@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// patchTimeout is for one pod. It is well above the time the apiserver gives
+// itself to admit a write (10 s for each webhook by default), so that the answer
+// is the apiserver's.
+const patchTimeout = 30 * time.Second
+
+// change is a pod and the patch it is to get.
+type change struct {
+	pod   *corev1.Pod
+	patch []byte
+}
+
+// outcome is what became of a batch of changes.
+type outcome struct {
+	// changed are the pods as the apiserver returned them.
+	changed []*corev1.Pod
+	// conflicts counts pods that made way for others of the same name, or were
+	// written by others again and again.
+	conflicts int
+	// failed counts those refused for any other reason.
+	failed int
+	total  int
+	// first is the first error, with the pod's name.
+	first error
+}
+
+// err is nil if every pod still there got its patch. It sums up, since thousands
+// of pods may have been refused for the same reason.
+func (o *outcome) err() error {
+	if o.first == nil {
+		return nil
+	}
+	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %w", o.conflicts+o.failed, o.total, o.first)
+}
+
+// apply sends the changes, a few at once, and goes on after an error. A pod that
+// is gone is none. It returns early only when ctx is done.
+func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
+	var (
+		g   errgroup.Group
+		mu  sync.Mutex
+		out = outcome{total: len(changes)}
+	)
+	g.SetLimit(r.patches)
+	for _, c := range changes {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			pod, err := r.send(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			out.add(pod, err)
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in out
+	if err := ctx.Err(); err != nil && out.first == nil {
+		out.first = err
+	}
+	return out
+}
+
+// add counts one answer: a pod, an error, or neither for a pod that is gone.
+func (o *outcome) add(pod *corev1.Pod, err error) {
+	switch {
+	case err == nil && pod != nil:
+		o.changed = append(o.changed, pod)
+	case err == nil:
+		return
+	case isConflict(err):
+		o.conflicts++
+	default:
+		o.failed++
+	}
+	if o.first == nil {
+		o.first = err
+	}
+}
+
+// send returns nil and no error when the pod is gone.
+func (r *reconciler) send(ctx context.Context, c change) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	pod, err := r.client.CoreV1().Pods(c.pod.Namespace).Patch(ctx, c.pod.Name, types.StrategicMergePatchType,
+		c.patch, metav1.PatchOptions{FieldManager: Name}, "status")
+	r.metrics.patched(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // a pod that is gone needs nothing
+	case err != nil:
+		return nil, fmt.Errorf("pod %s: %w", c.pod.Name, err)
+	}
+	return pod, nil
+}
+
+// isConflict tells whether err comes of somebody else's write, so that looking
+// again is all it takes. A patch for a pod whose name belongs to another by now
+// is refused as a change of an immutable UID.
+func isConflict(err error) bool {
+	if apierrors.IsConflict(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}

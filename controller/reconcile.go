@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// queue holds the DaemonSets that are to be looked at. It hands out a key to one
+// worker at a time, and takes it in again meanwhile.
+type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
+
+// Backoff after a failure. The shortest is client-go's default; the longest is
+// how long a person who has just mended something may have to wait to see it.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = time.Minute
+)
+
+func newQueue(metrics workqueue.MetricsProvider) queue {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minBackoff, maxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics},
+	)
+}
+
+// reconciler is a running Controller.
+type reconciler struct {
+	client     kubernetes.Interface
+	daemonSets appslisters.DaemonSetLister
+	queue      queue
+	events     *events
+	metrics    *metrics
+	log        *slog.Logger
+	patches    int
+	tracked    *register
+}
+
+// work takes keys until the queue is shut down.
+func (r *reconciler) work(ctx context.Context) {
+	for {
+		key, shutdown := r.queue.Get()
+		if shutdown {
+			return
+		}
+		r.workOn(ctx, key)
+	}
+}
+
+func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
+	defer r.queue.Done(key)
+	if ctx.Err() != nil {
+		return
+	}
+	err := r.reconcile(ctx, key)
+	if err != nil && ctx.Err() != nil {
+		return // cut short, and no failure
+	}
+	r.metrics.reconciled(err)
+	if err == nil {
+		r.queue.Forget(key)
+		return
+	}
+	r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
+		"daemonset", key.String(), "failures", r.queue.NumRequeues(key)+1, "err", err)
+	r.queue.AddRateLimited(key)
+}
+
+// reconcile brings one DaemonSet's pods to where they should be.
+func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error {
+	ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		r.forget(key)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read DaemonSet: %w", err)
+	}
+	if !ds.DeletionTimestamp.IsZero() {
+		r.forget(key) // its pods go with it
+		return nil
+	}
+	wanted, problem := strategyOf(ds)
+	if wanted == unmanaged && problem == "" && r.tracked.get(key) == nil {
+		return nil // by far the most of them
+	}
+	return r.follow(ctx, key, ds, wanted, problem)
+}
+
+// follow does what ds asks for, and undoes what it no longer asks for.
+func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted strategy, problem string) error {
+	t := r.tracked.getOrAdd(key)
+	r.tellProblem(ds, t, problem)
+	r.tellNotCarriedOut(key, t, wanted)
+	switch wanted {
+	case undecided:
+		return nil
+	case ota:
+		return r.markPods(ctx, key, ds, t)
+	}
+	if err := r.unmarkPods(ctx, key, ds, t); err != nil {
+		return err
+	}
+	if wanted == unmanaged && problem == "" {
+		r.forget(key)
+	}
+	return nil
+}
+
+// markPods carries out the strategy OTA.
+func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) error {
+	w, err := r.watchFor(ctx, key, ds, t)
+	if err != nil {
+		return err
+	}
+	if !w.synced() {
+		return nil // it calls when it is
+	}
+	revision := newestRevision(ds, w.revisionsSeen())
+	if revision == nil {
+		return nil // the DaemonSet or a revision will change
+	}
+	target, err := targetOf(revision)
+	if err != nil {
+		return err
+	}
+	p := planMarks(newMarker(target), w.podsOf(ds), time.Now())
+	r.metrics.setPods(key, p.need, p.total-p.need)
+	done := r.apply(ctx, p.changes)
+	w.wrote(done.changed)
+	if ctx.Err() == nil {
+		r.tellMarked(ds, t, target.Revision, p, done)
+	}
+	return done.err()
+}
+
+// watchFor returns the watch of ds, started if need be.
+func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) (*watch, error) {
+	if t.watch != nil && t.watch.serves(ds) {
+		return t.watch, nil
+	}
+	if t.watch != nil {
+		t.watch.stop()
+		t.watch = nil
+	}
+	w, err := startWatch(ctx, r.client, ds, func() { r.queue.Add(key) })
+	if err != nil {
+		return nil, err
+	}
+	t.watch = w
+	return w, nil
+}
+
+// forget lets go of everything that is kept of a DaemonSet.
+func (r *reconciler) forget(key cache.ObjectName) {
+	if t := r.tracked.remove(key); t != nil && t.watch != nil {
+		t.watch.stop()
+	}
+	r.metrics.forgetPods(key)
+}
+
+// stop is called when no worker runs any more.
+func (r *reconciler) stop() {
+	for _, key := range r.tracked.keys() {
+		r.forget(key)
+	}
+}
+
+// plan is what is to be done with the pods of a DaemonSet.
+type plan struct {
+	changes []change
+	// need of total pods need an upgrade.
+	need, total int
+}
+
+func planMarks(m marker, pods []*corev1.Pod, now time.Time) plan {
+	p := plan{total: len(pods)}
+	for _, pod := range pods {
+		if m.needsUpgrade(pod) {
+			p.need++
+		}
+		if patch := patchTo(m.markFor(pod), pod, now); patch != nil {
+			p.changes = append(p.changes, change{pod: pod, patch: patch})
+		}
+	}
+	return p
+}

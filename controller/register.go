@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// tracked is what the controller remembers of a DaemonSet from one reconcile to
+// the next. Nothing in it decides what should be; losing it costs a list, and an
+// Event told twice. It belongs to the worker that holds the DaemonSet's key.
+type tracked struct {
+	// watch is nil unless the DaemonSet opted in.
+	watch *watch
+	// What was last said about it, each "" when the matter is settled: the
+	// problem with what it asks for, a strategy that is not carried out, pods
+	// that could not be marked, and the sum of the marks.
+	problem       string
+	notCarriedOut bool
+	failure       string
+	summary       string
+}
+
+// register holds what is tracked. It is safe for concurrent use.
+type register struct {
+	mu    sync.Mutex
+	byKey map[cache.ObjectName]*tracked // guarded by mu; the values are not
+}
+
+func newRegister() *register { return &register{byKey: map[cache.ObjectName]*tracked{}} }
+
+// get returns nil when the DaemonSet is not tracked.
+func (r *register) get(key cache.ObjectName) *tracked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byKey[key]
+}
+
+func (r *register) getOrAdd(key cache.ObjectName) *tracked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.byKey[key]
+	if !ok {
+		t = &tracked{}
+		r.byKey[key] = t
+	}
+	return t
+}
+
+// remove returns what was tracked, or nil.
+func (r *register) remove(key cache.ObjectName) *tracked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.byKey[key]
+	delete(r.byKey, key)
+	return t
+}
+
+func (r *register) keys() []cache.ObjectName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.byKey))
+}

@@ -1,0 +1,185 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// watch follows the pods and ControllerRevisions of one DaemonSet, by its
+// namespace and selector. It lives from startWatch to stop. Its methods are for
+// the worker that holds the DaemonSet's key.
+type watch struct {
+	uid       types.UID
+	selector  labels.Selector
+	pods      cache.SharedIndexInformer
+	revisions cache.SharedIndexInformer
+
+	// written holds pods as the apiserver returned them from patches that pods
+	// has not seen yet. Without it, a reconcile that runs before the watch
+	// catches up would patch the same pods again, and move the time of a
+	// transition that took place once.
+	written map[types.UID]*corev1.Pod
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// startWatch returns at once. It calls changed when everything has been listed,
+// and from then on, and possibly before, whenever something changes that a
+// reconcile looks at. It ends with stop, or silently with ctx.
+func startWatch(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*watch, error) {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: selector of the DaemonSet: %w", err)
+	}
+	narrow := func(o *metav1.ListOptions) { o.LabelSelector = selector.String() }
+	w := &watch{
+		uid:       ds.UID,
+		selector:  selector,
+		pods:      coreinformers.NewFilteredPodInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
+		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
+		written:   map[types.UID]*corev1.Pod{},
+	}
+	if err := w.prepare(changed); err != nil {
+		return nil, fmt.Errorf("watch pods and ControllerRevisions: %w", err)
+	}
+
+	// client-go logs what goes wrong with a watch: let it say whose it is.
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("daemonset", ds.Namespace+"/"+ds.Name))
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.running.Go(func() { w.pods.RunWithContext(ctx) })
+	w.running.Go(func() { w.revisions.RunWithContext(ctx) })
+	w.running.Go(func() {
+		if cache.WaitFor(ctx, "", w.pods.HasSyncedChecker(), w.revisions.HasSyncedChecker()) {
+			changed()
+		}
+	})
+	return w, nil
+}
+
+func (w *watch) prepare(changed func()) error {
+	if err := w.pods.SetTransform(trimPod); err != nil {
+		return err
+	}
+	if err := w.revisions.SetTransform(trimRevision); err != nil {
+		return err
+	}
+	_, err := w.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, after any) {
+			if podChanged(before, after) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.revisions.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	return err
+}
+
+// podChanged leaves out what a kubelet reports all the time and no reconcile
+// looks at.
+func podChanged(before, after any) bool {
+	a, okA := before.(*corev1.Pod)
+	b, okB := after.(*corev1.Pod)
+	if !okA || !okB {
+		return true
+	}
+	return a.UID != b.UID ||
+		markOn(a) != markOn(b) ||
+		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
+		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		!sameController(a, b)
+}
+
+func sameController(a, b *corev1.Pod) bool {
+	x, y := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
+	if x == nil || y == nil {
+		return x == y
+	}
+	return x.UID == y.UID
+}
+
+// stop returns when nothing of the watch runs any more.
+func (w *watch) stop() {
+	w.cancel()
+	w.running.Wait()
+}
+
+// serves tells whether w still is the right watch for ds.
+func (w *watch) serves(ds *appsv1.DaemonSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	return err == nil && ds.UID == w.uid && selector.String() == w.selector.String()
+}
+
+// synced tells whether everything has been listed once.
+func (w *watch) synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
+
+// revisionsSeen returns the ControllerRevisions that the selector matches.
+func (w *watch) revisionsSeen() []*appsv1.ControllerRevision {
+	var out []*appsv1.ControllerRevision
+	for _, object := range w.revisions.GetStore().List() {
+		if revision, ok := object.(*appsv1.ControllerRevision); ok {
+			out = append(out, revision)
+		}
+	}
+	return out
+}
+
+// podsOf returns ds's pods that are not on their way out, each in the newest
+// state known. They are shared and must not be changed.
+func (w *watch) podsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
+	var out []*corev1.Pod
+	ahead := map[types.UID]*corev1.Pod{}
+	for _, object := range w.pods.GetStore().List() {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		if written, ok := w.written[pod.UID]; ok && newerThan(written, pod) {
+			ahead[pod.UID] = written
+			pod = written
+		}
+		if controls(ds, pod) && pod.DeletionTimestamp.IsZero() {
+			out = append(out, pod)
+		}
+	}
+	w.written = ahead // the others have been caught up with, or are gone
+	return out
+}
+
+// wrote takes pods as a patch returned them.
+func (w *watch) wrote(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		if trimmed, err := trimPod(pod); err == nil {
+			w.written[pod.UID] = trimmed.(*corev1.Pod) //nolint:forcetypeassert // trimPod keeps the type
+		}
+	}
+}
+
+// newerThan compares resourceVersions, which are numbers that grow on every
+// apiserver that passes conformance. Where they are not, the watch counts.
+func newerThan(a, b *corev1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
+}
