@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/controller"
+)
+
+// run works until ctx is done, and returns nil then. It returns an error when it
+// cannot start, when it loses the lease, or when it can no longer serve.
+func run(ctx context.Context, cfg *config, log *slog.Logger) error {
+	kube, err := restConfig(cfg)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	c, err := controller.New(client, controller.Options{Workers: cfg.workers, Logger: log, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	l, err := newLeadership(cfg.election, kube, registry)
+	if err != nil {
+		return err
+	}
+	servers, err := listen(cfg, registry, probes{leadership: l, synced: c.Synced})
+	if err != nil {
+		return err
+	}
+	log.Info("edgehub-controller starts", "version", version.Get().Version, "apiserver", kube.Host, "leaderElection", cfg.election.enabled)
+
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range servers {
+		g.Go(func() error { return s.serve(ctx) })
+	}
+	g.Go(func() error { return l.run(ctx, c.Run) })
+	return g.Wait()
+}
+
+// restConfig leaves client-go's transport as it is: the time of a
+// request is bounded where it is made, since watches have no bound.
+func restConfig(cfg *config) (*rest.Config, error) {
+	var (
+		kube *rest.Config
+		err  error
+	)
+	if cfg.kubeconfig == "" {
+		kube, err = rest.InClusterConfig()
+	} else {
+		kube, err = clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig=%q: read credentials: %w", cfg.kubeconfig, err)
+	}
+	kube.UserAgent = name + "/" + version.Get().Version
+	kube.QPS, kube.Burst = cfg.qps, cfg.burst
+	return kube, nil
+}
