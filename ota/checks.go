@@ -1,0 +1,86 @@
+package ota
+
+import (
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// checkUpgrade returns nil if pod, which runs on this node, may be upgraded now,
+// and else a failure for the first thing that speaks against it. Clients depend
+// on the order.
+func checkUpgrade(pod *corev1.Pod) error {
+	checks := []func(*corev1.Pod) error{checkNotDeleting, checkNeed, checkImage, checkOwner}
+	for _, check := range checks {
+		if err := check(pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkNotDeleting(pod *corev1.Pod) error {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	return failf(http.StatusForbidden, "pod %s/%s is being deleted already: wait for its successor, GET /pods shows it", pod.Namespace, pod.Name)
+}
+
+func checkNeed(pod *corev1.Pod) error {
+	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	switch {
+	case need == nil:
+		return failf(http.StatusForbidden,
+			"pod %s/%s has no condition %s: it is not known to need an upgrade; if its DaemonSet was just changed, wait for edgehub-controller to mark the pod, GET /pods shows it",
+			pod.Namespace, pod.Name, upgrade.NeedCondition)
+	case need.Status != corev1.ConditionTrue:
+		return failf(http.StatusForbidden,
+			"pod %s/%s needs no upgrade: its condition %s is %s (%s); there is nothing to do",
+			pod.Namespace, pod.Name, upgrade.NeedCondition, need.Status, need.Message)
+	}
+	return nil
+}
+
+// checkImage holds back a pod whose images are being pulled ahead of the
+// upgrade. A pod nobody asked to pull for has no such condition and passes. It
+// relies on checkNeed having passed.
+func checkImage(pod *corev1.Pod) error {
+	image := upgrade.Condition(pod, upgrade.ImageCondition)
+	if image == nil {
+		return nil
+	}
+	if image.Status != corev1.ConditionTrue {
+		return failf(http.StatusForbidden,
+			"the images for pod %s/%s are not on this node yet: its condition %s is %s (%s %s); wait until it is True, GET /pods shows it",
+			pod.Namespace, pod.Name, upgrade.ImageCondition, image.Status, image.Reason, image.Message)
+	}
+	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
+	if got := upgrade.RevisionOf(image); got != want {
+		return failf(http.StatusForbidden,
+			"the images on this node for pod %s/%s are of revision %q, the upgrade is to revision %q: pull again, or wait until condition %s names that revision, GET /pods shows it",
+			pod.Namespace, pod.Name, got, want, upgrade.ImageCondition)
+	}
+	return nil
+}
+
+// checkOwner makes sure that someone puts a new pod in the deleted one's place,
+// on this node.
+func checkOwner(pod *corev1.Pod) error {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return failf(http.StatusBadRequest,
+			"pod %s/%s has no controlling owner: nothing would replace it; only pods of a DaemonSet can be upgraded here",
+			pod.Namespace, pod.Name)
+	}
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil || group.Group != "apps" || owner.Kind != "DaemonSet" {
+		return failf(http.StatusBadRequest,
+			"pod %s/%s belongs to %s %q of %s: only pods of a DaemonSet of apps/v1 can be upgraded here",
+			pod.Namespace, pod.Name, owner.Kind, owner.Name, owner.APIVersion)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package ota
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// upgradable returns a pod that passes every check, after changing it.
+func upgradable(change ...func(*corev1.Pod)) *corev1.Pod {
+	isController := true
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web-1", UID: "uid-1",
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", Controller: &isController,
+			}},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message("new")},
+		}},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+// condition sets one condition, in place of one of its type.
+func condition(t corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		c := corev1.PodCondition{Type: t, Status: status, Message: message}
+		if old := upgrade.Condition(pod, t); old != nil {
+			*old = c
+			return
+		}
+		pod.Status.Conditions = append(pod.Status.Conditions, c)
+	}
+}
+
+func deleting(pod *corev1.Pod) {
+	now := metav1.Now()
+	pod.DeletionTimestamp = &now
+}
+
+func ownedBy(owners ...metav1.OwnerReference) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.OwnerReferences = owners }
+}
+
+func TestChecks(t *testing.T) {
+	yes := true
+	unmarked := func(pod *corev1.Pod) { pod.Status.Conditions = nil }
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		code int
+		says string
+	}{
+		"a pod that needs an upgrade passes": {
+			upgradable(), http.StatusOK, "",
+		},
+		"a pod whose images are ready passes": {
+			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("new"))),
+			http.StatusOK, "",
+		},
+		"a pod being deleted is left alone": {
+			upgradable(deleting), http.StatusForbidden, "deleted already",
+		},
+		"a pod no one marked needs no upgrade": {
+			upgradable(unmarked), http.StatusForbidden, "no condition PodNeedUpgrade",
+		},
+		"a pod at the newest revision needs no upgrade": {
+			upgradable(condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message("new"))),
+			http.StatusForbidden, "needs no upgrade",
+		},
+		"a need that is unknown is not a need": {
+			upgradable(condition(upgrade.NeedCondition, corev1.ConditionUnknown, upgrade.Message("new"))),
+			http.StatusForbidden, "needs no upgrade",
+		},
+		"images being pulled hold the upgrade back": {
+			upgradable(condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new"))),
+			http.StatusForbidden, "not on this node yet",
+		},
+		"images of which no one knows hold the upgrade back": {
+			upgradable(condition(upgrade.ImageCondition, corev1.ConditionUnknown, upgrade.Message("new"))),
+			http.StatusForbidden, "not on this node yet",
+		},
+		"images of another revision hold the upgrade back": {
+			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("old"))),
+			http.StatusForbidden, `of revision "old"`,
+		},
+		"images of a revision that is not said hold the upgrade back": {
+			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, "ready")),
+			http.StatusForbidden, `of revision ""`,
+		},
+		"a pod without owner would not come back": {
+			upgradable(ownedBy()), http.StatusBadRequest, "no controlling owner",
+		},
+		"an owner that does not control the pod does not bring it back": {
+			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web"})),
+			http.StatusBadRequest, "no controlling owner",
+		},
+		"a ReplicaSet's pod may come back on another node": {
+			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &yes})),
+			http.StatusBadRequest, `ReplicaSet "web"`,
+		},
+		"a DaemonSet of another API group is not ours": {
+			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps.example.com/v1", Kind: "DaemonSet", Name: "web", Controller: &yes})),
+			http.StatusBadRequest, "apps.example.com/v1",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := checkUpgrade(tt.pod)
+			if got := codeOf(err); got != tt.code {
+				t.Fatalf("got code %d (%v), want %d", got, err, tt.code)
+			}
+			if err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %q, want it to say %q", err, tt.says)
+			}
+		})
+	}
+}
+
+// A pod that fails every check is mended step by step: each step must bring up
+// the next check in the order clients depend on.
+func TestChecksRunInOrder(t *testing.T) {
+	pod := upgradable(
+		deleting,
+		condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message("new")),
+		condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new")),
+		ownedBy(),
+	)
+	steps := []struct {
+		says string
+		mend func(*corev1.Pod)
+	}{
+		{"deleted already", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }},
+		{"needs no upgrade", condition(upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message("new"))},
+		{"not on this node yet", condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("old"))},
+		{`of revision "old"`, condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("new"))},
+		{"no controlling owner", ownedBy(upgradable().OwnerReferences...)},
+	}
+	for _, step := range steps {
+		err := checkUpgrade(pod)
+		if err == nil || !strings.Contains(err.Error(), step.says) {
+			t.Fatalf("got %v, want an error that says %q", err, step.says)
+		}
+		step.mend(pod)
+	}
+	if err := checkUpgrade(pod); err != nil {
+		t.Errorf("mended pod: got %v, want none", err)
+	}
+}

@@ -1,0 +1,104 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// cloudTimeout bounds all that one request asks of the cloud, so that a network
+// that swallows packets ends in an answer too. The apiserver itself gives up on
+// a request after 34 s or earlier.
+const cloudTimeout = 30 * time.Second
+
+// Pods reads and deletes pods in the cloud. It asks once and returns what came
+// of it: client-go's clientset would repeat a request for ten seconds and more
+// while the cloud is away, and a person is waiting for the answer. It is safe for
+// concurrent use.
+type Pods struct{ client rest.Interface }
+
+// NewPods returns a client for the apiserver that config names. It does not
+// throttle, and does not change config.
+func NewPods(config *rest.Config) (*Pods, error) {
+	// Only pods and what comes with them: the clientset's scheme has every API
+	// group there is.
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("create client for pods: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/api"
+	config.GroupVersion = &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.QPS = -1
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("create client for pods: %w", err)
+	}
+	return &Pods{client}, nil
+}
+
+// list returns the pods of a namespace, or of all for metav1.NamespaceAll, as the
+// apiserver has them: the answer does not come from a cache.
+func (p *Pods) list(ctx context.Context, namespace string, selector fields.Selector) (*corev1.PodList, error) {
+	list := new(corev1.PodList)
+	err := p.client.Get().MaxRetries(0).
+		NamespaceIfScoped(namespace, namespace != metav1.NamespaceAll).Resource("pods").
+		Param("fieldSelector", selector.String()).
+		Do(ctx).Into(list)
+	return list, err
+}
+
+func (p *Pods) delete(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
+	return p.client.Delete().MaxRetries(0).
+		Namespace(namespace).Resource("pods").Name(name).
+		Body(&options).
+		Do(ctx).Error()
+}
+
+// cloudFailure gives an error of Pods the code it is answered with. doing says
+// what was tried, such as "list the pods of node n". caller is the request's
+// context, without cloudTimeout.
+func cloudFailure(caller context.Context, err error, doing string) error {
+	switch {
+	case caller.Err() != nil:
+		return failf(statusClientGone, "%s: the caller hung up: %w", doing, err)
+	case isUnreachable(err):
+		return failf(http.StatusServiceUnavailable, "%s: the cloud cannot be reached, try again once it can: %w", doing, err)
+	}
+	return failf(http.StatusInternalServerError, "%s: the cloud refused: %w", doing, err)
+}
+
+// isUnreachable tells a cloud that did not answer from one that did. An
+// apiserver too busy to answer counts as the former, and so does a gateway's 502
+// or 504, which speaks for a cloud behind it that did not answer.
+func isUnreachable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch status.Status().Code {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // deadlines are net.Errors too
+		return true
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) // cut off in the middle of a body
+}

@@ -1,0 +1,53 @@
+package ota
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+func TestPods(t *testing.T) {
+	t.Run("this node's pods come as a PodList", func(t *testing.T) {
+		var selector string
+		c := &cloud{list: func(w http.ResponseWriter, r *http.Request) {
+			selector = r.URL.Query().Get("fieldSelector")
+			podList(upgradable())(w, r)
+		}}
+		got := call(t, "GET", c.start(t, Options{})+"/pods")
+		if got.code != http.StatusOK || got.header.Get("Content-Type") != "application/json" {
+			t.Fatalf("got %d %s %q, want JSON", got.code, got.header.Get("Content-Type"), got.body)
+		}
+		if selector != "spec.nodeName=node-1" {
+			t.Errorf("asked the cloud for pods with %q, want this node's", selector)
+		}
+		var list corev1.PodList
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+			t.Fatalf("decode: %v", err)
+		}
+		if list.APIVersion != "v1" || list.Kind != "PodList" || len(list.Items) != 1 {
+			t.Fatalf("got %s %s with %d pods, want v1 PodList with one", list.APIVersion, list.Kind, len(list.Items))
+		}
+		if c := upgrade.Condition(&list.Items[0], upgrade.NeedCondition); c == nil || c.Message != upgrade.Message("new") {
+			t.Errorf("got condition %v, want the pod's own", c)
+		}
+	})
+	t.Run("no pods are a list of none", func(t *testing.T) {
+		c := &cloud{list: podList()}
+		if got := call(t, "GET", c.start(t, Options{})+"/pods"); !strings.Contains(got.body, `"items":[]`) {
+			t.Errorf("got %q, want items to be an empty list", got.body)
+		}
+	})
+	t.Run("a cloud that is away is told at once", func(t *testing.T) {
+		c := &cloud{list: away}
+		got := call(t, "GET", c.start(t, Options{})+"/pods")
+		if lists, _ := c.asked(); got.code != http.StatusServiceUnavailable || lists != 1 {
+			t.Errorf("got %d after %d tries, want 503 after one", got.code, lists)
+		}
+		checkErrorBody(t, got, "list the pods of node node-1: the cloud cannot be reached")
+	})
+}

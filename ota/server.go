@@ -1,0 +1,114 @@
+// Package ota is the HTTP API that a node offers to its owner on loopback: is
+// the hub well, which pods does this node run, and upgrade this one now.
+//
+// New checks its options and returns an http.Handler; it starts nothing and
+// keeps nothing but one lock per upgrade in flight. The handler is safe for
+// concurrent use. Whoever reaches the port may use it: it must listen on
+// loopback only.
+//
+// A success answers 200. An error answers one line of text that says what
+// happened, to which pod, and what to do next.
+package ota
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options is what New needs to know.
+type Options struct {
+	// NodeName is the node this API answers for. Required.
+	NodeName string
+	// Pods reads and deletes pods with the node's identity. Required.
+	Pods *Pods
+	// Ready returns nil once the hub can serve the node, and else the reason why
+	// not, in words. It is called once per request, and must be safe for
+	// concurrent use. Nil means always ready.
+	Ready func() error
+	// Metrics answers GET /metrics. Nil leaves that path unknown.
+	Metrics http.Handler
+	// Registerer takes this package's metrics. Nil counts without publishing.
+	Registerer prometheus.Registerer
+	// Logger gets one line per upgrade asked for. Nil logs nothing.
+	Logger *slog.Logger
+}
+
+// server holds what the handlers share; nothing in it changes after New.
+type server struct {
+	node     string
+	pods     *Pods
+	ready    func() error
+	upgrades *prometheus.CounterVec
+	log      *slog.Logger
+	inFlight *podLocks
+}
+
+// New returns the handler of the whole API. It fails when a required option is
+// missing, or when o.Registerer has metrics of this package already.
+func New(o Options) (http.Handler, error) {
+	if o.NodeName == "" {
+		return nil, errors.New("create node API: no node name")
+	}
+	if o.Pods == nil {
+		return nil, errors.New("create node API: no client for pods")
+	}
+	upgrades, err := newUpgradeCounter(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		node:     o.NodeName,
+		pods:     o.Pods,
+		ready:    o.Ready,
+		upgrades: upgrades,
+		log:      o.Logger,
+		inFlight: newPodLocks(),
+	}
+	if s.ready == nil {
+		s.ready = func() error { return nil }
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s.routes(o.Metrics), nil
+}
+
+// routes matches paths as they were sent: neither cleaned nor decoded, since mux
+// would answer a path such as //pods with a redirect, and scripts do not follow
+// those on a POST.
+func (s *server) routes(metrics http.Handler) http.Handler {
+	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
+	r.Handle("/v1/healthz", methods{http.MethodGet: s.healthz})
+	r.Handle("/v1/readyz", methods{http.MethodGet: s.readyz})
+	r.Handle("/pods", methods{http.MethodGet: s.listPods})
+	r.Handle("/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade", methods{http.MethodPost: s.upgrade})
+	if metrics != nil {
+		r.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
+			metrics.ServeHTTP(w, r)
+			return nil
+		}})
+	}
+	r.NotFoundHandler = handler(unknownPath)
+	return r
+}
+
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return writeText(w, "OK")
+}
+
+func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
+	if err := s.ready(); err != nil {
+		return failf(http.StatusInternalServerError, "not ready: %w", err)
+	}
+	return writeText(w, "OK")
+}
+
+func unknownPath(_ http.ResponseWriter, r *http.Request) error {
+	return failf(http.StatusNotFound,
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics and POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade",
+		r.URL.Path)
+}

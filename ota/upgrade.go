@@ -1,0 +1,161 @@
+package ota
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// noUID is a UID that no object has.
+const noUID types.UID = "00000000-0000-0000-0000-000000000000"
+
+// upgrade deletes a pod that has a newer revision waiting, so that its DaemonSet
+// makes a new one from it. It is the commit point of an upgrade on this node.
+func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	var pod *corev1.Pod
+	if err == nil {
+		pod, err = s.upgradePod(r.Context(), name)
+	}
+	s.upgrades.WithLabelValues(strconv.Itoa(codeOf(err))).Inc()
+	s.logUpgrade(r.Context(), name, pod, err)
+	if err != nil {
+		return err
+	}
+	return writeText(w, "Start updating pod "+name.String())
+}
+
+// upgradePod returns the pod it found, if any, also when it fails after that.
+//
+// The pod's lock is held from reading it to deleting it: of two requests at
+// once, the second reads what the first one did, and answers that the pod is
+// being deleted. The UID keeps a deletion from its successor even when
+// two hubs, or a hub and a person, work on one pod.
+func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
+	defer cancel()
+
+	unlock, err := s.inFlight.lock(ctx, name)
+	if err != nil {
+		return nil, cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
+	}
+	defer unlock()
+
+	pod, err := s.find(ctx, name)
+	if err != nil {
+		return nil, cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+	}
+	if pod == nil {
+		return nil, s.explainMissing(ctx, caller, name)
+	}
+	if err := checkUpgrade(pod); err != nil {
+		return pod, err
+	}
+	return pod, s.delete(ctx, caller, pod)
+}
+
+// find returns the pod if this node runs it, and nil if it does not. The answer
+// is the apiserver's own, never a cache's: what is deleted next depends on it.
+func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	selector := fields.AndSelectors(s.onThisNode(), fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name))
+	list, err := s.pods.list(ctx, name.Namespace, selector)
+	if err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	return &list.Items[0], nil
+}
+
+// explainMissing tells a pod that does not exist from one on another node. A GET
+// cannot: since Kubernetes 1.32 a node gets 403 for both. A DELETE can: it is
+// 404 for a pod that does not exist, and a conflict, or 403, for one that does.
+// It takes no effect for two reasons: it is a dry run, and it is for a UID no
+// pod has, which the apiserver checks before anything else.
+func (s *server) explainMissing(ctx, caller context.Context, name types.NamespacedName) error {
+	err := s.pods.delete(ctx, name.Namespace, name.Name, metav1.DeleteOptions{
+		DryRun:        []string{metav1.DryRunAll},
+		Preconditions: metav1.NewUIDPreconditions(string(noUID)),
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return failf(http.StatusNotFound, "there is no pod %s: GET /pods shows the pods of this node", name)
+	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
+		return failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.node)
+	case err == nil: // no apiserver does this
+		return failf(http.StatusInternalServerError, "look up pod %s: the cloud accepted a dry run for a pod with the UID %s; nothing was deleted", name, noUID)
+	}
+	return cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+}
+
+func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
+	err := s.pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return failf(http.StatusNotFound, "pod %s/%s with UID %s was deleted by someone else just now: look for its successor with GET /pods", pod.Namespace, pod.Name, pod.UID)
+	}
+	return cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
+}
+
+// podOf reads the pod from the path. A name that no pod can have is answered as
+// a pod that does not exist: the cloud need not be asked.
+func podOf(r *http.Request) (types.NamespacedName, error) {
+	vars := mux.Vars(r)
+	namespace, errNamespace := url.PathUnescape(vars["namespace"])
+	name, errName := url.PathUnescape(vars["pod"])
+	if errNamespace != nil || errName != nil ||
+		len(validation.ValidateNamespaceName(namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(name, false)) > 0 {
+		return types.NamespacedName{}, failf(http.StatusNotFound,
+			"no pod can have the name %.300q in a namespace %.100q: GET /pods shows the pods of this node", name, namespace)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// logUpgrade writes the one line that each request to upgrade leaves. pod is nil
+// if none was found.
+func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, err error) {
+	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", codeOf(err))}
+	if pod != nil {
+		attrs = append(attrs, slog.String("uid", string(pod.UID)))
+		if need := upgrade.Condition(pod, upgrade.NeedCondition); need != nil {
+			attrs = append(attrs, slog.String("revision", upgrade.RevisionOf(need)))
+		}
+	}
+	if err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
+		return
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "upgrade started", attrs...)
+}
+
+// newUpgradeCounter counts requests to upgrade by the code of their answer. The
+// codes are those this package answers with, a dozen at most.
+func newUpgradeCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_ota_upgrades_total",
+		Help: "Requests to upgrade a pod, by the HTTP status code of the answer; 499 is a caller that hung up.",
+	}, []string{"code"})
+	if r == nil {
+		return counter, nil
+	}
+	if err := r.Register(counter); err != nil {
+		return nil, fmt.Errorf("register metrics of the node API: %w", err)
+	}
+	return counter, nil
+}
