@@ -1,0 +1,51 @@
+package layering
+
+// module is the product's module path.
+const module = "github.com/edgehub-io/edgehub"
+
+// layers says for each folder which folders of the product its packages may
+// import besides their own. A package belongs to the longest folder that holds
+// it. Imports go one way: cmd → hub → proxy, ota, imagepull → cache.
+var layers = map[string][]string{
+	"cmd/edgehub":            {"cmd/internal", "hub"},
+	"cmd/edgehub-controller": {"cmd/internal", "controller"},
+	"cmd/internal":           {},
+	"hub":                    {"cache", "imagepull", "ota", "ota/upgrade", "proxy"},
+	"proxy":                  {"cache"},
+	"ota":                    {"cache", "ota/upgrade"},
+	"imagepull":              {"cache", "ota/upgrade"},
+	"cache":                  {},
+	// What cloud and node say to each other: both import it, it imports neither.
+	"ota/upgrade": {},
+	"controller":  {"ota/upgrade"},
+}
+
+// tooCostly is what no program may depend on, also not through others, each with
+// its reason. A path stands for the packages below it too.
+var tooCostly = map[string]string{
+	"k8s.io/apiserver/pkg/endpoints/filters": "it brings in the whole apiserver, 37 MB of binary; endpoints/request has what a proxy needs",
+	"k8s.io/kubernetes":                      "it is the whole of Kubernetes, and not meant to be imported",
+	"sigs.k8s.io/controller-runtime":         "client-go's informers and workqueue are enough for one controller, and do not hide what is watched",
+	"github.com/spf13/cobra":                 "programs without subcommands need no more than pflag",
+	"golang.org/x/net/trace":                 "it keeps the linker from leaving out unused methods, 29 MB of binary; build with -tags grpcnotrace",
+	"testing":                                "test code has got into a program",
+}
+
+// dependency is a package, with those below it, that the product may import.
+type dependency struct {
+	only []string // the layers it is for; empty is all
+}
+
+// chosen is every dependency outside the standard library that the product's own
+// code may import directly.
+var chosen = map[string]dependency{
+	"k8s.io/api":                             {},
+	"k8s.io/apimachinery":                    {},
+	"k8s.io/client-go":                       {},
+	"k8s.io/klog/v2":                         {},                                        // to send its lines through log/slog
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                   // it redirects paths, so it never stands in front of the apiserver
+	"github.com/prometheus/client_golang":    {},
+	"github.com/spf13/pflag":                 {},
+	"golang.org/x/sync":                      {},
+}
