@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// Dir is the cluster's folder.
+func (c *Cluster) Dir() string { return c.dir }
+
+// LogDir has one log per component: etcd.log, kube-apiserver.log, … and
+// nodeN/hub.log, nodeN/kubelet.log, nodeN/containerd.log.
+func (c *Cluster) LogDir() string { return c.path("logs") }
+
+// Kubeconfig is the path of the administrator's kubeconfig; it goes straight to
+// the apiserver.
+func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig", "admin") }
+
+// AdminConfig is Kubeconfig as a configuration without a client-side rate limit.
+// The caller may change it.
+func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.control.admin) }
+
+// ServerURL is the apiserver's, https://127.0.0.1:PORT. It stays the same
+// when the apiserver is restarted.
+func (c *Cluster) ServerURL() string { return c.control.serverURL }
+
+// CAFile is the certificate of the cluster's authority: it has signed the
+// apiserver's certificate and those of its clients.
+func (c *Cluster) CAFile() string { return c.control.authority.certFile() }
+
+// APIServer is the apiserver's process, for tests in which it fails. Freeze
+// makes it hang, Kill makes it crash, Restart brings it back.
+func (c *Cluster) APIServer() *Process { return c.control.apiserver }
+
+// ControllerManager is the controller manager's process.
+func (c *Cluster) ControllerManager() *Process { return c.control.controllerManager }
+
+// Scheduler is the scheduler's process.
+func (c *Cluster) Scheduler() *Process { return c.control.scheduler }
+
+// ClientCert issues a client certificate that the apiserver takes for user in
+// groups, and returns the paths of certificate and key. Each call makes a new pair.
+func (c *Cluster) ClientCert(user string, groups ...string) (certFile, keyFile string, err error) {
+	file := fmt.Sprintf("client-%s-%d", strings.NewReplacer(":", "-", "/", "-").Replace(user), c.issued.Add(1))
+	return c.control.authority.issue(file, identity{name: user, groups: groups})
+}
+
+// Kubectl runs kubectl as the administrator and returns what it prints. An
+// error holds what kubectl complains about.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	template := c.components.command("kubectl", append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(ctx, template.Path, template.Args[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// components finds the Kubernetes programs: either one binary that is told by
+// its first argument which of them to be, or a folder with one binary for each.
+type components struct {
+	path   string
+	folder bool
+}
+
+// findComponents takes what the user named, or builds the binary.
+func findComponents(ctx context.Context, named string, log *progress) (components, error) {
+	if named == "" {
+		binary, err := buildKubernetes(ctx, log)
+		return components{path: binary}, err
+	}
+	info, err := os.Stat(named)
+	if err != nil {
+		return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+	}
+	c := components{path: named, folder: info.IsDir()}
+	if !c.folder {
+		return c, nil
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
+		if _, err := exec.LookPath(filepath.Join(named, name)); err != nil {
+			return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// command is the component's command line.
+func (c components) command(component string, args ...string) *exec.Cmd {
+	if c.folder {
+		return exec.Command(filepath.Join(c.path, component), args...)
+	}
+	return exec.Command(c.path, append([]string{component}, args...)...)
+}
+
+// BuildKubernetes builds the Kubernetes binary unless the user's cache folder
+// has it already, and returns its path. The first build takes some minutes.
+func BuildKubernetes(ctx context.Context, log io.Writer) (string, error) {
+	return buildKubernetes(ctx, newProgress(log))
+}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"errors"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+var errLauncherClosed = errors.New("launcher is closed")
+
+// launcher starts processes from one operating system thread that lives as
+// long as the launcher does. Linux binds two things to the thread that starts
+// a process, not to the program: the parent-death signal, which would hit the
+// child early if the Go runtime retired the thread, and the namespaces that
+// the child is born into.
+type launcher struct {
+	calls  chan func()
+	closed chan struct{}
+}
+
+// newLauncher returns when enter, which moves the thread into the namespaces of
+// the processes to come, has returned; nil stays where the program is.
+func newLauncher(enter func() error) (*launcher, error) {
+	l := &launcher{calls: make(chan func()), closed: make(chan struct{})}
+	entered := make(chan error, 1)
+	go func() {
+		// Never unlocked: the runtime ends the thread with the goroutine, so
+		// that no other goroutine finds itself in foreign namespaces.
+		runtime.LockOSThread()
+		if enter != nil {
+			if err := enter(); err != nil {
+				entered <- err
+				return
+			}
+		}
+		entered <- nil
+		for {
+			select {
+			case call := <-l.calls:
+				call()
+			case <-l.closed:
+				return
+			}
+		}
+	}()
+	if err := <-entered; err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// start starts cmd in a process group of its own, so that Ctrl-C in a terminal
+// reaches only the program that owns the cluster, and such that the kernel
+// kills it when that program dies, however it dies.
+func (l *launcher) start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+
+	started := make(chan error, 1)
+	select {
+	case l.calls <- func() { started <- cmd.Start() }:
+		return <-started
+	case <-l.closed:
+		return errLauncherClosed
+	}
+}
+
+// close ends the thread; what it has started and still runs is killed with it.
+func (l *launcher) close() {
+	close(l.closed)
+}
