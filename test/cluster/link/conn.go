@@ -1,0 +1,124 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunkSize = 32 << 10
+	// inFlight bounds what is on its way in one direction: 64 chunks, 2 MiB,
+	// enough for 100 MB/s at a delay of 20 ms.
+	inFlight = 64
+)
+
+// conn is one connection through the link.
+type conn struct {
+	link     *Link
+	client   *net.TCPConn
+	upstream *net.TCPConn
+	once     sync.Once
+	done     chan struct{} // closed by reset
+}
+
+// parcel is what has been read at one end and is due at the other.
+type parcel struct {
+	data []byte
+	err  error // io.EOF: no more will come; another: the end is broken
+	due  time.Time
+}
+
+// run forwards both ways until both ends have finished, or the connection is
+// reset.
+func (c *conn) run() {
+	var both sync.WaitGroup
+	both.Go(func() { c.carry(c.upstream, c.client, nil) })
+	both.Go(func() { c.carry(c.client, c.upstream, c.link.allow) })
+	both.Wait()
+	_ = c.client.Close()
+	_ = c.upstream.Close()
+}
+
+// reset breaks the connection at both ends. What it has read is lost.
+func (c *conn) reset() {
+	c.once.Do(func() {
+		close(c.done)
+		abort(c.client)
+		abort(c.upstream)
+	})
+}
+
+// abort closes a connection with a reset instead of an orderly end.
+func abort(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
+
+// carry moves what src sends to dst, late by the delay of the link. allow, if not
+// nil, says how many of the next bytes may pass before the connection breaks.
+func (c *conn) carry(dst, src *net.TCPConn, allow func(int) int) {
+	parcels := make(chan parcel, inFlight) // closed by collect
+	go c.collect(src, parcels)
+	for p := range parcels {
+		if !c.wait(p.due) || !c.link.awaitGate(c.done) || !c.deliver(dst, p, allow) {
+			c.reset()
+		}
+	}
+}
+
+// collect reads src until it ends.
+func (c *conn) collect(src *net.TCPConn, parcels chan<- parcel) {
+	defer close(parcels)
+	for {
+		data := make([]byte, chunkSize)
+		n, err := src.Read(data)
+		due := time.Now().Add(time.Duration(c.link.delay.Load()))
+		if n > 0 && !c.send(parcels, parcel{data: data[:n], due: due}) {
+			return
+		}
+		if err != nil {
+			c.send(parcels, parcel{err: err, due: due})
+			return
+		}
+	}
+}
+
+func (c *conn) send(parcels chan<- parcel, p parcel) bool {
+	select {
+	case parcels <- p:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+func (c *conn) wait(due time.Time) bool {
+	delay := time.Until(due)
+	if delay <= 0 {
+		return true
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+// deliver passes on data, an orderly end, or a break; false: reset the connection.
+func (c *conn) deliver(dst *net.TCPConn, p parcel, allow func(int) int) bool {
+	if p.err != nil {
+		return errors.Is(p.err, io.EOF) && dst.CloseWrite() == nil
+	}
+	n := len(p.data)
+	if allow != nil {
+		n = allow(n)
+	}
+	_, err := dst.Write(p.data[:n])
+	return err == nil && n == len(p.data)
+}
