@@ -76,12 +76,13 @@ test: test-unit test-integration test-e2e ## run all tests; without root all but
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	go test -race ./...
-	cd test/cluster && go test -race ./...
 	cd test && go test ./layering
 
 .PHONY: test-integration
-test-integration: ## run the tests that need an apiserver; no root needed
+test-integration: ## run the tests that need an apiserver; root only adds to them
 	@.ci/packages $(race_packages)
+	@if (( EUID == 0 )); then .ci/packages $(node_packages); fi
+	cd test/cluster && go test -race -timeout 20m ./...
 	cd test && go test -race -timeout 20m ./integration/... ./transparency/...
 
 .PHONY: test-e2e
@@ -91,8 +92,8 @@ test-e2e: ## run the tests that need nodes; root needed
 	else \
 		.ci/packages $(race_packages) $(node_packages); \
 		cd test; \
-		echo "go test -race -timeout 40m ./e2e/..."; \
-		go test -race -timeout 40m ./e2e/...; \
+		echo "go test -race -p 1 -timeout 40m ./e2e/..."; \
+		go test -race -p 1 -timeout 40m ./e2e/...; \
 	fi
 
 .PHONY: bench
