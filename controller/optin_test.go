@@ -26,8 +26,8 @@ func TestStrategyOf(t *testing.T) {
 		want        strategy
 		problem     []string // words that must be there; none: no problem
 	}{
-		"no annotation is none of our business":         {onDelete, nil, unmanaged, nil},
-		"another annotation is none of our business":    {onDelete, map[string]string{"a": "OTA"}, unmanaged, nil},
+		"no annotation is none of our business":      {onDelete, nil, unmanaged, nil},
+		"another annotation is none of our business": {onDelete, map[string]string{"a": "OTA"}, unmanaged, nil},
 		"OTA":                                           {onDelete, map[string]string{strategyAnnotation: "OTA"}, ota, nil},
 		"ota in lower case":                             {onDelete, map[string]string{strategyAnnotation: "ota"}, ota, nil},
 		"Ota in mixed case":                             {onDelete, map[string]string{strategyAnnotation: "oTa"}, ota, nil},

@@ -102,7 +102,7 @@ func (r *reconciler) send(ctx context.Context, c change) (*corev1.Pod, error) {
 	r.metrics.patched(err)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // a pod that is gone needs nothing
+		return nil, nil // a pod that is gone needs nothing
 	case err != nil:
 		return nil, fmt.Errorf("pod %s: %w", c.pod.Name, err)
 	}

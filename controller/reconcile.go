@@ -19,10 +19,11 @@ import (
 // worker at a time, and takes it in again meanwhile.
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-// Backoff after a failure. The shortest is client-go's default; the longest is
-// how long a person who has just mended something may have to wait to see it.
+// Backoff after a failure. The shortest is hardly noticed, and does not fill the
+// log while something is refused; the longest is how long a person who has just
+// mended something may have to wait to see it.
 const (
-	minBackoff = 5 * time.Millisecond
+	minBackoff = 100 * time.Millisecond
 	maxBackoff = time.Minute
 )
 

@@ -172,7 +172,7 @@ func (w *watch) podsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
 func (w *watch) wrote(pods []*corev1.Pod) {
 	for _, pod := range pods {
 		if trimmed, err := trimPod(pod); err == nil {
-			w.written[pod.UID] = trimmed.(*corev1.Pod) //nolint:forcetypeassert // trimPod keeps the type
+			w.written[pod.UID] = trimmed.(*corev1.Pod) // trimPod keeps the type
 		}
 	}
 }

@@ -27,7 +27,7 @@ func main() {
 		return
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "edgehub-controller:", err)
-		os.Exit(2) //nolint:gocritic // nothing is open yet
+		os.Exit(2)
 	case cfg.version:
 		fmt.Println(version.String(name))
 		return

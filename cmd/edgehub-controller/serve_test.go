@@ -52,7 +52,7 @@ func get(t *testing.T, s *server, path string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end
+	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func freeAddr(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // a test's
+	defer l.Close()
 	return l.Addr().String()
 }
 
@@ -105,7 +105,7 @@ func TestAPortInUseNamesTheFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close() //nolint:errcheck // a test's
+	defer taken.Close()
 	for flag, cfg := range map[string]*config{
 		"--metrics-addr":      {metricsAddr: taken.Addr().String(), probeAddr: "127.0.0.1:0"},
 		"--health-probe-addr": {metricsAddr: "127.0.0.1:0", probeAddr: taken.Addr().String()},
