@@ -26,6 +26,9 @@ tidy_modules := $(modules) ./test/cluster/kubernetes ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
 
+# -count=1 stands where tests start other programs: the go command does not see
+# when those change, and would take an old result for a new one.
+
 # The race detector is linked with cgo.
 race_packages := gcc libc6-dev
 node_packages := containerd runc containernetworking-plugins iptables conntrack ethtool socat iproute2
@@ -76,14 +79,14 @@ test: test-unit test-integration test-e2e ## run all tests; without root all but
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	go test -race ./...
-	cd test && go test ./layering
+	cd test && go test -count=1 ./layering
 
 .PHONY: test-integration
 test-integration: ## run the tests that need an apiserver; root only adds to them
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(node_packages); fi
-	cd test/cluster && go test -race -timeout 20m ./...
-	cd test && go test -race -timeout 20m ./integration/... ./transparency/...
+	cd test/cluster && go test -race -count=1 -timeout 20m ./...
+	cd test && go test -race -count=1 -timeout 20m ./integration/... ./transparency/...
 
 .PHONY: test-e2e
 test-e2e: ## run the tests that need nodes; root needed
@@ -92,8 +95,8 @@ test-e2e: ## run the tests that need nodes; root needed
 	else \
 		.ci/packages $(race_packages) $(node_packages); \
 		cd test; \
-		echo "go test -race -p 1 -timeout 40m ./e2e/..."; \
-		go test -race -p 1 -timeout 40m ./e2e/...; \
+		echo "go test -race -count=1 -p 1 -timeout 40m ./e2e/..."; \
+		go test -race -count=1 -p 1 -timeout 40m ./e2e/...; \
 	fi
 
 .PHONY: bench
