@@ -1,0 +1,228 @@
+// Command bench measures the hub beside a bare httputil.ReverseProxy, in the same
+// run, against the same real apiserver, and fails when the hub takes longer than
+// its limits allow. Times of single runs say little on a shared machine, so that
+// both are asked in turns, and medians of several rounds are compared.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+)
+
+const (
+	// limit is how much longer than with the bare proxy anything may take.
+	limit = 1.15
+	// idleWatches is what a kubelet with a few pods has open, and a little more.
+	idleWatches = 30
+
+	getsPerRound  = 300
+	listsPerRound = 4
+)
+
+func main() {
+	hubBin := pflag.String("hub", "../bin/edgehub", "the edgehub binary, as make build leaves it")
+	rounds := pflag.Int("rounds", 5, "how often each measure is taken")
+	pflag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *hubBin, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is what the measures need.
+type bench struct {
+	client  kubernetes.Interface // straight to the apiserver
+	targets [2]*target           // bare, hub
+	rounds  int
+}
+
+func run(ctx context.Context, hubBin string, rounds int) (err error) {
+	dir, err := os.MkdirTemp("", "edgehub-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	config := c.AdminConfig()
+	config.ContentType = protobuf
+	b := &bench{rounds: rounds}
+	if b.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if err := createPods(ctx, b.client); err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	if err := b.startTargets(ctx, c, dir, hubBin); err != nil {
+		return err
+	}
+	defer func() {
+		for _, t := range b.targets {
+			err = errors.Join(err, t.stop())
+		}
+	}()
+	return b.measure(ctx, hubBin)
+}
+
+func (b *bench) startTargets(ctx context.Context, c *cluster.Cluster, dir, hubBin string) error {
+	var addresses [4]string
+	for i := range addresses {
+		var err error
+		if addresses[i], err = freeAddress(); err != nil {
+			return err
+		}
+	}
+	port := func(i int) string { return addresses[i][len("127.0.0.1:"):] }
+	bareBin := filepath.Join(dir, "bare")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bareBin, "./bench/bare").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the bare proxy: %w: %s", err, out)
+	}
+	cert, key, err := c.ClientCert("admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	b.targets[0], err = startTarget(ctx, "bare", addresses[0], exec.Command(bareBin,
+		"--listen="+addresses[0], "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key))
+	if err != nil {
+		return err
+	}
+	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.Command(hubBin,
+		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
+		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
+	return err
+}
+
+func (b *bench) measure(ctx context.Context, hubBin string) error {
+	idle, err := b.targets[1].resident()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-38s %12s %12s   %s\n", "", "bare proxy", "edgehub", "ratio (range)")
+	var failed []string
+	show := func(c *compared) {
+		fmt.Println(c)
+		if c.fails() {
+			failed = append(failed, c.name)
+		}
+	}
+	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound)
+	if err != nil {
+		return err
+	}
+	show(get.compared)
+	list, err := b.requests(ctx, fmt.Sprintf("LIST %d pods, p50", podCount), "/api/v1/namespaces/"+namespace+"/pods?resourceVersion=0", listsPerRound)
+	if err != nil {
+		return err
+	}
+	show(list.compared)
+	fmt.Printf("%-38s %12s %12s\n", "  throughput", list.throughput(list.bare), list.throughput(list.hub))
+	fmt.Printf("%-38s %12v %12v\n", "  CPU a LIST", round(list.cpu[0]), round(list.cpu[1]))
+	for _, n := range []int{1, 10} {
+		p50, p99, err := b.watches(ctx, n)
+		if err != nil {
+			return err
+		}
+		show(p50)
+		show(p99)
+	}
+	watching, err := b.residentWhileWatching(ctx)
+	if err != nil {
+		return err
+	}
+	binary, err := os.Stat(hubBin)
+	if err != nil {
+		return err
+	}
+	const mb = 1e6
+	fmt.Printf("\nhub: resident %.1f MB idle, %.1f MB with %d watches after all this; binary %.1f MB\n",
+		float64(idle)/mb, float64(watching)/mb, idleWatches, float64(binary.Size())/mb)
+	if len(failed) > 0 {
+		return fmt.Errorf("over %.2f of the bare proxy: %v", limit, failed)
+	}
+	return nil
+}
+
+// requested is a measure of requests, with what else was seen.
+type requested struct {
+	*compared
+	size int64            // of an answer's body, in bytes
+	cpu  [2]time.Duration // a request, of bare and hub
+}
+
+func (r *requested) throughput(times []time.Duration) string {
+	return fmt.Sprintf("%.0f MB/s", float64(r.size)/1e6/median(times).Seconds())
+}
+
+// requests compares the median time of n GETs of path.
+func (b *bench) requests(ctx context.Context, name, path string, n int) (*requested, error) {
+	r := &requested{compared: &compared{name: name, limit: limit}}
+	if _, _, err := alternate(ctx, path, n/10+1, b.targets); err != nil { // warm up
+		return nil, err
+	}
+	var before [2]time.Duration
+	for k, t := range b.targets {
+		var err error
+		if before[k], err = t.cpu(); err != nil {
+			return nil, err
+		}
+	}
+	for range b.rounds {
+		times, size, err := alternate(ctx, path, n, b.targets)
+		if err != nil {
+			return nil, err
+		}
+		r.bare, r.hub, r.size = append(r.bare, median(times[0])), append(r.hub, median(times[1])), size
+	}
+	for k, t := range b.targets {
+		after, err := t.cpu()
+		if err != nil {
+			return nil, err
+		}
+		r.cpu[k] = (after - before[k]) / time.Duration(n*b.rounds)
+	}
+	return r, nil
+}
+
+// watches compares the delay from an update to its event at n watchers.
+func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err error) {
+	name := fmt.Sprintf("watch event, %d/s, %d watchers", eventsPerSecond, n)
+	p50, p99 = &compared{name: name + ", p50", limit: limit}, &compared{name: name + ", p99", limit: limit}
+	for range b.rounds {
+		delays, err := watchRound(ctx, b.client, n, b.targets)
+		if err != nil {
+			return nil, nil, err
+		}
+		for c, p := range map[*compared]float64{p50: 50, p99: 99} {
+			c.bare, c.hub = append(c.bare, percentile(delays[0], p)), append(c.hub, percentile(delays[1], p))
+		}
+	}
+	return p50, p99, nil
+}
+
+func (b *bench) residentWhileWatching(ctx context.Context) (int64, error) {
+	for range idleWatches {
+		w, err := b.targets[1].watchPods(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer w.body.Close()
+	}
+	return b.targets[1].resident()
+}
