@@ -40,7 +40,7 @@ type sentBody struct{ io.Reader }
 
 func (b sentBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", errClientBody, err)
 	}
 	return n, err
