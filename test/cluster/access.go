@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -62,3 +63,27 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	}
 	return stdout.String(), nil
 }
+
+// Node is the node with that name, "node1" to "nodeN"; nil when there is none.
+func (c *Cluster) Node(name string) *Node {
+	for _, node := range c.nodes {
+		if node.name == name {
+			return node
+		}
+	}
+	return nil
+}
+
+// Nodes are all nodes, node1 first.
+func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
+
+// Image is the reference of the test app in one version. There are v1, v2 and
+// v3, which answer GET :8080/ with their version and a newline; broken, which
+// ends at once; and unready, whose /readyz always fails. Only a cluster with
+// nodes has images.
+func (c *Cluster) Image(version string) string {
+	return c.registry.Reference(appRepository, version)
+}
+
+// ControllerProcess is the edgehub controller; nil when Options name none.
+func (c *Cluster) ControllerProcess() *Process { return c.controller }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
 // Cluster is a running cluster. Its methods may be called from several
@@ -25,6 +29,15 @@ type Cluster struct {
 
 	control *controlPlane
 	issued  atomic.Int64 // numbers the files of ClientCert
+
+	// What only a cluster with nodes has.
+	machine    *machineLock
+	cgroups    cgroupTree
+	programs   programs
+	registry   *images.Registry
+	nodes      []*Node
+	controller *Process
+	http       *http.Client
 
 	stopOnce sync.Once
 	stopErr  error
@@ -60,17 +73,18 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.control, err = c.newControlPlane(); err != nil {
 		return err
 	}
-	return c.startControlPlane(ctx)
-}
-
-func (c *Cluster) startControlPlane(ctx context.Context) error {
-	for _, p := range []*Process{c.control.etcd.process, c.control.apiserver, c.control.scheduler, c.control.controllerManager} {
-		if err := p.Start(ctx); err != nil {
-			return err
-		}
-		c.log.step("%s is up", p.name)
+	group, together := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startControlPlane(together) })
+	if c.options.Nodes > 0 {
+		group.Go(func() error { return c.prepareNodes(together) })
 	}
-	return nil
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := c.startNodes(ctx); err != nil {
+		return err
+	}
+	return c.startController(ctx)
 }
 
 // Stop takes the cluster down and removes its state; the logs stay. It may be
@@ -80,14 +94,19 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
+// stop ends everything at once, without an orderly end: nothing of what the
+// components would still write is wanted, and an apiserver waits for its
+// watches for a minute.
 func (c *Cluster) stop() error {
 	var errs []error
-	if p := c.control; p != nil {
-		for _, p := range []*Process{p.scheduler, p.controllerManager, p.apiserver, p.etcd.process} {
-			// Nothing of what they keep is wanted: no orderly end, which takes
-			// an apiserver with open watches a minute.
-			errs = append(errs, p.Kill())
-		}
+	if c.controller != nil {
+		errs = append(errs, c.controller.Kill())
+	}
+	if c.machine != nil {
+		errs = append(errs, c.stopNodes())
+	}
+	if c.control != nil {
+		errs = append(errs, c.control.kill())
 	}
 	if c.launcher != nil {
 		c.launcher.close()
@@ -101,56 +120,14 @@ func (c *Cluster) stop() error {
 	return nil
 }
 
-// stateFolders are what a cluster keeps in its folder besides the logs.
-var stateFolders = []string{"pki", "kubeconfig", "etcd"}
-
-// openDir makes the folder, or takes it over from a cluster that is gone.
-func (c *Cluster) openDir() error {
-	var err error
-	if c.options.Dir == "" {
-		c.dir, err = os.MkdirTemp("", "edgehub-cluster-")
-	} else if c.dir, err = filepath.Abs(c.options.Dir); err == nil {
-		err = os.MkdirAll(c.dir, 0o755)
-	}
-	if err != nil {
-		return fmt.Errorf("make the cluster's folder: %w", err)
-	}
-	lock, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return fmt.Errorf("lock the cluster's folder: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return fmt.Errorf("a cluster runs in %s already; stop it first, or name another folder", c.dir)
-	}
-	c.lock = lock
-	if err := c.removeState(); err != nil {
-		return err
-	}
-	return os.MkdirAll(c.LogDir(), 0o755)
-}
-
-func (c *Cluster) removeState() error {
-	var errs []error
-	for _, folder := range stateFolders {
-		errs = append(errs, os.RemoveAll(c.path(folder)))
-	}
-	return errors.Join(errs...)
-}
-
-// path is a file or folder of the cluster's.
-func (c *Cluster) path(elements ...string) string {
-	return filepath.Join(append([]string{c.dir}, elements...)...)
-}
-
 // newProcess describes a process of the control plane or beside the nodes; name
 // may hold a slash and is the path of its log in LogDir, too.
 func (c *Cluster) newProcess(name string, command func() *exec.Cmd, ready func(context.Context) error) *Process {
 	return &Process{
-		name:     name,
-		logFile:  filepath.Join(c.LogDir(), name+".log"),
-		launcher: c.launcher,
-		command:  command,
-		ready:    ready,
+		name:    name,
+		logFile: filepath.Join(c.LogDir(), name+".log"),
+		start:   c.launcher.start,
+		command: command,
+		ready:   ready,
 	}
 }

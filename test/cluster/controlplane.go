@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
-
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"os/exec"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +33,7 @@ type controlPlane struct {
 	serverURL string
 	saKeyFile string // signs the tokens of service accounts
 	admin     *rest.Config
+	client    *kubernetes.Clientset // the administrator's
 }
 
 func (c *Cluster) newControlPlane() (*controlPlane, error) {
@@ -55,6 +56,9 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 	if p.admin, err = c.newAdmin(p); err != nil {
 		return nil, err
 	}
+	if p.client, err = kubernetes.NewForConfig(p.admin); err != nil {
+		return nil, err
+	}
 	if p.apiserver, err = c.newAPIServer(p, port); err != nil {
 		return nil, err
 	}
@@ -63,6 +67,21 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 	}
 	p.scheduler, err = c.newScheduler(p)
 	return p, err
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	p := c.control
+	for _, process := range []*Process{p.etcd.process, p.apiserver, p.scheduler, p.controllerManager} {
+		if err := process.Start(ctx); err != nil {
+			return err
+		}
+		c.log.step("%s is up", process.name)
+	}
+	return nil
+}
+
+func (p *controlPlane) kill() error {
+	return errors.Join(p.scheduler.Kill(), p.controllerManager.Kill(), p.apiserver.Kill(), p.etcd.process.Kill())
 }
 
 func newServiceAccountKey(file string) (string, error) {
@@ -82,6 +101,12 @@ func (c *Cluster) newAdmin(p *controlPlane) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	// client-go shares connections between configurations that name the same
+	// files; a second cluster in the same folder must not get those of the first.
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
+	config.CAFile, config.CertFile, config.KeyFile = "", "", ""
 	config.QPS = -1 // a test that waits for its own client's limit measures nothing
 	return config, nil
 }
@@ -98,12 +123,8 @@ func (c *Cluster) newAPIServer(p *controlPlane, port int) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(p.admin)
-	if err != nil {
-		return nil, err
-	}
 	ready := func(ctx context.Context) error {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
 	return c.newProcess("kube-apiserver", func() *exec.Cmd {
 		return c.components.command("kube-apiserver",
@@ -147,23 +168,18 @@ func (c *Cluster) newControllerManager(p *controlPlane) (*Process, error) {
 			"--cluster-signing-cert-file="+p.authority.certFile(),
 			"--cluster-signing-key-file="+p.authority.keyFile(),
 		)
-	}, c.defaultServiceAccount(p)), nil
+	}, p.defaultServiceAccount), nil
 }
 
 // defaultServiceAccount tells that the controller manager is at work: without
 // this account no pod is admitted, and without the bundle none starts.
-func (c *Cluster) defaultServiceAccount(p *controlPlane) func(context.Context) error {
-	return func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(p.admin)
-		if err != nil {
-			return err
-		}
-		if _, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-			return err
-		}
-		_, err = client.CoreV1().ConfigMaps(corev1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+func (p *controlPlane) defaultServiceAccount(ctx context.Context) error {
+	_, err := p.client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	if err != nil {
 		return err
 	}
+	_, err = p.client.CoreV1().ConfigMaps(corev1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+	return err
 }
 
 func (c *Cluster) newScheduler(p *controlPlane) (*Process, error) {

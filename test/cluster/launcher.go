@@ -17,12 +17,20 @@ var errLauncherClosed = errors.New("launcher is closed")
 type launcher struct {
 	calls  chan func()
 	closed chan struct{}
+	// parentDeath kills what was started when this program dies. Not possible in
+	// a process namespace that this program is outside of: the Go runtime looks
+	// in the child whether the parent lives, does not see it, and gives up.
+	parentDeath syscall.Signal
 }
 
 // newLauncher returns when enter, which moves the thread into the namespaces of
-// the processes to come, has returned; nil stays where the program is.
+// the processes to come, has returned; nil stays where the program is. Whoever
+// enters must see to it that they end when this program does.
 func newLauncher(enter func() error) (*launcher, error) {
 	l := &launcher{calls: make(chan func()), closed: make(chan struct{})}
+	if enter == nil {
+		l.parentDeath = syscall.SIGKILL
+	}
 	entered := make(chan error, 1)
 	go func() {
 		// Never unlocked: the runtime ends the thread with the goroutine, so
@@ -51,14 +59,13 @@ func newLauncher(enter func() error) (*launcher, error) {
 }
 
 // start starts cmd in a process group of its own, so that Ctrl-C in a terminal
-// reaches only the program that owns the cluster, and such that the kernel
-// kills it when that program dies, however it dies.
+// reaches only the program that owns the cluster.
 func (l *launcher) start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Pdeathsig = l.parentDeath
 
 	started := make(chan error, 1)
 	select {

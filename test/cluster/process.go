@@ -25,11 +25,11 @@ const startTimeout = time.Minute
 // and started again with the same arguments as often as a test likes. All
 // methods may be called from several goroutines.
 type Process struct {
-	name     string
-	logFile  string
-	launcher *launcher
-	command  func() *exec.Cmd
-	ready    func(context.Context) error // nil: ready when started
+	name    string
+	logFile string
+	start   func(*exec.Cmd) error // a launcher's
+	command func() *exec.Cmd
+	ready   func(context.Context) error // nil: ready when started
 
 	mu      sync.Mutex
 	current *running // nil until the first start
@@ -173,7 +173,7 @@ func (p *Process) launch() (*running, error) {
 
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := p.launcher.start(cmd); err != nil {
+	if err := p.start(cmd); err != nil {
 		return nil, err
 	}
 	r := &running{cmd: cmd, exited: make(chan struct{})}

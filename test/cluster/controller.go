@@ -1,0 +1,27 @@
+package cluster
+
+import (
+	"context"
+	"os/exec"
+)
+
+// startController runs the edgehub controller if one is named. It goes straight
+// to the apiserver, as an administrator: what rights it needs at least is tested
+// where its manifests are.
+func (c *Cluster) startController(ctx context.Context) error {
+	if c.options.ControllerBin == "" {
+		return nil
+	}
+	config, err := c.componentKubeconfig(c.control, "edgehub-controller", identity{name: "edgehub-controller", groups: []string{mastersRole}})
+	if err != nil {
+		return err
+	}
+	c.controller = c.newProcess("edgehub-controller", func() *exec.Cmd {
+		return exec.Command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false")
+	}, nil)
+	if err := c.controller.Start(ctx); err != nil {
+		return err
+	}
+	c.log.step("%s is up", c.controller.name)
+	return nil
+}

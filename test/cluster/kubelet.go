@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	kubeletPort       = 10250 // the standard port, on the node's own address
+	kubeletHealthPort = 10248
+)
+
+// newKubelet writes the kubelet's configuration. Its kubeconfig names the hub
+// and no credentials: there is no other way from this kubelet to the apiserver.
+func (n *Node) newKubelet() (*Process, error) {
+	authority := n.cluster.control.authority
+	serving := identity{name: "system:node:" + n.name, groups: []string{"system:nodes"}, hosts: []string{n.name, n.network.nodeIP}}
+	cert, key, err := authority.issue(n.name+"-kubelet-serving", serving)
+	if err != nil {
+		return nil, err
+	}
+	if err := (kubeconfig{server: n.HubURL()}).write(n.path("kubelet.kubeconfig")); err != nil {
+		return nil, err
+	}
+	config, err := yaml.Marshal(n.kubeletConfig(authority.certFile(), cert, key))
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(n.path("kubelet.yaml"), string(config)); err != nil {
+		return nil, err
+	}
+	health := "http://" + n.network.loopback + ":" + strconv.Itoa(kubeletHealthPort) + "/healthz"
+	return n.newProcess("kubelet", func() *exec.Cmd {
+		return n.cluster.components.command("kubelet",
+			"--kubeconfig="+n.path("kubelet.kubeconfig"),
+			"--config="+n.path("kubelet.yaml"),
+			"--root-dir=/var/lib/kubelet",
+			"--cert-dir=/var/lib/kubelet/pki",
+			"--hostname-override="+n.name,
+			"--node-ip="+n.network.nodeIP,
+		)
+	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, health) }), nil
+}
+
+func (n *Node) kubeletConfig(caFile, certFile, keyFile string) map[string]any {
+	// A test cluster must not begin to evict because a developer's disk is full.
+	few := map[string]string{
+		"memory.available": "50Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%",
+		"imagefs.available": "1%", "imagefs.inodesFree": "1%",
+	}
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+
+		"address":            n.network.nodeIP,
+		"port":               kubeletPort,
+		"healthzBindAddress": n.network.loopback,
+		"healthzPort":        kubeletHealthPort,
+		"tlsCertFile":        certFile,
+		"tlsPrivateKeyFile":  keyFile,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"x509":      map[string]any{"clientCAFile": caFile},
+			"webhook":   map[string]any{"enabled": true},
+		},
+		"authorization": map[string]any{"mode": "Webhook"},
+
+		"containerRuntimeEndpoint": "unix://" + containerdSocket,
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               "/" + cgroupRoot + "/" + n.name,
+		"cgroupsPerQOS":            true,
+		"enforceNodeAllocatable":   []string{"pods"},
+		"failCgroupV1":             false, // this machine may still have version 1
+		"failSwapOn":               false,
+		"makeIPTablesUtilChains":   false, // nothing of the host's firewall
+		"resolvConf":               "",
+		"volumePluginDir":          "/var/lib/kubelet/volumeplugins",
+
+		"evictionHard":                few,
+		"imageGCHighThresholdPercent": 100,
+		"imageGCLowThresholdPercent":  99,
+	}
+}
+
+// newHTTPClient is for questions that are asked now and then; it keeps no
+// connections.
+func newHTTPClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+}

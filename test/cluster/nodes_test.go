@@ -1,0 +1,275 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+)
+
+// TestClusterStartStopLeavesNothingBehind runs two clusters one after the other
+// and compares the machine before and after.
+func TestClusterStartStopLeavesNothingBehind(t *testing.T) {
+	cluster.NeedRoot(t)
+	hub := buildHub(t)
+	dir := t.TempDir()
+	before := takeInventory(t)
+	for _, name := range []string{"a first cluster", "a second one in the same folder"} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, cluster.Options{Dir: dir, Nodes: 2, HubBin: hub, Log: t.Output()})
+			t.Run("pods run on each node and answer", func(t *testing.T) { podsAnswer(t, c) })
+			if err := c.Stop(); err != nil {
+				t.Error(err)
+			}
+			before.compare(t, takeInventory(t))
+		})
+	}
+}
+
+func TestClusterWhoseStartFailsLeavesNothingBehind(t *testing.T) {
+	cluster.NeedRoot(t)
+	hub := buildHub(t)
+	for name, options := range map[string]cluster.Options{
+		"a kubelet that ends at once": {HubBin: hub, KubernetesBin: brokenBinaries(t, "kubelet")},
+		"a hub that ends at once":     {HubBin: "/bin/false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := takeInventory(t)
+			options.Dir, options.Nodes, options.Log = t.TempDir(), 1, t.Output()
+			if _, err := cluster.Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "start node1/") {
+				t.Errorf("error = %v; want it to name the component of node1", err)
+			}
+			before.compare(t, takeInventory(t))
+		})
+	}
+	t.Run("a context that ends while the node starts", func(t *testing.T) {
+		before := takeInventory(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		log := &watchedLog{text: "controller-manager is up", seen: cancel}
+		if _, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, HubBin: hub, Log: log}); err == nil {
+			t.Error("the start succeeded though its context had ended")
+		}
+		before.compare(t, takeInventory(t))
+	})
+}
+
+// podsAnswer runs one pod per node and tries what goes through its kubelet.
+func podsAnswer(t *testing.T, c *cluster.Cluster) {
+	client := clientFor(t, c.AdminConfig())
+	for _, node := range c.Nodes() {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "app-" + node.Name()},
+			Spec: corev1.PodSpec{
+				NodeName:   node.Name(),
+				Containers: []corev1.Container{{Name: "app", Image: c.Image("v1")}},
+			},
+		}
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range c.Nodes() {
+		pod := "app-" + node.Name()
+		if _, err := c.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s"); err != nil {
+			events, _ := c.Kubectl(t.Context(), "get", "events")
+			t.Fatalf("%v\n%s", err, events)
+		}
+		for _, call := range []struct{ args, want string }{
+			{"exec " + pod + " -- /app version", "v1\n"},
+			{"logs " + pod, "serving at :8080"},
+			{"get --raw /api/v1/namespaces/default/pods/" + pod + ":8080/proxy/", "v1\n"},
+		} {
+			out, err := c.Kubectl(t.Context(), strings.Fields(call.args)...)
+			if err != nil || !strings.Contains(out, call.want) {
+				t.Errorf("kubectl %s = %q, %v; want %q", call.args, out, err, call.want)
+			}
+		}
+	}
+}
+
+// inventory is what a machine has of all that a cluster might leave.
+type inventory map[string][]string
+
+func takeInventory(t *testing.T) inventory {
+	t.Helper()
+	i := inventory{}
+	i["process"] = processes(t)
+	i["mount"] = lines(readFile(t, "/proc/self/mounts"))
+	i["interface"] = interfaces(t)
+	i["control group"] = controlGroups(t)
+	i["firewall rule"] = firewall(t)
+	i["route"] = lines(readFile(t, "/proc/net/route"))
+	i["sysctl"] = sysctls(t)
+	for _, folder := range []string{"/run", "/var/lib", "/var/log", "/opt", "/etc"} {
+		entries, err := filepath.Glob(folder + "/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		i["file"] = append(i["file"], entries...)
+	}
+	return i
+}
+
+// compare fails the test for whatever is new or gone.
+func (i inventory) compare(t *testing.T, after inventory) {
+	t.Helper()
+	for kind, all := range after {
+		for _, one := range all {
+			if !slices.Contains(i[kind], one) {
+				t.Errorf("%s left behind or changed: %s", kind, one)
+			}
+		}
+		for _, one := range i[kind] {
+			if !slices.Contains(all, one) {
+				t.Errorf("%s gone or changed: %s", kind, one)
+			}
+		}
+	}
+}
+
+// processes are those that can be a cluster's; other programs come and go.
+func processes(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("ps", "-eo", "pid=,stat=,comm=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(lines(string(out)), func(line string) bool {
+		return !slices.ContainsFunc([]string{"containerd", "nodeinit", "pause", "app", "runc", "edgehub"}, func(name string) bool {
+			return strings.HasPrefix(strings.Fields(line)[2], name)
+		})
+	})
+}
+
+func interfaces(t *testing.T) []string {
+	t.Helper()
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, fmt.Sprint(i.Name, addrs))
+	}
+	return names
+}
+
+func controlGroups(t *testing.T) []string {
+	t.Helper()
+	var groups []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			groups = append(groups, path)
+		}
+		return nil // others' groups come and go meanwhile
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return groups
+}
+
+func firewall(t *testing.T) []string {
+	t.Helper()
+	var rules []string
+	for _, program := range []string{"iptables-save", "ip6tables-save"} {
+		if _, err := exec.LookPath(program); err != nil {
+			continue
+		}
+		out, err := exec.Command(program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines(string(out)) {
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") { // times and counters
+				rules = append(rules, program+" "+line)
+			}
+		}
+	}
+	return rules
+}
+
+// sysctls are all settings that stay as they are by themselves.
+func sysctls(t *testing.T) []string {
+	t.Helper()
+	var values []string
+	for _, folder := range []string{"/proc/sys/vm", "/proc/sys/net/ipv4", "/proc/sys/net/ipv6/conf/all", "/proc/sys/kernel/keys", "/proc/sys/net/core"} {
+		values = append(values, settings(folder)...)
+	}
+	for _, name := range []string{"panic", "panic_on_oops", "pid_max"} {
+		values = append(values, "/proc/sys/kernel/"+name+"="+readFile(t, "/proc/sys/kernel/"+name))
+	}
+	return values
+}
+
+func settings(folder string) []string {
+	var values []string
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil
+		}
+		value, err := os.ReadFile(path)
+		if err == nil { // some can only be written
+			values = append(values, path+"="+string(bytes.TrimSpace(value)))
+		}
+		return nil
+	})
+	return values
+}
+
+func readFile(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func lines(s string) []string {
+	return strings.Split(strings.TrimSpace(s), "\n")
+}
+
+// buildHub builds the hub of this repository, which is two folders up.
+func buildHub(t *testing.T) string {
+	t.Helper()
+	hub := filepath.Join(t.TempDir(), "edgehub")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", hub, "./cmd/edgehub")
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return hub
+}
+
+// watchedLog calls seen when a line with the text is written.
+type watchedLog struct {
+	text string
+	seen func()
+}
+
+func (l *watchedLog) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), l.text) {
+		l.seen()
+	}
+	return len(p), nil
+}
+
+var _ = time.Second
