@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -68,7 +68,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f := &fixture{cluster: c, client: client}
 
-	plainURL, secureURL, hubCA := f.startHub(t)
+	hub := f.startHub(t, "")
 	token := f.adminToken(t)
 	apiCA := pool(t, c.CAFile())
 	cert, err := tls.LoadX509KeyPair(f.adminCert(t))
@@ -79,24 +79,31 @@ func newFixture(t *testing.T) *fixture {
 		{
 			name:   "plain HTTP/1.1 with the node's identity",
 			direct: end{url: c.ServerURL(), client: newClient(t, &tls.Config{RootCAs: apiCA, Certificates: []tls.Certificate{cert}}, false)},
-			hub:    end{url: plainURL, client: newClient(t, nil, false)},
+			hub:    end{url: hub.plainURL, client: newClient(t, nil, false)},
 		},
 		{
 			name:   "TLS and HTTP/2 with a token",
 			direct: end{url: c.ServerURL(), client: newClient(t, &tls.Config{RootCAs: apiCA}, true), token: token},
-			hub:    end{url: secureURL, client: newClient(t, &tls.Config{RootCAs: hubCA}, true), token: token},
+			hub:    end{url: hub.secureURL, client: newClient(t, &tls.Config{RootCAs: hub.ca}, true), token: token},
 		},
 	}
 	return f
 }
 
-// startHub runs a hub in this process until the test ends.
-func (f *fixture) startHub(t *testing.T) (plainURL, secureURL string, ca *x509.CertPool) {
+// runningHub is a hub in this process.
+type runningHub struct {
+	plainURL, secureURL string
+	ca                  *x509.CertPool
+	stop                func() // returns when nothing of it runs; may be called twice
+}
+
+// startHub runs a hub until the test ends. serverAddr is empty for the apiserver
+// itself.
+func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	t.Helper()
 	dir := t.TempDir()
 	o := hub.NewOptions()
-	o.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	o.NodeName, o.RootDir, o.Kubeconfig = "n1", dir, f.cluster.Kubeconfig()
+	o.NodeName, o.RootDir, o.Kubeconfig, o.ServerAddr = "n1", dir, f.cluster.Kubeconfig(), serverAddr
 	for _, port := range []*int{&o.ServePort, &o.ProxyPort, &o.ProxySecurePort} {
 		*port = freePort(t)
 	}
@@ -111,13 +118,17 @@ func (f *fixture) startHub(t *testing.T) (plainURL, secureURL string, ca *x509.C
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return "http://" + config.ProxyAddress, "https://" + config.SecureAddress, pool(t, filepath.Join(dir, "pki", "serving.crt"))
+	t.Cleanup(stop)
+	return &runningHub{
+		plainURL: "http://" + config.ProxyAddress, secureURL: "https://" + config.SecureAddress,
+		ca: pool(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
+	}
 }
 
 func (f *fixture) adminCert(t *testing.T) (certFile, keyFile string) {
