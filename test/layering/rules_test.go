@@ -43,6 +43,7 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                        // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller"}},            // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                   // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},

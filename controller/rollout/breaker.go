@@ -1,0 +1,121 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// BreakerWindow is for how long after the start of its new pod a node that goes
+// NotReady is held against the new revision. The control plane notices after 50 s
+// at the earliest (--node-monitor-grace-period), and a leak takes a while.
+const BreakerWindow = 5 * time.Minute
+
+// minLost is how many nodes it takes at least: one may have died of anything.
+const minLost = 2
+
+// Breaker is what a Plan tells about the circuit breaker.
+type Breaker struct {
+	// Open is true while too many nodes with the target revision are lost.
+	Open bool
+	// Overridden is true when the admin said to go on with this revision.
+	Overridden bool
+	// Lost are the nodes that went NotReady soon after they got the target
+	// revision and have not been Ready for NodeSettle since, by name. Updated is
+	// how many nodes got it, the lost ones among them.
+	Lost    []string
+	Updated int
+}
+
+// Holds tells whether pods are kept from being deleted.
+func (b Breaker) Holds() bool { return b.Open && !b.Overridden }
+
+// breaker is the part of Sightings that Breaker comes from.
+type breaker struct {
+	revision string
+	open     bool
+	lost     map[string]bool
+	// inherited is true in the first call after another process left it open.
+	inherited bool
+}
+
+// aim forgets everything when the target changes. At first, when halted names the
+// target, the breaker is open as another process left it.
+func (b *breaker) aim(revision, halted string) {
+	if b.revision == revision {
+		return
+	}
+	inherited := b.revision == "" && halted == revision
+	*b = breaker{revision: revision, open: inherited, inherited: inherited}
+}
+
+// see takes in the places, with before as the nodes were seen the last time.
+func (b *breaker) see(places []place, before map[string]nodeSight, in *Input) {
+	lost := map[string]bool{}
+	for i := range places {
+		p := &places[i]
+		if b.isLost(p, before, in) {
+			lost[p.node.Name] = true
+		}
+	}
+	b.lost = lost // a node that is gone is not lost to this revision
+	b.inherited = false
+}
+
+func (b *breaker) isLost(p *place, before map[string]nodeSight, in *Input) bool {
+	if p.seen.ready() {
+		return b.lost[p.node.Name] && p.seen.readyFor(in.Now) < in.settle()
+	}
+	if b.lost[p.node.Name] {
+		return true
+	}
+	pod, ok := p.at(in.Revision)
+	if !ok {
+		return false
+	}
+	was, known := before[p.node.Name]
+	if !known || was.uid != p.node.UID {
+		return b.inherited || inDoubt(p, pod, in)
+	}
+	start := in.Seen.pods[pod.UID].started
+	return was.ready() && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
+}
+
+// inDoubt tells whether a node that nobody saw go NotReady may have done so within
+// the window. When its pod started is not known but for its creation, so the
+// window is twice as long. Unknown is written by the control plane and its time
+// counts; False is written by the kubelet, whose time may be anything.
+func inDoubt(p *place, pod *corev1.Pod, in *Input) bool {
+	var (
+		created = pod.CreationTimestamp.Time
+		end     = created.Add(2 * in.breakerWindow())
+		went    = p.seen.written
+	)
+	within := !went.Before(created) && !went.After(end)
+	return within || (p.seen.status == corev1.ConditionFalse && !in.Now.After(end))
+}
+
+// judge opens or closes the breaker.
+func (b *breaker) judge(places []place, limit int, in *Input) Breaker {
+	updated := 0
+	for i := range places {
+		if _, ok := places[i].at(in.Revision); ok || b.lost[places[i].node.Name] {
+			updated++
+		}
+	}
+	n := len(b.lost)
+	switch {
+	case n == 0:
+		b.open = false
+	case n >= max(minLost, limit) && 2*n > updated:
+		b.open = true
+	}
+	return Breaker{
+		Open:       b.open,
+		Overridden: b.open && in.Options.Continue == in.Revision,
+		Lost:       slices.Sorted(maps.Keys(b.lost)),
+		Updated:    updated,
+	}
+}

@@ -1,0 +1,171 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// messagePrefix is followed by the revision and a colon, in the message of each
+// condition.
+const messagePrefix = "controllerrevision "
+
+// maxNamed is how many nodes a message names.
+const maxNamed = 5
+
+// Conditions says where a rollout stands, without the times.
+func Conditions(p *Plan) []appsv1.DaemonSetCondition {
+	status, reason, message := progress(p)
+	prefix := messagePrefix + p.Revision + ": "
+	complete := condition(CompleteCondition, p.Complete(), reason, prefix+message)
+	progressing := condition(ProgressingCondition, status, reason, prefix+message)
+	halted := condition(HaltedCondition, p.Breaker.Open, ReasonNotHalted, prefix+"the nodes that were updated stay Ready")
+	if p.Breaker.Open {
+		halted.Reason, halted.Message = ReasonHalted, prefix+p.Breaker.story(p.Revision)
+	}
+	return []appsv1.DaemonSetCondition{complete, progressing, halted}
+}
+
+// AwaitRevision are the conditions while the target revision is not known.
+func AwaitRevision() []appsv1.DaemonSetCondition {
+	const message = "the DaemonSet has changed, and its revision is not known yet"
+	return []appsv1.DaemonSetCondition{
+		condition(CompleteCondition, false, ReasonNewTemplate, message),
+		condition(ProgressingCondition, true, ReasonNewTemplate, message),
+	}
+}
+
+// Invalid is the condition of a DaemonSet with this problem; "" is none.
+func Invalid(problem string) appsv1.DaemonSetCondition {
+	if problem == "" {
+		return condition(InvalidCondition, false, ReasonAccepted, "the annotations can be carried out")
+	}
+	return condition(InvalidCondition, true, ReasonInvalid, problem)
+}
+
+// HaltedRevision returns the revision for which the condition of ds says that the
+// circuit breaker is open, or "".
+func HaltedRevision(ds *appsv1.DaemonSet) string {
+	for i := range ds.Status.Conditions {
+		if c := &ds.Status.Conditions[i]; c.Type == HaltedCondition && c.Status == corev1.ConditionTrue {
+			return RevisionIn(c.Message)
+		}
+	}
+	return ""
+}
+
+// RevisionIn returns the revision that the message of a condition is about, or "".
+func RevisionIn(message string) string {
+	rest, ok := strings.CutPrefix(message, messagePrefix)
+	if !ok {
+		return ""
+	}
+	revision, _, ok := strings.Cut(rest, ":")
+	if !ok {
+		return ""
+	}
+	return revision
+}
+
+func condition(t appsv1.DaemonSetConditionType, is bool, reason, message string) appsv1.DaemonSetCondition {
+	c := appsv1.DaemonSetCondition{Type: t, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+	if is {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+// progress says whether nodes are being updated, or what the rest waits for.
+func progress(p *Plan) (is bool, reason, message string) {
+	sum := p.Summary()
+	switch {
+	case p.Complete():
+		return false, ReasonComplete, sum
+	case p.Breaker.Holds():
+		return false, ReasonHalted, sum + "; condition " + string(HaltedCondition) + " says why nothing is deleted"
+	case p.Counts[HeldByPause] > 0:
+		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
+	case p.Counts[Unavailable]+p.Counts[Pending] > 0:
+		return true, ReasonUpdating, sum
+	case p.Counts[WaitingNotReady] > 0:
+		return false, ReasonWaiting, sum
+	case p.Counts[HeldByPartition] > 0:
+		return false, ReasonHeldByPartition, sum
+	default:
+		return false, ReasonHeldBySelector, sum
+	}
+}
+
+// Summary says in a line how many nodes are in which state, with the names of
+// those a person may want to look at.
+func (p *Plan) Summary() string {
+	if len(p.Nodes) == 0 {
+		return "no node should run this daemon"
+	}
+	out := []string{fmt.Sprintf("%d of %d nodes updated", p.Counts[Updated], len(p.Nodes))}
+	add := func(state State, words string, named bool) {
+		n := p.Counts[state]
+		if n == 0 {
+			return
+		}
+		s := fmt.Sprintf("%d %s", n, words)
+		if named {
+			s += " (" + p.names(state) + ")"
+		}
+		out = append(out, s)
+	}
+	add(Unavailable, "unavailable", true)
+	add(Pending, "pending", false)
+	add(WaitingNotReady, "waiting until their node is Ready", true)
+	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
+	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
+	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
+	add(HeldByBreaker, "held by the circuit breaker", false)
+	return strings.Join(out, ", ")
+}
+
+// names lists the nodes in a state, those that are unavailable with the reason.
+func (p *Plan) names(state State) string {
+	var names []string
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.State != state {
+			continue
+		}
+		name := n.Name
+		if state == Unavailable && n.Reason != "" {
+			name += ": " + n.Reason
+		}
+		names = append(names, name)
+		if len(names) == maxNamed {
+			break
+		}
+	}
+	return listed(names, p.Counts[state])
+}
+
+// listed joins names, of which there are total.
+func listed(names []string, total int) string {
+	out := strings.Join(names, ", ")
+	if more := total - len(names); more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
+// LostNodes lists the lost nodes, not more than fit a message.
+func (b Breaker) LostNodes() string {
+	return listed(b.Lost[:min(len(b.Lost), maxNamed)], len(b.Lost))
+}
+
+func (b Breaker) story(revision string) string {
+	what := fmt.Sprintf("%d of the %d nodes with this revision went NotReady soon after their pod started, or before it did: %s",
+		len(b.Lost), b.Updated, b.LostNodes())
+	if b.Overridden {
+		return what + "; the rollout goes on all the same, as annotation " + ContinueAnnotation + " says"
+	}
+	return fmt.Sprintf("%s; no further pod is deleted until all of them are Ready again, the pod template changes, or annotation %s is set to %s",
+		what, ContinueAnnotation, revision)
+}

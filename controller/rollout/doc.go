@@ -1,0 +1,51 @@
+// Package rollout decides what AdvancedRollingUpdate does next with one
+// DaemonSet. It has no client and no clock: Make is given what is known now and
+// what was seen before, and says which pods to delete, why the others are left
+// alone, and when to ask again though nothing happened.
+//
+// # Which nodes count
+//
+// R are the Ready nodes that should run the daemon, by the scheduling rules of
+// Kubernetes itself. The most that may be unavailable is a number or a percentage
+// of R. A node of R is unavailable while it has no pod, a terminating one, more
+// than one, or one that is not available. Nodes that are not Ready are neither
+// touched nor counted. An old pod that is not even Ready serves nobody, so it is
+// replaced without regard to the maximum; one that is available only while the
+// count is below it.
+//
+// # Whose clock
+//
+// A node's clock may be wrong by years. What a kubelet writes as the time of a
+// transition is compared with itself only, to tell that there was one, and to put
+// pods in an order. How long a pod or a node has been Ready is counted from when
+// Sightings first saw it so. Times that the control plane writes, such as
+// creationTimestamp, are compared with the time that is passed in, and the two
+// clocks should be right to some seconds, as Kubernetes asks for anyway.
+//
+// # After a restart
+//
+// Nothing has been seen for long then, and every doubt is settled so that the
+// maximum holds:
+//
+//   - A pod that is Ready counts as unavailable until it has been seen Ready for
+//     minReadySeconds, however old it is. It is not taken for one that serves
+//     nobody, though: that takes a pod that is not Ready.
+//   - A node is left alone until it has been seen Ready for NodeSettle.
+//   - Deletions that the last process sent are in what is listed, provided that
+//     the list is not served from a stale cache: that is the caller's to ensure.
+//   - A circuit breaker that was open stays so, from the condition on the
+//     DaemonSet; one that was about to open finds the nodes by the times the
+//     control plane wrote, and counts a node in doubt.
+//
+// # Circuit breaker
+//
+// Leaving NotReady nodes out of the count must not let a bad image take down the
+// whole fleet. A node is lost when it goes NotReady while its pod of the target
+// revision has not started yet or has run for less than BreakerWindow. When the
+// lost nodes are at least two, at least the maximum, and more than half of the
+// nodes with the target revision, the breaker opens and nothing is deleted until
+// every one of them is Ready again, the target changes, or the annotation
+// ContinueAnnotation names the target.
+//
+// Everything but Sightings is a value, and safe for concurrent use as such.
+package rollout

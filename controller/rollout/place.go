@@ -1,0 +1,99 @@
+package rollout
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// place is a node that should run the daemon, and what is on it.
+type place struct {
+	node *corev1.Node
+	seen nodeSight
+	// live pods have not been told to go; ending ones have, and still run.
+	live   []*corev1.Pod
+	ending []*corev1.Pod
+}
+
+// places returns the nodes that should run the daemon, in the order of Nodes. A
+// pod whose Node object is missing is in none of them.
+func (in *Input) places(where Placement) []place {
+	live, ending := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
+	for _, pod := range in.Pods {
+		switch {
+		case !in.going(pod):
+			live[pod.Spec.NodeName] = append(live[pod.Spec.NodeName], pod)
+		case !terminal(pod):
+			ending[pod.Spec.NodeName] = append(ending[pod.Spec.NodeName], pod)
+		}
+	}
+	out := make([]place, 0, len(in.Nodes))
+	for _, node := range in.Nodes {
+		if where.ShouldRun(node) {
+			out = append(out, place{
+				node: node, seen: in.Seen.nodes[node.Name],
+				live: live[node.Name], ending: ending[node.Name],
+			})
+		}
+	}
+	return out
+}
+
+// going tells whether pod is on its way out, as far as anybody knows.
+func (in *Input) going(pod *corev1.Pod) bool {
+	return !pod.DeletionTimestamp.IsZero() || (in.Deleted != nil && in.Deleted(pod.UID))
+}
+
+// terminal pods run nothing any more. One that is told to go, and stays because of
+// a finalizer, keeps nothing from its place.
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// only returns the pod if it is the only one.
+func (p *place) only() (*corev1.Pod, bool) {
+	if len(p.live) == 1 && len(p.ending) == 0 {
+		return p.live[0], true
+	}
+	return nil, false
+}
+
+// at returns the pod if it is the only one, and of this revision.
+func (p *place) at(revision string) (*corev1.Pod, bool) {
+	pod, ok := p.only()
+	return pod, ok && revisionOf(pod) == revision
+}
+
+// crowd says why no pod here can be the only one.
+func (p *place) crowd() string {
+	switch {
+	case len(p.ending) > 0:
+		return "a pod is terminating"
+	case len(p.live) == 0:
+		return "no pod"
+	default:
+		return fmt.Sprintf("%d pods", len(p.live))
+	}
+}
+
+// revisionOf is "" for a pod that does not say, which is taken for an old one.
+func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
+
+// trouble says in a few words why pod is not Ready.
+func trouble(pod *corev1.Pod) string {
+	if terminal(pod) {
+		if pod.Status.Reason != "" {
+			return fmt.Sprintf("pod %s: %s", pod.Status.Phase, pod.Status.Reason)
+		}
+		return fmt.Sprintf("pod %s", pod.Status.Phase)
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if w := statuses[i].State.Waiting; w != nil && w.Reason != "" {
+				return fmt.Sprintf("container %s: %s", statuses[i].Name, w.Reason)
+			}
+		}
+	}
+	return "pod is not Ready"
+}

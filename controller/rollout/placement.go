@@ -1,0 +1,83 @@
+package rollout
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// Placement says which nodes should run a daemon. The zero value is every node
+// without a taint.
+type Placement struct {
+	nodeName    string
+	affinity    nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+}
+
+// NewPlacement reads the pod template of a DaemonSet: nodeName, nodeSelector,
+// required node affinity, tolerations and hostNetwork.
+func NewPlacement(template *corev1.PodSpec) Placement {
+	return Placement{
+		nodeName:    template.NodeName,
+		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *template}),
+		tolerations: append(addedTolerations(template.HostNetwork), template.Tolerations...),
+	}
+}
+
+// ShouldRun tells whether node should run the daemon when it is Ready. It answers
+// as Kubernetes' DaemonSet controller does, but for the taints that come and go
+// with Ready: a node does not leave the rollout when it is cut off. An affinity
+// that cannot be parsed matches nothing.
+func (p Placement) ShouldRun(node *corev1.Node) bool {
+	return p.fits(node) && !p.repelled(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })
+}
+
+// gets tells whether Kubernetes would make a pod on node now.
+func (p Placement) gets(node *corev1.Node) bool {
+	return p.fits(node) && !p.repelled(node, func(*corev1.Taint) bool { return true })
+}
+
+func (p Placement) fits(node *corev1.Node) bool {
+	if p.nodeName != "" && p.nodeName != node.Name {
+		return false
+	}
+	matches, err := p.affinity.Match(node)
+	return err == nil && matches
+}
+
+// ofReadiness tells whether the node lifecycle controller keeps t on nodes that
+// are not Ready, and takes it off when they are. NoSchedule is among the effects,
+// which the pods of a DaemonSet do not tolerate by themselves.
+func ofReadiness(t *corev1.Taint) bool {
+	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+}
+
+func (p Placement) repelled(node *corev1.Node, counts func(*corev1.Taint) bool) bool {
+	repels := func(t *corev1.Taint) bool {
+		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) && counts(t)
+	}
+	// Tolerations that compare numbers exist only where the feature is on.
+	_, repelled := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, repels, true)
+	return repelled
+}
+
+// addedTolerations are those that the DaemonSet controller gives every pod of a
+// DaemonSet (AddOrUpdateDaemonPodTolerations in its util package).
+func addedTolerations(hostNetwork bool) []corev1.Toleration {
+	tolerate := func(key string, effect corev1.TaintEffect) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
+	}
+	out := []corev1.Toleration{
+		tolerate(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute),
+		tolerate(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute),
+		tolerate(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoSchedule),
+		tolerate(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule),
+		tolerate(corev1.TaintNodePIDPressure, corev1.TaintEffectNoSchedule),
+		tolerate(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule),
+	}
+	if hostNetwork {
+		out = append(out, tolerate(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule))
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// State is where a node stands in a rollout. Every node that should run the
+// daemon is in exactly one.
+type State string
+
+// The states. Their words are those of the metric's label and of JSON.
+const (
+	// Updated nodes have an available pod of the target revision, or are NotReady
+	// and have a pod of it, which is all that can be known.
+	Updated State = "updated"
+	// Unavailable nodes are Ready and have no available pod, of whatever revision:
+	// most of them are being updated right now.
+	Unavailable State = "unavailable"
+	// Pending nodes have an available old pod and wait for their turn.
+	Pending State = "pending"
+	// WaitingNotReady nodes are NotReady and lack a pod of the target revision.
+	WaitingNotReady State = "waiting_not_ready"
+	// The other nodes keep their old pod because of the admin's words, or because
+	// the circuit breaker is open.
+	HeldBySelector  State = "held_by_node_selector"
+	HeldByPartition State = "held_by_partition"
+	HeldByPause     State = "held_by_pause"
+	HeldByBreaker   State = "held_by_breaker"
+)
+
+// States returns all states in the order in which a person asks for them.
+func States() []State {
+	return []State{
+		Updated, Unavailable, Pending, WaitingNotReady,
+		HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker,
+	}
+}
+
+// NodeStatus is one node's part of a Plan.
+type NodeStatus struct {
+	Name  string
+	State State
+	// Reason says why the state is not Updated, in a few words; "" when the state
+	// says it all.
+	Reason string
+	// Pod and Revision are those of the only pod on the node; "" when there is
+	// none or more than one.
+	Pod      string
+	Revision string
+}
+
+// Deletion is a pod to delete.
+type Deletion struct {
+	Pod    *corev1.Pod
+	Reason string
+}
+
+// Plan is what Make says: what to do now, and where everything stands.
+type Plan struct {
+	// Revision is the target.
+	Revision string
+	// Delete are the pods to delete now, each with its UID as precondition.
+	Delete []Deletion
+	// Nodes are all nodes that should run the daemon, by name. Counts sums them
+	// up; it has no entry for a state that no node is in.
+	Nodes  []NodeStatus
+	Counts map[State]int
+	// Ready is how many of Nodes are, Unavailable how many of those have no
+	// available pod once Delete is done, and Max how many may.
+	Ready       int
+	Unavailable int
+	Max         int
+	// Breaker tells about the circuit breaker.
+	Breaker Breaker
+	// Wake is when to call Make again at the latest, though nothing has happened;
+	// zero when only an event can change anything.
+	Wake time.Time
+}
+
+// Total is how many nodes should run the daemon.
+func (p *Plan) Total() int { return len(p.Nodes) }
+
+// Complete tells whether there is nothing left to do, not even later.
+func (p *Plan) Complete() bool { return p.Counts[Updated] == len(p.Nodes) }
+
+// In returns the nodes in a state, by name.
+func (p *Plan) In(state State) []NodeStatus {
+	var out []NodeStatus
+	for _, n := range p.Nodes {
+		if n.State == state {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (p *Plan) wakeAt(t time.Time) {
+	if p.Wake.IsZero() || t.Before(p.Wake) {
+		p.Wake = t
+	}
+}
