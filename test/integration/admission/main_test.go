@@ -1,0 +1,125 @@
+// Package admission tests the ValidatingAdmissionPolicy of deploy/admission in a
+// real apiserver: what it refuses, with which words, and that it refuses what the
+// controller refuses and nothing else. Most requests are dry runs, which admission
+// sees like all others.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+)
+
+const (
+	namespace = "default"
+	// admissionFolder is seen from this folder.
+	admissionFolder = "../../../deploy/admission"
+	policyName      = "edgehub-update-strategy"
+)
+
+// env is what all tests share.
+var env struct {
+	cluster *cluster.Cluster
+	admin   *kubernetes.Clientset
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
+	defer cancel()
+	if env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, env.cluster.Stop(), os.RemoveAll(env.cluster.Dir())) }()
+	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
+		return 1, err
+	}
+	if err := createWrongOnes(ctx); err != nil {
+		return 1, err
+	}
+	if err := applyPolicy(ctx); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// applyPolicy applies deploy/admission with one change: an expression that fails
+// refuses the request, so that the tests see it.
+func applyPolicy(ctx context.Context) error {
+	manifests, err := env.cluster.Kubectl(ctx, "kustomize", filepath.FromSlash(admissionFolder))
+	if err != nil {
+		return err
+	}
+	const shipped, strict = "failurePolicy: Ignore", "failurePolicy: Fail"
+	if strings.Count(manifests, shipped) != 1 {
+		return fmt.Errorf("want %q in deploy/admission: a policy that cannot tell must not keep people from their DaemonSets", shipped)
+	}
+	file := filepath.Join(env.cluster.Dir(), "admission.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(manifests, shipped, strict, 1)), 0o600); err != nil {
+		return err
+	}
+	if _, err := env.cluster.Kubectl(ctx, "apply", "-f", file); err != nil {
+		return err
+	}
+	return awaitPolicy(ctx)
+}
+
+// awaitPolicy returns when the apiserver has taken note of the policy, which it
+// does in the background.
+func awaitPolicy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	bad := daemonSet(onDelete, map[string]string{strategyKey: "nonsense"})
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		if refusal(create(ctx, bad)) != "" {
+			tick.Stop()
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("the policy has no effect a minute after it was applied")
+		}
+	}
+}
+
+const (
+	onDelete = appsv1.OnDeleteDaemonSetStrategyType
+	rolling  = appsv1.RollingUpdateDaemonSetStrategyType
+)
+
+func daemonSet(update appsv1.DaemonSetUpdateStrategyType, annotations map[string]string) *appsv1.DaemonSet {
+	labels := map[string]string{"app": "web"}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Namespace: namespace, Annotations: annotations}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	ds.Spec.UpdateStrategy.Type = update
+	ds.Spec.Template.Labels = labels
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:v1"}}
+	return ds
+}
+
+// create asks whether ds would be taken.
+func create(ctx context.Context, ds *appsv1.DaemonSet) error {
+	_, err := env.admin.AppsV1().DaemonSets(namespace).Create(ctx, ds, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}

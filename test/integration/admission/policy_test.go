@@ -1,0 +1,159 @@
+package admission
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+const (
+	strategyKey    = "apps.openyurt.io/update-strategy"
+	oldStrategyKey = "apps.openyurt.io/upgrade-strategy"
+)
+
+// refusal returns the policy's words, or "" when err is none of its refusals.
+func refusal(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !strings.Contains(err.Error(), policyName) {
+		return ""
+	}
+	_, words, _ := strings.Cut(err.Error(), "denied request: ")
+	return words
+}
+
+// expectRefusal checks err for words; without any, the request must have passed.
+func expectRefusal(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if len(words) == 0 {
+		if err != nil {
+			t.Errorf("refused: %v", err)
+		}
+		return
+	}
+	if refusal(err) == "" {
+		t.Fatalf("got %v, want a refusal by the policy", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(refusal(err), w) {
+			t.Errorf("got %q, want %q in it", refusal(err), w)
+		}
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	const other = "apps.example.com/x"
+	tests := map[string]struct {
+		update      appsv1.DaemonSetUpdateStrategyType
+		annotations map[string]string
+		want        []string // none: it is accepted
+	}{
+		"no annotation at all":                         {rolling, nil, nil},
+		"annotations of others":                        {rolling, map[string]string{other: "x"}, nil},
+		"options without a strategy are none of ours":  {rolling, map[string]string{rollout.MaxUnavailableAnnotation: "abc"}, nil},
+		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}, nil},
+		"OTA":                                          {onDelete, map[string]string{strategyKey: "OTA"}, nil},
+		"ota in lower case, with blanks":               {onDelete, map[string]string{strategyKey: " ota\n"}, nil},
+		"AdvancedRollingUpdate":                        {onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate"}, nil},
+		"advancedRollingUPDATE":                        {onDelete, map[string]string{strategyKey: "advancedRollingUPDATE"}, nil},
+		"auto is the older name":                       {onDelete, map[string]string{strategyKey: "auto"}, nil},
+		"Auto under the older key":                     {onDelete, map[string]string{oldStrategyKey: "Auto"}, nil},
+		"the newer key wins over a wrong older one":    {onDelete, map[string]string{strategyKey: "OTA", oldStrategyKey: "x"}, nil},
+		"a wrong newer key is wrong":                   {onDelete, map[string]string{strategyKey: "x", oldStrategyKey: "OTA"}, []string{strategyKey + ` is "x"`, "OTA or AdvancedRollingUpdate"}},
+		"a wrong older key is named":                   {onDelete, map[string]string{oldStrategyKey: "x"}, []string{oldStrategyKey + ` is "x"`}},
+		"an empty value":                               {onDelete, map[string]string{strategyKey: ""}, []string{`is ""`}},
+		"OTA with RollingUpdate":                       {rolling, map[string]string{strategyKey: "OTA"}, []string{`is "OTA"`, "type is RollingUpdate", "to OnDelete"}},
+		"AdvancedRollingUpdate without a type":         {"", map[string]string{strategyKey: "auto"}, []string{"type is RollingUpdate", "to OnDelete"}},
+		"a wrong value with RollingUpdate names both":  {rolling, map[string]string{strategyKey: "x"}, []string{"OTA or AdvancedRollingUpdate", "OnDelete"}},
+		"long words are cut":                           {onDelete, map[string]string{strategyKey: strings.Repeat("x", 5000)}, []string{`xxx..."`}},
+		"words of several lines do not hide the words": {onDelete, map[string]string{strategyKey: "x\ny"}, []string{strategyKey + ` is "x y"`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			expectRefusal(t, create(t.Context(), daemonSet(tt.update, tt.annotations)), tt.want...)
+		})
+	}
+}
+
+// rolloutValues are values for each option; the second field tells which of them
+// are right, and the parser is asked whether that is so.
+func rolloutValues() map[string]map[string]bool {
+	long := strings.Repeat("a", 63)
+	amounts := map[string]bool{
+		"0": true, "1": true, "007": true, "999999999": true, "0%": true, "5%": true, "05%": true, "100%": true, " 10% ": true, "\t3\n": true,
+		"": false, " ": false, "-1": false, "+1": false, "abc": false, "101%": false, "1000%": false, "10 %": false, "%": false, "1.5": false,
+		"1e3": false, "0x1": false, "10%%": false, "9999999999": false, "1 2": false, "٣": false,
+	}
+	return map[string]map[string]bool{
+		rollout.MaxUnavailableAnnotation: amounts,
+		rollout.PartitionAnnotation:      amounts,
+		rollout.PausedAnnotation: {
+			"true": true, "false": true, "True": true, " FALSE ": true,
+			"": false, "yes": false, "1": false, "t": false, "truefalse": false,
+		},
+		rollout.ContinueAnnotation: {
+			"7c9d8f6b5d": true, " 7c9d8f6b5d\n": true, "a": true, long: true,
+			"": false, " ": false, "true": false, "No": false, long + "a": false, "a b": false, "-a": false, "web/7c9d": false,
+		},
+		rollout.NodeSelectorAnnotation: {
+			"zone=test": true, "zone==test": true, "zone!=test": true, " zone = test ": true, "zone=": true, "zone": true, "!zone": true, "! zone": true,
+			"zone=test,disk!=hdd": true, "zone = test , !disk": true, "zone=,disk": true, "example.com/zone=a": true, "a.b-c.example/Z_one.x=A_b.c-9": true,
+			"zone in (a)": true, "zone in (a,b)": true, "zone in ( a , b )": true, "zone in ()": true, "zone in (,)": true, "zone in (a,)": true,
+			"zone notin (a,,b)": true, "zone in(a)": true, "in in (in,notin)": true, "notin": true, "in=notin": true, "zone>5": true, "zone < 12,disk": true,
+			"zone\tin\n(a)": true, long + "=" + long: true, strings.Repeat("a", 253) + "/a": true,
+			"": false, " ": false, ",": false, "zone=test,": false, ",zone": false, "zone=a b": false, "zone test": false, "=a": false, "zone=>a": false,
+			"zone===a": false, "zone<=5": false, "zone>a": false, "zone>": false, "zone>-5": false, "!zone=a": false, "!!zone": false, "!": false, "!zone in (a)": false,
+			"zone in a": false, "zone in (a": false, "zone in a)": false, "zone in": false, "zonein (a)": false, "zone IN (a)": false, "zone in (a b)": false,
+			"zone in (a) disk": false, "zone=-a": false, "zone=a-": false, "-zone=a": false, "/zone=a": false, "Example.com/zone=a": false, "a//b": false, "a/b/c": false,
+			"zone=a/b": false, "zone=(a)": false, "zone={a}": false, long + "a=b": false, "a=" + long + "a": false, strings.Repeat("a", 254) + "/a": false,
+			"zone in (" + long + "a)": false, "zönë=a": false, "zone=test;disk": false, "zone: test": false, "zone=a,,disk=b": false,
+		},
+	}
+}
+
+// The policy and the controller must not disagree: what one takes and the other
+// refuses is either a DaemonSet that nobody can save, or one that is saved and
+// stands still.
+func TestPolicyAndControllerAgree(t *testing.T) {
+	for key, values := range rolloutValues() {
+		for value, want := range values {
+			t.Run(key+"="+value, func(t *testing.T) {
+				annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
+				_, problem := rollout.ParseOptions(annotations)
+				if (problem == nil) != want {
+					t.Errorf("the controller says %v, want it to accept: %t", problem, want)
+				}
+				err := create(t.Context(), daemonSet(onDelete, annotations))
+				if want {
+					expectRefusal(t, err)
+				} else {
+					expectRefusal(t, err, "annotation "+key+" is \"", "write ")
+				}
+			})
+		}
+	}
+}
+
+// When only one value is wrong, both say the same about it.
+func TestTheWordsAreTheControllers(t *testing.T) {
+	for key, value := range map[string]string{
+		rollout.MaxUnavailableAnnotation: "abc",
+		rollout.PartitionAnnotation:      "-1",
+		rollout.PausedAnnotation:         "maybe",
+		rollout.ContinueAnnotation:       "true",
+		rollout.NodeSelectorAnnotation:   "",
+	} {
+		annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
+		_, problem := rollout.ParseOptions(annotations)
+		if problem == nil {
+			t.Fatalf("the controller accepts %s=%q", key, value)
+		}
+		if got := refusal(create(t.Context(), daemonSet(onDelete, annotations))); got != problem.Error() {
+			t.Errorf("the policy says     %q\nthe controller says %q", got, problem)
+		}
+	}
+}

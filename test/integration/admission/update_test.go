@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// DaemonSets that are there before the policy is, by name.
+var early = map[string]*appsv1.DaemonSet{
+	"plain":          daemonSet(rolling, nil),
+	"right":          daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "2"}),
+	"older-key":      daemonSet(onDelete, map[string]string{oldStrategyKey: "auto"}),
+	"wrong-strategy": daemonSet(onDelete, map[string]string{strategyKey: "Advanced"}),
+	"wrong-maximum":  daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
+	"wrong-type":     daemonSet(rolling, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
+	"ota":            daemonSet(onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}),
+}
+
+func createWrongOnes(ctx context.Context) error {
+	for name, ds := range early {
+		ds = ds.DeepCopy()
+		ds.Name, ds.GenerateName = name, ""
+		if _, err := env.admin.AppsV1().DaemonSets(namespace).Create(ctx, ds, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestOnlyWhatARequestSetsIsLookedAt(t *testing.T) {
+	annotate := func(key, value string) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) {
+			ds.Annotations = maps.Clone(ds.Annotations)
+			if ds.Annotations == nil {
+				ds.Annotations = map[string]string{}
+			}
+			ds.Annotations[key] = value
+		}
+	}
+	without := func(key string) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) { delete(ds.Annotations, key) }
+	}
+	update := func(to appsv1.DaemonSetUpdateStrategyType) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: to} }
+	}
+	image := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "web:v2" }
+	label := func(ds *appsv1.DaemonSet) { ds.Labels = map[string]string{"touched": "yes"} }
+
+	tests := map[string]struct {
+		name   string // of the DaemonSet that is changed
+		change func(*appsv1.DaemonSet)
+		want   []string // none: it is accepted
+	}{
+		"a new image for one that did not opt in":                   {"plain", image, nil},
+		"a new image for one that did":                              {"right", image, nil},
+		"a wrong maximum in place of a right one":                   {"right", annotate(rollout.MaxUnavailableAnnotation, "101%"), []string{`max-unavailable is "101%"`}},
+		"a wrong partition beside a right maximum":                  {"right", annotate(rollout.PartitionAnnotation, "-1"), []string{`partition is "-1"`}},
+		"a wrong strategy in place of a right one":                  {"right", annotate(strategyKey, "x"), []string{`is "x"`}},
+		"RollingUpdate in place of OnDelete":                        {"right", update(rolling), []string{"type is RollingUpdate", "OnDelete"}},
+		"opting out":                                                {"right", without(strategyKey), nil},
+		"a wrong newer key beside a right older one":                {"older-key", annotate(strategyKey, "x"), []string{strategyKey + ` is "x"`}},
+		"a new image for one whose strategy was wrong before":       {"wrong-strategy", image, nil},
+		"a pause for one whose strategy was wrong before":           {"wrong-strategy", annotate(rollout.PausedAnnotation, "true"), nil},
+		"another wrong strategy in place of a wrong one":            {"wrong-strategy", annotate(strategyKey, "AdvancedRolling"), []string{`is "AdvancedRolling"`}},
+		"a right strategy in place of a wrong one":                  {"wrong-strategy", annotate(strategyKey, "AdvancedRollingUpdate"), nil},
+		"a new image for one whose maximum was wrong before":        {"wrong-maximum", image, nil},
+		"a label for one whose maximum was wrong before":            {"wrong-maximum", label, nil},
+		"a pause for one whose maximum was wrong before":            {"wrong-maximum", annotate(rollout.PausedAnnotation, "true"), nil},
+		"another wrong maximum in place of a wrong one":             {"wrong-maximum", annotate(rollout.MaxUnavailableAnnotation, "abcd"), []string{`max-unavailable is "abcd"`}},
+		"a right maximum in place of a wrong one":                   {"wrong-maximum", annotate(rollout.MaxUnavailableAnnotation, "3"), nil},
+		"no maximum in place of a wrong one":                        {"wrong-maximum", without(rollout.MaxUnavailableAnnotation), nil},
+		"a new image for one that had RollingUpdate before":         {"wrong-type", image, nil},
+		"another strategy for one that had RollingUpdate before":    {"wrong-type", annotate(strategyKey, "OTA"), []string{`is "OTA"`, "to OnDelete"}},
+		"OnDelete, by which a wrong maximum comes into force":       {"wrong-type", update(onDelete), []string{`max-unavailable is "abc"`}},
+		"a strategy by which a wrong maximum comes into force":      {"ota", annotate(strategyKey, "AdvancedRollingUpdate"), []string{`max-unavailable is "abc"`}},
+		"opting in without OnDelete":                                {"plain", annotate(strategyKey, "OTA"), []string{"to OnDelete"}},
+		"opting in with the older key":                              {"plain", annotate(oldStrategyKey, "OTA"), []string{oldStrategyKey, "to OnDelete"}},
+		"a wrong maximum for one that did not opt in, so no matter": {"plain", annotate(rollout.MaxUnavailableAnnotation, "abc"), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			sets := env.admin.AppsV1().DaemonSets(namespace)
+			var err error
+			for range 10 { // the DaemonSet controller writes its status meanwhile
+				ds, getErr := sets.Get(t.Context(), tt.name, metav1.GetOptions{})
+				if getErr != nil {
+					t.Fatal(getErr)
+				}
+				tt.change(ds)
+				_, err = sets.Update(t.Context(), ds, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+				if refusal(err) != "" || err == nil {
+					break
+				}
+			}
+			expectRefusal(t, err, tt.want...)
+		})
+	}
+}
+
+func TestTheStatusOfAWrongOneCanBeWritten(t *testing.T) {
+	sets := env.admin.AppsV1().DaemonSets(namespace)
+	for _, name := range []string{"wrong-strategy", "wrong-maximum", "wrong-type"} {
+		patch := `{"status":{"conditions":[{"type":"Example","status":"True","reason":"Test"}]}}`
+		if _, err := sets.Patch(t.Context(), name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The apiserver compares the expressions with the DaemonSet's schema in the
+// background. A slip there would let requests pass, as every failure does.
+func TestTheExpressionsFitTheSchema(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		policy, err := env.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if checked := policy.Status.TypeChecking; checked != nil {
+			for _, w := range checked.ExpressionWarnings {
+				t.Errorf("%s: %s", w.FieldRef, w.Warning)
+			}
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the apiserver has not checked the policy within a minute")
+		}
+	}
+}
