@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseOptions(t *testing.T) {
+	tests := map[string]struct {
+		annotations map[string]string
+		want        string // of MaxUnavailable and Partition
+	}{
+		"none":                              {nil, "10% 0"},
+		"a number":                          {map[string]string{MaxUnavailableAnnotation: "3"}, "3 0"},
+		"a percentage":                      {map[string]string{MaxUnavailableAnnotation: "25%"}, "25% 0"},
+		"all":                               {map[string]string{MaxUnavailableAnnotation: "100%"}, "100% 0"},
+		"space around it does not matter":   {map[string]string{MaxUnavailableAnnotation: " 3\n"}, "3 0"},
+		"zero is the default":               {map[string]string{MaxUnavailableAnnotation: "0"}, "10% 0"},
+		"zero percent is the default":       {map[string]string{MaxUnavailableAnnotation: "0%"}, "10% 0"},
+		"nine digits":                       {map[string]string{MaxUnavailableAnnotation: "999999999"}, "999999999 0"},
+		"a partition":                       {map[string]string{PartitionAnnotation: "5"}, "10% 5"},
+		"a partition of nothing is nothing": {map[string]string{PartitionAnnotation: "0"}, "10% 0"},
+		"a partition in percent":            {map[string]string{PartitionAnnotation: "50%"}, "10% 50%"},
+		"others are none of our business":   {map[string]string{"a": "-1"}, "10% 0"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o, err := ParseOptions(tt.annotations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := o.MaxUnavailable.String() + " " + o.Partition.String(); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			if o.Paused || o.NodeSelector != nil || o.Continue != "" {
+				t.Errorf("got %v", o)
+			}
+		})
+	}
+}
+
+func TestParseOptionsThatAreNotAmounts(t *testing.T) {
+	for value, paused := range map[string]bool{"true": true, "True": true, " TRUE ": true, "false": false, "False": false} {
+		o, err := ParseOptions(map[string]string{PausedAnnotation: value})
+		if err != nil || o.Paused != paused {
+			t.Errorf("%q: got %v, %v", value, o.Paused, err)
+		}
+	}
+	o, err := ParseOptions(map[string]string{NodeSelectorAnnotation: "zone=a,disk!=hdd", ContinueAnnotation: "7d4f8b9c6"})
+	if err != nil || o.NodeSelector.String() != "disk!=hdd,zone=a" || o.Continue != "7d4f8b9c6" {
+		t.Errorf("got %v, %v", o, err)
+	}
+}
+
+func TestWrongOptionsAreQuotedWithWhatToWrite(t *testing.T) {
+	tests := []struct{ key, value, hint string }{
+		{MaxUnavailableAnnotation, "-1", "a number such as 3"},
+		{MaxUnavailableAnnotation, "abc", "a percentage such as 10%"},
+		{MaxUnavailableAnnotation, "101%", "0% to 100%"},
+		{MaxUnavailableAnnotation, "", "a number"},
+		{MaxUnavailableAnnotation, "1.5", "a number"},
+		{MaxUnavailableAnnotation, "10 %", "a number"},
+		{MaxUnavailableAnnotation, "+3", "a number"},
+		{MaxUnavailableAnnotation, "9999999999", "a number"},
+		{PartitionAnnotation, "-1", "a number"},
+		{PartitionAnnotation, "x%", "a number"},
+		{PausedAnnotation, "yes", "true or false"},
+		{PausedAnnotation, "", "true or false"},
+		{NodeSelectorAnnotation, "", "zone=test"},
+		{NodeSelectorAnnotation, "a in b", "zone=test"},
+		{NodeSelectorAnnotation, "a=b c", "zone=test"},
+		{ContinueAnnotation, "true", "the revision"},
+		{ContinueAnnotation, "", "the revision"},
+		{ContinueAnnotation, "no such thing", "the revision"},
+	}
+	for _, tt := range tests {
+		_, err := ParseOptions(map[string]string{tt.key: tt.value})
+		if err == nil {
+			t.Errorf("%s %q was taken", tt.key, tt.value)
+			continue
+		}
+		for _, words := range []string{tt.key, `"` + tt.value + `"`, tt.hint} {
+			if !strings.Contains(err.Error(), words) {
+				t.Errorf("got %q, want %q in it", err, words)
+			}
+		}
+	}
+}
+
+func TestEveryWrongOptionIsNamedAndAllFitAnEvent(t *testing.T) {
+	long := strings.Repeat("x y", 500)
+	keys := []string{MaxUnavailableAnnotation, PartitionAnnotation, PausedAnnotation, NodeSelectorAnnotation, ContinueAnnotation}
+	annotations := map[string]string{}
+	for _, key := range keys {
+		annotations[key] = long
+	}
+	_, err := ParseOptions(annotations)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, key := range keys {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not named", key)
+		}
+	}
+	if len(err.Error()) > 1024 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%d bytes: %v", len(err.Error()), err)
+	}
+}
+
+func TestAmountOf(t *testing.T) {
+	for _, tt := range []struct {
+		amount Amount
+		n      int
+		want   int
+	}{
+		{Amount{10, true}, 0, 0}, {Amount{10, true}, 1, 1}, {Amount{10, true}, 10, 1}, {Amount{10, true}, 11, 2},
+		{Amount{50, true}, 2, 1}, {Amount{100, true}, 7, 7}, {Amount{0, true}, 7, 0}, {Amount{3, false}, 1, 3},
+	} {
+		if got := tt.amount.Of(tt.n); got != tt.want {
+			t.Errorf("%v of %d: got %d, want %d", tt.amount, tt.n, got, tt.want)
+		}
+	}
+}

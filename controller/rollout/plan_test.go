@@ -1,0 +1,439 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const never = corev1.ConditionUnknown // of a node that is cut off
+
+func TestWhichPodsAreDeletedFirst(t *testing.T) {
+	tests := map[string]struct {
+		nodes       int
+		annotations map[string]string
+		arrange     func(*world)
+		want        []string
+	}{
+		"one of ten by default, the one that has been Ready for longest": {nodes: 10, want: []string{"n1"}},
+		"a tenth is rounded up": {nodes: 11, want: []string{"n1", "n2"}},
+		"zero means the default": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "0"}, want: []string{"n1"},
+		},
+		"zero percent means the default": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "0%"}, want: []string{"n1"},
+		},
+		"a number": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "3"}, want: []string{"n1", "n2", "n3"},
+		},
+		"a maximum above the number of nodes is all of them": {
+			nodes: 2, annotations: map[string]string{MaxUnavailableAnnotation: "5"}, want: []string{"n1", "n2"},
+		},
+		"three old pods serve nobody: the three go, and no fourth": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) {
+				for _, n := range []string{"n4", "n6", "n8"} {
+					w.ready(w.on(n).UID, false)
+				}
+			},
+			want: []string{"n4", "n6", "n8"},
+		},
+		"three nodes without a pod use up a maximum of three": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			arrange: func(w *world) {
+				for _, n := range []string{"n1", "n2", "n3"} {
+					w.remove(n)
+				}
+			},
+		},
+		"half of two Ready nodes is one, whatever the eight others are": {
+			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "50%"},
+			arrange: func(w *world) {
+				for i := 3; i <= 10; i++ {
+					w.turn(fmt.Sprintf("n%d", i), never)
+				}
+			},
+			want: []string{"n1"},
+		},
+		"a node that is not Ready and has no pod counts for nothing": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) { w.turn("n1", never); w.remove("n1") },
+			want:    []string{"n2"},
+		},
+		"a missing Node object skips that node alone": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			arrange: func(w *world) { delete(w.nodes, "n2") },
+			want:    []string{"n1", "n3"},
+		},
+		"a terminating pod counts": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) { w.on("n3").DeletionTimestamp = &metav1.Time{Time: w.now} },
+		},
+		"a terminating pod counts though a new one is there": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) {
+				w.on("n3").DeletionTimestamp = &metav1.Time{Time: w.now}
+				w.addPod("n3", target, true)
+			},
+		},
+		"a pod that has ended and is kept by a finalizer does not count": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) {
+				pod := w.on("n3")
+				pod.DeletionTimestamp, pod.Status.Phase = &metav1.Time{Time: w.now}, corev1.PodFailed
+				w.addPod("n3", target, true)
+			},
+			want: []string{"n1"},
+		},
+		"two pods on a node count as one, and neither is touched": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) { w.addPod("n3", target, true) },
+		},
+		"a new pod that is not Ready counts": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) { w.upgrade("n3", false) },
+		},
+		"a pod at the target is never touched": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			arrange: func(w *world) { w.upgrade("n1", true); w.upgrade("n2", false) },
+			want:    []string{"n3"},
+		},
+		"a node that should not run the daemon is left alone and does not count": {
+			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			arrange: func(w *world) {
+				w.ds.Spec.Template.Spec.NodeSelector = map[string]string{"daemon": "yes"}
+				w.nodes["n2"].Labels["daemon"] = "yes"
+				w.ready(w.on("n1").UID, false)
+			},
+			want: []string{"n2"},
+		},
+		"pause stops everything, also what serves nobody": {
+			nodes: 3, annotations: map[string]string{PausedAnnotation: "true"},
+			arrange: func(w *world) { w.ready(w.on("n2").UID, false) },
+		},
+		"a partition keeps that many pods": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "3"}, want: []string{"n1", "n2"},
+		},
+		"a partition in percent is of all nodes, and rounded up": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "100%", PartitionAnnotation: "50%"}, want: []string{"n1", "n2"},
+		},
+		"a partition counts the old pods of nodes that are not Ready": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "3"},
+			arrange: func(w *world) { w.turn("n1", never); w.turn("n2", never) },
+			want:    []string{"n3", "n4"},
+		},
+		"a partition of all keeps all": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "100%"},
+		},
+		"within a partition, what serves nobody goes first": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "1", PartitionAnnotation: "4"},
+			arrange: func(w *world) { w.ready(w.on("n4").UID, false) },
+			want:    []string{"n4"},
+		},
+		"a canary": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", NodeSelectorAnnotation: "name in (n3,n5)"},
+			want: []string{"n3", "n5"},
+		},
+		"nodes outside a canary still count": {
+			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "1", NodeSelectorAnnotation: "name=n3"},
+			arrange: func(w *world) { w.remove("n5") },
+		},
+		"a node that Kubernetes has not untainted yet would get no pod": {
+			nodes: 2, annotations: map[string]string{MaxUnavailableAnnotation: "2"},
+			arrange: func(w *world) {
+				w.nodes["n1"].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+			},
+			want: []string{"n2"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.nodes)
+			for k, v := range tt.annotations {
+				w.ds.Annotations[k] = v
+			}
+			if tt.arrange != nil {
+				tt.arrange(w)
+			}
+			w.expect(tt.want...)
+			w.expect() // the same again asks for nothing more
+		})
+	}
+}
+
+func TestAtMostABurstIsDeletedAtOnce(t *testing.T) {
+	w := newWorld(t, Burst+20)
+	w.ds.Annotations[MaxUnavailableAnnotation] = "100%"
+	p := w.plan()
+	if len(p.Delete) != Burst || !p.Wake.Equal(w.now) {
+		t.Fatalf("%d deletions, and the next call at %v; want %d, and at once", len(p.Delete), p.Wake, Burst)
+	}
+	if p = w.plan(); len(p.Delete) != 20 {
+		t.Fatalf("then %d deletions, want 20", len(p.Delete))
+	}
+}
+
+func TestTheNextStepFollowsWhenAPodIsAvailable(t *testing.T) {
+	w := newWorld(t, 3)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.expect(node)
+		w.expect() // the watch has not shown it
+		w.remove(node)
+		w.expect()
+		pod := w.addPod(node, target, false)
+		w.expect()
+		w.ready(pod.UID, true)
+	}
+	p := w.expect()
+	if !p.Complete() || !p.Wake.IsZero() {
+		t.Errorf("%s, wake at %v", p.Summary(), p.Wake)
+	}
+}
+
+func TestMinReadySecondsAreCountedByTheControllersClock(t *testing.T) {
+	w := newWorld(t, 2)
+	w.ds.Spec.MinReadySeconds = 30
+	w.expect("n1")
+	for name, clock := range map[string]time.Time{"long ago": {}, "far in the future": start.AddDate(50, 0, 0)} {
+		w := newWorld(t, 2)
+		w.ds.Spec.MinReadySeconds = 30
+		w.expect("n1")
+		w.remove("n1")
+		pod := w.addPod("n1", target, true)
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clock)
+		p := w.expect()
+		if want := w.now.Add(30 * time.Second); !p.Wake.Equal(want) {
+			t.Errorf("a node's clock that is %s: wake at %v, want %v", name, p.Wake, want)
+		}
+		w.pass(29 * time.Second)
+		w.expect()
+		w.pass(time.Second)
+		w.expect("n2")
+	}
+}
+
+func TestAPodThatWasNotReadyInBetweenStartsAnew(t *testing.T) {
+	w := newWorld(t, 2)
+	w.ds.Spec.MinReadySeconds = 30
+	w.expect("n1")
+	w.upgrade("n1", true)
+	w.expect()
+	w.pass(20 * time.Second)
+	// The watch broke, and only the time of the last transition tells.
+	w.ready(w.on("n1").UID, true)
+	w.expect()
+	w.pass(20 * time.Second)
+	w.expect()
+	w.pass(10 * time.Second)
+	w.expect("n2")
+}
+
+func TestOldPodsThatAreReadyForTooShortCountOnceOnly(t *testing.T) {
+	w := newWorld(t, 4)
+	w.ds.Spec.MinReadySeconds = 600
+	w.expect("n1")
+	w.upgrade("n1", true)
+	w.expect()
+	w.pass(time.Minute)
+	// Its revision is already an old one again: deleting it adds nothing to the count.
+	w.target = "newer"
+	w.expect("n1")
+}
+
+func TestASecondTemplateIsNotBlockedByTheFirstOnesBrokenPods(t *testing.T) {
+	w := newWorld(t, 5)
+	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
+	w.expect("n1", "n2")
+	w.upgrade("n1", false)
+	w.upgrade("n2", false)
+	w.pass(time.Hour)
+	w.expect()
+	w.target = "newer"
+	w.expect("n1", "n2")
+	w.upgrade("n1", true)
+	w.expect("n3")
+}
+
+func TestARollbackLeavesPodsThatAreAtTheTargetAlone(t *testing.T) {
+	w := newWorld(t, 4)
+	w.expect("n1")
+	w.upgrade("n1", true)
+	w.expect("n2")
+	w.upgrade("n2", false)
+	w.target = oldRevision
+	p := w.expect("n2") // which counts, so n1 waits
+	if got := state(t, &p, "n3"); got.State != Updated {
+		t.Errorf("n3 is %v", got)
+	}
+}
+
+func TestANodeThatBecomesReadyIsUpgradedThoughItsPodStayedReady(t *testing.T) {
+	w := newWorld(t, 2)
+	w.turn("n2", never)
+	w.expect("n1")
+	w.upgrade("n1", true)
+	p := w.expect()
+	if got := state(t, &p, "n2"); got.State != WaitingNotReady || p.Complete() || !p.Wake.IsZero() {
+		t.Errorf("%v, wake at %v", got, p.Wake)
+	}
+	w.turn("n2", corev1.ConditionTrue)
+	p = w.expect()
+	if want := w.now.Add(NodeSettle); !p.Wake.Equal(want) {
+		t.Errorf("wake at %v, want %v", p.Wake, want)
+	}
+	w.pass(NodeSettle)
+	w.expect("n2")
+}
+
+func TestANodeThatFlapsIsNotTouchedAndHoldsUpNothing(t *testing.T) {
+	w := newWorld(t, 4)
+	for i := range 20 {
+		w.turn("n1", never)
+		w.plan()
+		w.pass(3 * time.Second)
+		w.turn("n1", corev1.ConditionTrue)
+		p := w.plan()
+		w.pass(4 * time.Second)
+		if slices.Contains(deletions(&p), "n1") {
+			t.Fatal("a pod was deleted while its node flaps")
+		}
+		if i < 3 {
+			w.upgrade(fmt.Sprintf("n%d", i+2), true)
+		}
+	}
+	p := w.expect()
+	if p.Counts[Updated] != 3 {
+		t.Errorf("%s", p.Summary())
+	}
+	w.pass(NodeSettle)
+	w.expect("n1")
+}
+
+func TestAFlappingNodeTakesNoPlaceOfAPartition(t *testing.T) {
+	w := newWorld(t, 3)
+	w.ds.Annotations[PartitionAnnotation] = "2"
+	w.turn("n1", never)
+	w.turn("n1", corev1.ConditionTrue)
+	w.pass(time.Second)
+	w.expect("n2")
+}
+
+func TestAfterARestartTheMaximumHolds(t *testing.T) {
+	w := newWorld(t, 10)
+	w.ds.Spec.MinReadySeconds = 60
+	w.expect("n1")
+	w.upgrade("n1", true)
+	w.expect()
+
+	w.restart()
+	w.expect()
+	w.pass(NodeSettle)
+	p := w.expect()
+	if p.Unavailable != 10 {
+		t.Errorf("unavailable %d, want 10: nothing is known for long enough", p.Unavailable)
+	}
+	w.pass(49 * time.Second)
+	w.expect()
+	w.pass(time.Second)
+	w.expect("n2")
+}
+
+func TestAfterARestartADeletionThatIsListedCounts(t *testing.T) {
+	w := newWorld(t, 10)
+	w.expect("n1")
+	w.on("n1").DeletionTimestamp = &metav1.Time{Time: w.now}
+	w.restart()
+	w.expect()
+	w.pass(time.Hour)
+	w.expect()
+}
+
+func TestDeletedThatThePodsDoNotShowYet(t *testing.T) {
+	w := newWorld(t, 3)
+	p := w.expect("n1")
+	if p.Unavailable != 1 || state(t, &p, "n1").State != Unavailable {
+		t.Errorf("%d unavailable, n1 %v", p.Unavailable, state(t, &p, "n1"))
+	}
+	p = w.expect()
+	if got := state(t, &p, "n1"); got.State != Unavailable || got.Reason != "a pod is terminating" {
+		t.Errorf("n1 %v", got)
+	}
+}
+
+func TestStatesSayWhy(t *testing.T) {
+	w := newWorld(t, 8)
+	w.ds.Annotations[NodeSelectorAnnotation] = "name!=n8"
+	w.upgrade("n1", true)
+	w.upgrade("n2", false)
+	pod := w.on("n2").DeepCopy()
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"},
+	}}}
+	w.pods[pod.UID] = pod
+	w.turn("n3", never)
+	w.remove("n4")
+	w.upgrade("n5", true)
+	w.turn("n5", never)
+	w.upgrade("n6", false)
+	w.on("n6").Status.Phase, w.on("n6").Status.Reason = corev1.PodFailed, "Evicted"
+	p := w.expect()
+	for node, want := range map[string]NodeStatus{
+		"n1": {State: Updated, Revision: target},
+		"n2": {State: Unavailable, Reason: "container app: ImagePullBackOff", Revision: target},
+		"n3": {State: WaitingNotReady, Reason: "node is not Ready", Revision: oldRevision},
+		"n4": {State: Unavailable, Reason: "no pod"},
+		"n5": {State: Updated, Revision: target},
+		"n6": {State: Unavailable, Reason: "pod Failed: Evicted", Revision: target},
+		"n7": {State: Pending, Revision: oldRevision},
+		"n8": {State: HeldBySelector, Revision: oldRevision},
+	} {
+		got := state(t, &p, node)
+		if got.State != want.State || got.Reason != want.Reason || got.Revision != want.Revision {
+			t.Errorf("%s: got %v, want %v", node, got, want)
+		}
+	}
+	sum := 0
+	for _, s := range States() {
+		sum += p.Counts[s]
+	}
+	if sum != p.Total() || p.Ready != 6 || p.Unavailable != 3 {
+		t.Errorf("counts %v of %d nodes, %d Ready, %d unavailable", p.Counts, p.Total(), p.Ready, p.Unavailable)
+	}
+}
+
+func TestForShowingTheTimesInTheConditionsCount(t *testing.T) {
+	w := newWorld(t, 2)
+	w.ds.Spec.MinReadySeconds = 60
+	w.upgrade("n1", true)
+	w.pass(61 * time.Second)
+	w.seen = TrustingSightings()
+	in := w.input()
+	p := Make(in)
+	if p.Counts[Updated] != 1 || p.Unavailable > 1 {
+		t.Errorf("%s", p.Summary())
+	}
+}
+
+func TestADaemonSetWithoutNodesIsComplete(t *testing.T) {
+	w := newWorld(t, 0)
+	p := w.expect()
+	if !p.Complete() {
+		t.Error("it is not")
+	}
+}
+
+func TestMakeChangesNothingItIsGiven(t *testing.T) {
+	w := newWorld(t, 3)
+	in := w.input()
+	ds, node, pod := in.DaemonSet.DeepCopy(), in.Nodes[0].DeepCopy(), in.Pods[0].DeepCopy()
+	Make(in)
+	for _, pair := range [][2]fmt.Stringer{{ds, in.DaemonSet}, {node, in.Nodes[0]}, {pod, in.Pods[0]}} {
+		if pair[0].String() != pair[1].String() {
+			t.Errorf("changed: %v", pair[1])
+		}
+	}
+}
