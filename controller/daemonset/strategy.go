@@ -1,0 +1,104 @@
+// Package daemonset reads what a DaemonSet asks for, and which revision it wants
+// its pods to run. The controller acts on it; programs that show a rollout to
+// people must not see it differently.
+//
+// Everything here is a pure function and safe for concurrent use.
+package daemonset
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+const (
+	// StrategyAnnotation on a DaemonSet names the strategy it opts into.
+	StrategyAnnotation = "apps.openyurt.io/update-strategy"
+	// OldStrategyAnnotation is its older name, read when the newer is absent.
+	OldStrategyAnnotation = "apps.openyurt.io/upgrade-strategy"
+)
+
+// Strategy is what is done with a DaemonSet.
+type Strategy int
+
+const (
+	// Unmanaged DaemonSets are none of our business.
+	Unmanaged Strategy = iota
+	// Undecided is a DaemonSet that opted in with words nobody understands. It is
+	// left as it is, marks on its pods included, until somebody corrects them: a
+	// slip of the pen should not undo what is under way.
+	Undecided
+	// OTA marks pods and lets the owners of the nodes decide.
+	OTA
+	// AdvancedRollingUpdate replaces the pods of nodes that are Ready.
+	AdvancedRollingUpdate
+)
+
+// strategies holds the spellings, in lower case: any letter case counts. "auto"
+// is the older name of AdvancedRollingUpdate.
+var strategies = map[string]Strategy{
+	"ota":                   OTA,
+	"advancedrollingupdate": AdvancedRollingUpdate,
+	"auto":                  AdvancedRollingUpdate,
+}
+
+// String is the spelling that is to be written.
+func (s Strategy) String() string {
+	switch s {
+	case OTA:
+		return "OTA"
+	case AdvancedRollingUpdate:
+		return "AdvancedRollingUpdate"
+	case Undecided:
+		return "Undecided"
+	default:
+		return "Unmanaged"
+	}
+}
+
+// maxQuoted is how many bytes of somebody's words are repeated in an Event, whose
+// message may have 1024 (the apiserver's limit for core/v1 Events).
+const maxQuoted = 100
+
+// StrategyOf reads what ds asks for. When it asks for something that cannot be
+// carried out, problem says what is wrong and what to write instead.
+func StrategyOf(ds *appsv1.DaemonSet) (_ Strategy, problem string) {
+	key, value, ok := strategyAnnotationOf(ds)
+	if !ok {
+		return Unmanaged, ""
+	}
+	wanted, known := strategies[strings.ToLower(strings.TrimSpace(value))]
+	onDelete := ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	switch {
+	case known && onDelete:
+		return wanted, ""
+	case known:
+		return Unmanaged, fmt.Sprintf("annotation %s is %q, but spec.updateStrategy.type is %s, with which Kubernetes replaces the pods itself: "+
+			"set spec.updateStrategy.type to OnDelete, or remove the annotation", key, quotable(value), ds.Spec.UpdateStrategy.Type)
+	case onDelete:
+		return Undecided, fmt.Sprintf("annotation %s is %q, which is no update strategy: set it to OTA or AdvancedRollingUpdate, "+
+			"or remove it; until then nothing is done with this DaemonSet", key, quotable(value))
+	default:
+		return Unmanaged, fmt.Sprintf("annotation %s is %q, which is no update strategy: set it to OTA or AdvancedRollingUpdate "+
+			"and spec.updateStrategy.type to OnDelete, or remove it", key, quotable(value))
+	}
+}
+
+// strategyAnnotationOf returns the annotation that counts: the newer name wins,
+// even if its value is wrong and the older one's is not.
+func strategyAnnotationOf(ds *appsv1.DaemonSet) (key, value string, ok bool) {
+	for _, key := range []string{StrategyAnnotation, OldStrategyAnnotation} {
+		if value, ok := ds.Annotations[key]; ok {
+			return key, value, true
+		}
+	}
+	return "", "", false
+}
+
+func quotable(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
+}
