@@ -1,0 +1,70 @@
+// Package e2e runs real kubelets with real containers behind real hubs, and does
+// with them what a cluster's admin and a node's owner do.
+//
+// The tests share one cluster and run one after the other; each has a namespace
+// of its own. They need root.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+)
+
+// binaries is where `make build` leaves the hub and the controller.
+const binaries = "../../bin"
+
+// env is what all tests share. It is set once, before any of them.
+type environment struct {
+	*cluster.Cluster
+	client kubernetes.Interface // administrator, straight to the apiserver
+}
+
+var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	hub, err := filepath.Abs(filepath.Join(binaries, "edgehub"))
+	if err != nil {
+		return 1, err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{
+		Nodes: 2, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
+	})
+	if err != nil {
+		return 1, fmt.Errorf("%w (`make test-e2e` builds what is missing)", err)
+	}
+	defer func() {
+		if stopErr := c.Stop(); stopErr != nil {
+			err = stopErr
+		}
+		if code == 0 && err == nil {
+			_ = os.RemoveAll(c.Dir()) // the logs are of no use then
+			return
+		}
+		fmt.Fprintln(os.Stderr, "the logs of all components are in", c.LogDir())
+	}()
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return 1, err
+	}
+	env = environment{c, client}
+	return m.Run(), nil
+}
