@@ -19,6 +19,13 @@ import (
 	"github.com/edgehub-io/edgehub/hub"
 )
 
+const usage = `edgehub stands between the Kubernetes clients of one edge node and the apiserver.
+
+  edgehub --node-name NAME --server-addr https://APISERVER:6443 --kubeconfig FILE
+
+Flags:
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -31,6 +38,8 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	options, logs := hub.NewOptions(), cli.LogOptions{}
 	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.Usage = func() { fmt.Fprint(os.Stderr, usage, fs.FlagUsages()) }
 	options.AddFlags(fs)
 	logs.AddFlags(fs)
 	showVersion := fs.Bool("version", false, "print the version and exit")
@@ -38,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}
-		return err
+		return fmt.Errorf("%w; see edgehub --help", err)
 	}
 	if *showVersion {
 		fmt.Println(version.String("edgehub"))
