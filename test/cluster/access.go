@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -87,3 +88,20 @@ func (c *Cluster) Image(version string) string {
 
 // ControllerProcess is the edgehub controller; nil when Options name none.
 func (c *Cluster) ControllerProcess() *Process { return c.controller }
+
+// KubectlPath is a script that runs kubectl as the administrator, for people.
+func (c *Cluster) KubectlPath() string { return c.path("bin", "kubectl") }
+
+func (c *Cluster) writeKubectl() error {
+	if err := os.MkdirAll(c.path("bin"), 0o755); err != nil {
+		return err
+	}
+	cmd := c.components.command("kubectl", "--kubeconfig="+c.Kubeconfig())
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\nexec")
+	for _, arg := range cmd.Args {
+		fmt.Fprintf(&script, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))
+	}
+	script.WriteString(" \"$@\"\n")
+	return os.WriteFile(c.KubectlPath(), []byte(script.String()), 0o755)
+}

@@ -22,6 +22,10 @@ func findComponents(ctx context.Context, named string, log *progress) (component
 		binary, err := buildKubernetes(ctx, log)
 		return components{path: binary}, err
 	}
+	named, err := filepath.Abs(named) // nodes have another working folder
+	if err != nil {
+		return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+	}
 	info, err := os.Stat(named)
 	if err != nil {
 		return components{}, fmt.Errorf("Kubernetes binaries: %w", err)

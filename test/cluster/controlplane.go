@@ -62,6 +62,9 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 	if p.apiserver, err = c.newAPIServer(p, port); err != nil {
 		return nil, err
 	}
+	if err := c.writeKubectl(); err != nil {
+		return nil, err
+	}
 	if p.controllerManager, err = c.newControllerManager(p); err != nil {
 		return nil, err
 	}
@@ -162,6 +165,8 @@ func (c *Cluster) newControllerManager(p *controlPlane) (*Process, error) {
 			"--kubeconfig="+config,
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0",
+			// The default of 20 requests a second makes its start take 5 s.
+			"--kube-api-qps=1000", "--kube-api-burst=1000",
 			"--use-service-account-credentials",
 			"--service-account-private-key-file="+p.saKeyFile,
 			"--root-ca-file="+p.authority.certFile(),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -22,13 +23,9 @@ func (c *Cluster) openDir() error {
 	if err != nil {
 		return fmt.Errorf("make the cluster's folder: %w", err)
 	}
-	lock, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := lockDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("lock the cluster's folder: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return fmt.Errorf("a cluster runs in %s already; stop it first, or name another folder", c.dir)
+		return err
 	}
 	c.lock = lock
 	if err := c.removeState(); err != nil {
@@ -37,10 +34,36 @@ func (c *Cluster) openDir() error {
 	return os.MkdirAll(c.LogDir(), 0o755)
 }
 
-func (c *Cluster) removeState() error {
+// lockDir takes the lock on a cluster's folder, and leaves word who has it.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, &inUseError{dir: dir}
+	}
+	if err := os.WriteFile(lock.Name(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
+	}
+	return lock, nil
+}
+
+// inUseError tells that a cluster runs in a folder.
+type inUseError struct{ dir string }
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("a cluster runs in %s already; stop it first, or name another folder", e.dir)
+}
+
+func (c *Cluster) removeState() error { return removeState(c.dir) }
+
+func removeState(dir string) error {
 	var errs []error
 	for _, pattern := range stateFolders {
-		folders, err := filepath.Glob(c.path(pattern))
+		folders, err := filepath.Glob(filepath.Join(dir, pattern))
 		errs = append(errs, err)
 		for _, folder := range folders {
 			errs = append(errs, os.RemoveAll(folder))

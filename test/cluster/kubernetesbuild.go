@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -151,17 +149,6 @@ func (b *kubernetesBuild) goOutput(ctx context.Context, args ...string) (string,
 	return goOutput(b.goCommand(ctx, args...))
 }
 
-// goOutput runs a go command and puts what it complains about into the error.
-func goOutput(cmd *exec.Cmd) (string, error) {
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
 // buildOutput counts the lines of a build and keeps the last of them. Only the
 // goroutine that exec.Cmd copies with writes to it.
 type buildOutput struct {
@@ -197,26 +184,6 @@ func reportEvery(period time.Duration, report func(elapsed time.Duration)) (stop
 		}
 	}()
 	return func() { close(done); <-ended }
-}
-
-// sourceFolder is where this package's sources are: the programs that run in
-// the cluster are built from there.
-func sourceFolder() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if ok && filepath.IsAbs(file) {
-		if _, err := os.Stat(file); err == nil {
-			return filepath.Dir(file), nil
-		}
-	}
-	// Built with -trimpath: the module that we are run in knows.
-	folder, err := goOutput(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/edgehub-io/edgehub/test/cluster"))
-	if err != nil {
-		return "", fmt.Errorf("find the sources of the test cluster (run inside the repository's test folder): %w", err)
-	}
-	if folder == "" {
-		return "", errors.New("find the sources of the test cluster: the go command knows no folder for them")
-	}
-	return folder, nil
 }
 
 func isExecutable(file string) bool {

@@ -163,6 +163,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	n.cluster.log.step("%s: hub and containerd are up", n.name)
 	if err := n.kubelet.Start(ctx); err != nil {
 		return err
 	}

@@ -71,9 +71,11 @@ func (c *Cluster) stopNodes() error {
 
 // removeTraces removes what nodes leave in the kernel when their processes have
 // ended, or were killed.
-func (c *Cluster) removeTraces() error {
+func (c *Cluster) removeTraces() error { return removeTraces(c.cgroups) }
+
+func removeTraces(cgroups cgroupTree) error {
 	// Not the caller's context: this is for when that has ended, too.
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	return errors.Join(c.cgroups.remove(ctx), removeBridges())
+	return errors.Join(cgroups.remove(ctx), removeBridges())
 }

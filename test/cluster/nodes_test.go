@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +33,7 @@ func TestClusterStartStopLeavesNothingBehind(t *testing.T) {
 			if err := c.Stop(); err != nil {
 				t.Error(err)
 			}
+			expectNoProcess(t, dir)
 			before.compare(t, takeInventory(t))
 		})
 	}
@@ -58,7 +58,7 @@ func TestClusterWhoseStartFailsLeavesNothingBehind(t *testing.T) {
 	t.Run("a context that ends while the node starts", func(t *testing.T) {
 		before := takeInventory(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		log := &watchedLog{text: "controller-manager is up", seen: cancel}
+		log := &watchedLog{text: "node1: hub and containerd are up", seen: cancel}
 		if _, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, HubBin: hub, Log: log}); err == nil {
 			t.Error("the start succeeded though its context had ended")
 		}
@@ -103,8 +103,15 @@ func podsAnswer(t *testing.T, c *cluster.Cluster) {
 // inventory is what a machine has of all that a cluster might leave.
 type inventory map[string][]string
 
+// takeInventory waits until no other test's cluster has nodes: what those have
+// is not ours.
 func takeInventory(t *testing.T) inventory {
 	t.Helper()
+	release, err := cluster.LockMachine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = release() }()
 	i := inventory{}
 	i["process"] = processes(t)
 	i["mount"] = lines(readFile(t, "/proc/self/mounts"))
@@ -133,25 +140,34 @@ func (i inventory) compare(t *testing.T, after inventory) {
 			}
 		}
 		for _, one := range i[kind] {
-			if !slices.Contains(all, one) {
+			if kind != "process" && !slices.Contains(all, one) {
 				t.Errorf("%s gone or changed: %s", kind, one)
 			}
 		}
 	}
 }
 
-// processes are those that can be a cluster's; other programs come and go.
+// processes are those in other process namespaces, as whatever runs inside a
+// node is. What runs outside has the cluster's folder in its arguments.
 func processes(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("ps", "-eo", "pid=,stat=,comm=").Output()
+	own, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(lines(string(out)), func(line string) bool {
-		return !slices.ContainsFunc([]string{"containerd", "nodeinit", "pause", "app", "runc", "edgehub"}, func(name string) bool {
-			return strings.HasPrefix(strings.Fields(line)[2], name)
-		})
-	})
+	all, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside []string
+	for _, file := range all {
+		namespace, err := os.Readlink(file)
+		if err == nil && namespace != own { // an error: it has ended meanwhile
+			name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "..", "comm"))
+			inside = append(inside, file+" "+string(name))
+		}
+	}
+	return inside
 }
 
 func interfaces(t *testing.T) []string {
@@ -243,8 +259,13 @@ func readFile(t *testing.T, file string) string {
 	return string(content)
 }
 
+// lines are without the blanks that pad some of /proc to a fixed width.
 func lines(s string) []string {
-	return strings.Split(strings.TrimSpace(s), "\n")
+	all := strings.Split(strings.TrimSpace(s), "\n")
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	return all
 }
 
 // buildHub builds the hub of this repository, which is two folders up.
@@ -271,5 +292,3 @@ func (l *watchedLog) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-var _ = time.Second

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
@@ -33,28 +31,31 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 	if c.registry, err = images.Serve(loopback(port)); err != nil {
 		return err
 	}
-	if err := c.push(ctx, pauseRepository, pauseTag, images.Spec{Binary: c.programs.pause, Name: "pause"}); err != nil {
+	if err := c.push(ctx, c.programs.pause, pauseRepository, map[string][]string{pauseTag: nil}); err != nil {
 		return err
 	}
-	for _, version := range slices.Sorted(maps.Keys(appVersions)) {
-		err := c.push(ctx, appRepository, version, images.Spec{
-			Binary: c.programs.app,
-			Name:   "app",
-			Args:   appVersions[version],
-			Env:    []string{"APP_VERSION=" + version},
-		})
-		if err != nil {
-			return err
-		}
+	if err := c.push(ctx, c.programs.app, appRepository, appVersions); err != nil {
+		return err
 	}
 	c.log.step("the registry serves at %s", c.registry.Addr())
 	return nil
 }
 
-func (c *Cluster) push(ctx context.Context, repository, tag string, spec images.Spec) error {
-	image, err := images.Build(spec)
+// push makes one image per version of a program, with that version's arguments,
+// and with its name in the environment.
+func (c *Cluster) push(ctx context.Context, binary, repository string, versions map[string][]string) error {
+	program, err := images.NewProgram(binary, repository)
 	if err != nil {
 		return err
 	}
-	return c.registry.Push(ctx, repository, tag, image)
+	for version, args := range versions {
+		image, err := program.Build(args, []string{"APP_VERSION=" + version})
+		if err != nil {
+			return err
+		}
+		if err := c.registry.Push(ctx, repository, version, image); err != nil {
+			return err
+		}
+	}
+	return nil
 }

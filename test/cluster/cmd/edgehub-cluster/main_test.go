@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+)
+
+func TestUpStaysUntilDown(t *testing.T) {
+	program, dir := buildProgram(t), t.TempDir()
+	out, err := exec.CommandContext(t.Context(), program, "up", "--nodes=0", "--dir="+dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "look around:") || strings.ContainsRune(string(out), readyMark) {
+		t.Fatalf("up: %v\n%q", err, out)
+	}
+	t.Cleanup(func() { _ = cluster.TakeDown(context.Background(), dir) })
+
+	if out, err := exec.Command(program, "kubectl", "--dir="+dir, "get", "--raw", "/readyz").CombinedOutput(); err != nil || string(out) != "ok" {
+		t.Errorf("kubectl: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(program, "up", "--nodes=0", "--dir="+dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "already") {
+		t.Errorf("a second up: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {
+		t.Errorf("down: %v\n%s", err, out)
+	}
+	expectNothing(t, dir)
+	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {
+		t.Errorf("down where nothing runs: %v\n%s", err, out)
+	}
+}
+
+func TestUpThatIsInterruptedTakesEverythingDown(t *testing.T) {
+	program, dir := buildProgram(t), t.TempDir()
+	for name, signal := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "kill -9": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(program, "up", "--nodes=0", "--dir="+dir)
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if first, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+				t.Fatalf("first line %q: %v", first, err)
+			}
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err == nil {
+				t.Error("an interrupted up ended as if the cluster served")
+			}
+			eventuallyNothing(t, dir)
+		})
+	}
+}
+
+// TestNodesEndWhenTheirProgramIsKilled is about a test that is killed, too.
+func TestNodesEndWhenTheirProgramIsKilled(t *testing.T) {
+	cluster.NeedRoot(t)
+	program, dir := buildProgram(t), t.TempDir()
+	hub := buildGo(t, filepath.Join("..", "..", "..", ".."), "./cmd/edgehub")
+	if out, err := exec.Command(program, "up", "--nodes=1", "--dir="+dir, "--hub="+hub).CombinedOutput(); err != nil {
+		t.Fatalf("up: %v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = cluster.TakeDown(context.Background(), dir) })
+
+	pid, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(string(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(number, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyNothing(t, dir)
+	if response, err := http.Get("http://127.0.0.11:10248/healthz"); err == nil {
+		_ = response.Body.Close()
+		t.Error("the kubelet still answers")
+	}
+	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {
+		t.Errorf("down: %v\n%s", err, out)
+	}
+	for _, trace := range []string{"/sys/class/net/edgehub*", "/sys/fs/cgroup/edgehub*", "/sys/fs/cgroup/*/edgehub*", dir + "/node*"} {
+		if left, _ := filepath.Glob(trace); len(left) > 0 {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+}
+
+func buildProgram(t *testing.T) string { return buildGo(t, ".", ".") }
+
+func buildGo(t *testing.T, folder, pkg string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return program
+}
+
+func expectNothing(t *testing.T, dir string) {
+	t.Helper()
+	if left := processesOf(t, dir); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+func eventuallyNothing(t *testing.T, dir string) {
+	t.Helper()
+	const patience = 20 * time.Second
+	for start := time.Now(); processesOf(t, dir) != ""; time.Sleep(20 * time.Millisecond) {
+		if time.Since(start) > patience {
+			t.Fatalf("after %s still there: %s", patience, processesOf(t, dir))
+		}
+	}
+}
+
+// processesOf are the processes with the folder in their arguments; those that
+// have ended and are not reaped yet have no arguments.
+func processesOf(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found strings.Builder
+	for _, file := range all {
+		arguments, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(arguments), dir) {
+			_, _ = io.WriteString(&found, fmt.Sprintf("%s %q\n", file, arguments))
+		}
+	}
+	return found.String()
+}
