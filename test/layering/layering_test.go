@@ -58,7 +58,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a controller that imports the node's API": {
 			map[string][]string{mod + "controller": {mod + "ota", mod + "ota/upgrade"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"controller imports ota, which its layer does not allow: it may import ota/upgrade"},
+			[]string{"controller imports ota, which its layer does not allow: it may import controller/daemonset, controller/rollout, ota/upgrade"},
 		},
 		"proxy and ota that know each other": {
 			map[string][]string{mod + "proxy/x": {mod + "ota"}, mod + "ota": {mod + "proxy"}},

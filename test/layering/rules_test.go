@@ -9,6 +9,7 @@ const module = "github.com/edgehub-io/edgehub"
 var layers = map[string][]string{
 	"cmd/edgehub":            {"cmd/internal", "hub"},
 	"cmd/edgehub-controller": {"cmd/internal", "controller"},
+	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
 	"hub":                    {"cache", "imagepull", "ota", "ota/upgrade", "proxy"},
 	"proxy":                  {"cache"},
@@ -17,7 +18,10 @@ var layers = map[string][]string{
 	"cache":                  {},
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
-	"controller":  {"ota/upgrade"},
+	"controller":  {"controller/daemonset", "controller/rollout", "ota/upgrade"},
+	// What the controller thinks, for those who show it: no client, no clock.
+	"controller/daemonset": {},
+	"controller/rollout":   {},
 }
 
 // tooCostly is what no program may depend on, also not through others, each with
@@ -26,7 +30,7 @@ var tooCostly = map[string]string{
 	"k8s.io/apiserver/pkg/endpoints/filters": "it brings in the whole apiserver, 37 MB of binary; endpoints/request has what a proxy needs",
 	"k8s.io/kubernetes":                      "it is the whole of Kubernetes, and not meant to be imported",
 	"sigs.k8s.io/controller-runtime":         "client-go's informers and workqueue are enough for one controller, and do not hide what is watched",
-	"github.com/spf13/cobra":                 "programs without subcommands need no more than pflag",
+	"github.com/spf13/cobra":                 "pflag is enough for a handful of commands",
 	"golang.org/x/net/trace":                 "it keeps the linker from leaving out unused methods, 29 MB of binary; build with -tags grpcnotrace",
 	"testing":                                "test code has got into a program",
 }
@@ -43,10 +47,11 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                        // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller"}},            // which nodes should run a daemon
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},    // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                   // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"golang.org/x/sync":                      {},
+	"golang.org/x/term":                      {only: []string{"cmd/kubectl-edgehub"}}, // whether somebody watches, and how wide the window is
 }

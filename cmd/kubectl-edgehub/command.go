@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+)
+
+const name = "kubectl-edgehub"
+
+// streams are where output goes; a test puts buffers there.
+type streams struct{ out, err io.Writer }
+
+// exitCode is what scripts branch on. help.go explains the codes to them.
+type exitCode int
+
+const (
+	exitDone     exitCode = 0 // nothing is left to be done; what was asked for is done
+	exitFailed   exitCode = 1 // the question could not be answered, or was wrong
+	exitUnderWay exitCode = 2 // it goes on by itself
+	exitHeldUp   exitCode = 3 // it does not go on until somebody does something
+)
+
+// options are what the flags say. All commands share one set of flags, which may
+// stand before and behind the command.
+type options struct {
+	connection
+	watch   bool
+	nodes   bool
+	output  string
+	timeout time.Duration
+	ready   bool // not to wait for nodes that are not
+	help    bool
+	version bool
+}
+
+func (o *options) flags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.Usage = func() {} // an error names what is wrong, and where help is
+	fs.BoolVarP(&o.watch, "watch", "w", false, "")
+	fs.BoolVar(&o.nodes, "nodes", false, "")
+	fs.StringVarP(&o.output, "output", "o", "", "")
+	fs.DurationVar(&o.timeout, "timeout", 0, "")
+	fs.BoolVar(&o.ready, "ready-only", false, "")
+	fs.BoolVarP(&o.help, "help", "h", false, "")
+	fs.BoolVar(&o.version, "version", false, "")
+	o.connection.addFlags(fs)
+	return fs
+}
+
+// command is one verb.
+type command struct {
+	help  string
+	takes []string // of the flags that are not for all commands
+	run   func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error)
+}
+
+// statusFlags are for the command status only.
+func statusFlags() []string { return []string{"watch", "nodes", "output", "timeout", "ready-only"} }
+
+func commands() map[string]command {
+	return map[string]command{
+		"status": {help: helpStatus, takes: statusFlags(), run: status},
+		"pause":  {help: helpPause, run: pause},
+		"resume": {help: helpResume, run: resume},
+	}
+}
+
+// run does what args say and returns how it ended. What went wrong is on s.err.
+func run(ctx context.Context, args []string, s streams) exitCode {
+	// What client-go has to say would tear the picture apart; what matters of it
+	// comes back as errors.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	code, err := dispatch(ctx, args, s)
+	if err != nil {
+		fmt.Fprintln(s.err, "error:", err)
+	}
+	return code
+}
+
+func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
+	var o options
+	fs := o.flags()
+	if err := fs.Parse(args); err != nil {
+		return exitFailed, fmt.Errorf("%w; see kubectl edgehub --help", err)
+	}
+	words := fs.Args()
+	if o.version {
+		fmt.Fprintln(s.out, version.String(name))
+		return exitDone, nil
+	}
+	if o.help || len(words) == 0 || words[0] == "help" {
+		return help(words, s.out)
+	}
+	verb := words[0]
+	c, known := commands()[verb]
+	if !known {
+		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume; see kubectl edgehub --help", verb)
+	}
+	if err := o.check(fs, verb, c); err != nil {
+		return exitFailed, err
+	}
+	daemonSet, err := daemonSetName(words[1:])
+	if err != nil {
+		return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
+	}
+	cluster, err := o.open()
+	if err != nil {
+		return exitFailed, err
+	}
+	return c.run(ctx, cluster, daemonSet, &o, s)
+}
+
+// check refuses flags that the command would silently pass over.
+func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
+	for _, flag := range statusFlags() {
+		if fs.Changed(flag) && !slices.Contains(c.takes, flag) {
+			return fmt.Errorf("--%s is no flag of %s; see kubectl edgehub %s --help", flag, verb, verb)
+		}
+	}
+	switch {
+	case o.output != "" && o.output != "json":
+		return fmt.Errorf("--output=%q: want json, or leave it out", o.output)
+	case o.output != "" && o.nodes:
+		return errors.New("--nodes and --output: JSON has the nodes in any case, leave --nodes out")
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout=%v: want a duration such as 10m", o.timeout)
+	case o.timeout > 0 && !o.watch:
+		return errors.New("--timeout limits how long --watch waits: add --watch, or leave it out")
+	case o.ready && !o.watch:
+		return errors.New("--ready-only is about what --watch waits for: add --watch, or leave it out")
+	}
+	return nil
+}
+
+// help prints what words ask for: a command's help, or how to begin.
+func help(words []string, w io.Writer) (exitCode, error) {
+	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
+	if len(words) == 0 {
+		fmt.Fprintln(w, strings.TrimSpace(helpAll))
+		return exitDone, nil
+	}
+	c, known := commands()[words[0]]
+	if !known {
+		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume", words[0])
+	}
+	fmt.Fprintln(w, strings.TrimSpace(c.help))
+	return exitDone, nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// A line names so many nodes, and so many reasons; --nodes shows all.
+const (
+	maxNames   = 5
+	maxReasons = 3
+)
+
+// names lists nodes, not more than fit a line.
+func names(nodes []nodeReport) string {
+	var out []string
+	for _, n := range nodes[:min(len(nodes), maxNames)] {
+		out = append(out, n.Node)
+	}
+	s := strings.Join(out, ", ")
+	if more := len(nodes) - maxNames; more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+func byName(_ *report, nodes []nodeReport) string { return names(nodes) }
+
+// byReason says for each reason which nodes have it, the most frequent first.
+func byReason(_ *report, nodes []nodeReport) string {
+	groups := map[string][]nodeReport{}
+	var reasons []string
+	for _, n := range nodes {
+		if groups[n.Reason] == nil {
+			reasons = append(reasons, n.Reason)
+		}
+		groups[n.Reason] = append(groups[n.Reason], n)
+	}
+	slices.SortStableFunc(reasons, func(a, b string) int { return cmp.Compare(len(groups[b]), len(groups[a])) })
+	var out []string
+	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
+		s := names(groups[reason])
+		if reason != "" {
+			s = reason + " (" + s + ")"
+		}
+		out = append(out, s)
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		out = append(out, fmt.Sprintf("%d more reasons, see --nodes", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// byLimit says what nodes wait for that wait for their turn.
+func byLimit(r *report, _ []nodeReport) string {
+	if r.Limits == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d of at most %d unavailable (%s of %d Ready nodes)",
+		r.Limits.UnavailableNodes, r.Limits.MaxUnavailableNodes, r.Limits.MaxUnavailable, r.Limits.ReadyNodes)
+}
+
+// byHolder says what holds nodes back.
+func byHolder(_ *report, nodes []nodeReport) string {
+	counts := map[rollout.State]int{}
+	for _, n := range nodes {
+		counts[n.State]++
+	}
+	var out []string
+	for _, h := range []struct {
+		state rollout.State
+		words string
+	}{
+		{rollout.HeldByBreaker, "by the circuit breaker"},
+		{rollout.HeldByPause, "by the pause"},
+		{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
+		{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
+	} {
+		switch n := counts[h.state]; n {
+		case 0:
+		case len(nodes):
+			return h.words
+		default:
+			out = append(out, fmt.Sprintf("%d %s", n, h.words))
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,109 @@
+package main
+
+const helpAll = `
+Show and steer the rollouts of DaemonSets that opted into an update strategy of
+edgehub.
+
+  kubectl edgehub status ds/NAME     where a rollout stands, and what it waits for
+  kubectl edgehub pause ds/NAME      delete no further pod
+  kubectl edgehub resume ds/NAME     end a pause, or go on past the circuit breaker
+
+  kubectl edgehub COMMAND --help     more about a command
+  kubectl edgehub --version
+
+A DaemonSet is named as for kubectl: ds/NAME, daemonset/NAME, daemonset.apps/NAME or
+ds NAME. So is the cluster: --kubeconfig, --context, -n or --namespace, --cluster,
+--user, --server, --token, --as, --request-timeout and so on, and KUBECONFIG.
+
+How a DaemonSet opts in:
+  spec.updateStrategy.type: OnDelete
+  metadata.annotations:
+    apps.openyurt.io/update-strategy: AdvancedRollingUpdate   or OTA
+With AdvancedRollingUpdate, the pods of nodes that are Ready are replaced step by
+step; nodes that are not Ready hold up nothing and follow when they are Ready again.
+With OTA, the owner of each node decides when; pause and resume are not for it.
+
+How it is rolled out is up to further annotations, all of them optional:
+  apps.openyurt.io/max-unavailable: 10%        of the Ready nodes; or a number
+  apps.openyurt.io/partition: 3                so many pods stay as they are
+  apps.openyurt.io/rollout-node-selector: zone=test
+                                               only nodes with these labels
+  apps.openyurt.io/rollout-paused: "true"      what pause sets and resume removes
+To undo a change of the pod template: kubectl rollout undo ds/NAME
+`
+
+const helpStatus = `
+Show where the rollout of a DaemonSet stands.
+
+  kubectl edgehub status ds/web              one look
+  kubectl edgehub status ds/web -w           until it is done, kept up to date
+  kubectl edgehub status ds/web --nodes      with a table of the nodes
+  kubectl edgehub status ds/web -o json      for programs
+
+  -w, --watch           wait until nothing is left to do
+      --timeout 10m     wait no longer than that
+      --ready-only      with --watch: do not wait for nodes that are not Ready
+      --nodes           a row for each node; with --watch on no terminal, one for
+                        each node that changes
+  -o, --output json     everything, as JSON; with --watch a line for each change
+
+What the lines mean:
+  updated        the node runs the new revision, and its pod is available
+  unavailable    the node is Ready and has no available pod; most of these are being
+                 updated right now. The reason is told
+  pending        the old pod is available, and is replaced when it is its turn
+  not ready      the node is not Ready. It is left alone and not counted, and is
+                 updated when it is Ready again
+  held           the annotations, a pause or the circuit breaker keep the old pod
+  for owners     (OTA) the old pod is there until the owner of the node upgrades it
+
+The circuit breaker: when nodes go NotReady soon after they were updated, at least
+two of them, at least the maximum, and more than half of those updated, nothing more
+is deleted until they are back, the pod template changes, or you say: resume.
+
+The last line says what comes next. It is judged from what is in the cluster, by the
+controller's rules, and stays true when the controller does not run; a warning says
+so then.
+
+Exit codes:
+  0  done: every node is updated, but for those that partition or node selector hold
+  1  failed: wrong words on the command line, no such DaemonSet, no right to read it,
+     no connection. Needed are get, list and watch for daemonsets, controllerrevisions
+     and pods in its namespace, and list and watch for nodes
+  2  not done; it goes on by itself, or waits for nodes or their owners
+  3  not done, and somebody must do something: it is paused, halted by the circuit
+     breaker, or its annotations are wrong
+Without --watch, these tell how it stands now. --watch ends with 0, or with 3 for wrong
+annotations; it waits through a pause and a halt. When --timeout has passed, or you
+interrupt it, the code tells how it stands then.
+`
+
+const helpPause = `
+Pause the rollout of a DaemonSet: no further pod is deleted. Nodes whose pod is being
+replaced are not left without one: Kubernetes goes on making it.
+
+  kubectl edgehub pause ds/web
+  kubectl edgehub pause ds/web -n shop
+
+This sets the annotation apps.openyurt.io/rollout-paused. It needs the rights to get
+and patch the DaemonSet. Exit codes: 0 it is paused, 1 failed.
+`
+
+const helpResume = `
+Let the rollout of a DaemonSet go on.
+
+  kubectl edgehub resume ds/web
+
+If it is paused, the pause ends: the annotation apps.openyurt.io/rollout-paused is
+removed. If it is not paused but halted by the circuit breaker, it goes on with this
+revision all the same: apps.openyurt.io/rollout-continue is set to it. The next change
+of the pod template has a circuit breaker again. Where both is so, the first resume
+ends the pause and tells of the breaker, the second goes past that.
+
+Look first why nodes went NotReady (kubectl edgehub status ds/web; kubectl describe
+node NAME). If the new revision is at fault, do not resume, but take it back: kubectl
+rollout undo ds/web.
+
+It needs the rights to get and patch the DaemonSet. Exit codes: 0 nothing holds it any
+more, 1 failed, 3 the circuit breaker holds it still.
+`

@@ -1,0 +1,23 @@
+// Command kubectl-edgehub shows and steers the rollouts of DaemonSets that opted
+// into an update strategy of edgehub. In a folder of PATH, it is `kubectl
+// edgehub`. See help.go for what it tells its users.
+//
+// It reads what the rollout is about, the DaemonSet, its pods and the nodes, and
+// judges them by the controller's own rules. So it stays true while the controller
+// does not run, and can say so.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials of every kind that kubectl knows
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})))
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// judgeOTA counts who has upgraded. The rules of a rollout that is paused tell old
+// pods from new ones; whom an old pod waits for is another matter here.
+func (r *report) judgeOTA(o objects, now time.Time) {
+	if !r.target(o) {
+		return
+	}
+	plan := rollout.Make(rollout.Input{
+		DaemonSet: o.daemonSet, Revision: r.Revision, Nodes: o.nodes, Pods: o.pods, Now: now,
+		Options: rollout.Options{Paused: true, MaxUnavailable: rollout.DefaultMaxUnavailable, Continue: r.Revision},
+		Seen:    rollout.TrustingSightings(),
+	})
+	pods := map[string]*corev1.Pod{}
+	for _, pod := range o.pods {
+		pods[pod.Name] = pod
+	}
+	unmarked := 0
+	r.fill(&plan, []rollout.State{rollout.Updated, rollout.Unavailable, waitsForOwner}, func(n *rollout.NodeStatus) {
+		switch n.State {
+		case rollout.Updated:
+		case rollout.Unavailable:
+			return
+		case rollout.WaitingNotReady:
+			if n.Pod == "" {
+				n.State = rollout.Unavailable
+				return
+			}
+			fallthrough
+		default:
+			n.State = waitsForOwner
+			n.Reason = joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
+		}
+		if pod := pods[n.Pod]; pod != nil && !marked(pod, r.Revision) {
+			unmarked++
+		}
+	})
+	r.spoke = unmarked == 0
+	if !r.spoke {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the controller has not yet told %d pods about this revision", unmarked))
+	}
+	r.sumUpOTA()
+}
+
+func (r *report) sumUpOTA() {
+	old, gone := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable]
+	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}
+	if gone > 0 {
+		out = append(out, fmt.Sprintf("%d unavailable", gone))
+	}
+	if old > 0 {
+		out = append(out, fmt.Sprintf("%d waiting for their owner", old))
+	}
+	r.Message = strings.Join(out, ", ")
+	switch {
+	case old > 0:
+		r.State, r.Advice = waiting, "the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here"
+	case gone > 0:
+		r.State, r.Advice = updating, "the last pods are starting"
+	default:
+		r.State, r.Advice = complete, "every node runs the target revision"
+	}
+}
+
+// marked tells whether the controller's mark on pod is about revision.
+func marked(pod *corev1.Pod, revision string) bool {
+	c := upgrade.Condition(pod, upgrade.NeedCondition)
+	return c != nil && upgrade.RevisionOf(c) == revision
+}
+
+// imagesOn says how the images of revision are doing on the pod's node, "" if
+// nobody asked for them there.
+func imagesOn(pod *corev1.Pod, revision string) string {
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	switch {
+	case c == nil || upgrade.RevisionOf(c) != revision:
+		return ""
+	case c.Status == corev1.ConditionTrue:
+		return "its images are there"
+	default:
+		return joined("its images are being pulled", c.Reason)
+	}
+}
+
+func joined(parts ...string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, ", ")
+}

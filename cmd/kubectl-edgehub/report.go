@@ -1,0 +1,236 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// stand is where a rollout as a whole stands.
+type stand string
+
+const (
+	complete stand = "complete" // every node runs the target revision
+	held     stand = "held"     // all but those that the admin holds back on purpose
+	updating stand = "updating" // it goes on by itself
+	waiting  stand = "waiting"  // the rest waits for nodes to be Ready, or for owners
+	paused   stand = "paused"   // by the annotation
+	halted   stand = "halted"   // by the circuit breaker
+	invalid  stand = "invalid"  // the annotations cannot be carried out
+)
+
+// exitCode is that of a status command which ends with this stand.
+func (s stand) exitCode() exitCode {
+	switch s {
+	case complete, held:
+		return exitDone
+	case updating, waiting:
+		return exitUnderWay
+	default:
+		return exitHeldUp
+	}
+}
+
+// revisionLabel on a pod or a ControllerRevision has its revision's hash.
+const revisionLabel = appsv1.ControllerRevisionHashLabelKey
+
+// waitsForOwner is the state of nodes whose owner decides when to update.
+const waitsForOwner rollout.State = "waiting_for_owner"
+
+// report is all that status shows. As JSON it is an interface to scripts: fields
+// are added, and never change their meaning.
+type report struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Strategy  string `json:"strategy"`
+	// Revision is the target; "" while it is not known.
+	Revision string `json:"targetRevision"`
+	State    stand  `json:"state"`
+	// Message says in a line how many nodes are in which state.
+	Message string `json:"message"`
+	// Advice says what comes next, or what there is to do.
+	Advice string `json:"advice"`
+	// Warnings are about what is shown.
+	Warnings []string `json:"warnings,omitempty"`
+	// Limits are those of AdvancedRollingUpdate.
+	Limits *limits `json:"limits,omitempty"`
+	// Counts has every state, with 0 where no node is in it.
+	Counts map[rollout.State]int `json:"counts"`
+	Nodes  []nodeReport          `json:"nodes"`
+
+	// spoke tells whether the controller has said something about Revision.
+	spoke bool
+}
+
+type limits struct {
+	ReadyNodes          int    `json:"readyNodes"`
+	UnavailableNodes    int    `json:"unavailableNodes"`
+	MaxUnavailable      string `json:"maxUnavailable"`
+	MaxUnavailableNodes int    `json:"maxUnavailableNodes"`
+	Partition           string `json:"partition,omitempty"`
+	NodeSelector        string `json:"nodeSelector,omitempty"`
+}
+
+type nodeReport struct {
+	Node     string        `json:"node"`
+	State    rollout.State `json:"state"`
+	Reason   string        `json:"reason,omitempty"`
+	Pod      string        `json:"pod,omitempty"`
+	Revision string        `json:"revision,omitempty"`
+}
+
+// errNotOurs is for a DaemonSet that never asked for anything.
+type errNotOurs struct{ name string }
+
+func (e errNotOurs) Error() string {
+	return "daemonset " + e.name + " has not opted into an update strategy of edgehub: see kubectl rollout status for Kubernetes' own, " +
+		"or kubectl edgehub --help for how to opt in"
+}
+
+// judge says where things stand.
+func judge(o objects, now time.Time) (*report, error) {
+	r := &report{Namespace: o.daemonSet.Namespace, Name: o.daemonSet.Name, Nodes: []nodeReport{}, Counts: map[rollout.State]int{}}
+	strategy, problem := daemonset.StrategyOf(o.daemonSet)
+	r.Strategy = strategy.String()
+	switch {
+	case problem != "":
+		r.wrong(problem)
+	case strategy == daemonset.AdvancedRollingUpdate:
+		r.judgeRollout(o, now)
+	case strategy == daemonset.OTA:
+		r.judgeOTA(o, now)
+	default:
+		return nil, errNotOurs{r.Namespace + "/" + r.Name}
+	}
+	return r, nil
+}
+
+func (r *report) wrong(problem string) {
+	r.State, r.Message, r.Advice = invalid, "nothing is done", problem
+}
+
+// target sets the target revision, unless it is to be waited for.
+func (r *report) target(o objects) (known bool) {
+	revision := daemonset.NewestRevision(o.daemonSet, o.revisions)
+	if revision == nil {
+		r.State, r.Message = updating, rollout.AwaitRevision()[0].Message
+		r.Advice = "Kubernetes makes the revision; this takes a moment"
+		return false
+	}
+	r.Revision = revision.Labels[revisionLabel]
+	return true
+}
+
+func (r *report) judgeRollout(o objects, now time.Time) {
+	options, err := rollout.ParseOptions(o.daemonSet.Annotations)
+	if err != nil {
+		r.wrong(err.Error())
+		return
+	}
+	if !r.target(o) {
+		return
+	}
+	plan := makePlan(o, options, r.Revision, now)
+	r.fill(&plan, rollout.States(), func(*rollout.NodeStatus) {})
+	r.Limits = limitsOf(&plan, options)
+	c := conditionOf(o.daemonSet, rollout.ProgressingCondition)
+	r.spoke = c != nil && rollout.RevisionIn(c.Message) == r.Revision
+	r.sumUp(&plan, o.daemonSet)
+}
+
+// makePlan asks the controller's own rules. They are asked once, and for a moment
+// only: about the circuit breaker, which needs to have seen things happen, the
+// controller's last word counts if it is about this revision.
+func makePlan(o objects, options rollout.Options, revision string, now time.Time) rollout.Plan {
+	if c := conditionOf(o.daemonSet, rollout.HaltedCondition); c != nil &&
+		c.Status == corev1.ConditionFalse && rollout.RevisionIn(c.Message) == revision {
+		options.Continue = revision
+	}
+	plan := rollout.Make(rollout.Input{
+		DaemonSet: o.daemonSet, Options: options, Revision: revision,
+		Nodes: o.nodes, Pods: o.pods, Now: now,
+		Seen: rollout.TrustingSightings(), Halted: rollout.HaltedRevision(o.daemonSet),
+	})
+	asItIs(&plan, time.Duration(o.daemonSet.Spec.MinReadySeconds)*time.Second, now)
+	return plan
+}
+
+// fill takes over the plan's nodes, each as adapt changes it.
+func (r *report) fill(plan *rollout.Plan, states []rollout.State, adapt func(*rollout.NodeStatus)) {
+	for _, state := range states {
+		r.Counts[state] = 0
+	}
+	for _, n := range plan.Nodes {
+		adapt(&n)
+		r.Counts[n.State]++
+		r.Nodes = append(r.Nodes, nodeReport{Node: n.Name, State: n.State, Reason: n.Reason, Pod: n.Pod, Revision: n.Revision})
+	}
+}
+
+func limitsOf(plan *rollout.Plan, options rollout.Options) *limits {
+	l := &limits{
+		ReadyNodes: plan.Ready, UnavailableNodes: plan.Unavailable,
+		MaxUnavailable: options.MaxUnavailable.String(), MaxUnavailableNodes: plan.Max,
+	}
+	if options.Partition != (rollout.Amount{}) {
+		l.Partition = options.Partition.String()
+	}
+	if options.NodeSelector != nil {
+		l.NodeSelector = options.NodeSelector.String()
+	}
+	return l
+}
+
+// sumUp says where the rollout as a whole stands, in the words of the conditions.
+func (r *report) sumUp(plan *rollout.Plan, ds *appsv1.DaemonSet) {
+	conditions := map[appsv1.DaemonSetConditionType]appsv1.DaemonSetCondition{}
+	for _, c := range rollout.Conditions(plan) {
+		conditions[c.Type] = c
+	}
+	r.Message = plan.Summary()
+	resume := "kubectl edgehub resume ds/" + r.Name + " -n " + r.Namespace
+	switch conditions[rollout.ProgressingCondition].Reason {
+	case rollout.ReasonComplete:
+		r.State, r.Advice = complete, "every node runs the target revision"
+	case rollout.ReasonHalted:
+		r.State, r.Advice = halted, haltedBecause(plan, ds)+". To go on all the same: "+resume
+	case rollout.ReasonPaused:
+		r.State, r.Advice = paused, "no further pod is deleted. To go on: "+resume
+	case rollout.ReasonWaiting:
+		r.State, r.Advice = waiting, "every Ready node is updated; the others follow by themselves when they are Ready again"
+	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
+		r.State, r.Advice = held, "every node that the annotations let go is updated"
+	default:
+		r.State, r.Advice = updating, "it goes on by itself"
+		if plan.Counts[rollout.Pending] > 0 && plan.Unavailable >= plan.Max {
+			r.Advice = fmt.Sprintf("the next pods follow when fewer than %d Ready nodes are unavailable", plan.Max)
+		}
+	}
+}
+
+// haltedBecause prefers the controller's words, which saw it happen.
+func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
+	if c := conditionOf(ds, rollout.HaltedCondition); c != nil && c.Status == corev1.ConditionTrue && rollout.RevisionIn(c.Message) == plan.Revision {
+		return c.Message
+	}
+	return rollout.Conditions(plan)[2].Message
+}
+
+func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
+	for i := range ds.Status.Conditions {
+		if ds.Status.Conditions[i].Type == t {
+			return &ds.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// onlyNotReadyLeft tells whether everything is done on the nodes that are Ready.
+func (r *report) onlyNotReadyLeft() bool {
+	return r.State == waiting && r.Counts[waitsForOwner] == 0
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+func TestWhereARolloutStands(t *testing.T) {
+	annotated := func(key, value string) *world {
+		return newWorld(advanced, map[string]string{key: value}).fleet("a", 2, newRevision)
+	}
+	halfDone := func(annotations map[string]string) *world {
+		return newWorld(advanced, annotations).fleet("a", 2, newRevision).fleet("b", 2, oldRevision)
+	}
+	tests := map[string]struct {
+		world *world
+		want  stand
+		code  exitCode
+		says  string // in message or advice
+	}{
+		"all nodes updated":                  {newWorld(advanced, nil).fleet("a", 3, newRevision), complete, exitDone, "3 of 3 nodes updated"},
+		"no node at all":                     {newWorld(advanced, nil), complete, exitDone, "no node should run this daemon"},
+		"old pods that wait for their turn":  {halfDone(nil), updating, exitUnderWay, "2 of 4 nodes updated"},
+		"a broken new pod":                   {mixed(), updating, exitUnderWay, "ImagePullBackOff"},
+		"only a NotReady node is left":       {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), waiting, exitUnderWay, "follow by themselves"},
+		"paused":                             {halfDone(map[string]string{rollout.PausedAnnotation: "true"}), paused, exitHeldUp, "kubectl edgehub resume ds/web -n shop"},
+		"paused when all was done":           {annotated(rollout.PausedAnnotation, "true"), complete, exitDone, ""},
+		"held by the partition":              {halfDone(map[string]string{rollout.PartitionAnnotation: "2"}), held, exitDone, rollout.PartitionAnnotation},
+		"held by the node selector":          {halfDone(map[string]string{rollout.NodeSelectorAnnotation: "zone=test"}), held, exitDone, rollout.NodeSelectorAnnotation},
+		"a wrong option":                     {annotated(rollout.MaxUnavailableAnnotation, "abc"), invalid, exitHeldUp, `max-unavailable is "abc"`},
+		"a wrong strategy":                   {newWorld("advanced", nil), invalid, exitHeldUp, `is "advanced"`},
+		"a revision that is not there yet":   {notObserved(), updating, exitUnderWay, "its revision is not known yet"},
+		"halted, in the controller's words":  {haltedWorld(nil), halted, exitHeldUp, "n1 and n2 are lost"},
+		"halted, and told to go on":          {haltedWorld(map[string]string{rollout.ContinueAnnotation: newRevision}), updating, exitUnderWay, ""},
+		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), halted, exitHeldUp, "n1 and n2 are lost"},
+		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), complete, exitDone, "2 of 2 nodes updated"},
+		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), waiting, exitUnderWay, "2 waiting for their owner"},
+		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), updating, exitUnderWay, "1 unavailable"},
+		"OTA does not read the options":      {newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).fleet("a", 1, newRevision), complete, exitDone, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := tt.world.judge(t)
+			if r.State != tt.want || r.State.exitCode() != tt.code {
+				t.Errorf("got %s with exit code %d, want %s with %d; message: %s", r.State, r.State.exitCode(), tt.want, tt.code, r.Message)
+			}
+			if !strings.Contains(r.Message+" "+r.Advice, tt.says) {
+				t.Errorf("got %q and %q, want %q in one of them", r.Message, r.Advice, tt.says)
+			}
+		})
+	}
+}
+
+func withNotReady(w *world) *world {
+	w.node("z", corev1.ConditionUnknown)
+	w.pod("z", oldRevision, corev1.ConditionFalse)
+	return w
+}
+
+func withNoPod(w *world) *world {
+	w.node("z", corev1.ConditionTrue)
+	return w
+}
+
+func notObserved() *world {
+	w := newWorld(advanced, nil).fleet("a", 1, oldRevision)
+	w.daemonSet.Generation++
+	return w
+}
+
+// haltedWorld has three nodes with the new revision, two of them lost.
+func haltedWorld(annotations map[string]string) *world {
+	w := newWorld(advanced, annotations).fleet("a", 2, oldRevision).fleet("n", 3, newRevision)
+	for _, n := range w.nodes[2:4] {
+		n.Status.Conditions[0].Status = corev1.ConditionUnknown
+	}
+	w.said(rollout.HaltedCondition, corev1.ConditionTrue, "n1 and n2 are lost")
+	return w
+}
+
+// Nobody has deleted yet what the controller would delete next.
+func TestWhatIsNextIsNotGoneYet(t *testing.T) {
+	tests := map[string]struct {
+		pod    func(*corev1.Pod)
+		want   rollout.State
+		reason string
+		absent int // nodes that have no available pod
+	}{
+		"an available pod":        {func(*corev1.Pod) {}, rollout.Pending, "it is next", 0},
+		"a pod that is not Ready": {broken, rollout.Unavailable, "container web: ImagePullBackOff", 1},
+		"a pod that was not Ready for long": {func(p *corev1.Pod) {
+			p.Status.Conditions[0].LastTransitionTime.Time = start.Add(-time.Second)
+		}, rollout.Unavailable, "Ready for less than minReadySeconds, 1m0s", 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+			w.daemonSet.Spec.MinReadySeconds = 60
+			tt.pod(w.pods[1])
+			r := w.judge(t)
+			want := nodeReport{Node: "b1", State: tt.want, Reason: tt.reason, Pod: "web-b1", Revision: oldRevision}
+			if r.Nodes[1] != want || r.Counts[tt.want] != 1 || r.Limits.UnavailableNodes != tt.absent {
+				t.Errorf("got %+v, counts %v, %d unavailable; want %+v", r.Nodes[1], r.Counts, r.Limits.UnavailableNodes, want)
+			}
+		})
+	}
+}
+
+// The controller has seen when nodes went NotReady, and this program has not.
+func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
+	w := haltedWorld(nil)
+	for i := range w.pods { // young enough to be in doubt
+		w.pods[i].CreationTimestamp.Time = start.Add(-rollout.BreakerWindow)
+	}
+	for i := range w.nodes {
+		w.nodes[i].Status.Conditions[0].LastTransitionTime.Time = start
+	}
+	w.daemonSet.Status.Conditions = nil
+	if r := w.judge(t); r.State != halted {
+		t.Errorf("got %s, want halted while nobody knows better", r.State)
+	}
+	w.said(rollout.HaltedCondition, corev1.ConditionFalse, "the nodes that were updated stay Ready")
+	if r := w.judge(t); r.State == halted {
+		t.Errorf("got %s, though the controller says that it is not: %s", r.State, r.Advice)
+	}
+}
+
+func TestOneThatNeverOptedIn(t *testing.T) {
+	w := newWorld(advanced, nil)
+	w.daemonSet.Annotations = nil
+	_, err := judge(w.objects, start)
+	var notOurs errNotOurs
+	if !errors.As(err, &notOurs) || !strings.Contains(err.Error(), "shop/web") {
+		t.Errorf("got %v, want an error that says that shop/web did not opt in", err)
+	}
+}
+
+func TestOTASaysHowFarOwnersAre(t *testing.T) {
+	w := newWorld(daemonset.OTA.String(), nil).fleet("a", 4, oldRevision)
+	for i, pod := range w.pods {
+		mark := func(kind corev1.PodConditionType, status corev1.ConditionStatus, revision, reason string) {
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: kind, Status: status, Message: upgrade.Message(revision), Reason: reason})
+		}
+		switch i {
+		case 0:
+			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
+			mark(upgrade.ImageCondition, corev1.ConditionTrue, newRevision, "")
+		case 1:
+			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
+			mark(upgrade.ImageCondition, corev1.ConditionFalse, newRevision, "Pulling")
+		case 2: // pulled for an earlier revision
+			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
+			mark(upgrade.ImageCondition, corev1.ConditionTrue, "other", "")
+		case 3: // not told yet
+			mark(upgrade.NeedCondition, corev1.ConditionFalse, oldRevision, "")
+		}
+	}
+	w.nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
+	r := w.judge(t)
+	for i, want := range []string{"its images are there", "its images are being pulled, Pulling", "", "node is not Ready"} {
+		if n := r.Nodes[i]; n.State != waitsForOwner || n.Reason != want {
+			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, waitsForOwner, want)
+		}
+	}
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.spoke {
+		t.Errorf("got warnings %q, want one about the pod that has not been told", r.Warnings)
+	}
+}
+
+func TestReadyOnly(t *testing.T) {
+	tests := map[string]struct {
+		world *world
+		want  bool
+	}{
+		"one node is NotReady, the others are updated": {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), true},
+		"one node is NotReady, another one pending":    {withNotReady(newWorld(advanced, nil).fleet("a", 2, oldRevision)), false},
+		"OTA, an owner has not upgraded":               {newWorld("OTA", nil).fleet("a", 2, oldRevision), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.world.judge(t).onlyNotReadyLeft(); got != tt.want {
+				t.Errorf("only NotReady nodes left: got %t, want %t", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Sizes of a terminal that does not say how large it is.
+const (
+	defaultWidth  = 80
+	defaultHeight = 24
+)
+
+// terminal returns how large w is now, and false when w is no terminal.
+func terminal(w io.Writer) (size func() (width, height int), ok bool) {
+	file, isFile := w.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil, false
+	}
+	return func() (int, int) {
+		width, height, err := term.GetSize(int(file.Fd()))
+		if err != nil || width <= 0 || height <= 0 {
+			return defaultWidth, defaultHeight
+		}
+		return width, height
+	}, true
+}
+
+// screen keeps one text on a terminal up to date, in place.
+type screen struct {
+	w     io.Writer
+	size  func() (width, height int)
+	lines int // of the text that is there
+}
+
+// Control sequences of ECMA-48, which every terminal of the last decades knows.
+const (
+	cursorUp   = "\x1b[%dA\r"
+	clearBelow = "\x1b[J"
+)
+
+// draw puts text in place of what it drew before. It is cut to the terminal: a
+// line that wraps would not be counted, and one that has scrolled away cannot be
+// drawn over.
+func (s *screen) draw(text string) {
+	width, height := s.size()
+	lines := slices.Collect(strings.Lines(text))
+	if room := max(1, height-1); len(lines) > room { // the cursor has the last line
+		lines = append(lines[:room-1], fmt.Sprintf("... and %d more lines", len(lines)-room+1))
+	}
+	var out strings.Builder
+	if s.lines > 0 {
+		fmt.Fprintf(&out, cursorUp, s.lines)
+	}
+	out.WriteString(clearBelow)
+	for _, line := range lines {
+		out.WriteString(cut(strings.TrimSuffix(line, "\n"), width) + "\n")
+	}
+	s.lines = len(lines)
+	_, _ = io.WriteString(s.w, out.String()) // nobody is left to be told
+}
+
+// cut takes what s has beyond width columns off, and marks that.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	const more = "..."
+	return string([]rune(s)[:max(0, width-len(more))]) + more
+}

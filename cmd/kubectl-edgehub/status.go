@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// lookPeriod is how often a watch looks again though nothing has changed: some
+	// states change by the passing of time, such as that of a new pod.
+	lookPeriod = 2 * time.Second
+	// drawPause is the least time between two looks. More is not seen by anybody.
+	drawPause = 250 * time.Millisecond
+)
+
+// errTimeout is the cause when --timeout has passed.
+var errTimeout = errors.New("timed out")
+
+// status shows one report, or with --watch one after the other until all is done.
+func status(ctx context.Context, c *cluster, name string, o *options, s streams) (exitCode, error) {
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("%w after %v", errTimeout, o.timeout))
+		defer cancel()
+	}
+	src, err := follow(ctx, c, name)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer src.close()
+	w := &watcher{source: src, cluster: c, presence: presence{c: c}, show: viewFor(o, s.out)}
+	if !o.watch {
+		r, err := w.look(ctx)
+		if err != nil {
+			return exitFailed, err
+		}
+		w.show(r)
+		return r.State.exitCode(), nil
+	}
+	return w.watch(ctx, o.ready)
+}
+
+// watcher looks at a source again and again.
+type watcher struct {
+	source   *source
+	cluster  *cluster
+	presence presence
+	show     view
+}
+
+func (w *watcher) look(ctx context.Context) (*report, error) {
+	o, err := w.source.now()
+	if err != nil {
+		return nil, err
+	}
+	r, err := judge(o, w.cluster.clock.now())
+	if err != nil {
+		return nil, err
+	}
+	if code := r.State.exitCode(); r.Revision != "" && code != exitDone {
+		if warning := w.presence.warning(ctx, r.spoke); warning != "" {
+			r.Warnings = append(r.Warnings, warning)
+		}
+	}
+	return r, nil
+}
+
+// watch returns when there is nothing left to wait for, or ctx is done. It waits
+// through a pause and a halt, which others may end; annotations that cannot be
+// carried out are for the caller to correct.
+func (w *watcher) watch(ctx context.Context, readyOnly bool) (exitCode, error) {
+	for {
+		r, err := w.look(ctx)
+		if err != nil {
+			return exitFailed, err
+		}
+		w.show(r)
+		code := r.State.exitCode()
+		if code == exitDone || r.State == invalid {
+			return code, nil
+		}
+		if readyOnly && r.onlyNotReadyLeft() {
+			return exitDone, nil
+		}
+		if err := w.pause(ctx); err != nil {
+			if errors.Is(err, errTimeout) {
+				return code, fmt.Errorf("%w: %s", err, r.Message)
+			}
+			if ctx.Err() != nil {
+				return code, nil // interrupted by the person who watches
+			}
+			return exitFailed, err
+		}
+	}
+}
+
+// pause returns when it is time to look again.
+func (w *watcher) pause(ctx context.Context) error {
+	select {
+	case <-w.source.changed:
+	case <-time.After(lookPeriod):
+	case err := <-w.source.failed:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-time.After(drawPause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

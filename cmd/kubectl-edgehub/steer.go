@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// pause stops a rollout by its annotation.
+func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
+	ds, options, err := steered(ctx, c, name)
+	if err != nil {
+		return exitFailed, err
+	}
+	if options.Paused {
+		fmt.Fprintf(s.out, "daemonset.apps/%s is paused already\n", name)
+		return exitDone, nil
+	}
+	if err := annotate(ctx, c, ds, rollout.PausedAnnotation, "true"); err != nil {
+		return exitFailed, err
+	}
+	fmt.Fprintf(s.out, "daemonset.apps/%s paused: no further pod is deleted; those that are being replaced come up again\n", name)
+	return exitDone, nil
+}
+
+// resume takes one thing out of the way: a pause, or else an open circuit breaker.
+// Not both at once: who ends a pause may not know of the other.
+func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
+	ds, options, err := steered(ctx, c, name)
+	if err != nil {
+		return exitFailed, err
+	}
+	revision := rollout.HaltedRevision(ds)
+	isHalted := revision != "" && revision != options.Continue
+	switch {
+	case ds.Annotations[rollout.PausedAnnotation] != "":
+		if err := annotate(ctx, c, ds, rollout.PausedAnnotation, nil); err != nil {
+			return exitFailed, err
+		}
+		fmt.Fprintf(s.out, "daemonset.apps/%s resumed\n", name)
+		if isHalted {
+			fmt.Fprintf(s.out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
+				conditionOf(ds, rollout.HaltedCondition).Message)
+			return exitHeldUp, nil
+		}
+	case isHalted:
+		if err := annotate(ctx, c, ds, rollout.ContinueAnnotation, revision); err != nil {
+			return exitFailed, err
+		}
+		fmt.Fprintf(s.out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
+			name, revision, conditionOf(ds, rollout.HaltedCondition).Message)
+	default:
+		fmt.Fprintf(s.out, "daemonset.apps/%s is neither paused nor halted\n", name)
+	}
+	return exitDone, nil
+}
+
+// steered reads a DaemonSet and checks that there is something to steer. Options
+// that cannot be carried out are no reason not to pause.
+func steered(ctx context.Context, c *cluster, name string) (*appsv1.DaemonSet, rollout.Options, error) {
+	ds, err := c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, rollout.Options{}, err
+	}
+	strategy, problem := daemonset.StrategyOf(ds)
+	switch {
+	case problem != "":
+		return nil, rollout.Options{}, fmt.Errorf("daemonset %s/%s: %s", ds.Namespace, ds.Name, problem)
+	case strategy == daemonset.OTA:
+		return nil, rollout.Options{}, fmt.Errorf("daemonset %s/%s asks for OTA: the owners of the nodes decide when to upgrade, "+
+			"and there is nothing to pause or resume", ds.Namespace, ds.Name)
+	case strategy != daemonset.AdvancedRollingUpdate:
+		return nil, rollout.Options{}, errNotOurs{ds.Namespace + "/" + ds.Name}
+	}
+	options, _ := rollout.ParseOptions(ds.Annotations) // the zero value is not paused
+	return ds, options, nil
+}
+
+// annotate sets one annotation of ds, or removes it when value is nil. It fails
+// when another DaemonSet has the name by now.
+func annotate(ctx context.Context, c *cluster, ds *appsv1.DaemonSet, key string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": ds.UID, "annotations": map[string]any{key: value},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = c.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: name})
+	return err
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// line is one line of the text, for one or more states.
+type line struct {
+	mark   byte // stands for a node of these states in the bar
+	label  string
+	states []rollout.State
+	detail func(r *report, nodes []nodeReport) string
+}
+
+func linesFor(strategy string) []line {
+	all := []line{
+		{'#', "updated", []rollout.State{rollout.Updated}, nil},
+		{'!', "unavailable", []rollout.State{rollout.Unavailable}, byReason},
+	}
+	if strategy == daemonset.OTA.String() {
+		return append(all, line{'.', "for owners", []rollout.State{waitsForOwner}, byReason})
+	}
+	return append(all,
+		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
+		line{'-', "not ready", []rollout.State{rollout.WaitingNotReady}, byName},
+		line{'=', "held", []rollout.State{rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker}, byHolder},
+	)
+}
+
+// text is the report for people. With a bar, its width in columns is that of the
+// terminal or less; 0 is for what is no terminal, and without a bar.
+func (r *report) text(width int) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "daemonset.apps/%s in %s: %s", r.Name, r.Namespace, r.Strategy)
+	if r.Revision != "" {
+		fmt.Fprintf(&out, " to revision %s", r.Revision)
+	}
+	out.WriteString("\n")
+	lines := linesFor(r.Strategy)
+	if r.Revision != "" {
+		if width > 0 {
+			out.WriteString(r.bar(lines, width) + "\n")
+		}
+		for _, l := range lines {
+			out.WriteString(r.line(l, width > 0) + "\n")
+		}
+	}
+	fmt.Fprintf(&out, "%s: %s\n", r.State, r.Advice)
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&out, "warning: %s\n", w)
+	}
+	return out.String()
+}
+
+// line says how many nodes are in l's states, and which, or why.
+func (r *report) line(l line, marked bool) string {
+	nodes := r.in(l.states)
+	out := fmt.Sprintf("%-12s %5d", l.label, len(nodes))
+	if marked {
+		out = "  " + string(l.mark) + " " + out
+	}
+	if len(nodes) > 0 && l.detail != nil {
+		if detail := l.detail(r, nodes); detail != "" {
+			out += "  " + detail
+		}
+	} else if l.states[0] == rollout.Updated {
+		out += fmt.Sprintf("  of %d", len(r.Nodes))
+	}
+	return out
+}
+
+func (r *report) in(states []rollout.State) []nodeReport {
+	var out []nodeReport
+	for _, n := range r.Nodes {
+		if slices.Contains(states, n.State) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Sizes of the bar, in columns.
+const (
+	maxBar = 60
+	minBar = 10
+	// barFrame is what stands around the bar: indentation, brackets, percentage.
+	barFrame = len("  [] 100%")
+)
+
+// bar draws a share of each state, and at least one mark for a state that any node
+// is in. 100 % are shown only when all nodes are updated.
+func (r *report) bar(lines []line, width int) string {
+	width = min(maxBar, max(minBar, width-barFrame))
+	total := len(r.Nodes)
+	if total == 0 {
+		return "  [" + strings.Repeat(" ", width) + "]"
+	}
+	counts := make([]int, len(lines))
+	for i, l := range lines {
+		counts[i] = len(r.in(l.states))
+	}
+	var out strings.Builder
+	for i, n := range shares(counts, width) {
+		out.WriteString(strings.Repeat(string(lines[i].mark), n))
+	}
+	return fmt.Sprintf("  [%s] %3d%%", out.String(), counts[0]*100/total)
+}
+
+// shares divides width in proportion to counts, by largest remainder. What is not
+// 0 gets 1 or more, at the expense of the largest share.
+func shares(counts []int, width int) []int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	out := make([]int, len(counts))
+	left := width
+	order := make([]int, 0, len(counts)) // by remainder, largest first
+	for i, n := range counts {
+		out[i] = n * width / total
+		left -= out[i]
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(counts[b]*width%total, counts[a]*width%total)
+	})
+	for _, i := range order[:left] {
+		out[i]++
+	}
+	for i, n := range counts {
+		if n > 0 && out[i] == 0 {
+			out[slices.Index(out, slices.Max(out))]--
+			out[i] = 1
+		}
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+func TestTextOnNoTerminal(t *testing.T) {
+	want := strings.TrimPrefix(`
+daemonset.apps/web in shop: AdvancedRollingUpdate to revision 7c9b
+updated          5  of 11
+unavailable      2  container web: ImagePullBackOff (d1, d2)
+pending          2  2 of at most 2 unavailable (20% of 9 Ready nodes)
+not ready        2  c1, c2
+held             0
+updating: the next pods follow when fewer than 2 Ready nodes are unavailable
+`, "\n")
+	if got := mixed().judge(t).text(0); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTextOnATerminal(t *testing.T) {
+	want := strings.TrimPrefix(`
+daemonset.apps/web in shop: AdvancedRollingUpdate to revision 7c9b
+  [##########!!!!....----]  45%
+  # updated          5  of 11
+  ! unavailable      2  container web: ImagePullBackOff (d1, d2)
+  . pending          2  2 of at most 2 unavailable (20% of 9 Ready nodes)
+  - not ready        2  c1, c2
+  = held             0
+updating: the next pods follow when fewer than 2 Ready nodes are unavailable
+`, "\n")
+	if got := mixed().judge(t).text(22 + barFrame); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestDetails(t *testing.T) {
+	held := func(s ...rollout.State) []nodeReport {
+		var out []nodeReport
+		for _, state := range s {
+			out = append(out, nodeReport{State: state})
+		}
+		return out
+	}
+	because := func(reasons ...string) []nodeReport {
+		var out []nodeReport
+		for i, reason := range reasons {
+			out = append(out, nodeReport{Node: fmt.Sprintf("n%d", i+1), Reason: reason})
+		}
+		return out
+	}
+	tests := map[string]struct {
+		got  string
+		want string
+	}{
+		"one holder":                     {byHolder(nil, held(rollout.HeldByPause, rollout.HeldByPause)), "by the pause"},
+		"two holders":                    {byHolder(nil, held(rollout.HeldByPause, rollout.HeldBySelector)), "1 by the pause, 1 by annotation apps.openyurt.io/rollout-node-selector"},
+		"the most frequent reason first": {byReason(nil, because("x", "y", "y")), "y (n2, n3); x (n1)"},
+		"many reasons":                   {byReason(nil, because("a", "b", "c", "d", "e")), "a (n1); b (n2); c (n3); 2 more reasons, see --nodes"},
+		"no reason":                      {byReason(nil, because("", "")), "n1, n2"},
+		"many nodes":                     {byName(nil, because(make([]string, 8)...)), "n1, n2, n3, n4, n5 and 3 more"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.got != tt.want {
+				t.Errorf("got %q, want %q", tt.got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSharesOfTheBar(t *testing.T) {
+	tests := map[string]struct {
+		counts []int
+		width  int
+		want   []int
+	}{
+		"in proportion":                         {[]int{5, 5}, 10, []int{5, 5}},
+		"the remainder goes to the largest one": {[]int{2, 1}, 10, []int{7, 3}},
+		"nothing of what is not there":          {[]int{3, 0}, 10, []int{10, 0}},
+		"one node of thousands is seen":         {[]int{4999, 1, 0}, 20, []int{19, 1, 0}},
+		"all of them":                           {[]int{1, 1, 1, 1, 996}, 10, []int{1, 1, 1, 1, 6}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := shares(tt.counts, tt.width); !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestABarIsNotFullTooEarly(t *testing.T) {
+	r := newWorld(advanced, nil).fleet("a", 199, newRevision).fleet("b", 1, oldRevision).judge(t)
+	if got := r.text(80); !strings.Contains(got, ".]  99%") {
+		t.Errorf("got\n%s\nwant a bar with 99%%", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	want := strings.TrimPrefix(`
+NODE   STATE               POD      REVISION   REASON
+a1     updated             web-a1   7c9b       -
+b1     pending             web-b1   5d8f       it is next
+z      waiting_not_ready   web-z    5d8f       node is not Ready
+`, "\n")
+	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+	got := withNotReady(w).judge(t).table()
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Scripts depend on these names.
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	jsonView(&out, false)(mixed().judge(t))
+	var got struct {
+		Namespace, Name, Strategy, TargetRevision, State, Message, Advice string
+
+		Limits struct {
+			ReadyNodes, UnavailableNodes, MaxUnavailableNodes int
+			MaxUnavailable                                    string
+		}
+		Counts map[string]int
+		Nodes  []struct{ Node, State, Reason, Pod, Revision string }
+	}
+	decoder := json.NewDecoder(&out)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Namespace != "shop" || got.Name != "web" || got.Strategy != advanced || got.TargetRevision != newRevision || got.State != "updating" {
+		t.Errorf("got %+v", got)
+	}
+	if got.Limits.ReadyNodes != 9 || got.Limits.UnavailableNodes != 2 || got.Limits.MaxUnavailableNodes != 2 || got.Limits.MaxUnavailable != "20%" {
+		t.Errorf("got limits %+v", got.Limits)
+	}
+	if got.Counts["updated"] != 5 || got.Counts["waiting_not_ready"] != 2 || len(got.Counts) != len(rollout.States()) || len(got.Nodes) != 11 {
+		t.Errorf("got counts %v of %d nodes, want all states", got.Counts, len(got.Nodes))
+	}
+}
+
+func TestALogHasALineForEachChange(t *testing.T) {
+	var out bytes.Buffer
+	show := logView(&out, false)
+	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+	show(w.judge(t))
+	show(w.judge(t))
+	w.pods[1].Labels["controller-revision-hash"] = newRevision
+	show(w.judge(t))
+	want := "updating: 1 of 2 nodes updated, 1 pending\n" +
+		"complete: 2 of 2 nodes updated; every node runs the target revision\n"
+	if got := out.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
+	var out bytes.Buffer
+	show := logView(&out, true)
+	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+	show(w.judge(t))
+	out.Reset()
+	w.pods[1].Labels["controller-revision-hash"] = newRevision
+	show(w.judge(t))
+	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 7c9b -\n") || strings.Contains(got, "a1") {
+		t.Errorf("got\n%swant a line for b1 and none for a1", got)
+	}
+}

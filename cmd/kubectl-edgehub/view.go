@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// view shows reports, one after the other, to a person or to a program.
+type view func(*report)
+
+// viewFor chooses how to show what: JSON, a picture on a terminal that is kept up
+// to date, or lines that can go to a log.
+func viewFor(o *options, w io.Writer) view {
+	size, isTerminal := terminal(w)
+	switch {
+	case o.output == "json":
+		return jsonView(w, o.watch)
+	case o.watch && isTerminal:
+		s := &screen{w: w, size: size}
+		return func(r *report) {
+			width, _ := size()
+			s.draw(o.picture(r, width))
+		}
+	case o.watch:
+		return logView(w, o.nodes)
+	case isTerminal:
+		return func(r *report) {
+			width, _ := size()
+			fmt.Fprint(w, o.picture(r, width))
+		}
+	default:
+		return func(r *report) { fmt.Fprint(w, o.picture(r, 0)) }
+	}
+}
+
+// picture is the text and, if asked for, the table below it.
+func (o *options) picture(r *report, width int) string {
+	if !o.nodes {
+		return r.text(width)
+	}
+	return r.text(width) + "\n" + r.table()
+}
+
+// jsonView prints one report over many lines, or with a watch each change on a
+// line of its own.
+func jsonView(w io.Writer, lines bool) view {
+	last := ""
+	return func(r *report) {
+		b, err := json.Marshal(r)
+		if !lines {
+			b, err = json.MarshalIndent(r, "", "  ")
+		}
+		if err != nil {
+			panic("encode report: " + err.Error()) // strings, numbers, and maps and lists of them
+		}
+		if s := string(b); s != last {
+			fmt.Fprintln(w, s)
+			last = s
+		}
+	}
+}
+
+// logView prints a line when something has changed, and with nodes one for each
+// node that has.
+func logView(w io.Writer, nodes bool) view {
+	last := ""
+	rows := map[string]string{}
+	return func(r *report) {
+		if nodes {
+			for _, n := range r.Nodes {
+				if row := strings.ReplaceAll(n.row(), "\t", " "); row != rows[n.Node] {
+					fmt.Fprintln(w, row)
+					rows[n.Node] = row
+				}
+			}
+		}
+		s := string(r.State) + ": " + r.Message
+		if r.State.exitCode() != exitUnderWay {
+			s += "; " + r.Advice
+		}
+		for _, warning := range r.Warnings {
+			s += "; warning: " + warning
+		}
+		if s != last {
+			fmt.Fprintln(w, s)
+			last = s
+		}
+	}
+}
