@@ -89,7 +89,7 @@ test-integration: ## run the tests that need an apiserver; root only adds to the
 	cd test && go test -race -count=1 -timeout 20m ./integration/... ./transparency/...
 
 .PHONY: test-e2e
-test-e2e: ## run the tests that need nodes; root needed
+test-e2e: build ## run the tests that need nodes; root needed
 	@if (( EUID != 0 )); then \
 		echo "NOT RUN: the end-to-end tests. They start containerd and kubelet, which need root: sudo make test-e2e"; \
 	else \
@@ -100,17 +100,21 @@ test-e2e: ## run the tests that need nodes; root needed
 	fi
 
 .PHONY: bench
-bench: ## measure the hub beside a bare reverse proxy
-	cd test && go test -run '^$$' -bench . -timeout 30m ./bench/...
+bench: build ## measure the hub beside a bare reverse proxy
+	cd test && go run ./bench
 
 .PHONY: demo
-demo: build ## play an upgrade on a cluster with two nodes; root needed
-	@.ci/packages $(node_packages) curl
-	cd test && go run ./demo
+demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed
+	@.ci/packages $(node_packages) curl jq
+	@test/demo/run
 
 .PHONY: demo-down
-demo-down: ## stop what make demo left running
-	cd test && go run ./demo -down
+demo-down: cluster-command ## stop what make demo left running
+	@test/demo/run down
+
+.PHONY: cluster-command
+cluster-command:
+	cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../bin/ ./cmd/edgehub-cluster
 
 .PHONY: clean
 clean: ## remove what was built in this folder

@@ -28,7 +28,7 @@ const (
 	idleWatches = 30
 
 	getsPerRound  = 300
-	listsPerRound = 4
+	listsPerRound = 8
 )
 
 func main() {
@@ -98,12 +98,12 @@ func (b *bench) startTargets(ctx context.Context, c *cluster.Cluster, dir, hubBi
 	if err != nil {
 		return err
 	}
-	b.targets[0], err = startTarget(ctx, "bare", addresses[0], exec.Command(bareBin,
+	b.targets[0], err = startTarget(ctx, "bare", addresses[0], exec.CommandContext(ctx, bareBin,
 		"--listen="+addresses[0], "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key))
 	if err != nil {
 		return err
 	}
-	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.Command(hubBin,
+	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.CommandContext(ctx, hubBin,
 		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
 		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
 	return err
@@ -217,12 +217,12 @@ func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err err
 }
 
 func (b *bench) residentWhileWatching(ctx context.Context) (int64, error) {
+	ctx, leave := context.WithCancel(ctx) // ends the watches
+	defer leave()
 	for range idleWatches {
-		w, err := b.targets[1].watchPods(ctx)
-		if err != nil {
+		if _, err := b.targets[1].watchPods(ctx); err != nil {
 			return 0, err
 		}
-		defer w.body.Close()
 	}
 	return b.targets[1].resident()
 }

@@ -37,7 +37,7 @@ type watcher struct {
 	delays []time.Duration
 }
 
-// watchPods opens a watch that begins now.
+// watchPods opens a watch that begins with the pods as they are. It ends with ctx.
 func (t *target) watchPods(ctx context.Context) (*watcher, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/api/v1/namespaces/"+namespace+"/pods?watch=true&resourceVersion=0&labelSelector=watched%3Dtrue", nil)
 	if err != nil {
@@ -93,15 +93,16 @@ func watchRound(ctx context.Context, client kubernetes.Interface, n int, targets
 			return delays, err
 		}
 	}
+	watching, leave := context.WithCancel(ctx) // ends the watches
+	defer leave()
 	var watchers [2][]*watcher
 	readers := new(errgroup.Group)
 	for range n {
 		for k, t := range targets {
-			w, err := t.watchPods(ctx)
+			w, err := t.watchPods(watching)
 			if err != nil {
 				return delays, err
 			}
-			defer w.body.Close()
 			watchers[k] = append(watchers[k], w)
 			readers.Go(func() error { return w.read(eventsPerRound) })
 		}
