@@ -24,11 +24,11 @@ func findComponents(ctx context.Context, named string, log *progress) (component
 	}
 	named, err := filepath.Abs(named) // nodes have another working folder
 	if err != nil {
-		return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+		return components{}, fmt.Errorf("find the Kubernetes binaries: %w", err)
 	}
 	info, err := os.Stat(named)
 	if err != nil {
-		return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+		return components{}, fmt.Errorf("find the Kubernetes binaries: %w", err)
 	}
 	c := components{path: named, folder: info.IsDir()}
 	if !c.folder {
@@ -36,7 +36,7 @@ func findComponents(ctx context.Context, named string, log *progress) (component
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
 		if _, err := exec.LookPath(filepath.Join(named, name)); err != nil {
-			return components{}, fmt.Errorf("Kubernetes binaries: %w", err)
+			return components{}, fmt.Errorf("find the Kubernetes binaries: %w", err)
 		}
 	}
 	return c, nil
@@ -45,13 +45,19 @@ func findComponents(ctx context.Context, named string, log *progress) (component
 // command is the component's command line.
 func (c components) command(component string, args ...string) *exec.Cmd {
 	if c.folder {
-		return exec.Command(filepath.Join(c.path, component), args...)
+		return command(filepath.Join(c.path, component), args...)
 	}
-	return exec.Command(c.path, append([]string{component}, args...)...)
+	return command(c.path, append([]string{component}, args...)...)
 }
 
 // BuildKubernetes builds the Kubernetes binary unless the user's cache folder
 // has it already, and returns its path. The first build takes some minutes.
 func BuildKubernetes(ctx context.Context, log io.Writer) (string, error) {
 	return buildKubernetes(ctx, newProgress(log))
+}
+
+// command describes a process of the cluster. It is bound to no context: it lives
+// until the cluster is stopped.
+func command(program string, args ...string) *exec.Cmd {
+	return exec.Command(program, args...) //nolint:noctx // see above
 }

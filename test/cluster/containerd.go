@@ -91,7 +91,7 @@ func (n *Node) newContainerd() (*Process, error) {
 		}
 	}
 	return n.newProcess("containerd", func() *exec.Cmd {
-		return exec.Command("containerd", "--config="+n.path("containerd.toml"))
+		return command("containerd", "--config="+n.path("containerd.toml"))
 	}, func(ctx context.Context) error {
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "unix", n.sandbox.root(containerdSocket))

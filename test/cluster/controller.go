@@ -17,7 +17,7 @@ func (c *Cluster) startController(ctx context.Context) error {
 		return err
 	}
 	c.controller = c.newProcess("edgehub-controller", func() *exec.Cmd {
-		return exec.Command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false")
+		return command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false")
 	}, nil)
 	if err := c.controller.Start(ctx); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -68,14 +67,14 @@ func removeBridges() error {
 
 func removeInterface(name string) error {
 	err := ip("link", "delete", name)
-	if _, statErr := os.Stat(filepath.Join("/sys/class/net", name)); errors.Is(statErr, fs.ErrNotExist) {
+	if _, statErr := os.Stat("/sys/class/net/" + name); errors.Is(statErr, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
 func ip(args ...string) error {
-	out, err := exec.Command("ip", args...).CombinedOutput()
+	out, err := command("ip", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}

@@ -133,7 +133,7 @@ func (n *Node) newHub() (*Process, error) {
 		if more := n.cluster.options.HubArgs; more != nil {
 			args = append(args, more(n.name)...)
 		}
-		return exec.Command(n.cluster.options.HubBin, args...)
+		return command(n.cluster.options.HubBin, args...)
 	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, n.APIURL()+"/v1/healthz") }), nil
 }
 

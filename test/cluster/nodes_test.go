@@ -238,12 +238,10 @@ func sysctls(t *testing.T) []string {
 func settings(folder string) []string {
 	var values []string
 	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return nil
-		}
-		value, err := os.ReadFile(path)
-		if err == nil { // some can only be written
-			values = append(values, path+"="+string(bytes.TrimSpace(value)))
+		if err == nil && !entry.IsDir() {
+			if value, err := os.ReadFile(path); err == nil { // some can only be written
+				values = append(values, path+"="+string(bytes.TrimSpace(value)))
+			}
 		}
 		return nil
 	})
@@ -271,13 +269,18 @@ func lines(s string) []string {
 // buildHub builds the hub of this repository, which is two folders up.
 func buildHub(t *testing.T) string {
 	t.Helper()
-	hub := filepath.Join(t.TempDir(), "edgehub")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", hub, "./cmd/edgehub")
-	cmd.Dir = filepath.Join("..", "..")
+	return buildGo(t, filepath.Join("..", ".."), "./cmd/edgehub")
+}
+
+func buildGo(t *testing.T, folder, pkg string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg)
+	cmd.Dir = folder
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
-	return hub
+	return program
 }
 
 // watchedLog calls seen when a line with the text is written.

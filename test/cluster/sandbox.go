@@ -62,35 +62,27 @@ func (s *sandbox) stop() error {
 	return err
 }
 
-// root is the node's file system as the host sees it while the node runs.
+// root is an absolute path of the node's as the host sees it while the node runs.
 func (s *sandbox) root(path string) string {
-	return filepath.Join("/proc", fmt.Sprint(s.init.PID()), "root", path)
+	return fmt.Sprintf("/proc/%d/root%s", s.init.PID(), path)
 }
 
 // enter moves the calling thread into the mount namespace of a process, and its
 // children into its process namespace.
 func enter(pid int) error {
-	namespaces := []struct {
-		file string
-		flag int
-	}{{"mnt", unix.CLONE_NEWNS}, {"pid", unix.CLONE_NEWPID}}
-	var files []*os.File
-	for _, namespace := range namespaces { // all of them before /proc changes
-		file, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, namespace.file))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		files = append(files, file)
+	// A pidfd stands for the process in setns, and needs no /proc, which changes
+	// on the way.
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
 	}
+	defer unix.Close(process)
 	// A thread that shares root and working folder with others may not leave.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return err
+		return fmt.Errorf("unshare: %w", err)
 	}
-	for i, namespace := range namespaces {
-		if err := unix.Setns(int(files[i].Fd()), namespace.flag); err != nil {
-			return fmt.Errorf("setns %s: %w", namespace.file, err)
-		}
+	if err := unix.Setns(process, unix.CLONE_NEWNS|unix.CLONE_NEWPID); err != nil {
+		return fmt.Errorf("setns: %w", err)
 	}
 	return nil
 }
@@ -123,7 +115,7 @@ func (c *Cluster) newSandbox(node string) (*sandbox, error) {
 
 	s := &sandbox{}
 	s.init = c.newProcess(node+"/init", func() *exec.Cmd {
-		cmd := exec.Command(c.programs.nodeinit, string(argument))
+		cmd := command(c.programs.nodeinit, string(argument))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 		return cmd
 	}, func(context.Context) error {
@@ -139,8 +131,8 @@ func (c *Cluster) newSandbox(node string) (*sandbox, error) {
 func copySysctls(folder string) ([]nodeplan.Bind, error) {
 	var binds []nodeplan.Bind
 	for _, name := range privateSysctls {
-		real := filepath.Join("/proc/sys", name)
-		value, err := os.ReadFile(real)
+		setting := "/proc/sys/" + name
+		value, err := os.ReadFile(setting)
 		if os.IsNotExist(err) {
 			continue
 		}
@@ -154,7 +146,7 @@ func copySysctls(folder string) ([]nodeplan.Bind, error) {
 		if err := os.WriteFile(private, value, fs.FileMode(0o644)); err != nil {
 			return nil, err
 		}
-		binds = append(binds, nodeplan.Bind{Source: private, Target: real})
+		binds = append(binds, nodeplan.Bind{Source: private, Target: setting})
 	}
 	return binds, nil
 }

@@ -12,23 +12,36 @@ import (
 )
 
 // sourceFolder is where this package's sources are: the programs that run in
-// the cluster are built from there.
+// the cluster are built from there. A binary that was built with -trimpath does
+// not know; it looks for the repository around where it is and where it runs.
 func sourceFolder() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if ok && filepath.IsAbs(file) {
-		if _, err := os.Stat(file); err == nil {
-			return filepath.Dir(file), nil
+	if _, file, _, ok := runtime.Caller(0); ok && isSource(filepath.Dir(file)) {
+		return filepath.Dir(file), nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the sources of the test cluster: %w", err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the sources of the test cluster: %w", err)
+	}
+	for _, start := range []string{here, filepath.Dir(program)} {
+		for folder := start; ; folder = filepath.Dir(folder) {
+			if found := filepath.Join(folder, "test", "cluster"); isSource(found) {
+				return found, nil
+			}
+			if folder == filepath.Dir(folder) {
+				break
+			}
 		}
 	}
-	// Built with -trimpath: the module that we are run in knows.
-	folder, err := goOutput(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/edgehub-io/edgehub/test/cluster"))
-	if err != nil {
-		return "", fmt.Errorf("find the sources of the test cluster (run inside the repository's test folder): %w", err)
-	}
-	if folder == "" {
-		return "", errors.New("find the sources of the test cluster: the go command knows no folder for them")
-	}
-	return folder, nil
+	return "", errors.New("find the sources of the test cluster: neither this program nor its working folder is in the repository of edgehub")
+}
+
+func isSource(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "kubernetes", "main.go"))
+	return err == nil && filepath.IsAbs(folder)
 }
 
 // goOutput runs a go command and puts what it complains about into the error.

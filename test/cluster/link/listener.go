@@ -94,8 +94,9 @@ func (l *listener) plug() error {
 	if err := l.setBacklog(0); err != nil {
 		return err
 	}
+	dialer := net.Dialer{Timeout: plugTimeout}
 	for range maxPlugs {
-		plug, err := net.DialTimeout("tcp", l.Addr().String(), plugTimeout)
+		plug, err := dialer.Dial("tcp", l.Addr().String())
 		if err != nil {
 			return nil // full
 		}

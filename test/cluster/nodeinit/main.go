@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -122,7 +121,7 @@ func (b bind) mount() error {
 			return fmt.Errorf("keep %s: %w", b.target, err)
 		}
 	}
-	source := filepath.Join("/proc/self/fd", fmt.Sprint(b.source.Fd()))
+	source := fmt.Sprintf("/proc/self/fd/%d", b.source.Fd())
 	if err := unix.Mount(source, b.target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s: %w", b.target, err)
 	}

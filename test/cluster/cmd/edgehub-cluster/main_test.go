@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,49 +64,10 @@ func TestUpThatIsInterruptedTakesEverythingDown(t *testing.T) {
 	}
 }
 
-// TestNodesEndWhenTheirProgramIsKilled is about a test that is killed, too.
-func TestNodesEndWhenTheirProgramIsKilled(t *testing.T) {
-	cluster.NeedRoot(t)
-	program, dir := buildProgram(t), t.TempDir()
-	hub := buildGo(t, filepath.Join("..", "..", "..", ".."), "./cmd/edgehub")
-	if out, err := exec.Command(program, "up", "--nodes=1", "--dir="+dir, "--hub="+hub).CombinedOutput(); err != nil {
-		t.Fatalf("up: %v\n%s", err, out)
-	}
-	t.Cleanup(func() { _ = cluster.TakeDown(context.Background(), dir) })
-
-	pid, err := os.ReadFile(filepath.Join(dir, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(string(pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(number, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventuallyNothing(t, dir)
-	if response, err := http.Get("http://127.0.0.11:10248/healthz"); err == nil {
-		_ = response.Body.Close()
-		t.Error("the kubelet still answers")
-	}
-	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {
-		t.Errorf("down: %v\n%s", err, out)
-	}
-	for _, trace := range []string{"/sys/class/net/edgehub*", "/sys/fs/cgroup/edgehub*", "/sys/fs/cgroup/*/edgehub*", dir + "/node*"} {
-		if left, _ := filepath.Glob(trace); len(left) > 0 {
-			t.Errorf("left behind: %s", left)
-		}
-	}
-}
-
-func buildProgram(t *testing.T) string { return buildGo(t, ".", ".") }
-
-func buildGo(t *testing.T, folder, pkg string) string {
+func buildProgram(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg)
-	cmd.Dir = folder
+	program := filepath.Join(t.TempDir(), "edgehub-cluster")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
@@ -145,7 +103,7 @@ func processesOf(t *testing.T, dir string) string {
 	for _, file := range all {
 		arguments, err := os.ReadFile(file)
 		if err == nil && strings.Contains(string(arguments), dir) {
-			_, _ = io.WriteString(&found, fmt.Sprintf("%s %q\n", file, arguments))
+			fmt.Fprintf(&found, "%s %q\n", file, arguments)
 		}
 	}
 	return found.String()

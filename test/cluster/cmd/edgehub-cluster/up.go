@@ -106,11 +106,15 @@ func startServe(o *upOptions, args []string) (*exec.Cmd, io.Reader, error) {
 	}
 	defer reporter.Close()
 
+	//nolint:noctx // it lives on when up has returned
 	cmd := exec.Command(self, append([]string{serveCommand}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{reporter} // becomes reportsFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, reports, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	return cmd, reports, nil
 }
 
 // lastByte passes on what is written, except readyMark at the end.

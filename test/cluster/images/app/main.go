@@ -60,7 +60,9 @@ func handler(version string, unready bool) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready {
 			http.Error(w, "this version is never ready, on purpose", http.StatusServiceUnavailable)
+			return
 		}
+		fmt.Fprintln(w, "ok")
 	})
 	return mux
 }
