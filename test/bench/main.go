@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 )
@@ -46,6 +47,7 @@ func main() {
 // bench is what the measures need.
 type bench struct {
 	client  kubernetes.Interface // straight to the apiserver
+	direct  *target              // the same, for watches
 	targets [2]*target           // bare, hub
 	rounds  int
 }
@@ -67,6 +69,11 @@ func run(ctx context.Context, hubBin string, rounds int) (err error) {
 	if b.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	b.direct = &target{name: "apiserver", url: c.ServerURL(), client: httpClient}
 	if err := createPods(ctx, b.client); err != nil {
 		return fmt.Errorf("create pods: %w", err)
 	}
@@ -200,18 +207,25 @@ func (b *bench) requests(ctx context.Context, name, path string, n int) (*reques
 	return r, nil
 }
 
-// watches compares the delay from an update to its event at n watchers.
+// watches compares the delay from an update to its event at n watchers, and
+// prints how much of it the proxies add.
 func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err error) {
 	name := fmt.Sprintf("watch event, %d/s, %d watchers", eventsPerSecond, n)
 	p50, p99 = &compared{name: name + ", p50", limit: limit}, &compared{name: name + ", p99", limit: limit}
+	added := map[float64]*compared{50: {}, 99: {}}
 	for range b.rounds {
-		delays, err := watchRound(ctx, b.client, n, b.targets)
+		d, err := b.watchRound(ctx, n)
 		if err != nil {
 			return nil, nil, err
 		}
 		for c, p := range map[*compared]float64{p50: 50, p99: 99} {
-			c.bare, c.hub = append(c.bare, percentile(delays[0], p)), append(c.hub, percentile(delays[1], p))
+			c.bare, c.hub = append(c.bare, percentile(d[0].total, p)), append(c.hub, percentile(d[1].total, p))
+			a := added[p]
+			a.bare, a.hub = append(a.bare, percentile(d[0].added, p)), append(a.hub, percentile(d[1].added, p))
 		}
+	}
+	for _, p := range []float64{50, 99} {
+		fmt.Printf("%-38s %12v %12v\n", fmt.Sprintf("  later than a direct watch, %d, p%v", n, p), round(median(added[p].bare)), round(median(added[p].hub)))
 	}
 	return p50, p99, nil
 }

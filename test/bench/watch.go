@@ -31,11 +31,15 @@ const (
 	stampDigits = 19
 )
 
-// watcher notes how long after its update each event arrived.
+// watcher notes when each event arrived.
 type watcher struct {
-	body   io.ReadCloser
-	delays []time.Duration
+	body io.ReadCloser
+	seen []seen
 }
+
+// seen is one event: when it was written, as its stamp tells, and when it
+// arrived.
+type seen struct{ written, arrived time.Time }
 
 // watchPods opens a watch that begins with the pods as they are. It ends with ctx.
 func (t *target) watchPods(ctx context.Context) (*watcher, error) {
@@ -58,9 +62,9 @@ func (t *target) watchPods(ctx context.Context) (*watcher, error) {
 func (w *watcher) read(n int) error {
 	var frame []byte
 	var header [4]byte
-	for len(w.delays) < n {
+	for len(w.seen) < n {
 		if _, err := io.ReadFull(w.body, header[:]); err != nil {
-			return fmt.Errorf("after %d of %d events: %w", len(w.delays), n, err)
+			return fmt.Errorf("after %d of %d events: %w", len(w.seen), n, err)
 		}
 		size := int(binary.BigEndian.Uint32(header[:]))
 		if cap(frame) < size {
@@ -79,46 +83,70 @@ func (w *watcher) read(n int) error {
 		if err != nil {
 			return err
 		}
-		w.delays = append(w.delays, now.Sub(time.Unix(0, nanos)))
+		w.seen = append(w.seen, seen{time.Unix(0, nanos), now})
 	}
 	return nil
 }
 
-// watchRound opens n watches by each target, updates a pod eventsPerSecond times
-// a second, and returns the delays that each target's watchers saw.
-func watchRound(ctx context.Context, client kubernetes.Interface, n int, targets [2]*target) (delays [2][]time.Duration, err error) {
+// delays are what the watchers of one target saw in one round.
+type delays struct {
+	total []time.Duration // from the update to the event
+	added []time.Duration // from the event at a watcher without a proxy; may be negative
+}
+
+// watchRound opens n watches by each target and one straight to the apiserver,
+// updates a pod eventsPerSecond times a second, and returns the delays that each
+// target's watchers saw.
+func (b *bench) watchRound(ctx context.Context, n int) (out [2]delays, err error) {
 	// The last round's stamps would be taken for updates of this one.
 	for i := range watchedPods {
-		if err := update(ctx, client, i, "none"); err != nil {
-			return delays, err
+		if err := update(ctx, b.client, i, "none"); err != nil {
+			return out, err
 		}
 	}
 	watching, leave := context.WithCancel(ctx) // ends the watches
 	defer leave()
-	var watchers [2][]*watcher
 	readers := new(errgroup.Group)
-	for range n {
-		for k, t := range targets {
-			w, err := t.watchPods(watching)
-			if err != nil {
-				return delays, err
-			}
-			watchers[k] = append(watchers[k], w)
+	open := func(t *target) (*watcher, error) {
+		w, err := t.watchPods(watching)
+		if err == nil {
 			readers.Go(func() error { return w.read(eventsPerRound) })
 		}
+		return w, err
 	}
-	if err := writeEvents(ctx, client); err != nil {
-		return delays, err
+	direct, err := open(b.direct)
+	if err != nil {
+		return out, err
+	}
+	var watchers [2][]*watcher
+	for range n {
+		for k, t := range b.targets {
+			w, err := open(t)
+			if err != nil {
+				return out, err
+			}
+			watchers[k] = append(watchers[k], w)
+		}
+	}
+	if err := writeEvents(ctx, b.client); err != nil {
+		return out, err
 	}
 	if err := readers.Wait(); err != nil {
-		return delays, err
+		return out, err
+	}
+	straight := make(map[time.Time]time.Time)
+	for _, e := range direct.seen {
+		straight[e.written] = e.arrived
 	}
 	for k := range watchers {
 		for _, w := range watchers[k] {
-			delays[k] = append(delays[k], w.delays...)
+			for _, e := range w.seen {
+				out[k].total = append(out[k].total, e.arrived.Sub(e.written))
+				out[k].added = append(out[k].added, e.arrived.Sub(straight[e.written]))
+			}
 		}
 	}
-	return delays, nil
+	return out, nil
 }
 
 func writeEvents(ctx context.Context, client kubernetes.Interface) error {
