@@ -5,7 +5,10 @@
 // itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
 // With OTA, every pod is told through a condition and an annotation whether its
 // DaemonSet has a newer revision, and the owner of the node decides when to take
-// it: the controller deletes nothing. Package ota/upgrade holds the words.
+// it: the controller deletes nothing. Package ota/upgrade holds the words. With
+// AdvancedRollingUpdate, the controller deletes pods, so that Kubernetes makes new
+// ones, on nodes that are Ready and as fast as the DaemonSet allows. Package
+// rollout says which.
 //
 // One reconcile per DaemonSet brings its pods to where they should be, from what
 // is seen now and never from what an event said. Failures are retried with
@@ -13,11 +16,13 @@
 //
 // Memory and load grow with the pods of the DaemonSets that opted in, not with
 // the cluster: DaemonSets are watched everywhere, stripped to a few fields, but
-// pods and ControllerRevisions only by the selectors of those DaemonSets.
+// pods and ControllerRevisions only by the selectors of those DaemonSets. Nodes
+// are watched once one of them asks for AdvancedRollingUpdate.
 //
 // Run must be called by one process at a time; who that is, is for a lease to
-// say. Two at once would do the same work twice but no harm: each patch names
-// the pod's UID and is the same whoever sends it.
+// say. Two at once would mark pods twice but do no harm, since each patch names
+// the pod's UID and is the same whoever sends it. Rolling out, each of them would
+// make the most of what may be unavailable, and delete twice as much.
 package controller
 
 import (
@@ -33,6 +38,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // Name is how the controller calls itself in Events, as a field manager, and as
@@ -53,9 +60,11 @@ const (
 type Options struct {
 	// Workers is how many DaemonSets are worked on at once; 0 is DefaultWorkers.
 	Workers int
-	// Patches is how many pods of one DaemonSet are patched at once; 0 is
-	// DefaultPatches.
+	// Patches is how many pods of one DaemonSet are patched or deleted at once; 0
+	// is DefaultPatches.
 	Patches int
+	// Timing is for tests that cannot wait; the zero value is what is documented.
+	Timing rollout.Timing
 	// Logger gets the log; nil discards it.
 	Logger *slog.Logger
 	// Registerer gets the metrics; nil keeps them to the controller.
@@ -117,6 +126,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		queue.ShutDown()
 		return err
 	}
+	nodes, err := newNodes(c.client, queue)
+	if err != nil {
+		queue.ShutDown()
+		return fmt.Errorf("watch nodes: %w", err)
+	}
 	events := newEvents(ctx, c.client.CoreV1())
 	r := &reconciler{
 		client:     c.client,
@@ -126,6 +140,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		metrics:    c.metrics,
 		log:        c.options.Logger,
 		patches:    c.options.Patches,
+		timing:     c.options.Timing,
+		nodes:      nodes,
 		tracked:    newRegister(),
 	}
 

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -53,16 +52,6 @@ func (r *reconciler) tellProblem(ds *appsv1.DaemonSet, t *tracked, problem strin
 		r.events.warning(ds, reasonInvalidStrategy, problem)
 	}
 	t.problem = problem
-}
-
-// tellNotCarriedOut says that a strategy is known, and nothing is done for it.
-func (r *reconciler) tellNotCarriedOut(key cache.ObjectName, t *tracked, wanted strategy) {
-	is := wanted == advancedRollingUpdate
-	if is && !t.notCarriedOut {
-		r.log.Info("DaemonSet asks for AdvancedRollingUpdate, which this version does not carry out yet; its pods are left alone",
-			"daemonset", key.String())
-	}
-	t.notCarriedOut = is
 }
 
 // tellMarked sums up what a reconcile did to the pods.

@@ -2,10 +2,13 @@ package controller
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 const metricsPrefix = "edgehub_controller_"
@@ -16,12 +19,14 @@ const (
 	stateUpToDate     = "up_to_date"
 )
 
-// metrics has two series for each DaemonSet that asks for OTA, and a handful
-// besides.
+// metrics has two series for each DaemonSet that asks for OTA, one for each state
+// of a node for one that asks for AdvancedRollingUpdate, and a handful besides.
 type metrics struct {
 	reconciles *prometheus.CounterVec
 	patches    *prometheus.CounterVec
+	deletions  *prometheus.CounterVec
 	pods       *prometheus.GaugeVec
+	nodes      *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -34,6 +39,14 @@ func newMetrics() *metrics {
 			Name: metricsPrefix + "pod_patches_total",
 			Help: "Patches of the status of pods, by result: success, gone, conflict or error.",
 		}, []string{"result"}),
+		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "pod_deletions_total",
+			Help: "Pods deleted to be replaced, by result: success, gone, conflict or error.",
+		}, []string{"result"}),
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: metricsPrefix + "rollout_nodes",
+			Help: "Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, by state: " + rolloutStates() + ".",
+		}, []string{"namespace", "daemonset", "state"}),
 		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: metricsPrefix + "daemonset_pods",
 			Help: "Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
@@ -42,7 +55,8 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	return errors.Join(r.Register(m.reconciles), r.Register(m.patches), r.Register(m.pods))
+	return errors.Join(r.Register(m.reconciles), r.Register(m.patches), r.Register(m.deletions),
+		r.Register(m.pods), r.Register(m.nodes))
 }
 
 func (m *metrics) reconciled(err error) {
@@ -53,7 +67,19 @@ func (m *metrics) reconciled(err error) {
 	m.reconciles.WithLabelValues(result).Inc()
 }
 
-func (m *metrics) patched(err error) {
+func rolloutStates() string {
+	var out []string
+	for _, state := range rollout.States() {
+		out = append(out, string(state))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (m *metrics) patched(err error) { m.patches.WithLabelValues(resultOf(err)).Inc() }
+
+func (m *metrics) deleted(err error) { m.deletions.WithLabelValues(resultOf(err)).Inc() }
+
+func resultOf(err error) string {
 	result := "error"
 	switch {
 	case err == nil:
@@ -63,7 +89,7 @@ func (m *metrics) patched(err error) {
 	case isConflict(err):
 		result = "conflict"
 	}
-	m.patches.WithLabelValues(result).Inc()
+	return result
 }
 
 func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {
@@ -73,4 +99,14 @@ func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {
 
 func (m *metrics) forgetPods(key cache.ObjectName) {
 	m.pods.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
+}
+
+func (m *metrics) setRollout(key cache.ObjectName, p *rollout.Plan) {
+	for _, state := range rollout.States() {
+		m.nodes.WithLabelValues(key.Namespace, key.Name, string(state)).Set(float64(p.Counts[state]))
+	}
+}
+
+func (m *metrics) forgetRollout(key cache.ObjectName) {
+	m.nodes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,6 +14,9 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // queue holds the DaemonSets that are to be looked at. It hands out a key to one
@@ -43,6 +47,8 @@ type reconciler struct {
 	metrics    *metrics
 	log        *slog.Logger
 	patches    int
+	timing     rollout.Timing
+	nodes      *nodes
 	tracked    *register
 }
 
@@ -90,30 +96,63 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // its pods go with it
 		return nil
 	}
-	wanted, problem := strategyOf(ds)
-	if wanted == unmanaged && problem == "" && r.tracked.get(key) == nil {
+	wanted, problem := daemonset.StrategyOf(ds)
+	if wanted == daemonset.Unmanaged && problem == "" && r.tracked.get(key) == nil && !hasOurs(ds) {
 		return nil // by far the most of them
 	}
 	return r.follow(ctx, key, ds, wanted, problem)
 }
 
 // follow does what ds asks for, and undoes what it no longer asks for.
-func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted strategy, problem string) error {
+func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted daemonset.Strategy, problem string) error {
 	t := r.tracked.getOrAdd(key)
-	r.tellProblem(ds, t, problem)
-	r.tellNotCarriedOut(key, t, wanted)
-	switch wanted {
-	case undecided:
-		return nil
-	case ota:
-		return r.markPods(ctx, key, ds, t)
+	var options rollout.Options
+	if wanted == daemonset.AdvancedRollingUpdate {
+		var err error
+		if options, err = rollout.ParseOptions(ds.Annotations); err != nil {
+			problem = err.Error()
+		}
 	}
+	r.tellProblem(ds, t, problem)
+	switch {
+	case wanted == daemonset.Unmanaged:
+		return r.letGo(ctx, key, ds, t, problem)
+	case problem != "":
+		return r.setConditions(ctx, key, ds, t, stuck(ds, problem))
+	case wanted == daemonset.OTA:
+		r.stopRolling(key, t)
+		return errors.Join(
+			r.markPods(ctx, key, ds, t),
+			r.setConditions(ctx, key, ds, t, withdrawn(mended(ds), ofRollouts[:]...)),
+		)
+	default:
+		if err := r.unmarkPods(ctx, key, ds, t); err != nil {
+			return err
+		}
+		return r.advance(ctx, key, ds, t, options)
+	}
+}
+
+// letGo undoes everything on a DaemonSet that asks for nothing, or for something
+// that Kubernetes does itself.
+func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, problem string) error {
+	r.stopRolling(key, t)
 	if err := r.unmarkPods(ctx, key, ds, t); err != nil {
 		return err
 	}
-	if wanted == unmanaged && problem == "" {
-		r.forget(key)
+	if t.watch != nil {
+		t.watch.stop()
+		t.watch = nil
 	}
+	if problem != "" {
+		want := conditions{}
+		want.set(rollout.Invalid(problem))
+		return r.setConditions(ctx, key, ds, t, withdrawn(want, ofRollouts[:]...))
+	}
+	if err := r.setConditions(ctx, key, ds, t, withdrawn(conditions{}, ours[:]...)); err != nil {
+		return err
+	}
+	r.forget(key)
 	return nil
 }
 
@@ -126,7 +165,8 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if !w.synced() {
 		return nil // it calls when it is
 	}
-	revision := newestRevision(ds, w.revisionsSeen())
+	t.marked = true
+	revision := daemonset.NewestRevision(ds, w.revisionsSeen())
 	if revision == nil {
 		return nil // the DaemonSet or a revision will change
 	}
@@ -163,8 +203,11 @@ func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *app
 
 // forget lets go of everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
-	if t := r.tracked.remove(key); t != nil && t.watch != nil {
-		t.watch.stop()
+	if t := r.tracked.remove(key); t != nil {
+		if t.watch != nil {
+			t.watch.stop()
+		}
+		r.stopRolling(key, t)
 	}
 	r.metrics.forgetPods(key)
 }
@@ -174,6 +217,7 @@ func (r *reconciler) stop() {
 	for _, key := range r.tracked.keys() {
 		r.forget(key)
 	}
+	r.nodes.running.Wait()
 }
 
 // plan is what is to be done with the pods of a DaemonSet.

@@ -14,13 +14,18 @@ import (
 type tracked struct {
 	// watch is nil unless the DaemonSet opted in.
 	watch *watch
+	// marked is set once pods may have marks.
+	marked bool
+	// rolling is nil unless the DaemonSet is rolled out by its nodes.
+	rolling *rolling
+	// report is about the conditions.
+	report report
 	// What was last said about it, each "" when the matter is settled: the
-	// problem with what it asks for, a strategy that is not carried out, pods
-	// that could not be marked, and the sum of the marks.
-	problem       string
-	notCarriedOut bool
-	failure       string
-	summary       string
+	// problem with what it asks for, pods that could not be marked, and the sum
+	// of the marks.
+	problem string
+	failure string
+	summary string
 }
 
 // register holds what is tracked. It is safe for concurrent use.

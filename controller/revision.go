@@ -6,47 +6,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
-
-// newestRevision returns the revision that ds wants its pods to run, nil while
-// that is not known: Kubernetes has yet to see the newest template, or its
-// ControllerRevision has yet to arrive here. Both bring an event when they come.
-//
-// It is read, never computed from the template: an apiserver newer than this
-// program fills in fields it does not know, and every pod would look old. As
-// `kubectl rollout undo` gives an old revision the highest number again, pods
-// that still run it are at the target at once.
-func newestRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) *appsv1.ControllerRevision {
-	if ds.Status.ObservedGeneration < ds.Generation {
-		return nil
-	}
-	var newest *appsv1.ControllerRevision
-	for _, revision := range revisions {
-		if controls(ds, revision) && (newest == nil || newer(revision, newest)) {
-			newest = revision
-		}
-	}
-	return newest
-}
-
-// newer orders by revision number. Equal numbers do not last, since Kubernetes
-// renumbers; the name makes the answer the same until then.
-func newer(a, b *appsv1.ControllerRevision) bool {
-	if a.Revision != b.Revision {
-		return a.Revision > b.Revision
-	}
-	return a.Name > b.Name
-}
-
-// controls tells whether ds is object's controller, by UID: one that was deleted
-// and made again under the same name does not own what the first one left.
-func controls(ds *appsv1.DaemonSet, object metav1.Object) bool {
-	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.UID == ds.UID
-}
 
 // targetOf reads what a node needs to know of revision. The data of a
 // ControllerRevision of a DaemonSet is a patch with the whole pod template.

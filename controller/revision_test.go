@@ -25,39 +25,6 @@ func revision(hash string, number int64, owner types.UID) *appsv1.ControllerRevi
 	return r
 }
 
-func TestNewestRevision(t *testing.T) {
-	notController := revision("b", 9, "ds-uid")
-	notController.OwnerReferences = ownedBy("ds-uid", false)
-	tests := map[string]struct {
-		generation, observed int64
-		revisions            []*appsv1.ControllerRevision
-		want                 string // hash; "" for none
-	}{
-		"the highest number is the newest":                {1, 1, []*appsv1.ControllerRevision{revision("a", 1, "ds-uid"), revision("b", 2, "ds-uid")}, "b"},
-		"order does not matter":                           {1, 1, []*appsv1.ControllerRevision{revision("b", 2, "ds-uid"), revision("a", 1, "ds-uid")}, "b"},
-		"10 is higher than 9":                             {1, 1, []*appsv1.ControllerRevision{revision("a", 10, "ds-uid"), revision("b", 9, "ds-uid")}, "a"},
-		"an undo gives an old revision the highest again": {3, 3, []*appsv1.ControllerRevision{revision("a", 3, "ds-uid"), revision("b", 2, "ds-uid")}, "a"},
-		"not known while a new template waits":            {2, 1, []*appsv1.ControllerRevision{revision("a", 1, "ds-uid")}, ""},
-		"not known while there is none":                   {1, 1, nil, ""},
-		"that of another of the same name does not count": {1, 1, []*appsv1.ControllerRevision{revision("a", 1, "ds-uid"), revision("b", 9, "other")}, "a"},
-		"one that is owned but not controlled is no ours": {1, 1, []*appsv1.ControllerRevision{revision("a", 1, "ds-uid"), notController}, "a"},
-		"equal numbers have one answer":                   {1, 1, []*appsv1.ControllerRevision{revision("b", 1, "ds-uid"), revision("a", 1, "ds-uid")}, "b"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			ds := daemonSet(appsv1.OnDeleteDaemonSetStrategyType, nil)
-			ds.Generation, ds.Status.ObservedGeneration = tt.generation, tt.observed
-			got := ""
-			if r := newestRevision(ds, tt.revisions); r != nil {
-				got = r.Labels[appsv1.ControllerRevisionHashLabelKey]
-			}
-			if got != tt.want {
-				t.Errorf("got revision %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestTargetOf(t *testing.T) {
 	r := revision("abc", 1, "ds-uid")
 	r.Data.Raw = []byte(`{"spec":{"template":{"$patch":"replace","spec":{

@@ -5,6 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -13,14 +15,15 @@ import (
 // resourceVersion). Objects of other types, such as the tombstones of an
 // informer, pass unchanged.
 
-// trimDaemonSet drops the pod template, which is most of a DaemonSet: the
-// images of a revision are read from its ControllerRevision.
+// trimDaemonSet drops most of the pod template, which is most of a DaemonSet: the
+// images of a revision are read from its ControllerRevision. What says on which
+// nodes it runs is kept for those that opted in.
 func trimDaemonSet(object any) (any, error) {
 	ds, ok := object.(*appsv1.DaemonSet)
 	if !ok {
 		return object, nil
 	}
-	return &appsv1.DaemonSet{
+	out := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         ds.Namespace,
 			Name:              ds.Name,
@@ -28,36 +31,117 @@ func trimDaemonSet(object any) (any, error) {
 			ResourceVersion:   ds.ResourceVersion,
 			Generation:        ds.Generation,
 			DeletionTimestamp: ds.DeletionTimestamp,
-			Annotations:       only(ds.Annotations, strategyAnnotation, oldStrategyAnnotation),
+			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
+				rollout.MaxUnavailableAnnotation, rollout.PartitionAnnotation, rollout.PausedAnnotation,
+				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation),
 		},
 		Spec: appsv1.DaemonSetSpec{
-			Selector:       ds.Spec.Selector,
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: ds.Spec.UpdateStrategy.Type},
+			Selector:        ds.Spec.Selector,
+			UpdateStrategy:  appsv1.DaemonSetUpdateStrategy{Type: ds.Spec.UpdateStrategy.Type},
+			MinReadySeconds: ds.Spec.MinReadySeconds,
 		},
 		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration},
-	}, nil
+	}
+	for _, t := range ours {
+		if c := conditionOn(ds, t); c != nil {
+			out.Status.Conditions = append(out.Status.Conditions, *c)
+		}
+	}
+	if wanted, _ := daemonset.StrategyOf(ds); wanted != daemonset.Unmanaged {
+		out.Spec.Template.Spec = trimTemplate(&ds.Spec.Template.Spec)
+	}
+	return out, nil
 }
 
-// trimPod keeps who a pod is, whose it is, where it runs, and its conditions.
+// trimTemplate keeps what rollout.NewPlacement reads.
+func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
+	out := corev1.PodSpec{
+		NodeName:     spec.NodeName,
+		NodeSelector: spec.NodeSelector,
+		Tolerations:  spec.Tolerations,
+		HostNetwork:  spec.HostNetwork,
+	}
+	if spec.Affinity != nil {
+		out.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity}
+	}
+	return out
+}
+
+// trimNode keeps who a node is, what decides on which pods it gets, and whether it
+// is Ready.
+func trimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	out := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			UID:             node.UID,
+			ResourceVersion: node.ResourceVersion,
+			Labels:          node.Labels,
+		},
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			out.Status.Conditions = []corev1.NodeCondition{{
+				Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			}}
+		}
+	}
+	return out, nil
+}
+
+// trimPod keeps who a pod is, whose it is, where it runs, what it is marked with,
+// and how it is.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
-	return &corev1.Pod{
+	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         pod.Namespace,
 			Name:              pod.Name,
 			UID:               pod.UID,
 			ResourceVersion:   pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
 			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
-		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
-		Status: corev1.PodStatus{Conditions: pod.Status.Conditions},
-	}, nil
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{
+			Phase:                 pod.Status.Phase,
+			Reason:                pod.Status.Reason,
+			InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
+			ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
+		},
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady || c.Type == upgrade.NeedCondition {
+			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+			})
+		}
+	}
+	return out, nil
+}
+
+// trimContainers keeps what containers wait for. Most wait for nothing.
+func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for i := range statuses {
+		if w := statuses[i].State.Waiting; w != nil && w.Reason != "" {
+			out = append(out, corev1.ContainerStatus{
+				Name:  statuses[i].Name,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.Reason}},
+			})
+		}
+	}
+	return out
 }
 
 // trimRevision drops labels and annotations that a ControllerRevision takes over

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
 // unmarkPods takes what the controller said off the pods of a DaemonSet that no
-// longer asks for OTA, and then stops watching them. A pod that went on saying
-// that it needs an upgrade would let its node delete it.
+// longer asks for OTA. A pod that went on saying that it needs an upgrade would let
+// its node delete it.
 //
 // That a DaemonSet once asked is known only from its watch, which is kept until
 // all is done. If nobody watched when the DaemonSet changed its mind, because the
@@ -24,10 +26,10 @@ import (
 // would take a list of all pods of the cluster. The same goes for a DaemonSet
 // that is deleted without its pods.
 func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) error {
-	if t.watch == nil {
+	if !t.marked {
 		return nil
 	}
-	if t.watch.serves(ds) { // else it is another DaemonSet by now
+	if t.watch != nil && t.watch.serves(ds) { // else it is another DaemonSet by now
 		changes, err := r.marked(ctx, ds, t.watch)
 		if err != nil {
 			return err
@@ -38,8 +40,7 @@ func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *a
 		}
 		r.tellUnmarked(ds, t, len(done.changed))
 	}
-	t.watch.stop()
-	t.watch = nil
+	t.marked = false
 	r.metrics.forgetPods(key)
 	return nil
 }
@@ -56,7 +57,7 @@ func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch)
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) })
 	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: w.selector.String()}, func(object runtime.Object) error {
 		pod, ok := object.(*corev1.Pod)
-		if !ok || !controls(ds, pod) || !pod.DeletionTimestamp.IsZero() {
+		if !ok || !daemonset.Controls(ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
 		if patch := patchTo(mark{}, pod, now); patch != nil {

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // watch follows the pods and ControllerRevisions of one DaemonSet, by its
@@ -45,7 +49,10 @@ func startWatch(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: selector of the DaemonSet: %w", err)
 	}
-	narrow := func(o *metav1.ListOptions) { o.LabelSelector = selector.String() }
+	narrow := func(o *metav1.ListOptions) {
+		o.LabelSelector = selector.String()
+		upToDate(o)
+	}
 	w := &watch{
 		uid:       ds.UID,
 		selector:  selector,
@@ -106,10 +113,29 @@ func podChanged(before, after any) bool {
 		return true
 	}
 	return a.UID != b.UID ||
+		a.Status.Phase != b.Status.Phase ||
+		a.Spec.NodeName != b.Spec.NodeName ||
+		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
+		waiting(a) != waiting(b) ||
 		markOn(a) != markOn(b) ||
 		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!sameController(a, b)
+}
+
+// readyOn returns pod's Ready condition, or nil.
+func readyOn(pod *corev1.Pod) *corev1.PodCondition { return upgrade.Condition(pod, corev1.PodReady) }
+
+// waiting is what the first container that waits does so for, or "".
+func waiting(pod *corev1.Pod) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if w := statuses[i].State.Waiting; w != nil {
+				return statuses[i].Name + w.Reason
+			}
+		}
+	}
+	return ""
 }
 
 func sameController(a, b *corev1.Pod) bool {
@@ -151,20 +177,29 @@ func (w *watch) revisionsSeen() []*appsv1.ControllerRevision {
 func (w *watch) podsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
 	var out []*corev1.Pod
 	ahead := map[types.UID]*corev1.Pod{}
-	for _, object := range w.pods.GetStore().List() {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			continue
-		}
+	for _, pod := range w.allPodsOf(ds) {
 		if written, ok := w.written[pod.UID]; ok && newerThan(written, pod) {
 			ahead[pod.UID] = written
 			pod = written
 		}
-		if controls(ds, pod) && pod.DeletionTimestamp.IsZero() {
+		if pod.DeletionTimestamp.IsZero() {
 			out = append(out, pod)
 		}
 	}
 	w.written = ahead // the others have been caught up with, or are gone
+	return out
+}
+
+// allPodsOf returns ds's pods as the watch shows them, also those on their way
+// out. They are shared and must not be changed.
+func (w *watch) allPodsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
+	objects := w.pods.GetStore().List()
+	out := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok && daemonset.Controls(ds, pod) {
+			out = append(out, pod)
+		}
+	}
 	return out
 }
 
@@ -179,7 +214,7 @@ func (w *watch) wrote(pods []*corev1.Pod) {
 
 // newerThan compares resourceVersions, which are numbers that grow on every
 // apiserver that passes conformance. Where they are not, the watch counts.
-func newerThan(a, b *corev1.Pod) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+func newerThan(a, b metav1.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0
 }

@@ -68,8 +68,8 @@ func parse(args []string) (*config, error) {
 
 func (c *config) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file with the apiserver's address and credentials; empty: those of the pod this runs in")
-	fs.Float32Var(&c.qps, "kube-api-qps", 100, "requests a second to the apiserver, over time")
-	fs.IntVar(&c.burst, "kube-api-burst", 200, "requests to the apiserver at once, beyond kube-api-qps")
+	fs.Float32Var(&c.qps, "kube-api-qps", 500, "requests a second to the apiserver, over time; a rollout deletes up to 250 pods at once, and the apiserver has limits of its own")
+	fs.IntVar(&c.burst, "kube-api-burst", 1000, "requests to the apiserver at once, beyond kube-api-qps")
 	fs.IntVar(&c.workers, "workers", controller.DefaultWorkers, "DaemonSets worked on at once")
 	fs.StringVar(&c.metricsAddr, "metrics-addr", ":10271", "address that serves /metrics")
 	fs.StringVar(&c.probeAddr, "health-probe-addr", ":10272", "address that serves /healthz and /readyz; may be the same as metrics-addr")

@@ -207,9 +207,9 @@ func TestTheBreakerAfterARestart(t *testing.T) {
 			tt.arrange(w)
 			w.restart()
 			w.halted = tt.halted
-			p := w.plan()
+			w.plan()
 			w.pass(NodeSettle)
-			p = w.plan()
+			p := w.plan()
 			if p.Breaker.Open != tt.open || (len(p.Delete) == 0) != tt.open {
 				t.Errorf("open: %v, deletes %v; want open: %v", p.Breaker, deletions(&p), tt.open)
 			}

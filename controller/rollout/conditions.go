@@ -37,6 +37,15 @@ func AwaitRevision() []appsv1.DaemonSetCondition {
 	}
 }
 
+// Stuck are the conditions of a rollout that cannot go on because of a problem
+// with what the DaemonSet asks for.
+func Stuck(problem string) []appsv1.DaemonSetCondition {
+	return []appsv1.DaemonSetCondition{
+		condition(CompleteCondition, false, ReasonInvalid, problem),
+		condition(ProgressingCondition, false, ReasonInvalid, problem),
+	}
+}
+
 // Invalid is the condition of a DaemonSet with this problem; "" is none.
 func Invalid(problem string) appsv1.DaemonSetCondition {
 	if problem == "" {

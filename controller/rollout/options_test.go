@@ -40,7 +40,7 @@ func TestParseOptions(t *testing.T) {
 }
 
 func TestParseOptionsThatAreNotAmounts(t *testing.T) {
-	for value, paused := range map[string]bool{"true": true, "True": true, " TRUE ": true, "false": false, "False": false} {
+	for value, paused := range map[string]bool{"true": true, "True": true, "TRUE\n": true, "false": false, "False": false} {
 		o, err := ParseOptions(map[string]string{PausedAnnotation: value})
 		if err != nil || o.Paused != paused {
 			t.Errorf("%q: got %v, %v", value, o.Paused, err)

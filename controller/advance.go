@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// rolling is what is remembered of a DaemonSet that is rolled out by its nodes.
+// Losing it delays the rollout and does no harm; see package rollout.
+type rolling struct {
+	seen *rollout.Sightings
+	sent *deletions
+	// confirmed is the newest revision as the apiserver itself said when
+	// generation was new.
+	confirmed  *appsv1.ControllerRevision
+	generation int64
+	story      story
+}
+
+// advance carries out the strategy AdvancedRollingUpdate: one step of it.
+func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options) error {
+	w, err := r.watchFor(ctx, key, ds, t)
+	if err != nil {
+		return err
+	}
+	r.nodes.follow(ctx, key)
+	if !w.synced() || !r.nodes.informer.HasSynced() {
+		return nil // they call when they are
+	}
+	if t.rolling == nil {
+		t.rolling = &rolling{seen: rollout.NewSightings(), sent: newDeletions()}
+	}
+	target, err := r.target(ctx, ds, w, t.rolling)
+	if err != nil {
+		return err
+	}
+	if target == "" { // the DaemonSet or a revision will change
+		return r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.AwaitRevision()...))
+	}
+	return r.step(ctx, key, ds, t, options, target)
+}
+
+// step deletes what is to be deleted now, and says where everything stands.
+func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target string) error {
+	pods := t.watch.allPodsOf(ds)
+	again := t.rolling.sent.caughtUp(pods)
+	now := time.Now()
+	plan := rollout.Make(rollout.Input{
+		DaemonSet: ds, Options: options, Revision: target,
+		Nodes: r.nodes.seen(), Pods: pods,
+		Deleted: t.rolling.sent.has, Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
+		Now: now, Timing: r.timing,
+	})
+	for _, d := range plan.Delete {
+		r.log.Info("pod is deleted, to be replaced by one of the new revision",
+			"daemonset", key.String(), "revision", target, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)
+	}
+	_, failed := r.deletePods(ctx, t.rolling.sent, append(again, victims(plan.Delete)...))
+	if ctx.Err() != nil {
+		return failed
+	}
+	if !plan.Wake.IsZero() {
+		r.queue.AddAfter(key, plan.Wake.Sub(now))
+	}
+	r.metrics.setRollout(key, &plan)
+	r.tellRollout(ds, t, &plan, now)
+	r.tellDeletions(ds, t, failed)
+	return errors.Join(failed, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
+}
+
+func victims(deletions []rollout.Deletion) []*corev1.Pod {
+	out := make([]*corev1.Pod, 0, len(deletions))
+	for _, d := range deletions {
+		out = append(out, d.Pod)
+	}
+	return out
+}
+
+// target returns the hash of the revision that the pods should have, "" while it
+// is not known.
+//
+// That Kubernetes has seen the newest template can be known here before its
+// revision is, since they come by two watches. For that moment the revision
+// before would be the newest, and new pods would be deleted for being none of it.
+// So once for each generation the apiserver itself is asked.
+func (r *reconciler) target(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling) (string, error) {
+	if ds.Status.ObservedGeneration < ds.Generation {
+		return "", nil
+	}
+	if t.generation != ds.Generation || t.confirmed == nil {
+		list, err := r.client.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector.String()})
+		if err != nil {
+			return "", fmt.Errorf("list ControllerRevisions: %w", err)
+		}
+		var revisions []*appsv1.ControllerRevision
+		for i := range list.Items {
+			revisions = append(revisions, &list.Items[i])
+		}
+		t.confirmed, t.generation = daemonset.NewestRevision(ds, revisions), ds.Generation
+	}
+	revisions := w.revisionsSeen()
+	if t.confirmed != nil {
+		revisions = append(revisions, t.confirmed)
+	}
+	newest := daemonset.NewestRevision(ds, revisions)
+	if newest == nil {
+		return "", nil
+	}
+	hash := newest.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if hash == "" {
+		return "", fmt.Errorf("read ControllerRevision %s/%s: no label %s", newest.Namespace, newest.Name, appsv1.ControllerRevisionHashLabelKey)
+	}
+	return hash, nil
+}
+
+// stopRolling forgets a rollout that is no longer asked for.
+func (r *reconciler) stopRolling(key cache.ObjectName, t *tracked) {
+	t.rolling = nil
+	r.nodes.unfollow(key)
+	r.metrics.forgetRollout(key)
+}

@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// minReport is how long the words of a condition are left as they are while its
+// status and reason do not change. Each patch makes Kubernetes look at the whole
+// DaemonSet.
+const minReport = time.Second
+
+// ours are the types of conditions that the controller sets on a DaemonSet, and
+// ofRollouts those that only AdvancedRollingUpdate has. Those of others are left
+// alone.
+var (
+	ours = [...]appsv1.DaemonSetConditionType{
+		rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition,
+	}
+	ofRollouts = [...]appsv1.DaemonSetConditionType{
+		rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition,
+	}
+)
+
+// conditions are those that a DaemonSet is to have: nil is to be removed, and what
+// is absent stays as it is.
+type conditions map[appsv1.DaemonSetConditionType]*appsv1.DaemonSetCondition
+
+func (c conditions) set(all ...appsv1.DaemonSetCondition) {
+	for i := range all {
+		c[all[i].Type] = &all[i]
+	}
+}
+
+// report is what was last written to a DaemonSet's conditions.
+type report struct {
+	// ds is what the apiserver returned, which the watch may be behind of.
+	ds *appsv1.DaemonSet
+	at time.Time
+}
+
+// rolledOut are the conditions of a DaemonSet that is rolled out.
+func rolledOut(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) conditions {
+	out := mended(ds)
+	out.set(all...)
+	return out
+}
+
+// mended says that nothing is wrong with what ds asks for, if it once was.
+func mended(ds *appsv1.DaemonSet) conditions {
+	out := conditions{}
+	if conditionOn(ds, rollout.InvalidCondition) != nil {
+		out.set(rollout.Invalid(""))
+	}
+	return out
+}
+
+// stuck are the conditions of a DaemonSet that asks for something wrong. If it was
+// rolled out, that ends here.
+func stuck(ds *appsv1.DaemonSet, problem string) conditions {
+	out := conditions{}
+	out.set(rollout.Invalid(problem))
+	if wanted, _ := daemonset.StrategyOf(ds); wanted == daemonset.AdvancedRollingUpdate || conditionOn(ds, rollout.CompleteCondition) != nil {
+		out.set(rollout.Stuck(problem)...)
+	}
+	return out
+}
+
+// withdrawn adds to c that conditions of these types are to be removed.
+func withdrawn(c conditions, types ...appsv1.DaemonSetConditionType) conditions {
+	for _, t := range types {
+		c[t] = nil
+	}
+	return c
+}
+
+// conditionOn returns ds's condition of type t, or nil. It points into ds.
+func conditionOn(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
+	for i := range ds.Status.Conditions {
+		if ds.Status.Conditions[i].Type == t {
+			return &ds.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// hasOurs tells whether any condition of ours is on ds.
+func hasOurs(ds *appsv1.DaemonSet) bool {
+	for _, t := range ours {
+		if conditionOn(ds, t) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// setConditions patches ds if need be: at once when a status or a reason changes,
+// and not more often than minReport when only words do.
+func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, want conditions) error {
+	if t.report.ds != nil && t.report.ds.UID == ds.UID && newerThan(t.report.ds, ds) {
+		ds = t.report.ds
+	}
+	now := time.Now()
+	patch, pressing := conditionsPatch(ds, want, now)
+	if patch == nil {
+		return nil
+	}
+	if wait := minReport - now.Sub(t.report.at); !pressing && wait > 0 {
+		r.queue.AddAfter(key, wait)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	written, err := r.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{FieldManager: Name}, "status")
+	if apierrors.IsNotFound(err) || isConflict(err) {
+		return nil // gone, or another of the same name, which brings an event
+	}
+	if err != nil {
+		return fmt.Errorf("patch conditions: %w", err)
+	}
+	if trimmed, err := trimDaemonSet(written); err == nil {
+		t.report = report{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
+	}
+	return nil
+}
+
+// daemonSetPatch is a strategic merge patch of a DaemonSet's status, which merges
+// conditions by their type.
+type daemonSetPatch struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []conditionPatch `json:"conditions"`
+	} `json:"status"`
+}
+
+// conditionsPatch returns what makes ds's conditions want, nil when they are that
+// already. It is pressing when more than a message changes.
+func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patch []byte, pressing bool) {
+	var p daemonSetPatch
+	p.Metadata.UID = ds.UID
+	for _, t := range ours {
+		w, said := want[t]
+		have := conditionOn(ds, t)
+		switch {
+		case !said, w == nil && have == nil:
+			continue
+		case w == nil:
+			p.Status.Conditions = append(p.Status.Conditions, conditionPatch{Directive: "delete", Type: corev1.PodConditionType(t)})
+			pressing = true
+			continue
+		case have != nil && have.Status == w.Status && have.Reason == w.Reason && have.Message == w.Message:
+			continue
+		}
+		c := conditionPatch{Type: corev1.PodConditionType(t), Status: w.Status, Reason: w.Reason, Message: w.Message}
+		if have == nil || have.Status != w.Status {
+			c.LastTransitionTime = &metav1.Time{Time: now}
+		}
+		pressing = pressing || have == nil || have.Status != w.Status || have.Reason != w.Reason
+		p.Status.Conditions = append(p.Status.Conditions, c)
+	}
+	if p.Status.Conditions == nil {
+		return nil, false
+	}
+	patch, err := json.Marshal(p)
+	if err != nil {
+		panic("controller: encode patch: " + err.Error()) // strings and times only
+	}
+	return patch, pressing
+}

@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"encoding/json"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+const foreign appsv1.DaemonSetConditionType = "SomebodyElses"
+
+func condition(t appsv1.DaemonSetConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DaemonSetCondition {
+	return appsv1.DaemonSetCondition{Type: t, Status: status, Reason: reason, Message: message}
+}
+
+// withConditions is a DaemonSet with these, since before, and one of others.
+func withConditions(all ...appsv1.DaemonSetCondition) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{}
+	ds.Namespace, ds.Name, ds.UID = "default", "web", "ds-uid"
+	for _, c := range append(all, condition(foreign, corev1.ConditionTrue, "Theirs", "")) {
+		c.LastTransitionTime = metav1.NewTime(before)
+		ds.Status.Conditions = append(ds.Status.Conditions, c)
+	}
+	return ds
+}
+
+// daemonSetPatched applies a patch as the apiserver does.
+func daemonSetPatched(t *testing.T, ds *appsv1.DaemonSet, patch []byte) *appsv1.DaemonSet {
+	t.Helper()
+	original, err := json.Marshal(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := strategicpatch.StrategicMergePatch(original, patch, appsv1.DaemonSet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &appsv1.DaemonSet{}
+	if err := json.Unmarshal(merged, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestConditionsPatch(t *testing.T) {
+	const (
+		complete    = rollout.CompleteCondition
+		progressing = rollout.ProgressingCondition
+		yes, no     = corev1.ConditionTrue, corev1.ConditionFalse
+	)
+	want := func(all ...appsv1.DaemonSetCondition) conditions {
+		c := conditions{}
+		c.set(all...)
+		return c
+	}
+	tests := map[string]struct {
+		have    []appsv1.DaemonSetCondition
+		want    conditions
+		none    bool
+		pressed bool
+		after   map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
+		moved   bool // the transition of complete is now
+	}{
+		"a first one": {
+			want: want(condition(complete, no, "A", "m")), pressed: true, moved: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
+		},
+		"as it is": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")},
+			want: want(condition(complete, no, "A", "m")), none: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
+		},
+		"other words can wait": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "A", "other")),
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
+		},
+		"another reason cannot, and is no transition": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "B", "m")), pressed: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
+		},
+		"another status is a transition": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), pressed: true, moved: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes},
+		},
+		"what is not spoken of stays": {
+			have: []appsv1.DaemonSetCondition{condition(progressing, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), pressed: true, moved: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes, progressing: no},
+		},
+		"one that is withdrawn": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
+			want: withdrawn(conditions{}, complete), pressed: true,
+			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
+		},
+		"one that is withdrawn and was not there": {want: withdrawn(conditions{}, complete), none: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ds := withConditions(tt.have...)
+			patch, pressing := conditionsPatch(ds, tt.want, now)
+			if (patch == nil) != tt.none || pressing != tt.pressed {
+				t.Fatalf("got %s, pressing: %t", patch, pressing)
+			}
+			if patch != nil {
+				ds = daemonSetPatched(t, ds, patch)
+			}
+			if c := conditionOn(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
+				t.Errorf("got %v", ds.Status.Conditions)
+			}
+			for conditionType, status := range tt.after {
+				if c := conditionOn(ds, conditionType); c == nil || c.Status != status {
+					t.Errorf("%s is %v, want %s", conditionType, c, status)
+				}
+			}
+			if c := conditionOn(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(now) != tt.moved {
+				t.Errorf("the transition is of %v", c.LastTransitionTime)
+			}
+		})
+	}
+}
+
+func TestWhatAWrongWordDoesToConditions(t *testing.T) {
+	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
+	if got := stuck(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
+		t.Errorf("a rollout that is stuck is not complete: got %v", got)
+	}
+	if got := stuck(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
+		t.Errorf("got %v", got)
+	}
+	if got := mended(withConditions()); len(got) != 0 {
+		t.Errorf("got %v, though nothing was ever wrong", got)
+	}
+	invalid := withConditions(rollout.Invalid("problem"))
+	if got := mended(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
+		t.Errorf("got %v", got)
+	}
+	if !hasOurs(invalid) || hasOurs(withConditions()) {
+		t.Error("whose conditions are whose?")
+	}
+}
+
+func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
+	ds := withConditions(rollout.Invalid("problem"))
+	ds.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": "long",
+		"apps.openyurt.io/update-strategy":                 "AdvancedRollingUpdate", rollout.PausedAnnotation: "true",
+	}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	ds.Spec.MinReadySeconds = 5
+	ds.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "app"}}, NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
+		Tolerations: []corev1.Toleration{{Key: "x"}}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}},
+	}
+	object, err := trimDaemonSet(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := object.(*appsv1.DaemonSet)
+	spec := &got.Spec.Template.Spec
+	if spec.Containers != nil || spec.Affinity.PodAffinity != nil || len(got.Annotations) != 2 || len(got.Status.Conditions) != 1 {
+		t.Errorf("got more than is read: %v", got)
+	}
+	if spec.NodeSelector == nil || !spec.HostNetwork || spec.Tolerations == nil || spec.Affinity.NodeAffinity == nil || got.Spec.MinReadySeconds != 5 {
+		t.Errorf("got less than is read: %v", got)
+	}
+	ds.Annotations = nil
+	if object, _ = trimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
+		t.Error("the template of one that did not opt in is kept")
+	}
+}

@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// nodes follows all nodes, from the first DaemonSet that is rolled out by them
+// until Run ends: one list of nodes for all DaemonSets, and none in a cluster that
+// needs none. It is safe for concurrent use.
+type nodes struct {
+	informer cache.SharedIndexInformer
+	queue    queue
+	started  sync.Once
+	running  sync.WaitGroup
+
+	mu   sync.Mutex
+	keys map[cache.ObjectName]bool // DaemonSets to look at when a node changes; guarded by mu
+}
+
+func newNodes(client kubernetes.Interface, q queue) (*nodes, error) {
+	n := &nodes{
+		informer: coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, upToDate),
+		queue:    q,
+		keys:     map[cache.ObjectName]bool{},
+	}
+	if err := n.informer.SetTransform(trimNode); err != nil {
+		return nil, err
+	}
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { n.changed() },
+		UpdateFunc: func(before, after any) {
+			if nodeChanged(before, after) {
+				n.changed()
+			}
+		},
+		DeleteFunc: func(any) { n.changed() },
+	})
+	return n, err
+}
+
+// upToDate keeps an informer from beginning with what an apiserver has cached,
+// which may lack what the last process did.
+func upToDate(o *metav1.ListOptions) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
+}
+
+// follow has key put into the queue whenever a node changes in a way that a
+// rollout looks at, and when all nodes have been listed. The watch ends with ctx.
+func (n *nodes) follow(ctx context.Context, key cache.ObjectName) {
+	n.mu.Lock()
+	n.keys[key] = true
+	n.mu.Unlock()
+	n.started.Do(func() {
+		n.running.Go(func() { n.informer.RunWithContext(ctx) })
+		n.running.Go(func() {
+			if cache.WaitFor(ctx, "", n.informer.HasSyncedChecker()) {
+				n.changed()
+			}
+		})
+	})
+}
+
+func (n *nodes) unfollow(key cache.ObjectName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.keys, key)
+}
+
+func (n *nodes) changed() {
+	n.mu.Lock()
+	keys := slices.Collect(maps.Keys(n.keys))
+	n.mu.Unlock()
+	for _, key := range keys {
+		n.queue.Add(key)
+	}
+}
+
+// seen returns all nodes, which are shared and must not be changed.
+func (n *nodes) seen() []*corev1.Node {
+	objects := n.informer.GetStore().List()
+	out := make([]*corev1.Node, 0, len(objects))
+	for _, object := range objects {
+		if node, ok := object.(*corev1.Node); ok {
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
+// nodeChanged leaves out what a kubelet reports all the time.
+func nodeChanged(before, after any) bool {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	if !okA || !okB {
+		return true
+	}
+	return a.UID != b.UID ||
+		!maps.Equal(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) ||
+		!equality.Semantic.DeepEqual(a.Status.Conditions, b.Status.Conditions)
+}

@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// Reasons of Events about a rollout.
+const (
+	reasonRolloutStarted  = "RolloutStarted"
+	reasonRolloutComplete = "RolloutComplete"
+	reasonRolloutWaiting  = "RolloutWaiting"
+	reasonRolloutHeld     = "RolloutHeld"
+	reasonRolloutHalted   = "RolloutHalted"
+	reasonRolloutResumed  = "RolloutResumed"
+	reasonDeletingFailed  = "DeletingPodsFailed"
+)
+
+// story is what was told about a rollout. Each thing is told when it begins to be
+// so; what another process told before is read from the conditions.
+type story struct {
+	revision string
+	begun    time.Time
+	// reason is that of the condition, as last told.
+	reason   string
+	complete bool // told, once for each revision
+	failure  string
+}
+
+// tellRollout tells what is new about a rollout, on the DaemonSet and in the log.
+func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, now time.Time) {
+	s := &t.rolling.story
+	reason := conditionFor(rollout.ProgressingCondition, p).Reason
+	if s.revision != p.Revision {
+		*s = begin(ds, p, now)
+		if s.reason == "" && !p.Complete() {
+			s.reason = rollout.ReasonUpdating
+			r.tell(ds, reasonRolloutStarted, fmt.Sprintf("controllerrevision %s: %s; at most %d of %d Ready nodes are unavailable at a time",
+				p.Revision, p.Summary(), p.Max, p.Ready))
+		}
+	}
+	was := s.reason
+	s.reason = reason
+	if was == reason {
+		return
+	}
+	switch reason {
+	case rollout.ReasonComplete:
+		r.tellComplete(ds, s, p, was, now)
+	case rollout.ReasonHalted:
+		message := conditionFor(rollout.HaltedCondition, p).Message
+		r.log.Warn("rollout halted: nodes were lost after they got the new revision",
+			"daemonset", ds.Namespace+"/"+ds.Name, "revision", p.Revision, "nodes", p.Breaker.Lost, "updated", p.Breaker.Updated)
+		r.events.warning(ds, reasonRolloutHalted, truncated(message))
+	case rollout.ReasonWaiting:
+		r.tell(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
+	case rollout.ReasonUpdating:
+		if was == rollout.ReasonPaused || was == rollout.ReasonHalted {
+			r.tell(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
+		}
+	default:
+		r.tell(ds, reasonRolloutHeld, conditionFor(rollout.ProgressingCondition, p).Message)
+	}
+}
+
+// begin returns the story of a revision as far as others have told it.
+func begin(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) story {
+	s := story{revision: p.Revision, begun: now}
+	progressing, complete := conditionOn(ds, rollout.ProgressingCondition), conditionOn(ds, rollout.CompleteCondition)
+	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
+		return s
+	}
+	s.reason = progressing.Reason
+	s.complete = progressing.Reason == rollout.ReasonComplete
+	s.begun = complete.LastTransitionTime.Time // when it was no longer complete
+	return s
+}
+
+// tellComplete says nothing where there was nothing to do.
+func (r *reconciler) tellComplete(ds *appsv1.DaemonSet, s *story, p *rollout.Plan, was string, now time.Time) {
+	if s.complete {
+		return
+	}
+	s.complete = true
+	if was == "" {
+		return
+	}
+	r.tell(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
+		p.Revision, p.Summary(), now.Sub(s.begun).Round(time.Second/10)))
+}
+
+// tell is for what goes as it should.
+func (r *reconciler) tell(ds *appsv1.DaemonSet, reason, message string) {
+	r.log.Info("rollout", "daemonset", ds.Namespace+"/"+ds.Name, "event", reason, "message", message)
+	r.events.normal(ds, reason, truncated(message))
+}
+
+// tellDeletions says what keeps pods from being deleted; nil is nothing.
+func (r *reconciler) tellDeletions(ds *appsv1.DaemonSet, t *tracked, err error) {
+	failure := ""
+	if err != nil {
+		failure = err.Error() + "; it is tried again"
+	}
+	if failure != "" && failure != t.rolling.story.failure {
+		r.events.warning(ds, reasonDeletingFailed, truncated(failure))
+	}
+	t.rolling.story.failure = failure
+}
+
+func conditionFor(t appsv1.DaemonSetConditionType, p *rollout.Plan) appsv1.DaemonSetCondition {
+	for _, c := range rollout.Conditions(p) {
+		if c.Type == t {
+			return c
+		}
+	}
+	return appsv1.DaemonSetCondition{}
+}
