@@ -32,7 +32,8 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 	}{
 		"watch DaemonSets, as a check of this test": {attributes("watch", "apps", "daemonsets", "", ""), true},
 		"read a Secret":                     {attributes("get", "", "secrets", "", "default"), false},
-		"delete a pod":                      {attributes("delete", "", "pods", "", "default"), false},
+		"delete all pods at once":           {attributes("deletecollection", "", "pods", "", "default"), false},
+		"create a pod":                      {attributes("create", "", "pods", "", "default"), false},
 		"patch a pod's spec":                {attributes("patch", "", "pods", "", "default"), false},
 		"replace a pod's status":            {attributes("update", "", "pods", "status", "default"), false},
 		"run a command in a pod":            {attributes("create", "", "pods", "exec", "default"), false},
@@ -40,7 +41,9 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 		"change a ControllerRevision":       {attributes("update", "apps", "controllerrevisions", "", "default"), false},
 		"take a lease of others":            {attributes("update", "coordination.k8s.io", "leases", "", "kube-system"), false},
 		"take another lease beside its own": {attributes("update", "coordination.k8s.io", "leases", "", systemNamespace), false},
-		"read nodes":                        {attributes("list", "", "nodes", "", ""), false},
+		"change a node":                     {attributes("patch", "", "nodes", "", ""), false},
+		"change a node's status":            {attributes("patch", "", "nodes", "status", ""), false},
+		"replace a DaemonSet's status":      {attributes("update", "apps", "daemonsets", "status", "default"), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -132,19 +132,6 @@ func TestWrongWordsLaterLeaveThePodsAsTheyAre(t *testing.T) {
 	f.await(map[string]int{unmarked: nodes})
 }
 
-func TestAdvancedRollingUpdateIsKnownButLeftAlone(t *testing.T) {
-	f := newDaemonSet(t, map[string]string{strategyKey: "AdvancedRollingUpdate"})
-	other := newDaemonSet(t, map[string]string{strategyKey: "auto"})
-	r := start(t)
-	f.setImage("app:2")
-	eventually(t, "the DaemonSet was looked at", func() bool { return r.reconciles(t) > 2 })
-	for _, f := range []*fixture{f, other} {
-		if f.marks()[unmarked] != nodes || len(f.events("InvalidUpdateStrategy")) != 0 {
-			t.Errorf("pods %v, Events %v", f.marks(), f.events("InvalidUpdateStrategy"))
-		}
-	}
-}
-
 // Memory grows with what opted in: nothing else is asked for.
 func TestOnlyPodsOfDaemonSetsThatOptedInAreRead(t *testing.T) {
 	newDaemonSet(t, nil)

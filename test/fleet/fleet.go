@@ -1,0 +1,154 @@
+// Package fleet plays the kubelets of nodes that do not exist. A node is an object
+// and a heartbeat; its pods turn Ready, and go when they are told to, as if
+// something ran them. Nodes can be cut off, pods can fail, images can be broken,
+// and clocks can be wrong.
+//
+// The rest of the cluster is real: the node lifecycle controller taints nodes that
+// are not Ready, the DaemonSet controller makes pods and the scheduler binds them.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// heartbeat is how often a node renews its lease. The node lifecycle controller
+// gives up on one after 50 s.
+const heartbeat = 15 * time.Second
+
+// retry is when something that failed is tried again.
+const retry = 200 * time.Millisecond
+
+// Options are what New can do without.
+type Options struct {
+	// Start is how long a pod takes to become Ready.
+	Start time.Duration
+	// Workers is how many pods are worked on at once; 0 is 8.
+	Workers int
+	// Log gets what goes wrong; nil discards it.
+	Log io.Writer
+}
+
+// Fleet is the nodes. Its methods are safe for concurrent use; Run runs once.
+type Fleet struct {
+	client  kubernetes.Interface
+	options Options
+	pods    cache.SharedIndexInformer
+	queue   workqueue.TypedDelayingInterface[types.NamespacedName]
+
+	mu     sync.Mutex
+	nodes  map[string]*node        // guarded by mu, with what they point to
+	broken map[string]bool         // images that cannot be pulled; guarded by mu
+	failed map[types.UID]bool      // pods that are not to be Ready; guarded by mu
+	since  map[types.UID]time.Time // when a pod was first seen on a connected node; guarded by mu
+}
+
+// node is a node's state of mind.
+type node struct {
+	away bool
+	skew time.Duration
+}
+
+// New returns a fleet without nodes.
+func New(client kubernetes.Interface, o Options) *Fleet {
+	if o.Workers == 0 {
+		o.Workers = 8
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	return &Fleet{
+		client: client, options: o,
+		pods:   coreinformers.NewPodInformer(client, "", 0, cache.Indexers{"node": byNode}),
+		queue:  workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		nodes:  map[string]*node{},
+		broken: map[string]bool{}, failed: map[types.UID]bool{}, since: map[types.UID]time.Time{},
+	}
+}
+
+func byNode(object any) ([]string, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil, nil
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+// Run plays the nodes until ctx is done, and returns nil then.
+func (f *Fleet) Run(ctx context.Context) error {
+	add := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+			f.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+	}
+	_, err := f.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, object any) { add(object) },
+	})
+	if err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { f.pods.RunWithContext(ctx); return nil })
+	g.Go(func() error { f.beat(ctx); return nil })
+	g.Go(func() error { <-ctx.Done(); f.queue.ShutDown(); return nil })
+	for range f.options.Workers {
+		g.Go(func() error { f.work(ctx); return nil })
+	}
+	return g.Wait()
+}
+
+func (f *Fleet) work(ctx context.Context) {
+	for {
+		key, shutdown := f.queue.Get()
+		if shutdown {
+			return
+		}
+		again, err := f.treat(ctx, key)
+		f.queue.Done(key)
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			fmt.Fprintf(f.options.Log, "fleet: pod %s: %v\n", key, err)
+			again = retry
+		}
+		if again > 0 {
+			f.queue.AddAfter(key, again)
+		}
+	}
+}
+
+// AddNode makes a node that is Ready.
+func (f *Fleet) AddNode(ctx context.Context, name string, labels map[string]string) error {
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	object.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: many}
+	object.Status.Capacity = object.Status.Allocatable
+	if _, err := f.client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	f.mu.Lock()
+	f.nodes[name] = &node{}
+	f.mu.Unlock()
+	if err := f.renew(ctx, name); err != nil {
+		return err
+	}
+	return f.say(ctx, name, corev1.ConditionTrue)
+}
+
+// RemoveNode deletes the Node object. Its pods are left to the garbage collector.
+func (f *Fleet) RemoveNode(ctx context.Context, name string) error {
+	f.mu.Lock()
+	delete(f.nodes, name)
+	f.mu.Unlock()
+	return f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+}

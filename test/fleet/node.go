@@ -1,0 +1,135 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var many = resource.MustParse("1000")
+
+// CutOff takes a node away: nothing happens to its pods any more, and the cluster
+// is told at once, as the node lifecycle controller would after a while.
+func (f *Fleet) CutOff(ctx context.Context, name string) error {
+	f.set(name, func(n *node) { n.away = true })
+	return f.say(ctx, name, corev1.ConditionUnknown)
+}
+
+// Connect brings a node back, and everything that was missed is made up for.
+func (f *Fleet) Connect(ctx context.Context, name string) error {
+	f.set(name, func(n *node) { n.away = false })
+	if err := f.renew(ctx, name); err != nil {
+		return err
+	}
+	if err := f.say(ctx, name, corev1.ConditionTrue); err != nil {
+		return err
+	}
+	f.revisit(name)
+	return nil
+}
+
+// Skew makes a node's clock wrong.
+func (f *Fleet) Skew(name string, by time.Duration) {
+	f.set(name, func(n *node) { n.skew = by })
+}
+
+func (f *Fleet) set(name string, change func(*node)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.nodes[name]; n != nil {
+		change(n)
+	}
+}
+
+// get returns a copy; a node that is not of the fleet is away.
+func (f *Fleet) get(name string) node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.nodes[name]; n != nil {
+		return *n
+	}
+	return node{away: true}
+}
+
+// revisit looks at the pods of a node again.
+func (f *Fleet) revisit(name string) {
+	objects, err := f.pods.GetIndexer().ByIndex("node", name)
+	if err != nil {
+		return
+	}
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			f.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+	}
+}
+
+// say sets a node's Ready condition.
+func (f *Fleet) say(ctx context.Context, name string, ready corev1.ConditionStatus) error {
+	at := time.Now()
+	if ready != corev1.ConditionUnknown { // which the control plane writes
+		at = at.Add(f.get(name).skew)
+	}
+	stamp := at.UTC().Format(time.RFC3339)
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Fleet","lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
+		ready, stamp, stamp)
+	_, err := f.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("fleet: node %s: %w", name, err)
+	}
+	return nil
+}
+
+// beat keeps the nodes alive in the eyes of the node lifecycle controller.
+func (f *Fleet) beat(ctx context.Context) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, name := range f.present() {
+			if err := f.renew(ctx, name); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(f.options.Log, err)
+			}
+		}
+	}
+}
+
+func (f *Fleet) present() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for name, n := range f.nodes {
+		if !n.away {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (f *Fleet) renew(ctx context.Context, name string) error {
+	leases := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	now := metav1.NowMicro()
+	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro))
+	_, err := leases.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		seconds := int32(40)
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now}
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("fleet: renew lease of node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/controller"
+)
+
+// Controller is a controller that runs in this process.
+type Controller struct {
+	Registry *prometheus.Registry
+
+	cancel context.CancelFunc
+	ended  chan error // one result
+	dead   atomic.Bool
+	once   sync.Once
+	result error
+	guard  *Guard
+	next   http.RoundTripper
+
+	mu    sync.Mutex
+	calls map[string]int // by verb and resource; guarded by mu
+}
+
+var errKilled = errors.New("the controller was killed")
+
+// StartController runs one until Stop, Kill or the end of the test. guard may be
+// nil.
+func (s *Stage) StartController(t testing.TB, o controller.Options, guard *Guard) *Controller {
+	t.Helper()
+	c := &Controller{Registry: prometheus.NewRegistry(), ended: make(chan error, 1), guard: guard, calls: map[string]int{}}
+	config := s.accountConfig()
+	// A transport of its own, since the next controller must not take over its
+	// connections.
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { c.next = next; return c })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Registerer = c.Registry
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	run, err := controller.New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	go func() { c.ended <- run.Run(ctx) }()
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("run the controller: %v", err)
+		}
+	})
+	return c
+}
+
+// Stop ends the controller in an orderly way, and waits for it.
+func (c *Controller) Stop() error {
+	c.once.Do(func() {
+		c.cancel()
+		c.result = <-c.ended
+	})
+	return c.result
+}
+
+// Kill ends it as SIGKILL would: nothing more is sent from this moment on, and what
+// is under way may or may not be done.
+func (c *Controller) Kill() {
+	c.dead.Store(true)
+	c.cancel()
+}
+
+// Calls returns how many requests there were, by verb and resource, such as
+// "DELETE pods".
+func (c *Controller) Calls() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]int{}
+	for k, v := range c.calls {
+		out[k] = v
+	}
+	return out
+}
+
+// RoundTrip counts, and lets the guard look at deletions.
+func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
+	if c.dead.Load() {
+		return nil, errKilled
+	}
+	c.count(q)
+	namespace, pod, ok := deletesPod(q)
+	if !ok || c.guard == nil {
+		return c.next.RoundTrip(q)
+	}
+	return c.guard.watch(namespace, pod, &c.dead, func() (*http.Response, error) { return c.next.RoundTrip(q) })
+}
+
+// WrappedRoundTripper lets client-go find the transport.
+func (c *Controller) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+func (c *Controller) count(q *http.Request) {
+	what := q.Method
+	if q.URL.Query().Get("watch") == "true" {
+		what = "WATCH"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[what+" "+resourceOf(q.URL.Path)]++
+}

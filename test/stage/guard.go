@@ -1,0 +1,215 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// lenience is for how long a fault that a test has brought about is no reason to
+// call a deletion wrong: the controller cannot know of it sooner than its watches.
+const lenience = 2 * time.Second
+
+// Guard looks at the whole cluster before each deletion of a pod, with nothing else
+// being deleted meanwhile, and tells whether it may be. It is safe for concurrent
+// use.
+type Guard struct {
+	admin     *kubernetes.Clientset
+	namespace string
+	most      func(ready int) int
+
+	one sync.Mutex // held during a deletion
+
+	mu         sync.Mutex
+	only       map[string]bool      // nodes that count, nil for all; guarded by mu
+	faults     map[string]time.Time // by node, when a test did something to it; guarded by mu
+	violations []string             // guarded by mu
+	deleted    []string             // nodes, in order; guarded by mu
+}
+
+// NewGuard watches over the pods of a namespace. most says how many of so many Ready
+// nodes may be without an available pod.
+func (s *Stage) NewGuard(namespace string, most func(ready int) int) *Guard {
+	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}}
+}
+
+// Only says that these nodes alone should run the daemon.
+func (g *Guard) Only(nodes ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.only = map[string]bool{}
+	for _, n := range nodes {
+		g.only[n] = true
+	}
+}
+
+func (g *Guard) counts(node string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.only == nil || g.only[node]
+}
+
+// Fault says that the test has done something to a node.
+func (g *Guard) Fault(node string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faults[node] = time.Now()
+}
+
+// Violations are the deletions that should not have been, in words.
+func (g *Guard) Violations() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.violations...)
+}
+
+// Deleted are the nodes whose pods were deleted, in order.
+func (g *Guard) Deleted() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.deleted...)
+}
+
+// watch looks, then sends the request.
+func (g *Guard) watch(namespace, pod string, dead *atomic.Bool, send func() (*http.Response, error)) (*http.Response, error) {
+	if namespace != g.namespace {
+		return send()
+	}
+	g.one.Lock()
+	defer g.one.Unlock()
+	if dead.Load() {
+		return nil, errKilled
+	}
+	g.look(pod)
+	return send()
+}
+
+func (g *Guard) look(pod string) {
+	ctx := context.Background()
+	nodes, err := g.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		g.violate("list nodes: %v", err)
+		return
+	}
+	pods, err := g.admin.CoreV1().Pods(g.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		g.violate("list pods: %v", err)
+		return
+	}
+	on := map[string][]*corev1.Pod{}
+	victim := ""
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
+		if p.Name == pod {
+			victim = p.Spec.NodeName
+		}
+	}
+	g.judge(nodes.Items, on, victim)
+}
+
+// judge counts the Ready nodes without an available pod, as they are once the
+// victim's is gone.
+func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim string) {
+	g.mu.Lock()
+	g.deleted = append(g.deleted, victim)
+	g.mu.Unlock()
+	if !available(on[victim]) {
+		return // it serves nobody
+	}
+	var (
+		ready int
+		down  []string
+	)
+	for i := range nodes {
+		n := &nodes[i]
+		if !g.counts(n.Name) {
+			continue
+		}
+		if !nodeReady(n) {
+			if n.Name == victim && !g.excused(n.Name) {
+				g.violate("the pod on %s was deleted, which is not Ready", victim)
+			}
+			continue
+		}
+		ready++
+		if n.Name == victim || (!available(on[n.Name]) && !g.excused(n.Name)) {
+			down = append(down, n.Name)
+		}
+	}
+	if most := g.most(ready); len(down) > most {
+		g.violate("the pod on %s was deleted: that makes %d nodes without an available pod, %v, of at most %d", victim, len(down), down, most)
+	}
+}
+
+func (g *Guard) excused(node string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Since(g.faults[node]) < lenience
+}
+
+func (g *Guard) violate(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.violations = append(g.violations, fmt.Sprintf(format, args...))
+}
+
+func available(pods []*corev1.Pod) bool {
+	return len(pods) == 1 && pods[0].DeletionTimestamp.IsZero() && podReady(pods[0])
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// deletesPod reads a request.
+func deletesPod(q *http.Request) (namespace, name string, ok bool) {
+	parts := strings.Split(q.URL.Path, "/")
+	if q.Method != http.MethodDelete || len(parts) != 7 || parts[5] != "pods" {
+		return "", "", false
+	}
+	return parts[4], parts[6], true
+}
+
+// resourceOf returns the resource of a path, with its subresource.
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) > 0 && parts[0] == "api" {
+		parts = parts[min(2, len(parts)):]
+	} else {
+		parts = parts[min(3, len(parts)):]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	switch len(parts) {
+	case 0:
+		return path
+	case 3:
+		return parts[0] + "/" + parts[2]
+	default:
+		return parts[0]
+	}
+}

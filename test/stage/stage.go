@@ -1,0 +1,123 @@
+// Package stage is where rollouts are tested: a real control plane, a fleet of
+// nodes that do not exist, and controllers in this process that have the rights of
+// deploy/ and whose every deletion is checked against what is allowed.
+//
+// Nothing of it is safe for concurrent use, unless it says so.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/fleet"
+)
+
+// What deploy/ says.
+const (
+	systemNamespace = "edgehub-system"
+	account         = "edgehub-controller"
+)
+
+// Stage is a running cluster with a fleet.
+type Stage struct {
+	Cluster *cluster.Cluster
+	Admin   *kubernetes.Clientset
+	Fleet   *fleet.Fleet
+
+	ca    []byte
+	token string
+	stop  context.CancelFunc
+	ended chan error // one result, of the fleet
+}
+
+// Start builds what is missing, and returns a stage with nodes n1 to nN, each with
+// a label name=nI. root is the folder of the product's module.
+func Start(ctx context.Context, root string, nodes int, o fleet.Options) (*Stage, error) {
+	c, err := cluster.Start(ctx, cluster.Options{Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Cluster: c}
+	if err := s.prepare(ctx, root, nodes, o); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Stage) prepare(ctx context.Context, root string, nodes int, o fleet.Options) error {
+	config := s.Cluster.AdminConfig()
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return err
+	}
+	s.ca = config.CAData
+	var err error
+	if s.Admin, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy")); err != nil {
+		return err
+	}
+	// Its pods would run on the fleet, and be in the way.
+	if _, err := s.Cluster.Kubectl(ctx, "-n", systemNamespace, "delete", "deployment", "--all"); err != nil {
+		return err
+	}
+	token, err := s.Admin.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	s.token = token.Status.Token
+
+	s.Fleet = fleet.New(s.Admin, o)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop, s.ended = stop, make(chan error, 1)
+	go func() { s.ended <- s.Fleet.Run(running) }()
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		if err := s.Fleet.AddNode(ctx, name, map[string]string{"name": name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop takes everything down.
+func (s *Stage) Stop() error {
+	var errs []error
+	if s.stop != nil {
+		s.stop()
+		errs = append(errs, <-s.ended)
+	}
+	return errors.Join(append(errs, s.Cluster.Stop())...)
+}
+
+// accountConfig has the rights of deploy/, and no more.
+func (s *Stage) accountConfig() *rest.Config {
+	config := rest.AnonymousClientConfig(s.Cluster.AdminConfig())
+	config.CAData, config.CAFile = s.ca, ""
+	config.BearerToken = s.token
+	config.QPS = -1
+	return config
+}
+
+// Main is for TestMain: it starts a stage, hands it to use, and stops it.
+func Main(log io.Writer, root string, nodes int, use func(*Stage) int) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
+	defer cancel()
+	s, err := Start(ctx, root, nodes, fleet.Options{Log: log})
+	if err != nil {
+		return 1, err
+	}
+	code = use(s)
+	return code, s.Stop()
+}
