@@ -203,6 +203,9 @@ func (r *report) sumUp(plan *rollout.Plan, ds *appsv1.DaemonSet) {
 		r.State, r.Advice = paused, "no further pod is deleted. To go on: "+resume
 	case rollout.ReasonWaiting:
 		r.State, r.Advice = waiting, "every Ready node is updated; the others follow by themselves when they are Ready again"
+		if plan.Counts[rollout.WaitingNotReady]+plan.Counts[rollout.Updated] < plan.Total() {
+			r.Advice = "every Ready node that the annotations let go is updated; others follow by themselves when they are Ready again"
+		}
 	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
 		r.State, r.Advice = held, "every node that the annotations let go is updated"
 	default:
@@ -228,6 +231,14 @@ func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.
 		}
 	}
 	return nil
+}
+
+// warn adds a warning that nothing will happen.
+func (r *report) warn(warning string) {
+	r.Warnings = append(r.Warnings, warning)
+	if r.State == updating {
+		r.Advice = "it goes on when the controller runs"
+	}
 }
 
 // onlyNotReadyLeft tells whether everything is done on the nodes that are Ready.

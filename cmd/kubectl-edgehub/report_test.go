@@ -31,6 +31,7 @@ func TestWhereARolloutStands(t *testing.T) {
 		"old pods that wait for their turn":  {halfDone(nil), updating, exitUnderWay, "2 of 4 nodes updated"},
 		"a broken new pod":                   {mixed(), updating, exitUnderWay, "ImagePullBackOff"},
 		"only a NotReady node is left":       {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), waiting, exitUnderWay, "follow by themselves"},
+		"NotReady, and others held":          {withNotReady(halfDone(map[string]string{rollout.PartitionAnnotation: "3"})), waiting, exitUnderWay, "that the annotations let go is updated"},
 		"paused":                             {halfDone(map[string]string{rollout.PausedAnnotation: "true"}), paused, exitHeldUp, "kubectl edgehub resume ds/web -n shop"},
 		"paused when all was done":           {annotated(rollout.PausedAnnotation, "true"), complete, exitDone, ""},
 		"held by the partition":              {halfDone(map[string]string{rollout.PartitionAnnotation: "2"}), held, exitDone, rollout.PartitionAnnotation},
@@ -173,6 +174,14 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 	}
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.spoke {
 		t.Errorf("got warnings %q, want one about the pod that has not been told", r.Warnings)
+	}
+}
+
+func TestAWarningAndTheAdviceAgree(t *testing.T) {
+	r := newWorld(advanced, nil).fleet("a", 2, oldRevision).judge(t)
+	r.warn("the controller seems not to run")
+	if r.Advice != "it goes on when the controller runs" {
+		t.Errorf("the advice is %q beside a warning that nothing will happen", r.Advice)
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *watcher) look(ctx context.Context) (*report, error) {
 	}
 	if code := r.State.exitCode(); r.Revision != "" && code != exitDone {
 		if warning := w.presence.warning(ctx, r.spoke); warning != "" {
-			r.Warnings = append(r.Warnings, warning)
+			r.warn(warning)
 		}
 	}
 	return r, nil
