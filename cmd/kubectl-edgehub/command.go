@@ -54,7 +54,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.BoolVar(&o.ready, "ready-only", false, "")
 	fs.BoolVarP(&o.help, "help", "h", false, "")
 	fs.BoolVar(&o.version, "version", false, "")
-	o.connection.addFlags(fs)
+	o.addFlags(fs)
 	return fs
 }
 

@@ -77,23 +77,27 @@ func (w *watcher) watch(ctx context.Context, readyOnly bool) (exitCode, error) {
 			return exitFailed, err
 		}
 		w.show(r)
-		code := r.State.exitCode()
-		if code == exitDone || r.State == invalid {
+		if code := r.State.exitCode(); code == exitDone || r.State == invalid {
 			return code, nil
 		}
 		if readyOnly && r.onlyNotReadyLeft() {
 			return exitDone, nil
 		}
 		if err := w.pause(ctx); err != nil {
-			if errors.Is(err, errTimeout) {
-				return code, fmt.Errorf("%w: %s", err, r.Message)
-			}
-			if ctx.Err() != nil {
-				return code, nil // interrupted by the person who watches
-			}
-			return exitFailed, err
+			return r.ended(ctx, err)
 		}
 	}
+}
+
+// ended is how a watch ends that err stops before all is done.
+func (r *report) ended(ctx context.Context, err error) (exitCode, error) {
+	switch {
+	case errors.Is(err, errTimeout):
+		return r.State.exitCode(), fmt.Errorf("%w: %s", err, r.Message)
+	case ctx.Err() == nil:
+		return exitFailed, err
+	}
+	return r.State.exitCode(), nil // the person who watched had enough
 }
 
 // pause returns when it is time to look again.

@@ -82,6 +82,7 @@ func TestStrategies(t *testing.T) {
 // rolloutValues are values for each option; the second field tells which of them
 // are right, and the parser is asked whether that is so.
 func rolloutValues() map[string]map[string]bool {
+	const padded = " FALSE "
 	long := strings.Repeat("a", 63)
 	amounts := map[string]bool{
 		"0": true, "1": true, "007": true, "999999999": true, "0%": true, "5%": true, "05%": true, "100%": true, " 10% ": true, "\t3\n": true,
@@ -92,7 +93,7 @@ func rolloutValues() map[string]map[string]bool {
 		rollout.MaxUnavailableAnnotation: amounts,
 		rollout.PartitionAnnotation:      amounts,
 		rollout.PausedAnnotation: {
-			"true": true, "false": true, "True": true, " FALSE ": true,
+			"true": true, "false": true, "True": true, padded: true,
 			"": false, "yes": false, "1": false, "t": false, "truefalse": false,
 		},
 		rollout.ContinueAnnotation: {

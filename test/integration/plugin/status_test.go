@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -146,6 +147,20 @@ func TestAWatchEndsWithItsTimeout(t *testing.T) {
 	edgehub(t, "status", "ds/web", "-n", f.namespace, "-w", "--timeout=2s").expect(t, 2, "error: timed out after 2s: 0 of 4 nodes updated")
 	f.patch(`{"metadata":{"annotations":{%q:"true"}}}`, rollout.PausedAnnotation)
 	edgehub(t, "status", "ds/web", "-n", f.namespace, "-w", "--timeout=2s").expect(t, 3, "paused: ", "error: timed out after 2s")
+}
+
+func TestAWatchEndsWithItsPerson(t *testing.T) {
+	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
+	f.change("app:v2")
+	w := start(t, "status", "ds/web", "-n", f.namespace, "-w")
+	w.sees("updating: ")
+	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(2)
+	if strings.Contains(w.out.String(), "error") {
+		t.Errorf("an interrupt is no error:\n%s", w.out)
+	}
 }
 
 func TestAWatchEndsWithItsDaemonSet(t *testing.T) {
