@@ -26,6 +26,10 @@ tidy_modules := $(modules) ./test/cluster/kubernetes ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
 
+# How many seeds chaos-rollout plays, some 7 s each, and the first of them.
+SEEDS ?= 10
+FIRST_SEED ?= 1
+
 # -count=1 stands where tests start other programs: the go command does not see
 # when those change, and would take an old result for a new one.
 
@@ -87,6 +91,7 @@ test-integration: ## run the tests that need an apiserver; root only adds to the
 	@if (( EUID == 0 )); then .ci/packages $(node_packages); fi
 	cd test/cluster && go test -race -count=1 -timeout 20m ./...
 	cd test && go test -race -count=1 -timeout 20m ./integration/... ./transparency/...
+	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
 
 .PHONY: test-e2e
 test-e2e: build ## run the tests that need nodes; root needed
@@ -98,6 +103,11 @@ test-e2e: build ## run the tests that need nodes; root needed
 		echo "go test -race -count=1 -p 1 -timeout 40m ./e2e/..."; \
 		go test -race -count=1 -p 1 -timeout 40m ./e2e/...; \
 	fi
+
+.PHONY: chaos-rollout
+chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED=n to begin there
+	@.ci/packages $(race_packages)
+	cd test && SEEDS=$(SEEDS) FIRST_SEED=$(FIRST_SEED) go test -race -count=1 -timeout 4h -v ./chaos/rollout
 
 .PHONY: bench
 bench: build ## measure the hub beside a bare reverse proxy

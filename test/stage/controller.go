@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,7 @@ type Controller struct {
 	cancel context.CancelFunc
 	ended  chan error // one result
 	dead   atomic.Bool
+	lag    atomic.Int64 // nanoseconds
 	once   sync.Once
 	result error
 	guard  *Guard
@@ -93,12 +95,23 @@ func (c *Controller) Calls() map[string]int {
 	return out
 }
 
-// RoundTrip counts, and lets the guard look at deletions.
+// Lag makes what watches bring arrive later from now on, as from an apiserver that
+// is busy. What is written has its answer as soon as ever.
+func (c *Controller) Lag(by time.Duration) { c.lag.Store(int64(by)) }
+
+// RoundTrip counts, lets the guard look at deletions, and delays watches.
 func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
 	if c.dead.Load() {
 		return nil, errKilled
 	}
 	c.count(q)
+	if watches(q) {
+		response, err := c.next.RoundTrip(q)
+		if err == nil {
+			response.Body = newSlowBody(response.Body, &c.lag)
+		}
+		return response, err
+	}
 	namespace, pod, ok := deletesPod(q)
 	if !ok || c.guard == nil {
 		return c.next.RoundTrip(q)
@@ -109,9 +122,11 @@ func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport.
 func (c *Controller) WrappedRoundTripper() http.RoundTripper { return c.next }
 
+func watches(q *http.Request) bool { return q.URL.Query().Get("watch") == "true" }
+
 func (c *Controller) count(q *http.Request) {
 	what := q.Method
-	if q.URL.Query().Get("watch") == "true" {
+	if watches(q) {
 		what = "WATCH"
 	}
 	c.mu.Lock()

@@ -126,7 +126,7 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 		return // it serves nobody
 	}
 	var (
-		ready int
+		ready int // and those that were a moment ago
 		down  []string
 	)
 	for i := range nodes {
@@ -135,7 +135,10 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 			continue
 		}
 		if !nodeReady(n) {
-			if n.Name == victim && !g.excused(n.Name) {
+			switch {
+			case g.excused(n.Name):
+				ready++
+			case n.Name == victim:
 				g.violate("the pod on %s was deleted, which is not Ready", victim)
 			}
 			continue

@@ -1,0 +1,60 @@
+// Package rollout_test is a randomized test of rollouts: nodes come and go, pods
+// fail, images are broken, templates change, and the controller is killed, at
+// random, against a real apiserver and controller manager.
+//
+// At every deletion, no more Ready nodes may be without an available pod than the
+// maximum allows; and when the faults stop, the rollout has to end.
+//
+// SEEDS says how many seeds are played, FIRST_SEED with which to begin. What is
+// done, and when, follows from the seed; what the cluster makes of it does not.
+package rollout_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/test/stage"
+)
+
+const (
+	moduleRoot   = "../../.."
+	nodes        = 8
+	defaultSeeds = 10
+)
+
+var s *stage.Stage
+
+func TestMain(m *testing.M) {
+	code, err := stage.Main(os.Stderr, moduleRoot, nodes, func(started *stage.Stage) int {
+		s = started
+		return m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%q: want a number", name, value)
+	}
+	return n
+}
+
+func TestChaos(t *testing.T) {
+	first := number(t, "FIRST_SEED", 1)
+	for seed := first; seed < first+number(t, "SEEDS", defaultSeeds); seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed) })
+	}
+}
