@@ -33,7 +33,7 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 	if err != nil {
 		return err
 	}
-	r.nodes.follow(ctx, key)
+	r.nodes.follow(ctx, key, func() { r.queue.AddAfter(key, t.pace.wait(time.Now())) })
 	if !w.synced() || !r.nodes.informer.HasSynced() {
 		return nil // they call when they are
 	}
@@ -52,15 +52,16 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 
 // step deletes what is to be deleted now, and says where everything stands.
 func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target string) error {
+	now := time.Now()
 	pods := t.watch.allPodsOf(ds)
 	again := t.rolling.sent.caughtUp(pods)
-	now := time.Now()
 	plan := rollout.Make(rollout.Input{
 		DaemonSet: ds, Options: options, Revision: target,
 		Nodes: r.nodes.seen(), Pods: pods,
 		Deleted: t.rolling.sent.has, Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
 		Now: now, Timing: r.timing,
 	})
+	t.pace.took(now, time.Now())
 	for _, d := range plan.Delete {
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", key.String(), "revision", target, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)

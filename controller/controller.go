@@ -126,7 +126,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		queue.ShutDown()
 		return err
 	}
-	nodes, err := newNodes(c.client, queue)
+	nodes, err := newNodes(c.client)
 	if err != nil {
 		queue.ShutDown()
 		return fmt.Errorf("watch nodes: %w", err)

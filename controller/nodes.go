@@ -19,19 +19,17 @@ import (
 // needs none. It is safe for concurrent use.
 type nodes struct {
 	informer cache.SharedIndexInformer
-	queue    queue
 	started  sync.Once
 	running  sync.WaitGroup
 
-	mu   sync.Mutex
-	keys map[cache.ObjectName]bool // DaemonSets to look at when a node changes; guarded by mu
+	mu    sync.Mutex
+	calls map[cache.ObjectName]func() // for the DaemonSets to look at when a node changes; guarded by mu
 }
 
-func newNodes(client kubernetes.Interface, q queue) (*nodes, error) {
+func newNodes(client kubernetes.Interface) (*nodes, error) {
 	n := &nodes{
 		informer: coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, upToDate),
-		queue:    q,
-		keys:     map[cache.ObjectName]bool{},
+		calls:    map[cache.ObjectName]func(){},
 	}
 	if err := n.informer.SetTransform(trimNode); err != nil {
 		return nil, err
@@ -56,11 +54,11 @@ func upToDate(o *metav1.ListOptions) {
 	}
 }
 
-// follow has key put into the queue whenever a node changes in a way that a
-// rollout looks at, and when all nodes have been listed. The watch ends with ctx.
-func (n *nodes) follow(ctx context.Context, key cache.ObjectName) {
+// follow has call called whenever a node changes in a way that a rollout looks at,
+// and when all nodes have been listed. The watch ends with ctx.
+func (n *nodes) follow(ctx context.Context, key cache.ObjectName, call func()) {
 	n.mu.Lock()
-	n.keys[key] = true
+	n.calls[key] = call
 	n.mu.Unlock()
 	n.started.Do(func() {
 		n.running.Go(func() { n.informer.RunWithContext(ctx) })
@@ -75,15 +73,15 @@ func (n *nodes) follow(ctx context.Context, key cache.ObjectName) {
 func (n *nodes) unfollow(key cache.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.keys, key)
+	delete(n.calls, key)
 }
 
 func (n *nodes) changed() {
 	n.mu.Lock()
-	keys := slices.Collect(maps.Keys(n.keys))
+	calls := slices.Collect(maps.Values(n.calls))
 	n.mu.Unlock()
-	for _, key := range keys {
-		n.queue.Add(key)
+	for _, call := range calls {
+		call()
 	}
 }
 

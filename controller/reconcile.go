@@ -193,7 +193,7 @@ func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *app
 		t.watch.stop()
 		t.watch = nil
 	}
-	w, err := startWatch(ctx, r.client, ds, func() { r.queue.Add(key) })
+	w, err := startWatch(ctx, r.client, ds, func() { r.queue.AddAfter(key, t.pace.wait(time.Now())) })
 	if err != nil {
 		return nil, err
 	}

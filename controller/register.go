@@ -18,6 +18,8 @@ type tracked struct {
 	marked bool
 	// rolling is nil unless the DaemonSet is rolled out by its nodes.
 	rolling *rolling
+	// pace is the only part that is not for the worker alone.
+	pace pace
 	// report is about the conditions.
 	report report
 	// What was last said about it, each "" when the matter is settled: the

@@ -51,12 +51,12 @@ func (b *breaker) aim(revision, halted string) {
 	*b = breaker{revision: revision, open: inherited, inherited: inherited}
 }
 
-// see takes in the places, with before as the nodes were seen the last time.
-func (b *breaker) see(places []place, before map[string]nodeSight, in *Input) {
+// see takes in the places.
+func (b *breaker) see(places []place, in *Input) {
 	lost := map[string]bool{}
 	for i := range places {
 		p := &places[i]
-		if b.isLost(p, before, in) {
+		if b.isLost(p, in) {
 			lost[p.node.Name] = true
 		}
 	}
@@ -64,7 +64,7 @@ func (b *breaker) see(places []place, before map[string]nodeSight, in *Input) {
 	b.inherited = false
 }
 
-func (b *breaker) isLost(p *place, before map[string]nodeSight, in *Input) bool {
+func (b *breaker) isLost(p *place, in *Input) bool {
 	if p.seen.ready() {
 		return b.lost[p.node.Name] && p.seen.readyFor(in.Now) < in.settle()
 	}
@@ -75,12 +75,11 @@ func (b *breaker) isLost(p *place, before map[string]nodeSight, in *Input) bool 
 	if !ok {
 		return false
 	}
-	was, known := before[p.node.Name]
-	if !known || was.uid != p.node.UID {
+	if p.seen.before == "" {
 		return b.inherited || inDoubt(p, pod, in)
 	}
 	start := in.Seen.pods[pod.UID].started
-	return was.ready() && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
+	return p.seen.before == corev1.ConditionTrue && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
 }
 
 // inDoubt tells whether a node that nobody saw go NotReady may have done so within

@@ -66,7 +66,6 @@ func (in *Input) minReady() time.Duration {
 // same input, and the deletions it asked for in Deleted, it asks for no more of
 // them.
 func Make(in Input) Plan {
-	before := in.Seen.nodes
 	in.Seen.see(&in)
 	where := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
 	m := maker{in: &in, where: where, places: in.places(where)}
@@ -77,7 +76,7 @@ func Make(in Input) Plan {
 
 	b := &in.Seen.breaker
 	b.aim(in.Revision, in.Halted)
-	b.see(m.places, before, &in)
+	b.see(m.places, &in)
 	m.plan.Breaker = b.judge(m.places, m.plan.Max, &in)
 	m.wakeForBreaker()
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 // maximum. It is not safe for concurrent use.
 type Sightings struct {
 	trusting bool
+	round    uint64 // counts calls of see
 	nodes    map[string]nodeSight
 	pods     map[types.UID]podSight
 	breaker  breaker
@@ -52,38 +54,47 @@ func (s sight) readyFor(now time.Time) time.Duration {
 
 type nodeSight struct {
 	sight
-	uid types.UID
+	uid   types.UID
+	round uint64
+	// before is the status when it was looked at the last time, "" if it was not.
+	before corev1.ConditionStatus
 }
 
 type podSight struct {
 	sight
+	round uint64
 	// started is when the pod's containers first ran; zero before that.
 	started time.Time
 }
 
 // see takes in what in shows, and forgets what is gone.
 func (s *Sightings) see(in *Input) {
-	pods := make(map[types.UID]podSight, len(in.Pods))
+	s.round++
 	for _, pod := range in.Pods {
-		pods[pod.UID] = s.seePod(pod, in.Now)
+		s.pods[pod.UID] = s.seePod(pod, in.Now)
 	}
-	s.pods = pods
-
-	nodes := make(map[string]nodeSight, len(in.Nodes))
 	for _, node := range in.Nodes {
-		before, known := s.nodes[node.Name]
-		known = known && before.uid == node.UID
-		written, status := readyCondition(node.Status.Conditions)
-		now := nodeSight{uid: node.UID, sight: s.next(before.sight, known, status, written, in.Now)}
-		nodes[node.Name] = now
+		s.nodes[node.Name] = s.seeNode(node, in.Now)
 	}
-	s.nodes = nodes
+	maps.DeleteFunc(s.pods, func(_ types.UID, p podSight) bool { return p.round != s.round })
+	maps.DeleteFunc(s.nodes, func(_ string, n nodeSight) bool { return n.round != s.round })
+}
+
+func (s *Sightings) seeNode(node *corev1.Node, now time.Time) nodeSight {
+	before, known := s.nodes[node.Name]
+	known = known && before.uid == node.UID
+	written, status := readyCondition(node.Status.Conditions)
+	out := nodeSight{uid: node.UID, round: s.round, sight: s.next(before.sight, known, status, written, now)}
+	if known {
+		out.before = before.status
+	}
+	return out
 }
 
 func (s *Sightings) seePod(pod *corev1.Pod, now time.Time) podSight {
 	before, known := s.pods[pod.UID]
 	written, status := podReadyCondition(pod)
-	out := podSight{started: before.started, sight: s.next(before.sight, known, status, written, now)}
+	out := podSight{round: s.round, started: before.started, sight: s.next(before.sight, known, status, written, now)}
 	switch {
 	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
 	case known:

@@ -3,7 +3,6 @@ package rollout_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -88,7 +87,7 @@ func (x *scene) note(format string, args ...any) {
 
 func (x *scene) start() {
 	x.controller = s.StartController(x.t, controller.Options{
-		Timing: rollout.Timing{NodeSettle: settle}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Timing: rollout.Timing{NodeSettle: settle}, Logger: slog.New(slog.DiscardHandler),
 	}, x.guard)
 	lag := lags[x.random.IntN(len(lags))]
 	x.note("a controller starts, whose watches are %v late", lag)
