@@ -96,8 +96,8 @@ func inDoubt(p *place, pod *corev1.Pod, in *Input) bool {
 	return within || (p.seen.status == corev1.ConditionFalse && !in.Now.After(end))
 }
 
-// judge opens or closes the breaker.
-func (b *breaker) judge(places []place, limit int, in *Input) Breaker {
+// judge opens or closes the breaker. Without old pods there is nothing to keep.
+func (b *breaker) judge(places []place, limit, old int, in *Input) Breaker {
 	updated := 0
 	for i := range places {
 		if _, ok := places[i].at(in.Revision); ok || b.lost[places[i].node.Name] {
@@ -106,7 +106,7 @@ func (b *breaker) judge(places []place, limit int, in *Input) Breaker {
 	}
 	n := len(b.lost)
 	switch {
-	case n == 0:
+	case n == 0, old == 0:
 		b.open = false
 	case n >= max(minLost, limit) && 2*n > updated:
 		b.open = true

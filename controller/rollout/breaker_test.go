@@ -97,6 +97,14 @@ func TestTheBreakerOpensWhenUpdatedNodesAreLost(t *testing.T) {
 	}
 }
 
+func TestTheBreakerStaysClosedWhenThereIsNothingToKeep(t *testing.T) {
+	w := newWorld(t, 3)
+	w.lose(time.Minute, "n1", "n2", "n3")
+	if p := w.expect(); p.Breaker.Open || !p.Complete() {
+		t.Errorf("breaker %v; %s", p.Breaker, p.Summary())
+	}
+}
+
 func TestAnOpenBreakerKeepsAlsoWhatServesNobody(t *testing.T) {
 	w := newWorld(t, 10)
 	w.lose(time.Minute, "n1", "n2")

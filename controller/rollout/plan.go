@@ -77,7 +77,7 @@ func Make(in Input) Plan {
 	b := &in.Seen.breaker
 	b.aim(in.Revision, in.Halted)
 	b.see(m.places, &in)
-	m.plan.Breaker = b.judge(m.places, m.plan.Max, &in)
+	m.plan.Breaker = b.judge(m.places, m.plan.Max, m.old, &in)
 	m.wakeForBreaker()
 
 	m.choose()
