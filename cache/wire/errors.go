@@ -1,0 +1,23 @@
+package wire
+
+import "errors"
+
+// Errors to branch on. What is returned wraps one of them and says what was found where.
+var (
+	// ErrTruncated is returned when bytes end before what they began.
+	ErrTruncated = errors.New("cut short")
+
+	// ErrMalformed is returned when bytes are not what their encoding allows, or
+	// what two readers could understand differently.
+	ErrMalformed = errors.New("malformed")
+
+	// ErrTooLarge is returned when an item, a frame or the nesting exceeds its limit.
+	ErrTooLarge = errors.New("too large")
+
+	// ErrNotList is returned when a body is sound, but not a list that could be put
+	// together again from its items.
+	ErrNotList = errors.New("not a list of objects")
+
+	// ErrEncoding is returned for an encoding that is neither protobuf nor JSON.
+	ErrEncoding = errors.New("neither protobuf nor JSON")
+)

@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Frame is the next piece of a watch stream. Its slices hold until the next call of Next.
+type Frame struct {
+	// Raw is what came, byte for byte. All Raw in a row are the stream.
+	Raw []byte
+
+	// More is set where Raw ends within an event, so that nothing else may be sent to
+	// the client before the rest: it is too large to be held, the stream has broken
+	// off, or it can no longer be cut into frames.
+	More bool
+
+	// Err says why Raw could not be read as an event; the rest is zero then, and Raw
+	// passes on. It is ErrTooLarge, ErrMalformed or ErrTruncated. Blanks between events
+	// have neither an error nor a type.
+	Err error
+
+	Type watch.EventType
+
+	// Object is the self-describing object of the event, as in the answer to a GET: see
+	// AppendBare. Of an ERROR it is a Status.
+	Object []byte
+
+	// Meta is that of Object. Of an ERROR it has only the type.
+	Meta Meta
+
+	// InitialEventsEnd marks the bookmark that ends the initial events of a WatchList.
+	InitialEventsEnd bool
+
+	// Code is the HTTP status of an ERROR: 410 says that the version is too old.
+	Code int
+}
+
+// event fills in what the event consists of; Meta is there.
+func (f *Frame) event(e Encoding, eventType, object []byte) error {
+	if len(f.Meta.Kind) == 0 {
+		return fmt.Errorf("read watch event: its object has no kind: %w", ErrMalformed)
+	}
+	f.Object = object
+	switch string(eventType) { // in constants, so that each event need not allocate its own
+	case string(watch.Added):
+		f.Type = watch.Added
+	case string(watch.Modified):
+		f.Type = watch.Modified
+	case string(watch.Deleted):
+		f.Type = watch.Deleted
+	case string(watch.Bookmark):
+		f.Type = watch.Bookmark
+	case string(watch.Error):
+		f.Type = watch.Error
+		return f.status(e, object)
+	default:
+		return fmt.Errorf("read watch event: its type is %.20q: %w", eventType, ErrMalformed)
+	}
+	if f.Type == watch.Bookmark {
+		value, _ := f.Meta.Annotation(metav1.InitialEventsAnnotationKey)
+		f.InitialEventsEnd = string(value) == "true"
+	}
+	return nil
+}
+
+// status fills in what an ERROR consists of.
+func (f *Frame) status(e Encoding, object []byte) (err error) {
+	// A Status has no ObjectMeta.
+	f.Meta = Meta{APIVersion: f.Meta.APIVersion, Kind: f.Meta.Kind}
+	switch {
+	case string(f.Meta.Kind) != "Status":
+		err = fmt.Errorf("the kind is %.40q: %w", f.Meta.Kind, ErrMalformed)
+	case e == Protobuf:
+		f.Code, err = protoStatusCode(object)
+	default:
+		f.Code, err = jsonStatusCode(object)
+	}
+	if err != nil {
+		return fmt.Errorf("read Status of watch event: %w", err)
+	}
+	return nil
+}
+
+func protoStatusCode(object []byte) (code int, err error) {
+	_, _, raw, err := unwrapProto(object)
+	if err != nil {
+		return 0, err
+	}
+	f := fields{rest: raw}
+	for f.next() {
+		if f.tag == statusCode {
+			code = int(int32(f.number))
+		}
+	}
+	return code, f.err
+}
+
+func jsonStatusCode(object []byte) (code int, err error) {
+	m := membersAt(object, 0)
+	for m.next() {
+		if string(m.key) != "code" {
+			m.skip()
+		} else if n := m.count(); n != nil {
+			code = int(int32(*n))
+		}
+	}
+	return code, m.err
+}

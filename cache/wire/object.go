@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// AppendBare appends object, self-describing or bare, to dst in its bare form, which is
+// what a list holds and what is worth storing. JSON that a client has asked to be
+// pretty comes out compact: the same object has the same bytes whoever read it.
+//
+// It fails if object does not stand for itself; dst comes back unchanged then.
+func AppendBare(dst []byte, e Encoding, object []byte) ([]byte, error) {
+	switch e {
+	case Protobuf:
+		if !bytes.HasPrefix(object, []byte(protoPrefix)) {
+			return append(dst, object...), nil
+		}
+		_, _, raw, err := unwrapProto(object)
+		if err != nil {
+			return dst, err
+		}
+		return append(dst, raw...), nil
+	case JSON:
+		return appendBareJSON(dst, object)
+	default:
+		return dst, fmt.Errorf("store object: %w", ErrEncoding)
+	}
+}
+
+// AppendObject appends a bare object to dst in its self-describing form, as it stands in
+// a watch event. JSON that says itself what it is stays as it is.
+func AppendObject(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
+	if e == Protobuf {
+		return appendProtoObject(dst, t, bare)
+	}
+	return appendJSONObject(dst, t, bare)
+}
+
+// AppendBody appends the body of the answer to a GET: an object, and in JSON a newline.
+func AppendBody(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
+	dst = AppendObject(dst, e, t, bare)
+	if e == JSON {
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+func appendBareJSON(dst, object []byte) ([]byte, error) {
+	object = bytes.TrimSpace(object)
+	if len(object) < 2 || object[0] != '{' {
+		return dst, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
+	}
+	if isSpace(object[1]) {
+		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
+		if err := json.Compact(compact, object); err != nil {
+			return dst, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
+		}
+		object = compact.Bytes()
+	}
+	if n := jsonTypeLength(object); n > 0 {
+		return append(append(dst, '{'), object[n:]...), nil
+	}
+	return append(dst, object...), nil
+}
+
+// jsonTypeLength returns the length of {"kind":"…","apiVersion":"…", if object begins like
+// that, which is how types of Go are written, and else 0. Maps have sorted keys,
+// apiVersion first; so they are never taken for one.
+func jsonTypeLength(object []byte) int {
+	i := 0
+	for _, key := range []string{`{"kind":`, `,"apiVersion":`} {
+		if !bytes.HasPrefix(object[i:], []byte(key)) {
+			return 0
+		}
+		var err error
+		if i, _, err = skipString(object, i+len(key)); err != nil {
+			return 0
+		}
+	}
+	if i < len(object) && object[i] == ',' {
+		return i + 1
+	}
+	return 0
+}
+
+func appendJSONObject(dst []byte, t TypeMeta, bare []byte) []byte {
+	if jsonSaysType(bare) {
+		return append(dst, bare...)
+	}
+	dst = appendJSONType(dst, t)
+	if len(bare) > len("{}") {
+		dst = append(dst, ',')
+	}
+	if len(bare) == 0 { // nothing was stored: an object without members
+		return append(dst, '}')
+	}
+	return append(dst, bare[1:]...)
+}
+
+// appendJSONType appends {"kind":"…","apiVersion":"…".
+func appendJSONType(dst []byte, t TypeMeta) []byte {
+	dst = append(dst, `{"kind":`...)
+	dst = appendJSONString(dst, t.Kind)
+	dst = append(dst, `,"apiVersion":`...)
+	return appendJSONString(dst, t.APIVersion)
+}
+
+// jsonSaysType reports whether object has a kind. The first key tells for all that
+// apiservers write: only where it is none of the usual ones, the whole object is read.
+func jsonSaysType(object []byte) bool {
+	switch {
+	case bytes.HasPrefix(object, []byte(`{"metadata":`)):
+		return false
+	case bytes.HasPrefix(object, []byte(`{"apiVersion":`)), bytes.HasPrefix(object, []byte(`{"kind":`)):
+		return true
+	}
+	m, err := inspectJSON(object)
+	return err == nil && len(m.Kind) > 0
+}
