@@ -89,6 +89,12 @@ func (o *Options) Config() (*Config, error) {
 	c.ProxyAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-port", o.ProxyPort, 0)
 	c.SecureAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-secure-port", o.ProxySecurePort, 0)
 	c.ProxyHost, _ = netip.ParseAddr(o.BindProxyAddress)
+	if ip, err := netip.ParseAddr(o.BindAddress); err == nil && !ip.IsLoopback() {
+		bad("bind-address", "%s is not on loopback: whoever reaches the node's HTTP API may upgrade its pods", ip)
+	}
+	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && o.ProxyPort != 0 {
+		bad("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
+	}
 	if o.ProxyPort == 0 && o.ProxySecurePort == 0 {
 		bad("proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
 	}

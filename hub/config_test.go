@@ -65,22 +65,24 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		args []string
 		want []string // each in the error
 	}{
-		"no node name":            {nil, []string{"--node-name", "required"}},
-		"a node name in capitals": {[]string{"--node-name=Node_1"}, []string{"--node-name", "Node_1"}},
-		"plain HTTP to the cloud": {[]string{"--node-name=n", "--server-addr=http://a:8080"}, []string{"--server-addr", "https"}},
-		"a path":                  {[]string{"--node-name=n", "--server-addr=https://a:6443/api"}, []string{"--server-addr", "HOST:PORT"}},
-		"a port out of range":     {[]string{"--node-name=n", "--server-addr=https://a:66443"}, []string{"--server-addr", "66443"}},
-		"the hub itself":          {[]string{"--node-name=n", "--server-addr=https://127.0.0.1:10268"}, []string{"--server-addr", "this hub itself"}},
-		"the hub itself by name":  {[]string{"--node-name=n", "--server-addr=https://localhost:10268"}, []string{"--server-addr", "this hub itself"}},
-		"lb-mode":                 {[]string{"--node-name=n", "--lb-mode=random"}, []string{"--lb-mode", "random", "rr", "priority"}},
-		"serve-port 0":            {[]string{"--node-name=n", "--serve-port=0"}, []string{"--serve-port", "0"}},
-		"a port too high":         {[]string{"--node-name=n", "--proxy-port=70000"}, []string{"--proxy-port", "70000"}},
-		"no proxy port at all":    {[]string{"--node-name=n", "--proxy-port=0", "--proxy-secure-port=0"}, []string{"--proxy-port", "--proxy-secure-port"}},
-		"two on one port":         {[]string{"--node-name=n", "--proxy-port=10267"}, []string{"--serve-port", "127.0.0.1:10267"}},
-		"a name to bind to":       {[]string{"--node-name=n", "--bind-address=localhost"}, []string{"--bind-address", "localhost"}},
-		"half a key pair":         {[]string{"--node-name=n", "--tls-cert-file=a.crt"}, []string{"--tls-cert-file", "--tls-private-key-file"}},
-		"a negative grace":        {[]string{"--node-name=n", "--shutdown-grace-period=-1s"}, []string{"--shutdown-grace-period", "-1s"}},
-		"several at once":         {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
+		"no node name":                {nil, []string{"--node-name", "required"}},
+		"a node name in capitals":     {[]string{"--node-name=Node_1"}, []string{"--node-name", "Node_1"}},
+		"plain HTTP to the cloud":     {[]string{"--node-name=n", "--server-addr=http://a:8080"}, []string{"--server-addr", "https"}},
+		"a path":                      {[]string{"--node-name=n", "--server-addr=https://a:6443/api"}, []string{"--server-addr", "HOST:PORT"}},
+		"a port out of range":         {[]string{"--node-name=n", "--server-addr=https://a:66443"}, []string{"--server-addr", "66443"}},
+		"the hub itself":              {[]string{"--node-name=n", "--server-addr=https://127.0.0.1:10268"}, []string{"--server-addr", "this hub itself"}},
+		"the hub itself by name":      {[]string{"--node-name=n", "--server-addr=https://localhost:10268"}, []string{"--server-addr", "this hub itself"}},
+		"lb-mode":                     {[]string{"--node-name=n", "--lb-mode=random"}, []string{"--lb-mode", "random", "rr", "priority"}},
+		"serve-port 0":                {[]string{"--node-name=n", "--serve-port=0"}, []string{"--serve-port", "0"}},
+		"a port too high":             {[]string{"--node-name=n", "--proxy-port=70000"}, []string{"--proxy-port", "70000"}},
+		"no proxy port at all":        {[]string{"--node-name=n", "--proxy-port=0", "--proxy-secure-port=0"}, []string{"--proxy-port", "--proxy-secure-port"}},
+		"two on one port":             {[]string{"--node-name=n", "--proxy-port=10267"}, []string{"--serve-port", "127.0.0.1:10267"}},
+		"a name to bind to":           {[]string{"--node-name=n", "--bind-address=localhost"}, []string{"--bind-address", "localhost"}},
+		"the plain port for everyone": {[]string{"--node-name=n", "--bind-proxy-address=0.0.0.0"}, []string{"--bind-proxy-address", "--proxy-port=0"}},
+		"the node's API for everyone": {[]string{"--node-name=n", "--bind-address=192.0.2.7"}, []string{"--bind-address", "192.0.2.7", "loopback"}},
+		"half a key pair":             {[]string{"--node-name=n", "--tls-cert-file=a.crt"}, []string{"--tls-cert-file", "--tls-private-key-file"}},
+		"a negative grace":            {[]string{"--node-name=n", "--shutdown-grace-period=-1s"}, []string{"--shutdown-grace-period", "-1s"}},
+		"several at once":             {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +96,12 @@ func TestBadFlagsAreNamed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSecurePortAloneMayBeForEveryone(t *testing.T) {
+	if _, err := configOf(t, "--node-name=n", "--bind-proxy-address=0.0.0.0", "--proxy-port=0"); err != nil {
+		t.Error(err)
 	}
 }
 

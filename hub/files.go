@@ -41,13 +41,11 @@ func readFiles(config *rest.Config) error {
 	return nil
 }
 
-// digestOf tells whether what the hub uses of config has changed.
-func digestOf(config *rest.Config) [32]byte {
+// digestOf tells whether the kubeconfig, raw, or a file that it names and that
+// config holds the contents of, has changed.
+func digestOf(raw []byte, config *rest.Config) [32]byte {
 	h := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(config.Host), []byte(config.ServerName), []byte(config.BearerToken),
-		config.CAData, config.CertData, config.KeyData,
-	} {
+	for _, part := range [][]byte{raw, []byte(config.BearerToken), config.CAData, config.CertData, config.KeyData} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}

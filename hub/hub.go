@@ -29,6 +29,8 @@ const (
 	// the 90 s after which Go clients drop theirs, so that the hub never closes a
 	// connection that a client is about to use.
 	keepAlive = 3 * time.Minute
+	// cutTimeout is how long requests may take to notice that they were cut.
+	cutTimeout = 2 * time.Second
 )
 
 // Hub is one node's hub.
@@ -38,7 +40,7 @@ type Hub struct {
 	proxy    *proxy.Proxy
 	upstream *proxy.Upstream
 	creds    *credentials
-	ports    []port
+	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
 	serving  atomic.Bool
 }
@@ -73,7 +75,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	h := &Hub{config: c, log: log, upstream: upstream, proxy: proxy.New(upstream, log, metrics)}
 	h.creds = &credentials{
 		kubeconfig: c.Kubeconfig, clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
-		expiry: newExpiryGauge(r),
+		expiry: newExpiryGauge(r), server: id.server, serverInUse: len(c.Servers) == 0,
 	}
 	if err := h.creds.start(id); err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (h *Hub) listenTLS() error {
 	if h.config.SecureAddress == "" {
 		return nil
 	}
-	cert, err := newServingCert(h.config)
+	cert, err := newServingCert(h.config, h.log)
 	if err != nil {
 		return err
 	}
@@ -188,6 +190,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		g.Go(p.run)
 	}
 	g.Go(func() error { return h.creds.run(ctx) })
+	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		h.stop(cut)
@@ -210,23 +213,32 @@ func (p port) run() error {
 	return nil
 }
 
-// stop ends watches at once, gives other requests the grace period, and then
-// cuts what is left: upgraded connections (exec, port-forward) among it.
+// stop ends watches at once, gives everything else the grace period, upgraded
+// connections (exec, port-forward) included, and then cuts what is left. The
+// hub's own way in is closed last: an upgrade under way on the node's API still
+// needs it.
 func (h *Hub) stop(cut context.CancelFunc) {
 	h.serving.Store(false)
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
 	h.proxy.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
+	own, others := h.ports[0], h.ports[1:]
 	var g errgroup.Group
-	for _, p := range h.ports {
+	for _, p := range others {
 		g.Go(func() error { return p.server.Shutdown(ctx) })
 	}
-	err := g.Wait()
+	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
+	h.own.CloseIdleConnections()
+	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {
+		h.log.Warn("requests are cut: they take longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
+	}
 	cut()
-	if err != nil {
-		h.log.Warn("requests were cut: they took longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
-		h.Close()
+	h.Close()
+	last, cancel := context.WithTimeout(context.Background(), cutTimeout)
+	defer cancel()
+	if err := h.proxy.Wait(last); err != nil {
+		h.log.Error("requests did not end when they were cut", "waited", cutTimeout)
 	}
 	h.own.CloseIdleConnections()
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,7 +197,7 @@ func TestSecurePortAnswers401ToStrangersAndKeepsItsCertificate(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServingCert(n.config); err != nil { // as the next start does
+	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil { // as the next start does
 		t.Fatal(err)
 	}
 	if after, _ := os.ReadFile(certFile); !bytes.Equal(before, after) {
@@ -206,14 +207,14 @@ func TestSecurePortAnswers401ToStrangersAndKeepsItsCertificate(t *testing.T) {
 
 func TestDamagedServingKeyIsReplaced(t *testing.T) {
 	n := newNode(t, echoToken)
-	if _, err := newServingCert(n.config); err != nil {
+	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	key := filepath.Join(n.config.RootDir, "pki", "serving.key")
 	if err := os.WriteFile(key, []byte("truncat"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServingCert(n.config); err != nil {
+	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("the hub does not start with a damaged key of its own: %v", err)
 	}
 }
@@ -319,6 +320,64 @@ func TestStopCutsWhatOutlivesTheGracePeriod(t *testing.T) {
 	}
 	if !strings.Contains(n.logs.String(), "--shutdown-grace-period") {
 		t.Errorf("the log does not say why requests were cut:\n%s", n.logs.String())
+	}
+}
+
+func TestStopLetsAnUpgradeOnTheNodesAPIEnd(t *testing.T) {
+	listing, release := make(chan struct{}), make(chan struct{})
+	deleted := false
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodDelete {
+			deleted = true
+			io.WriteString(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d"}}`)
+			return
+		}
+		close(listing)
+		<-release
+		io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"p","namespace":"d","uid":"u",
+			"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"ds","uid":"x","controller":true}]},
+			"spec":{"nodeName":"n1"},"status":{"conditions":[{"type":"PodNeedUpgrade","status":"True","message":"controllerrevision: abc"}]}}]}`)
+	})
+	_, stop := n.start(t)
+	answered := make(chan string, 1)
+	go func() {
+		res, err := http.Post("http://"+n.config.ServeAddress+"/openyurt.io/v1/namespaces/d/pods/p/upgrade", "", nil)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		answered <- string(body)
+	}()
+	<-listing
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	close(release)
+	if got := <-answered; !strings.Contains(got, "Start updating pod d/p") || !deleted {
+		t.Errorf("an upgrade under way at the stop: %q, deleted %v", got, deleted)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestEmptyKubeconfigIsNotThePodsOwnIdentity(t *testing.T) {
+	n := newNode(t, echoToken)
+	n.write(t, "kubeconfig", nil)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	if id, err := loadIdentity(n.path("kubeconfig")); err == nil {
+		t.Errorf("an empty kubeconfig gives an identity at %s", id.server)
+	}
+}
+
+func TestHTTPSProxyIsRefused(t *testing.T) {
+	choose := plainProxy(http.ProxyURL(&url.URL{Scheme: "https", Host: "proxy:3128", User: url.UserPassword("u", "secret")}))
+	_, err := choose(&http.Request{URL: &url.URL{}})
+	if err == nil || !strings.Contains(err.Error(), "http://") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -27,8 +28,7 @@ type identity struct {
 
 // loadIdentity reads the kubeconfig at path and all files that it names.
 func loadIdentity(path string) (*identity, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil).ClientConfig()
+	config, err := loadConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
@@ -42,7 +42,11 @@ func loadIdentity(path string) (*identity, error) {
 	if err := readFiles(config); err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	id := &identity{server: server, caPEM: config.CAData, digest: digestOf(config), creds: &proxy.Credentials{
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	id := &identity{server: server, caPEM: config.CAData, digest: digestOf(raw, config), creds: &proxy.Credentials{
 		ServerName: config.ServerName,
 		Insecure:   config.Insecure,
 		Proxy:      config.Proxy,
@@ -51,6 +55,7 @@ func loadIdentity(path string) (*identity, error) {
 	if id.creds.Proxy == nil {
 		id.creds.Proxy = http.ProxyFromEnvironment
 	}
+	id.creds.Proxy = plainProxy(id.creds.Proxy)
 	if len(config.CAData) > 0 {
 		if id.creds.CAs, err = parseCAs(config.CAData); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: certificate-authority: %w", path, err)
@@ -64,6 +69,32 @@ func loadIdentity(path string) (*identity, error) {
 		id.creds.Certificate = &certificate
 	}
 	return id, nil
+}
+
+// loadConfig reads the kubeconfig's current context. It is not client-go's
+// deferred loader, to which an empty file, as one being written is, means the
+// identity of the pod that this runs in.
+func loadConfig(path string) (*rest.Config, error) {
+	file, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+}
+
+// plainProxy lets HTTP proxies on the way be reached over plain HTTP only: to
+// one that is reached over TLS, the node's client certificate would be shown.
+func plainProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		proxy, err := choose(r)
+		if err == nil && proxy != nil && proxy.Scheme != "http" {
+			return nil, fmt.Errorf("HTTP proxy %s: only proxies at http:// are supported", proxy.Redacted())
+		}
+		return proxy, err
+	}
 }
 
 // unsupported refuses ways to be known that the hub would silently not use.

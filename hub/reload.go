@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type credentials struct {
 	upstream     *proxy.Upstream
 	log          *slog.Logger
 	expiry       prometheus.Gauge
+	server       *url.URL // of the kubeconfig at the start
+	serverInUse  bool     // false where --server-addr names others
 
 	clientCAs atomic.Pointer[x509.CertPool]
 	loaded    [32]byte
@@ -70,9 +73,15 @@ func (c *credentials) reload() {
 		c.failing = true
 		return
 	}
+	if c.failing {
+		c.log.Info("node credentials can be read again")
+	}
 	c.failing = false
 	if id.digest == c.loaded {
 		return
+	}
+	if id.server.Host != c.server.Host && c.serverInUse {
+		c.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.server.Host, "in-use", c.server.Host)
 	}
 	c.upstream.SetCredentials(id.creds)
 	c.loaded = id.digest

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/netip"
@@ -26,16 +27,18 @@ import (
 // reloadInterval. Safe for concurrent use.
 type servingCert struct {
 	certFile, keyFile string
+	log               *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
 	readAt  time.Time
+	failing bool // the last read failed, and was logged
 }
 
 // newServingCert uses the pair that was named, or a self-signed one for names
 // and addresses that is kept in dir.
-func newServingCert(c *Config) (*servingCert, error) {
-	s := &servingCert{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile}
+func newServingCert(c *Config, log *slog.Logger) (*servingCert, error) {
+	s := &servingCert{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile, log: log}
 	if s.certFile == "" {
 		dir := filepath.Join(c.RootDir, "pki")
 		s.certFile, s.keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
@@ -57,10 +60,13 @@ func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.readAt) > reloadInterval {
-		if pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile); err == nil {
+		pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+		if err == nil {
 			s.current = &pair
+		} else if !s.failing {
+			s.log.Error("serving certificate cannot be read again; the one in use stays", "certificate", s.certFile, "key", s.keyFile, "err", err)
 		}
-		s.readAt = time.Now()
+		s.failing, s.readAt = err != nil, time.Now()
 	}
 	return s.current, nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,10 +31,16 @@ func newAPIServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	s.EnableHTTP2 = true
 	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
+
+type connKey struct{}
+
+// connOf is the connection that a request reached newAPIServer by.
+func connOf(r *http.Request) net.Conn { return r.Context().Value(connKey{}).(net.Conn) }
 
 // hubUnderTest is a Proxy on a port of its own.
 type hubUnderTest struct {
@@ -63,11 +70,16 @@ func newHub(t *testing.T, creds Credentials, servers ...string) *hubUnderTest {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- upstream.Run(ctx) }()
 	p := New(upstream, log, metrics)
 	front := httptest.NewServer(p.Handler(Loopback))
 	front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(func() {
 		front.Close()
+		cancel()
+		<-ended //nolint:errcheck // Run returns nil
 		upstream.Close()
 	})
 	return &hubUnderTest{front, p, upstream, registry}

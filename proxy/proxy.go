@@ -23,8 +23,9 @@ type Proxy struct {
 	metrics  *Metrics
 	log      *slog.Logger
 
-	draining context.Context // ends when Drain is called
-	drain    context.CancelFunc
+	answering tracker
+	draining  context.Context // ends when Drain is called
+	drain     context.CancelFunc
 }
 
 // New returns a Proxy that sends what it is asked through upstream.
@@ -54,12 +55,22 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 // connections (exec, port-forward) and logs that are followed go on.
 func (p *Proxy) Drain() { p.drain() }
 
+// Wait returns nil once no request is being answered, upgraded connections among
+// them, or ctx's error.
+func (p *Proxy) Wait(ctx context.Context) error { return p.answering.wait(ctx) }
+
 // Handler serves callers that authenticate tells apart.
 func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := authenticate(r)
 		if err != nil {
+			p.metrics.requests.WithLabelValues("other", strconv.Itoa(http.StatusUnauthorized)).Inc()
 			writeStatus(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "edgehub: "+err.Error())
+			return
+		}
+		if r.URL.Opaque != "" { // GET a:b HTTP/1.1
+			p.metrics.requests.WithLabelValues("other", strconv.Itoa(http.StatusBadRequest)).Inc()
+			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("edgehub: the request is for %q, which is no path", r.RequestURI))
 			return
 		}
 		p.serve(w, r.WithContext(withIdentity(r.Context(), id)))
@@ -67,6 +78,8 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	p.answering.begin()
+	defer p.answering.end()
 	info, err := p.requests.NewRequestInfo(r)
 	if err != nil { // its own path or query is at fault, and the apiserver words that best
 		info = &request.RequestInfo{Verb: "other"}
@@ -143,8 +156,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):
 		x.code = http.StatusBadGateway
-		p.log.Error("answer from upstream cannot be passed on", "method", r.Method, "path", r.URL.Path, "err", err)
-		writeStatus(w, x.code, metav1.StatusReasonInternalError, fmt.Sprintf("edgehub: the apiserver's answer cannot be passed on: %v", err))
+		p.log.Warn("request was not answered, though the apiserver can be reached", "method", r.Method, "path", r.URL.Path, "err", err)
+		writeStatus(w, x.code, metav1.StatusReasonInternalError, fmt.Sprintf("edgehub: this request was not answered, though the apiserver can be reached; a write may have been carried out: %v", err))
 	case unreachable.Delivered:
 		x.code = http.StatusGatewayTimeout
 		writeStatus(w, x.code, metav1.StatusReasonTimeout, fmt.Sprintf("edgehub: the connection to the cloud broke after the request was sent, so it may have been carried out; read the object before you try again: %v", err))

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -338,8 +339,54 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 		t.Errorf("half a request was answered %d", res.StatusCode)
 	}
-	if !hub.upstream.servers[0].failedAt.IsZero() {
-		t.Error("the apiserver counts as down")
+	if err := hub.upstream.servers[0].health.down(); err != nil {
+		t.Errorf("the apiserver counts as down: %v", err)
+	}
+}
+
+func TestRequestForNoPathIs400(t *testing.T) {
+	api := newAPIServer(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent on") })
+	hub := newHub(t, Credentials{}, api.URL)
+	if res := raw(t, hub, "GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n"); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("answered %d", res.StatusCode)
+	}
+}
+
+func TestWaitCountsUpgradedConnections(t *testing.T) {
+	release := make(chan struct{})
+	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+		rw.Flush()
+		<-release
+	})
+	hub := newHub(t, Credentials{}, api.URL)
+	if err := hub.proxy.Wait(t.Context()); err != nil {
+		t.Fatalf("with nothing to wait for: %v", err)
+	}
+	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /exec HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n")
+	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answered %v, %v", res, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := hub.proxy.Wait(short); err == nil {
+		t.Error("an exec session is not waited for")
+	}
+	close(release)
+	conn.Close()
+	if err := hub.proxy.Wait(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,116 +8,95 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
-	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 const (
-	// A TCP or TLS handshake gets this long each. Over a satellite link a round
-	// trip takes 0.6 to 1.5 s, and the handshakes take one and two of them.
-	connectTimeout   = 10 * time.Second
+	// handshakeTimeout is how long TCP and TLS handshakes get each. Over a
+	// satellite link a round trip takes 0.6 to 1.5 s, and they take one and two.
 	handshakeTimeout = 10 * time.Second
 
 	// A connection that was silent for pingAfter is asked for a sign of life, and
-	// given up if none comes within pingTimeout. However long an answer takes, a
-	// connection that answers pings is alive.
+	// given up if none comes within pingTimeout; one that has sent something waits
+	// that long for its acknowledgement. However long an answer takes, a
+	// connection that does either is alive.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 10 * time.Second
 
 	// idleTimeout is how long an unused connection is kept, as client-go does.
 	idleTimeout = 90 * time.Second
 
-	// After a failure a server is asked again by one request every
-	// retryInterval, and otherwise only when no other server answers.
-	retryInterval = 5 * time.Second
+	// maxIdle is how many unused HTTP/1.1 connections are kept, where a load
+	// balancer on the way does not speak HTTP/2.
+	maxIdle = 100
 )
 
 // server is one apiserver.
 type server struct {
-	address *url.URL
-	log     *slog.Logger
-	metrics *Metrics
+	address   *url.URL
+	log       *slog.Logger
+	health    *health
+	handshake time.Duration // handshakeTimeout, but in tests
 
 	transports atomic.Pointer[transports]
-
-	mu       sync.Mutex
-	failedAt time.Time // zero while the server answers
-	retryAt  time.Time
 }
 
 func newServer(address *url.URL, log *slog.Logger, m *Metrics) *server {
-	s := &server{address: address, log: log.With("apiserver", address.Host), metrics: m}
-	m.serverUp.WithLabelValues(address.Host).Set(1)
-	return s
+	log = log.With("apiserver", address.Host)
+	up := m.serverUp.WithLabelValues(address.Host)
+	return &server{address: address, log: log, handshake: handshakeTimeout, health: newHealth(log, func(isUp bool) {
+		if isUp {
+			up.Set(1)
+		} else {
+			up.Set(0)
+		}
+	})}
 }
 
-// roundTrip sends req to this server and notes whether it could be reached. An
-// error that is the client's own says nothing about the server.
+// roundTrip sends req to this server. An error before the request got a
+// connection is a *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
-	out := *req
+	var connected atomic.Bool
+	out := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}))
 	target := *req.URL
 	target.Scheme, target.Host = s.address.Scheme, s.address.Host
 	out.URL, out.Host = &target, s.address.Host
 
-	res, err := s.transports.Load().of(&out).RoundTrip(&out)
+	res, err := s.transports.Load().of(out).RoundTrip(out)
 	switch {
 	case err == nil:
-		s.succeeded(time.Now())
-	case req.Context().Err() == nil && !errors.Is(err, errClientBody):
-		s.failed(time.Now(), err)
+		s.health.succeeded(time.Now())
+	case !connected.Load():
+		err = asDialError(err) // an HTTP proxy on the way may have refused, too
+		if req.Context().Err() == nil {
+			s.health.failed(time.Now(), err)
+		}
 	}
 	return res, err
 }
 
+// dialed notes how an attempt to connect ended. It also hears of attempts whose
+// request has given up: those of clients that are less patient than
+// handshakeTimeout.
+func (s *server) dialed(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.health.failed(time.Now(), err)
+	}
+}
+
 func (s *server) setCredentials(creds *Credentials) {
-	if old := s.transports.Swap(newTransports(creds)); old != nil {
+	if old := s.transports.Swap(s.newTransports(creds)); old != nil {
 		old.closeIdle()
 	}
 }
 
 func (s *server) closeIdle() { s.transports.Load().closeIdle() }
-
-// eligible reports whether s should be asked before the servers that are down:
-// it answers, or it is time for one request to find out.
-func (s *server) eligible(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failedAt.IsZero() {
-		return true
-	}
-	if now.Before(s.retryAt) {
-		return false
-	}
-	s.retryAt = now.Add(retryInterval)
-	return true
-}
-
-func (s *server) succeeded(now time.Time) {
-	s.mu.Lock()
-	since := s.failedAt
-	s.failedAt = time.Time{}
-	s.mu.Unlock()
-	if !since.IsZero() {
-		s.metrics.serverUp.WithLabelValues(s.address.Host).Set(1)
-		s.log.Info("apiserver answers again", "after", now.Sub(since).Round(time.Millisecond))
-	}
-}
-
-func (s *server) failed(now time.Time, err error) {
-	s.mu.Lock()
-	first := s.failedAt.IsZero()
-	if first {
-		s.failedAt = now
-	}
-	s.retryAt = now.Add(retryInterval)
-	s.mu.Unlock()
-	if first {
-		s.metrics.serverUp.WithLabelValues(s.address.Host).Set(0)
-		s.log.Warn("apiserver cannot be reached", "err", err)
-	}
-}
 
 // transports are the connections that one generation of credentials opens.
 // HTTP/2 has no way to upgrade a request (exec, attach, port-forward), so those
@@ -129,19 +108,21 @@ type transports struct {
 	all     []*http.Transport
 }
 
-func newTransports(creds *Credentials) *transports {
+func (s *server) newTransports(creds *Credentials) *transports {
 	t := &transports{}
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}
 	open := func(id Identity, alpn ...string) *http.Transport {
-		tr := newTransport(creds.tlsConfig(id, alpn...), creds.Proxy)
+		tr := s.newTransport(creds.tlsConfig(id, alpn...), creds.Proxy)
 		t.all = append(t.all, tr)
 		return tr
 	}
 	for _, id := range []Identity{Own, Node} {
 		t.plain[id] = open(id, "h2", "http/1.1")
-		t.upgrade[id] = open(id, "http/1.1")
+		upgrade := open(id, "http/1.1")
+		upgrade.DisableKeepAlives = true // one refused upgrade in a while is not worth a connection
+		t.upgrade[id] = upgrade
 	}
 	return t
 }
@@ -168,30 +149,39 @@ func (t *transports) closeIdle() {
 
 // newTransport returns a transport that adds nothing to a request and takes
 // nothing from an answer.
-func newTransport(config *tls.Config, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
-	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: pingAfter}
+func (s *server) newTransport(config *tls.Config, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+	dialer := &net.Dialer{
+		Timeout:         s.handshake,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2},
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			return setUserTimeout(raw, pingAfter+pingTimeout)
+		},
+	}
 	return &http.Transport{
 		Proxy: proxy,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // to an HTTP proxy
 			conn, err := dialer.DialContext(ctx, network, address)
-			return conn, asDialError(err)
+			s.dialed(err)
+			return conn, err
 		},
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialTLS(ctx, dialer, config, network, address)
-			return conn, asDialError(err)
+			conn, err := s.dialTLS(ctx, dialer, config, network, address)
+			s.dialed(err)
+			return conn, err
 		},
 		TLSClientConfig:     config,
-		TLSHandshakeTimeout: handshakeTimeout,
+		TLSHandshakeTimeout: s.handshake,
 		ForceAttemptHTTP2:   len(config.NextProtos) > 0 && config.NextProtos[0] == "h2",
 		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
 		IdleConnTimeout:     idleTimeout,
+		MaxIdleConnsPerHost: maxIdle,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 }
 
 // dialTLS connects and shakes hands, so that whatever fails before the first
 // byte of a request is one kind of error.
-func dialTLS(ctx context.Context, dialer *net.Dialer, config *tls.Config, network, address string) (net.Conn, error) {
+func (s *server) dialTLS(ctx context.Context, dialer *net.Dialer, config *tls.Config, network, address string) (net.Conn, error) {
 	raw, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -204,30 +194,11 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, config *tls.Config, networ
 		config = config.Clone()
 		config.ServerName = host
 	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.handshake)
 	defer cancel()
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), raw.Close())
 	}
 	return conn, nil
-}
-
-// dialError is a failure to get a connection: nothing was sent on it.
-type dialError struct{ err error }
-
-func asDialError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &dialError{err}
-}
-
-func (e *dialError) Error() string { return e.err.Error() }
-func (e *dialError) Unwrap() error { return e.err }
-
-// undelivered reports whether err shows that no byte of the request was sent.
-func undelivered(err error) bool {
-	var dial *dialError
-	return errors.As(err, &dial)
 }

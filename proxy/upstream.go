@@ -1,14 +1,16 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 	"sync/atomic"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Balance is the order in which apiservers are tried.
@@ -64,53 +66,77 @@ func (u *Upstream) Close() {
 	}
 }
 
+// Run looks after apiservers that are down, until ctx ends: without it they stay
+// so. It returns nil.
+func (u *Upstream) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range u.servers {
+		g.Go(func() error { return s.run(ctx) })
+	}
+	return g.Wait()
+}
+
 // RoundTrip sends req to the first apiserver that takes it. Its error is
-// *UnreachableError, unless the caller of req went away first or broke off its
-// body.
+// *UnreachableError where none could be reached; another one where an apiserver
+// broke off this very request, or req's caller went away or broke off its body.
 //
 // It leaves closing req.Body to its caller, since a transport may still send the
 // body when the answer has come, and an apiserver that cannot be reached must
 // not cost the next one the body.
 func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	failure := &UnreachableError{}
-	for _, s := range u.order(time.Now()) {
-		attempt, err := rewound(req, len(failure.Attempts))
-		if err != nil {
-			failure.Delivered = true
-			break
-		}
-		res, err := s.roundTrip(attempt)
-		if err == nil {
-			return res, nil
-		}
-		if req.Context().Err() != nil || errors.Is(err, errClientBody) {
-			return nil, err
-		}
+	sent := 0
+	note := func(s *server, err error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
-		if !undelivered(err) && !repeatable(req) {
-			failure.Delivered = true
-			break
+	}
+	for _, s := range u.order() {
+		if err := s.health.down(); err != nil {
+			note(s, err)
+			continue
+		}
+		// A connection that broke says little about the server: a second try
+		// opens a new one, and finds out.
+		for range 2 {
+			attempt, err := rewound(req, sent)
+			if err != nil {
+				return nil, err
+			}
+			sent++
+			res, err := s.roundTrip(attempt)
+			if err == nil {
+				return res, nil
+			}
+			if req.Context().Err() != nil || errors.Is(err, errClientBody) {
+				return nil, err
+			}
+			if undelivered(err) {
+				note(s, err)
+				break // on to the next server
+			}
+			if bodyLost(err) {
+				note(s, err)
+				return nil, failure
+			}
+			if !connectionLost(err) {
+				return nil, err
+			}
+			note(s, err)
+			if !repeatable(req) {
+				failure.Delivered = true
+				return nil, failure
+			}
 		}
 	}
 	return nil, failure
 }
 
-// order returns all servers, those that are worth trying first.
-func (u *Upstream) order(now time.Time) []*server {
-	first := 0
-	if u.balance == RoundRobin && len(u.servers) > 1 {
-		first = int(u.next.Add(1) % uint64(len(u.servers)))
+// order returns all servers in the order in which they are tried.
+func (u *Upstream) order() []*server {
+	if u.balance != RoundRobin || len(u.servers) == 1 {
+		return u.servers
 	}
-	var up, down []*server
-	for i := range u.servers {
-		s := u.servers[(first+i)%len(u.servers)]
-		if s.eligible(now) {
-			up = append(up, s)
-		} else {
-			down = append(down, s)
-		}
-	}
-	return append(up, down...)
+	first := int(u.next.Add(1) % uint64(len(u.servers)))
+	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
 }
 
 // rewound returns a request that sends req's body from its beginning. Before
@@ -141,23 +167,3 @@ func repeatable(req *http.Request) bool {
 	}
 	return false
 }
-
-// UnreachableError is returned when no apiserver answered.
-type UnreachableError struct {
-	// Attempts has an error for each apiserver that was tried.
-	Attempts []error
-	// Delivered is true where an apiserver may have carried the request out all
-	// the same: the connection broke after the request was sent.
-	Delivered bool
-}
-
-func (e *UnreachableError) Error() string {
-	words := make([]string, len(e.Attempts))
-	for i, err := range e.Attempts {
-		words[i] = err.Error()
-	}
-	return strings.Join(words, "; ")
-}
-
-// Unwrap returns the error of each attempt.
-func (e *UnreachableError) Unwrap() []error { return e.Attempts }

@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -24,9 +24,10 @@ func ok(w http.ResponseWriter, r *http.Request) {
 }
 
 // hangUp breaks the connection after the request was read, and before an answer.
-func hangUp(_ http.ResponseWriter, r *http.Request) {
+func hangUp(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
-	panic(http.ErrAbortHandler)
+	connOf(r).Close()
+	<-r.Context().Done()
 }
 
 func TestFailover(t *testing.T) {
@@ -191,39 +192,116 @@ func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
 func TestOrder(t *testing.T) {
 	tests := map[string]struct {
 		balance Balance
-		down    int // index of the server that failed just now, or -1
-		after   time.Duration
-		want    []string // first server of three requests
+		want    string // first servers of four requests
 	}{
-		"priority keeps to the first":                  {Priority, -1, 0, []string{"a", "a", "a"}},
-		"round robin takes turns":                      {RoundRobin, -1, 0, []string{"b", "c", "a"}},
-		"a server that failed is not asked first":      {Priority, 0, 0, []string{"b", "b", "b"}},
-		"after a while one request finds out":          {Priority, 0, retryInterval, []string{"a", "b", "b"}},
-		"round robin passes over a server that failed": {RoundRobin, 1, 0, []string{"c", "c", "a"}},
+		"priority keeps to the first": {Priority, "aaaa"},
+		"round robin takes turns":     {RoundRobin, "bcab"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var urls []*url.URL
-				for _, host := range []string{"a", "b", "c"} {
-					urls = append(urls, &url.URL{Scheme: "https", Host: host})
+			var urls []*url.URL
+			for _, host := range []string{"a", "b", "c"} {
+				urls = append(urls, &url.URL{Scheme: "https", Host: host})
+			}
+			u, err := NewUpstream(urls, tt.balance, &Credentials{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for range 4 {
+				order := u.order()
+				got += order[0].address.Host
+				if len(order) != 3 || order[0] == order[1] || order[1] == order[2] || order[0] == order[2] {
+					t.Fatalf("%d servers, not three different ones", len(order))
 				}
-				u, err := NewUpstream(urls, tt.balance, &Credentials{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if tt.down >= 0 {
-					u.servers[tt.down].failed(time.Now(), errors.New("refused"))
-				}
-				time.Sleep(tt.after)
-				for i, want := range tt.want {
-					order := u.order(time.Now())
-					if len(order) != 3 || order[0].address.Host != want {
-						t.Errorf("request %d: %d servers, first %s, want %s", i, len(order), order[0].address.Host, want)
-					}
-				}
-			})
+			}
+			if got != tt.want {
+				t.Errorf("first servers %s, want %s", got, tt.want)
+			}
 		})
+	}
+}
+
+// silentURL is an address that accepts connections and says nothing: to a TLS
+// client, a black hole.
+func silentURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return "https://" + l.Addr().String()
+}
+
+func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
+	second := newAPIServer(t, ok)
+	hub := newHub(t, Credentials{}, silentURL(t), second.URL)
+	first := hub.upstream.servers[0]
+	first.handshake = 200 * time.Millisecond
+	hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t)})
+
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(hurried, http.MethodGet, hub.URL+"/x", nil)
+	if res, err := hub.Client().Do(req); err == nil {
+		res.Body.Close()
+		t.Fatalf("answered %d, from a black hole", res.StatusCode)
+	}
+	for first.health.down() == nil { // or the test's deadline
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := get(t, hub, "/x", nil); got != "GET " {
+		t.Errorf("the second apiserver answers %q", got)
+	}
+}
+
+func TestApiserverThatIsDownIsNotAskedAndComesBackByItself(t *testing.T) {
+	var requests atomic.Int64
+	first := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			requests.Add(1)
+		}
+		io.WriteString(w, "first")
+	})
+	second := newAPIServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "second") })
+	hub := newHub(t, Credentials{}, first.URL, second.URL)
+	hub.upstream.servers[0].health.failed(time.Now(), errors.New("connection refused"))
+
+	if got := get(t, hub, "/x", nil); got != "second" || requests.Load() > 0 {
+		t.Errorf("while the first is down %q answers, and the first had %d requests", got, requests.Load())
+	}
+	for hub.upstream.servers[0].health.down() != nil { // the prober's doing
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := get(t, hub, "/x", nil); got != "first" {
+		t.Errorf("afterwards %q answers", got)
+	}
+}
+
+func TestWhileAllAreDownTheAnswerComesAtOnce(t *testing.T) {
+	hub := newHub(t, Credentials{}, silentURL(t))
+	hub.upstream.servers[0].health.failed(time.Now(), errors.New("i/o timeout"))
+	began := time.Now()
+	code, status := getStatus(t, hub, "/x")
+	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > handshakeTimeout/2 {
+		t.Errorf("%d %s after %v", code, status.Message, time.Since(began))
+	}
+}
+
+func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
+	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/panics" {
+			panic(http.ErrAbortHandler) // resets the stream; the connection stays
+		}
+		ok(w, r)
+	})
+	hub := newHub(t, Credentials{}, api.URL)
+	if code, status := getStatus(t, hub, "/panics"); code != http.StatusBadGateway || strings.Contains(status.Message, "cloud cannot be reached") {
+		t.Errorf("%d %s", code, status.Message)
+	}
+	if err := hub.upstream.servers[0].health.down(); err != nil {
+		t.Errorf("it counts as down: %v", err)
 	}
 }
 
@@ -232,15 +310,33 @@ func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()))
 	now := time.Now()
 	for range 3 {
-		s.failed(now, errors.New("connection refused"))
+		s.health.failed(now, errors.New("connection refused"))
 	}
 	for range 3 {
-		s.succeeded(now.Add(7 * time.Second))
+		s.health.succeeded(now.Add(7 * time.Second))
 	}
 	log := lines.String()
 	if strings.Count(log, "cannot be reached") != 1 || strings.Count(log, "answers again") != 1 ||
 		!strings.Contains(log, "after=7s") || !strings.Contains(log, "apiserver=a:6443") {
 		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestHTTPProxyThatRefusesIsNoDelivery(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	t.Cleanup(proxy.Close)
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := newHub(t, Credentials{Proxy: http.ProxyURL(address)}, "https://192.0.2.1:6443")
+	res, err := hub.Client().Post(hub.URL+"/x", "text/plain", strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a POST that the HTTP proxy refused to connect for: %d, want 503", res.StatusCode)
 	}
 }
 

@@ -52,6 +52,8 @@ var chosen = map[string]dependency{
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                   // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
+	"go.etcd.io/bbolt":                       {only: []string{"cache"}}, // the store on disk
 	"golang.org/x/sync":                      {},
+	"golang.org/x/sys":                       {only: []string{"proxy"}},               // how long the kernel waits for an acknowledgement
 	"golang.org/x/term":                      {only: []string{"cmd/kubectl-edgehub"}}, // whether somebody watches, and how wide the window is
 }

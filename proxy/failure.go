@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+)
+
+// dialError is a failure to get a connection: nothing was sent on it.
+type dialError struct{ err error }
+
+func asDialError(err error) error {
+	if err == nil || undelivered(err) {
+		return err
+	}
+	return &dialError{err}
+}
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// undelivered reports whether err shows that no byte of the request was sent.
+func undelivered(err error) bool {
+	var dial *dialError
+	return errors.As(err, &dial)
+}
+
+// What net/http says and exports no error for.
+const (
+	lostHTTP2      = "http2: client connection lost"
+	goneAwayHTTP2  = "http2: server sent GOAWAY"
+	unretriedHTTP2 = "http2: Transport: cannot retry err"
+)
+
+// connectionLost tells a connection that broke from a request, or a stream, that
+// was refused on a good one.
+func connectionLost(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		strings.Contains(err.Error(), lostHTTP2) || strings.Contains(err.Error(), goneAwayHTTP2)
+}
+
+// bodyLost reports that the apiserver said it has not begun on the request, so
+// that it could be sent again, but its body is gone.
+func bodyLost(err error) bool { return strings.Contains(err.Error(), unretriedHTTP2) }
+
+// UnreachableError is returned when no apiserver answered.
+type UnreachableError struct {
+	// Attempts has an error for each apiserver that was tried, or is known to be
+	// down.
+	Attempts []error
+	// Delivered is true where an apiserver may have carried the request out all
+	// the same: the connection broke after the request was sent.
+	Delivered bool
+}
+
+func (e *UnreachableError) Error() string {
+	words := make([]string, len(e.Attempts))
+	for i, err := range e.Attempts {
+		words[i] = err.Error()
+	}
+	return strings.Join(words, "; ")
+}
+
+// Unwrap returns the error of each attempt.
+func (e *UnreachableError) Unwrap() []error { return e.Attempts }

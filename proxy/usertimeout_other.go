@@ -1,0 +1,12 @@
+//go:build !linux
+
+package proxy
+
+import (
+	"syscall"
+	"time"
+)
+
+// setUserTimeout does nothing where there is no such option: a connection that
+// is lost is then noticed later.
+func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }
