@@ -89,6 +89,10 @@ func (c *Cluster) Image(version string) string {
 // ControllerProcess is the edgehub controller; nil when Options name none.
 func (c *Cluster) ControllerProcess() *Process { return c.controller }
 
+// ControllerURL is where the controller serves its metrics and probes, on a port
+// of this cluster's own; empty when Options name none.
+func (c *Cluster) ControllerURL() string { return c.controllerURL }
+
 // KubectlPath is a script that runs kubectl as the administrator, for people.
 func (c *Cluster) KubectlPath() string { return c.path("bin", "kubectl") }
 

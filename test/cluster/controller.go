@@ -7,7 +7,7 @@ import (
 
 // startController runs the edgehub controller if one is named. It goes straight
 // to the apiserver, as an administrator: what rights it needs at least is tested
-// where its manifests are.
+// where its manifests are. Its metrics are at ControllerURL()/metrics.
 func (c *Cluster) startController(ctx context.Context) error {
 	if c.options.ControllerBin == "" {
 		return nil
@@ -16,9 +16,15 @@ func (c *Cluster) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	port, err := c.ports.next()
+	if err != nil {
+		return err
+	}
+	c.controllerURL = "http://" + loopback(port)
 	c.controller = c.newProcess("edgehub-controller", func() *exec.Cmd {
-		return command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false")
-	}, nil)
+		return command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false",
+			"--metrics-addr="+loopback(port), "--health-probe-addr="+loopback(port))
+	}, func(ctx context.Context) error { return get(ctx, c.http, c.controllerURL+"/readyz") })
 	if err := c.controller.Start(ctx); err != nil {
 		return err
 	}
