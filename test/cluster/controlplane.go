@@ -130,28 +130,28 @@ func (c *Cluster) newAPIServer(p *controlPlane, port int) (*Process, error) {
 		return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
 	return c.newProcess("kube-apiserver", func() *exec.Cmd {
-		return c.components.command("kube-apiserver",
+		return c.components.command("kube-apiserver", append([]string{
 			"--bind-address=127.0.0.1",
 			"--advertise-address=127.0.0.1",
 			fmt.Sprintf("--secure-port=%d", port),
-			"--tls-cert-file="+cert, "--tls-private-key-file="+key,
-			"--client-ca-file="+p.authority.certFile(),
-			"--etcd-servers="+p.etcd.url,
-			"--etcd-cafile="+p.etcd.caFile, "--etcd-certfile="+p.etcd.certFile, "--etcd-keyfile="+p.etcd.keyFile,
+			"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
+			"--client-ca-file=" + p.authority.certFile(),
+			"--etcd-servers=" + p.etcd.url,
+			"--etcd-cafile=" + p.etcd.caFile, "--etcd-certfile=" + p.etcd.certFile, "--etcd-keyfile=" + p.etcd.keyFile,
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",
-			"--service-cluster-ip-range="+serviceCIDR,
+			"--service-cluster-ip-range=" + serviceCIDR,
 			"--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-key-file="+p.saKeyFile,
-			"--service-account-signing-key-file="+p.saKeyFile,
-			"--kubelet-client-certificate="+kubeletCert, "--kubelet-client-key="+kubeletKey,
-			"--kubelet-certificate-authority="+p.authority.certFile(),
+			"--service-account-key-file=" + p.saKeyFile,
+			"--service-account-signing-key-file=" + p.saKeyFile,
+			"--kubelet-client-certificate=" + kubeletCert, "--kubelet-client-key=" + kubeletKey,
+			"--kubelet-certificate-authority=" + p.authority.certFile(),
 			// Each node has an address of its own; its name resolves nowhere.
 			"--kubelet-preferred-address-types=InternalIP",
 			// The kubernetes Service would get the loopback address as its
 			// endpoint, which is refused; nobody here goes through it.
 			"--endpoint-reconciler-type=none",
-		)
+		}, c.options.APIServerArgs...)...)
 	}, ready), nil
 }
 
@@ -161,18 +161,18 @@ func (c *Cluster) newControllerManager(p *controlPlane) (*Process, error) {
 		return nil, err
 	}
 	return c.newProcess("kube-controller-manager", func() *exec.Cmd {
-		return c.components.command("kube-controller-manager",
-			"--kubeconfig="+config,
+		return c.components.command("kube-controller-manager", append([]string{
+			"--kubeconfig=" + config,
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0",
 			// The default of 20 requests a second makes its start take 5 s.
 			"--kube-api-qps=1000", "--kube-api-burst=1000",
 			"--use-service-account-credentials",
-			"--service-account-private-key-file="+p.saKeyFile,
-			"--root-ca-file="+p.authority.certFile(),
-			"--cluster-signing-cert-file="+p.authority.certFile(),
-			"--cluster-signing-key-file="+p.authority.keyFile(),
-		)
+			"--service-account-private-key-file=" + p.saKeyFile,
+			"--root-ca-file=" + p.authority.certFile(),
+			"--cluster-signing-cert-file=" + p.authority.certFile(),
+			"--cluster-signing-key-file=" + p.authority.keyFile(),
+		}, c.options.ControllerManagerArgs...)...)
 	}, p.defaultServiceAccount), nil
 }
 
@@ -193,11 +193,11 @@ func (c *Cluster) newScheduler(p *controlPlane) (*Process, error) {
 		return nil, err
 	}
 	return c.newProcess("kube-scheduler", func() *exec.Cmd {
-		return c.components.command("kube-scheduler",
-			"--kubeconfig="+config,
+		return c.components.command("kube-scheduler", append([]string{
+			"--kubeconfig=" + config,
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0",
-		)
+		}, c.options.SchedulerArgs...)...)
 	}, nil), nil
 }
 

@@ -29,6 +29,11 @@ type Options struct {
 	HubArgs func(node string) []string
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
+	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags for
+	// these programs; one that is given twice counts as said here.
+	APIServerArgs         []string
+	ControllerManagerArgs []string
+	SchedulerArgs         []string
 	// Log receives one line per step with the time since the start; nil:
 	// discarded.
 	Log io.Writer
