@@ -25,9 +25,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// heartbeat is how often a node renews its lease. The node lifecycle controller
-// gives up on one after 50 s.
-const heartbeat = 15 * time.Second
+// DefaultHeartbeat is below what the node lifecycle controller gives up on a node
+// after: 50 s, unless its --node-monitor-grace-period says otherwise.
+const DefaultHeartbeat = 15 * time.Second
 
 // retry is when something that failed is tried again.
 const retry = 200 * time.Millisecond
@@ -38,6 +38,14 @@ type Options struct {
 	Start time.Duration
 	// Workers is how many pods are worked on at once; 0 is 8.
 	Workers int
+	// Heartbeat is how often a node renews its lease; 0 is DefaultHeartbeat. Each
+	// is a write, which adds up with thousands of nodes.
+	Heartbeat time.Duration
+	// PodSelector says by labels which pods are played; empty is all. The others
+	// stay as they are.
+	PodSelector string
+	// Dress changes a Node before it is made; nil leaves it bare.
+	Dress func(*corev1.Node)
 	// Log gets what goes wrong; nil discards it.
 	Log io.Writer
 }
@@ -67,12 +75,16 @@ func New(client kubernetes.Interface, o Options) *Fleet {
 	if o.Workers == 0 {
 		o.Workers = 8
 	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
+	narrow := func(l *metav1.ListOptions) { l.LabelSelector = o.PodSelector }
 	return &Fleet{
 		client: client, options: o,
-		pods:   coreinformers.NewPodInformer(client, "", 0, cache.Indexers{"node": byNode}),
+		pods:   coreinformers.NewFilteredPodInformer(client, "", 0, cache.Indexers{"node": byNode}, narrow),
 		queue:  workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		nodes:  map[string]*node{},
 		broken: map[string]bool{}, failed: map[types.UID]bool{}, since: map[types.UID]time.Time{},
@@ -128,21 +140,29 @@ func (f *Fleet) work(ctx context.Context) {
 	}
 }
 
-// AddNode makes a node that is Ready.
+// AddNode makes a node that is Ready, with as few requests as may be.
 func (f *Fleet) AddNode(ctx context.Context, name string, labels map[string]string) error {
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	object.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: many}
 	object.Status.Capacity = object.Status.Allocatable
+	now := metav1.Now()
+	object.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now,
+	}}
+	if f.options.Dress != nil {
+		f.options.Dress(object)
+	}
 	if _, err := f.client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
 	f.mu.Lock()
 	f.nodes[name] = &node{}
 	f.mu.Unlock()
-	if err := f.renew(ctx, name); err != nil {
-		return err
+	err := f.createLease(ctx, name)
+	if apierrors.IsAlreadyExists(err) { // of a node that had the name before
+		err = f.renew(ctx, name)
 	}
-	return f.say(ctx, name, corev1.ConditionTrue)
+	return err
 }
 
 // RemoveNode deletes the Node object. Its pods are left to the garbage collector.

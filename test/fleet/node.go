@@ -15,6 +15,9 @@ import (
 
 var many = resource.MustParse("1000")
 
+// reason is why a node is Ready, or not.
+const reason = "Fleet"
+
 // CutOff takes a node away: nothing happens to its pods any more, and the cluster
 // is told at once, as the node lifecycle controller would after a while.
 func (f *Fleet) CutOff(ctx context.Context, name string) error {
@@ -78,8 +81,8 @@ func (f *Fleet) say(ctx context.Context, name string, ready corev1.ConditionStat
 		at = at.Add(f.get(name).skew)
 	}
 	stamp := at.UTC().Format(time.RFC3339)
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Fleet","lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
-		ready, stamp, stamp)
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
+		ready, reason, stamp, stamp)
 	_, err := f.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("fleet: node %s: %w", name, err)
@@ -89,7 +92,7 @@ func (f *Fleet) say(ctx context.Context, name string, ready corev1.ConditionStat
 
 // beat keeps the nodes alive in the eyes of the node lifecycle controller.
 func (f *Fleet) beat(ctx context.Context) {
-	tick := time.NewTicker(heartbeat)
+	tick := time.NewTicker(f.options.Heartbeat)
 	defer tick.Stop()
 	for {
 		select {
@@ -123,13 +126,22 @@ func (f *Fleet) renew(ctx context.Context, name string) error {
 	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro))
 	_, err := leases.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		seconds := int32(40)
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
-		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now}
-		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+		return f.createLease(ctx, name)
 	}
 	if err != nil {
 		return fmt.Errorf("fleet: renew lease of node %s: %w", name, err)
+	}
+	return nil
+}
+
+func (f *Fleet) createLease(ctx context.Context, name string) error {
+	seconds := int32(40)
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	_, err := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("fleet: create lease of node %s: %w", name, err)
 	}
 	return nil
 }
