@@ -113,6 +113,12 @@ chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED
 bench: build ## measure the hub beside a bare reverse proxy
 	cd test && go run ./bench
 
+# A quarter of an hour on two cores, or less. ARGS="--nodes=500,1000 --other-pods=10000" is a
+# smaller one; --help lists what else it takes.
+.PHONY: bench-rollout
+bench-rollout: build ## roll DaemonSets out over 5,000 simulated nodes, beside Kubernetes' own way
+	cd test && go run ./bench/rollout $(ARGS)
+
 .PHONY: demo
 demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed
 	@.ci/packages $(node_packages) curl jq

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +8,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/bench/process"
 )
 
 // target is a proxy in a process of its own.
@@ -54,44 +52,11 @@ func (t *target) stop() error {
 	return nil
 }
 
-// resident is the memory of the process, in bytes, as /proc tells.
-func (t *target) resident() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", t.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	lines := bufio.NewScanner(bytes.NewReader(status))
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("no VmRSS in /proc")
-}
-
-// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every
-// architecture that Go runs on.
-const clockTick = time.Second / 100
+// resident is the memory of the process, in bytes.
+func (t *target) resident() (int64, error) { return process.Resident(t.cmd.Process.Pid) }
 
 // cpu is the processor time that the process has used.
-func (t *target) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// Fields 14 and 15, utime and stime, counted behind the name in brackets.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int64
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
-}
+func (t *target) cpu() (time.Duration, error) { return process.CPU(t.cmd.Process.Pid) }
 
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
