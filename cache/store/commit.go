@@ -1,0 +1,263 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Commit does all of a batch in one transaction, and returns when it is on
+// disk. After an error the state before stands, in memory and on disk; only
+// where the last sync itself failed may the new one. The same batch can be
+// given again in either case.
+//
+// An error that one change is to blame for is an *Error that names its view;
+// the others can be committed without it.
+//
+// Commit keeps nothing of the batch.
+func (s *Store) Commit(b Batch) error {
+	if err := b.validate(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	err := s.update(func(tx *bolt.Tx) error {
+		e, err := s.newEdit(tx)
+		if err != nil {
+			return err
+		}
+		return e.commit(&b)
+	})
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// DropView removes a view, damaged or not, and what only it held.
+func (s *Store) DropView(id ID) error {
+	return s.Commit(Batch{Changes: []Change{{ID: id, Op: Drop}}})
+}
+
+func (b *Batch) validate() error {
+	for i := range b.Changes {
+		if err := b.Changes[i].validate(); err != nil {
+			return err
+		}
+	}
+	for i := range b.Pairs {
+		if err := b.Pairs[i].validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edit is a batch on its way into a transaction.
+type edit struct {
+	codec
+	tx      *bolt.Tx
+	ledger  *ledger
+	roster  roster
+	changed bool // the roster is
+}
+
+func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
+	r, err := s.codec.roster(tx)
+	if err != nil {
+		return nil, &fault{fmt.Sprintf("the number of views: %v", err)}
+	}
+	return &edit{codec: s.codec, tx: tx, roster: r, ledger: s.newLedger(tx)}, nil
+}
+
+func (e *edit) commit(b *Batch) error {
+	for i := range b.Changes {
+		e.offer(&b.Changes[i])
+	}
+	for i := range b.Changes {
+		if err := e.apply(&b.Changes[i]); err != nil {
+			return ofView(b.Changes[i].ID, "", err)
+		}
+	}
+	for i := range b.Pairs {
+		if err := e.pair(&b.Pairs[i]); err != nil {
+			return err
+		}
+	}
+	if e.changed {
+		if err := e.putMeta(e.tx, keyViews, e.roster.encode()); err != nil {
+			return err
+		}
+	}
+	return e.ledger.settle()
+}
+
+// offer makes a change's bytes known to the others of the batch.
+func (e *edit) offer(c *Change) {
+	for i := range c.Put {
+		if o := &c.Put[i]; o.Bytes != nil {
+			e.ledger.offer(ObjectKey{c.Header.Scope, o.Name, o.ResourceVersion}, o.Bytes)
+		}
+	}
+}
+
+func (e *edit) apply(c *Change) error {
+	v, err := e.view(e.tx, c.ID)
+	missing := errors.Is(err, ErrNotFound)
+	switch c.Op {
+	case Drop:
+		if missing {
+			return nil
+		}
+		return e.drop(c.ID, v, err)
+	case MarkStale:
+		if err != nil {
+			return nil //nolint:nilerr // it is not there, or is damaged, and says so
+		}
+		v.Stale = true
+		return e.putView(&v)
+	case Replace:
+		return e.replace(c, v, err)
+	}
+	switch {
+	case missing && c.New && c.From == "":
+		return e.replace(c, v, err)
+	case missing:
+		return fmt.Errorf("%w: it is not there", ErrConflict)
+	case err != nil:
+		return err
+	case v.Stale:
+		return fmt.Errorf("%w: it is stale", ErrConflict)
+	case v.ResourceVersion != c.From && v.ResourceVersion != c.Header.ResourceVersion:
+		return fmt.Errorf("%w: it is at version %q, not %q", ErrConflict, v.ResourceVersion, c.From)
+	case v.Scope != c.Header.Scope:
+		return fmt.Errorf("%w: its scope is %q, not %q", ErrConflict, v.Scope, c.Header.Scope)
+	}
+	return e.update(c, v, c.Delete)
+}
+
+// replace makes the view what c says. Members that it had before and still has
+// are not written again.
+func (e *edit) replace(c *Change, v View, err error) error {
+	if err == nil && v.Scope == c.Header.Scope {
+		if members, err := e.members(e.tx, v); err == nil {
+			v.Stale = false
+			return e.update(c, v, gone(members, c.Put))
+		}
+	}
+	if !errors.Is(err, ErrNotFound) {
+		if err := e.drop(c.ID, v, err); err != nil {
+			return err
+		}
+	}
+	if err := e.create(c.ID); err != nil {
+		return err
+	}
+	return e.update(c, View{ID: c.ID}, nil)
+}
+
+func gone(members []Member, put []Object) []string {
+	stay := make(map[string]bool, len(put))
+	for i := range put {
+		stay[put[i].Name] = true
+	}
+	var names []string
+	for _, m := range members {
+		if !stay[m.Name] {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+func (e *edit) create(id ID) error {
+	all := e.tx.Bucket(bucketMembers)
+	if all.Bucket(id[:]) != nil { // of a view whose header has gone
+		if err := all.DeleteBucket(id[:]); err != nil {
+			return err
+		}
+		e.ledger.uncertain = true
+	}
+	_, err := all.CreateBucket(id[:])
+	e.roster.add(id)
+	e.changed = true
+	return err
+}
+
+// drop removes a view; v is its header unless damage says what is wrong with it.
+func (e *edit) drop(id ID, v View, damage error) error {
+	if damage == nil {
+		var members []Member
+		if members, damage = e.members(e.tx, v); damage == nil {
+			for _, m := range members {
+				e.ledger.release(ObjectKey{v.Scope, m.Name, m.ResourceVersion})
+			}
+		}
+	}
+	if damage != nil {
+		e.ledger.uncertain = true
+	}
+	e.roster.remove(id)
+	e.changed = true
+	err := e.tx.Bucket(bucketMembers).DeleteBucket(id[:])
+	if err != nil && !errors.Is(err, bolt.ErrBucketNotFound) { //nolint:staticcheck // the same value as in bbolt/errors
+		return err
+	}
+	return e.tx.Bucket(bucketViews).Delete(id[:])
+}
+
+// update puts and deletes members, and writes the header.
+func (e *edit) update(c *Change, v View, remove []string) error {
+	v.Header = c.Header
+	bucket := e.tx.Bucket(bucketMembers).Bucket(c.ID[:])
+	if bucket == nil {
+		return corrupt(errors.New("its members are missing"))
+	}
+	m := memberEdit{edit: e, view: &v, bucket: bucket}
+	for _, name := range remove {
+		if err := m.remove(name); err != nil {
+			return ofView(c.ID, name, err)
+		}
+	}
+	for _, p := range e.inKeyOrder(c) {
+		if err := m.put(p.key, p.object); err != nil {
+			return ofView(c.ID, p.object.Name, err)
+		}
+	}
+	return e.putView(&v)
+}
+
+// keyed is an object with the key of its membership.
+type keyed struct {
+	key    []byte
+	object *Object
+}
+
+// inKeyOrder sorts what a change puts: bbolt appends what comes in order, and
+// moves all that is behind what does not.
+func (e *edit) inKeyOrder(c *Change) []keyed {
+	put := make([]keyed, len(c.Put))
+	for i := range c.Put {
+		o := &c.Put[i]
+		put[i] = keyed{e.hide(kindMember, c.ID[:], []byte(o.Name)), o}
+	}
+	slices.SortStableFunc(put, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
+	return put
+}
+
+func (e *edit) putView(v *View) error {
+	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.seal(place{kindView, nil, v.ID[:]}, nil, v.encode()))
+}
+
+func (e *edit) pair(p *Pair) error {
+	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Bucket))
+	if err != nil {
+		return err
+	}
+	key := []byte(p.Key)
+	if p.Value == nil {
+		return table.Delete(key)
+	}
+	return table.Put(key, e.seal(place{kindPair, []byte(p.Bucket), key}, nil, p.Value))
+}

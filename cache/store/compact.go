@@ -1,0 +1,70 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+const (
+	// compactFrom is the size below which a file is left as it is.
+	compactFrom = 4 << 20
+	// compactTx bounds one transaction of a compaction, in bytes of memory.
+	compactTx = 4 << 20
+)
+
+// compactIfSparse writes the file anew when more than half of it is free. That
+// bbolt gives free pages to what comes next keeps a file from growing, not a
+// large one large. A full disk is no error: the file stays as it is.
+func (s *Store) compactIfSparse() error {
+	stats, err := s.Stats()
+	if err != nil {
+		return err
+	}
+	if stats.FileBytes < compactFrom || stats.FreeBytes*2 <= stats.FileBytes {
+		return nil
+	}
+	if err := guarded(s.writeCompacted); err != nil {
+		var f *fault
+		if errors.As(err, &f) {
+			return err
+		}
+		s.log.Warn("cache file could not be made smaller", "error", err)
+		return nil
+	}
+	if err := s.closeFile(); err != nil {
+		return err
+	}
+	// The commit point of a compaction: until here the old file stands.
+	if err := s.dir.replace(fileNew, fileMain); err != nil {
+		return errors.Join(err, s.openFile(fileMain))
+	}
+	return s.openFile(fileMain)
+}
+
+func (s *Store) writeCompacted() (err error) {
+	path := s.dir.file(fileNew)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var file *os.File
+	opts := s.boltOptions(&file)
+	opts.NoSync = true // once, at the end
+	compacted, err := bolt.Open(path, 0o600, opts)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, compacted.Close())
+		if err != nil {
+			os.Remove(path)
+		}
+	}()
+	compacted.AllocSize = allocSize
+	if err := bolt.Compact(compacted, s.db, compactTx); err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	return compacted.Sync()
+}

@@ -1,0 +1,57 @@
+// Package store is the disk under the cache: views, the objects they hold and
+// a few small tables, in one bbolt file, so that what belongs together is
+// committed together.
+//
+// # Model
+//
+// A view is what one query returned. It has an ID, a header and members; a
+// member is the name of an object ("namespace/name") at a resourceVersion. An
+// object is bytes under (scope, name, resourceVersion), where the scope is the
+// resource and the representation; it is stored once however many views hold
+// it, and goes with its last membership. Beside them stand tables: named
+// buckets of ordered keys, for whatever else must survive together with views.
+//
+// # Life cycle
+//
+// Open, Commit and read, Close. Open puts right what it finds: a file that is
+// damaged is moved aside and the last snapshot, or an empty store, takes its
+// place; [Store.Recovery] tells. Run takes snapshots. A Writer collects changes
+// and commits them once a second, so that nobody who serves clients waits for
+// the disk.
+//
+// # What holds
+//
+//   - Commit is one transaction: after a crash at any instant each view is as
+//     one Commit left it, with its members, their bytes and its version.
+//   - A change names the version it starts from. A view that is at another one
+//     (the file was restored from a snapshot, a change was lost) refuses it
+//     with ErrConflict; the view must then be replaced as a whole.
+//   - Nothing is ever silently short. Every record carries a checksum that
+//     covers its place as well as its value; every view header carries the
+//     number and a digest of its members, and the file the number of views.
+//   - No callback is called inside a transaction, and none is held open while
+//     a callback runs.
+//
+// # Damage
+//
+// A damaged record is an *Error that names the view or object, and is
+// ErrCorrupt: drop the view, or commit it anew, and fetch it again. Damage to
+// the file's pages is ErrDamaged: reads of other views may still work, Commit
+// refuses, and whoever owns the store closes it and opens it again, which moves
+// the file aside. A marker says so to the next Open even if the process dies.
+// bbolt answers damage with panics and, where the file is shorter than its
+// map, memory faults: they are caught here and never reach the caller.
+//
+// # Encryption
+//
+// With a key, values, and the names and versions of objects, cannot be read on
+// disk: values are sealed with AES-256-GCM (with extended nonces, see xaes.go),
+// and the keys under which members and objects lie are keyed hashes of their
+// names. In the clear are the IDs of views, the names of tables, the keys in
+// them (they are ordered, so they cannot be hashed), and how many records there
+// are and how long. So an ID should be a keyed hash of the query, and keys in
+// tables should tell nothing. A file of another key, or of none, is ErrKey, and is left as it was.
+//
+// A Store and a Writer are safe for concurrent use. One process at a time owns
+// a folder.
+package store

@@ -1,0 +1,157 @@
+package store
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ID names a view. The caller derives it from the view's key, as a SHA-256 or,
+// where the file is encrypted, an HMAC. The zero ID is no view.
+type ID [32]byte
+
+// String is short: enough to find the view in a log.
+func (id ID) String() string { return hex.EncodeToString(id[:6]) }
+
+// Header is what the caller says about a view.
+type Header struct {
+	Key             []byte // the query that the ID stands for; opaque
+	Scope           string // the scope of all of its objects; see ObjectKey
+	ResourceVersion string // the version its members are of
+	Complete        bool   // its members are all that the query returns
+	LastUsed        time.Time
+	Blob            []byte // small and opaque
+}
+
+// View is a view's header, with what the store knows about it.
+type View struct {
+	ID ID
+	Header
+	// Stale says that a change to the view was lost: its members are those of
+	// its version, and an apiserver has served a newer one.
+	Stale   bool
+	Members int
+	// Bytes is the size of its members and their objects. An object that two
+	// views hold counts in both.
+	Bytes int64
+	// Err is set, and nothing else but ID, where the header is damaged.
+	Err error
+
+	digest digest
+}
+
+// Member is an object's name in a view, at a version.
+type Member struct {
+	Name            string // "namespace/name", or "name"
+	ResourceVersion string
+	Size            int // of the object, in bytes
+}
+
+// Object is a member with its bytes.
+type Object struct {
+	Name            string
+	ResourceVersion string
+	Bytes           []byte
+}
+
+// ObjectKey is what an object is stored under.
+type ObjectKey struct {
+	Scope           string // resource and representation; chosen by the caller
+	Name            string
+	ResourceVersion string
+}
+
+// Op is what a Change does to its view.
+type Op uint8
+
+const (
+	// Update changes a view that is at version From, and is not stale. A view
+	// that is not there is made if From is "" and New is set.
+	Update Op = iota
+	// Replace makes Put the members of the view, whatever was there before.
+	Replace
+	// MarkStale sets the mark View.Stale, which only Replace takes away. A view
+	// that is not there stays so.
+	MarkStale
+	// Drop removes the view, damaged or not.
+	Drop
+)
+
+func (op Op) String() string {
+	return [...]string{"update", "replace", "mark stale", "drop"}[op]
+}
+
+// Change is what a Commit does to one view. Header, Put and Delete are for
+// Update and Replace only.
+type Change struct {
+	ID     ID
+	Op     Op
+	From   string // Update: the ResourceVersion that the change starts from
+	New    bool   // Update: make the view if it is not there
+	Header Header
+	// Put are members that came or changed. Bytes that are nil stand for an
+	// object that is stored already, by this view or another one; stored bytes
+	// that differ from those given are replaced.
+	Put    []Object
+	Delete []string // Update: names of members that went
+}
+
+// Pair is a key of a table with its new value.
+type Pair struct {
+	Bucket string
+	Key    string
+	Value  []byte // nil deletes the key
+}
+
+// Batch is what one Commit does: all of it or nothing.
+type Batch struct {
+	Changes []Change
+	Pairs   []Pair
+}
+
+// maxName bounds names, versions, scopes, and keys of tables, in bytes. A
+// namespace and a name have at most 317; three of these fit into a key of bbolt (32,768).
+const maxName = 4096
+
+func (c *Change) validate() error {
+	if c.ID == (ID{}) {
+		return fmt.Errorf("%w: the zero ID", ErrInvalid)
+	}
+	if c.Op > Drop {
+		return ofView(c.ID, "", fmt.Errorf("%w: operation %d", ErrInvalid, c.Op))
+	}
+	if c.Op == MarkStale || c.Op == Drop {
+		return nil
+	}
+	if err := validName("scope", c.Header.Scope); err != nil {
+		return ofView(c.ID, "", err)
+	}
+	for i := range c.Put {
+		o := &c.Put[i]
+		if err := validName("name", o.Name); err != nil {
+			return ofView(c.ID, o.Name, err)
+		}
+		if err := validName("resourceVersion", o.ResourceVersion); err != nil {
+			return ofView(c.ID, o.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Pair) validate() error {
+	if err := validName("table", p.Bucket); err != nil {
+		return err
+	}
+	if p.Key == "" || len(p.Key) > maxName {
+		return fmt.Errorf("%w: table %s: a key of %d bytes", ErrInvalid, p.Bucket, len(p.Key))
+	}
+	return nil
+}
+
+func validName(what, s string) error {
+	if s == "" || len(s) > maxName || strings.IndexByte(s, 0) >= 0 {
+		return fmt.Errorf("%w: %s %.40q is empty, has a NUL, or more than %d bytes", ErrInvalid, what, s, maxName)
+	}
+	return nil
+}

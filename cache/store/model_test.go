@@ -1,0 +1,187 @@
+package store_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// In these tests the state of a view follows from its version: whatever is
+// found after a crash can be told right from wrong without knowing what had
+// been committed.
+
+const (
+	testScope = "v1/pods protobuf"
+	testNames = 40
+	// testViews hold the same objects, so that they are shared.
+	testViews = 3
+)
+
+func viewID(view int) store.ID { return sha256.Sum256([]byte{byte(view)}) }
+
+func objectName(i int) string { return fmt.Sprintf("default/pod-%02d", i) }
+
+func objectBytes(name string, version int) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s@%d", name, version))
+	return bytes.Repeat(sum[:], 1+int(sum[0])%128)
+}
+
+// changesAt says what version v does to object i.
+func changesAt(i, v int) (put, gone bool) {
+	h := sha256.Sum256(fmt.Appendf(nil, "%d %d", i, v))
+	return h[0] < 40, h[0] >= 240
+}
+
+// knownMembers keeps what membersAt has worked out. It is asked for all the time.
+var knownMembers sync.Map
+
+// membersAt are those of every view at a version: name → version.
+func membersAt(version int) map[string]int {
+	if m, ok := knownMembers.Load(version); ok {
+		return m.(map[string]int)
+	}
+	m := map[string]int{}
+	for i := range testNames {
+		for v := version; v > 0; v-- {
+			put, gone := changesAt(i, v)
+			if put {
+				m[objectName(i)] = v
+			}
+			if put || gone {
+				break
+			}
+		}
+	}
+	knownMembers.Store(version, m)
+	return m
+}
+
+func testHeader(version int) store.Header {
+	return store.Header{Key: []byte("key"), Scope: testScope, ResourceVersion: strconv.Itoa(version), Complete: true}
+}
+
+// whole is a change that makes the view what it is at a version.
+func whole(view, version int) store.Change {
+	c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(version)}
+	for name, v := range membersAt(version) {
+		c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: strconv.Itoa(v), Bytes: objectBytes(name, v)})
+	}
+	return c
+}
+
+// step is a change from one version to the next.
+func step(view, from int) store.Change {
+	v := from + 1
+	c := store.Change{ID: viewID(view), From: strconv.Itoa(from), Header: testHeader(v)}
+	for i := range testNames {
+		name := objectName(i)
+		switch put, gone := changesAt(i, v); {
+		case put:
+			c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: strconv.Itoa(v), Bytes: objectBytes(name, v)})
+		case gone:
+			c.Delete = append(c.Delete, name)
+		}
+	}
+	return c
+}
+
+// verify returns a view's version, or an error: errWrong if what the store
+// returned is not the state of that version, or what the store said.
+func verify(s *store.Store, view int) (version int, err error) {
+	got := map[string]int{}
+	err = s.Objects(viewID(view), func(v store.View) error {
+		version, err = strconv.Atoi(v.ResourceVersion)
+		return err
+	}, func(o store.Object) error {
+		v, err := strconv.Atoi(o.ResourceVersion)
+		if err != nil || !bytes.Equal(o.Bytes, objectBytes(o.Name, v)) {
+			return fmt.Errorf("%w: object %s@%s", errWrong, o.Name, o.ResourceVersion)
+		}
+		got[o.Name] = v
+		return nil
+	})
+	if err == nil && !maps.Equal(got, membersAt(version)) {
+		err = fmt.Errorf("%w: view %d at %d has %v", errWrong, view, version, got)
+	}
+	return version, err
+}
+
+var errWrong = errors.New("wrong data")
+
+func mustOpen(t testing.TB, dir string, opts store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	t.Cleanup(func() { once.Do(func() { s.Close() }) })
+	return s
+}
+
+func mustCommit(t testing.TB, s *store.Store, changes ...store.Change) {
+	t.Helper()
+	if err := s.Commit(store.Batch{Changes: changes}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustHold checks that all views are at version.
+func mustHold(t testing.TB, s *store.Store, version int) {
+	t.Helper()
+	for view := range testViews {
+		if got, err := verify(s, view); err != nil || got != version {
+			t.Fatalf("view %d is at version %d, want %d (%v)", view, got, version, err)
+		}
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill commits all views at from, and steps up to version to.
+func fill(t testing.TB, s *store.Store, from, to int) {
+	t.Helper()
+	for view := range testViews {
+		mustCommit(t, s, whole(view, from))
+	}
+	for v := from; v < to; v++ {
+		for view := range testViews {
+			mustCommit(t, s, step(view, v))
+		}
+	}
+}
+
+func copyFolder(t testing.TB, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func readMain(t testing.TB, dir string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "cache.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeMain(t testing.TB, dir string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "cache.db"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

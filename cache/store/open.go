@@ -1,0 +1,233 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Open opens the store in a folder, which is made if it is not there. It reads
+// the headers of views and the inner pages of the file, and the whole of it only
+// after crashes in a row. A damaged file is moved aside, and the last snapshot
+// takes its place, or an empty store; Recovery says so.
+//
+// Errors are those of the machine (permissions, space, memory), ErrLocked and
+// ErrKey; none of them changes a file.
+func Open(path string, opts Options) (*Store, error) {
+	s := &Store{opts: opts, dir: folder(path), log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s.opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
+	s.opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, 6*time.Hour)
+	s.opts.MaxHeld = cmp.Or(opts.MaxHeld, 32<<20)
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open cache %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open() (err error) {
+	if s.codec, err = newCodec(s.opts.Key); err != nil {
+		return err
+	}
+	if err := s.dir.prepare(); err != nil {
+		return err
+	}
+	if s.unlock, err = s.dir.lock(s.opts.LockTimeout); err != nil {
+		return err
+	}
+	before, err := s.dir.state()
+	if err == nil {
+		err = s.openAs(before)
+	}
+	if err != nil {
+		s.unlock()
+	}
+	return err
+}
+
+func (s *Store) openAs(before state) error {
+	care, opening := before.next()
+	if err := s.setState(opening); err != nil {
+		return err
+	}
+	if err := s.openBest(care); err != nil {
+		return errors.Join(err, s.dir.setState(before)) // this was no crash
+	}
+	if err := s.setState(before.opened(care)); err != nil {
+		return errors.Join(err, s.closeFile())
+	}
+	return nil
+}
+
+// setState writes a state. A disk that is full is no reason to do without what
+// is on it; a state that was cut short makes the next Open careful.
+func (s *Store) setState(now state) error {
+	err := spaceError(s.dir.setState(now))
+	if errors.Is(err, ErrNoSpace) {
+		s.log.Warn("cache state was not written", "state", now.phase, "error", err)
+		return nil
+	}
+	return err
+}
+
+// prepare makes the folder, and only its owner may look in.
+func (d folder) prepare() error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
+		return err
+	}
+	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
+		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Remove(d.file(fileNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openBest opens the file, or the snapshot, or an empty file.
+func (s *Store) openBest(c care) error {
+	damage := errors.New("the hub ended twice while it was opened, or met damage in it")
+	if c != careNone {
+		damage = s.openMain(c)
+		if damage == nil || !isDamage(damage) {
+			return damage
+		}
+	}
+	s.recovery.Cause = damage
+	if err := s.dir.quarantine(); err != nil {
+		return fmt.Errorf("move the damaged file aside: %w", err)
+	}
+	if err := s.openSnapshot(); err != nil {
+		return err
+	}
+	s.log.Warn("cache file was damaged and has been moved aside",
+		"cause", damage, "moved to", s.dir.file(fileDamaged), "restored from snapshot", s.recovery.Snapshot)
+	return nil
+}
+
+// quarantine moves the file aside. One such file is kept.
+func (d folder) quarantine() error {
+	err := d.replace(fileMain, fileDamaged)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// openSnapshot puts the snapshot in the place of the file. It is moved, not
+// copied: if it too is damaged in a way that is seen late, it is not met again.
+func (s *Store) openSnapshot() error {
+	err := s.dir.replace(fileSnapshot, fileMain)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.openMain(careQuick) // an empty one
+	}
+	if err != nil {
+		return err
+	}
+	if err = s.openMain(careFull); err == nil {
+		s.recovery.Snapshot = true
+		return nil
+	}
+	if !isDamage(err) {
+		return err
+	}
+	s.recovery.Cause = errors.Join(s.recovery.Cause, fmt.Errorf("the snapshot: %w", err))
+	if err := os.Remove(s.dir.file(fileMain)); err != nil {
+		return err
+	}
+	return s.openMain(careQuick)
+}
+
+// isDamage tells damage from what the machine does not allow. What is not known
+// counts as damage: the node must not stay without a cache for it.
+func isDamage(err error) bool {
+	for _, other := range []error{
+		ErrKey, ErrNoSpace, fs.ErrPermission, bolt.ErrTimeout, //nolint:staticcheck // the same value as in bbolt/errors
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// openMain opens the file, makes it if it is not there, and checks it.
+func (s *Store) openMain(c care) error {
+	if err := checkPages(s.dir.file(fileMain), c == careFull); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.openFile(fileMain); err != nil {
+		return err
+	}
+	err := guarded(s.ready)
+	if err == nil {
+		err = s.compactIfSparse()
+	}
+	if err != nil {
+		return errors.Join(err, s.closeFile())
+	}
+	return nil
+}
+
+// openFile opens a file with bbolt.
+func (s *Store) openFile(name string) error {
+	s.stuck = false
+	s.damage.Store(nil)
+	var file *os.File
+	err := guarded(func() (err error) {
+		s.db, err = bolt.Open(s.dir.file(name), 0o600, s.boltOptions(&file))
+		return err
+	})
+	var f *fault
+	if errors.As(err, &f) && file != nil {
+		file.Close()
+	}
+	if err != nil {
+		return spaceError(err)
+	}
+	s.file = file
+	s.db.AllocSize = allocSize
+	return nil
+}
+
+const (
+	// allocSize is by how much the file grows at once, beyond what is needed.
+	allocSize = 1 << 20
+	// mapSize is how much address space is mapped at first. To map more, bbolt
+	// waits for all readers, and lets new ones wait: a store of this size never
+	// does.
+	mapSize = 1 << 30
+)
+
+// boltOptions are the ones that keep damage from ending the process: the
+// freelist is synced, or else bbolt searches the whole file for free pages in a
+// goroutine of its own, whose panics nobody can catch.
+func (s *Store) boltOptions(file **os.File) *bolt.Options {
+	opts := &bolt.Options{
+		Timeout:        s.opts.LockTimeout,
+		NoFreelistSync: false,
+		FreelistType:   bolt.FreelistArrayType,
+		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+			f, err = os.OpenFile(name, flag, mode)
+			*file = f
+			return f, err
+		},
+	}
+	if strconv.IntSize == 64 {
+		opts.InitialMmapSize = mapSize
+	}
+	return opts
+}

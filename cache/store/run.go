@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// maxRetry bounds the wait after commits that failed, in intervals: a disk that
+// has space again is used within so many seconds.
+const maxRetry = 8
+
+// Run commits what is collected, at most once in each interval, until ctx ends,
+// and then once more. It returns ErrDamaged or ErrClosed when the store cannot
+// be used any more, and the error of the last commit; a commit that fails for
+// another reason is told to WriterOptions.Committed and tried again.
+func (w *Writer) Run(ctx context.Context) error {
+	for wait := w.opts.Interval; ; {
+		select {
+		case <-ctx.Done():
+			return w.commit()
+		case <-w.dirty:
+		}
+		select {
+		case <-ctx.Done():
+			return w.commit()
+		case <-time.After(wait):
+		}
+		err := w.commit()
+		switch {
+		case errors.Is(err, ErrDamaged), errors.Is(err, ErrClosed):
+			return err
+		case err != nil:
+			wait = min(2*wait, maxRetry*w.opts.Interval)
+			w.wake()
+		default:
+			wait = w.opts.Interval
+		}
+	}
+}
+
+// commit writes all that is collected. If that fails it is collected again.
+func (w *Writer) commit() error {
+	if !w.take() {
+		return nil
+	}
+	start := time.Now()
+	stats := CommitStats{}
+	stats.Err = w.commitCurrent(&stats)
+	stats.Duration = time.Since(start)
+	w.tell(w.done(stats.Err))
+	w.opts.Committed(stats)
+	return stats.Err
+}
+
+func (w *Writer) take() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next.empty() {
+		return false
+	}
+	w.current, w.next = w.next, newPending()
+	return true
+}
+
+// commitCurrent commits what take has taken. A change that the store refuses
+// does not keep the others from the disk: its view is given up. A transaction that is
+// refused writes nothing, so trying again costs no sync.
+func (w *Writer) commitCurrent(stats *CommitStats) error {
+	for {
+		// Only this goroutine changes current, so reading it needs no lock.
+		batch := w.current.batch()
+		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
+		err := w.store.Commit(batch)
+		var refused *Error
+		if err == nil || errors.Is(err, ErrDamaged) || !errors.As(err, &refused) || !w.giveUp(refused) {
+			return err
+		}
+		w.opts.Lost(refused.View, refused.Err)
+	}
+}
+
+// giveUp takes a refused change out of what is being committed. It says no if
+// that would not help.
+func (w *Writer) giveUp(refused *Error) bool {
+	op := MarkStale
+	if errors.Is(refused, ErrCorrupt) {
+		op = Drop
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.current.views[refused.View]
+	if v == nil || v.change.Op == Drop || v.change.Op == op {
+		return false
+	}
+	w.current.lose(refused.View, op)
+	if again := w.next.views[refused.View]; again == nil || again.change.Op == Update {
+		w.lost[refused.View] = true
+		w.next.remove(refused.View)
+	}
+	return true
+}
+
+// done ends a commit: what failed goes before what came meanwhile.
+func (w *Writer) done(err error) []loss {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failed := w.current
+	w.current = nil
+	if err == nil {
+		return nil
+	}
+	var losses []loss
+	refused := failed.follow(w.next)
+	w.next = failed
+	for _, id := range refused {
+		losses = append(losses, w.loseLocked(id, MarkStale, ErrConflict))
+	}
+	return append(losses, w.boundLocked()...)
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// firstSnapshot is how long after its start Run takes the first one: by then a
+// node has read what it needs.
+const firstSnapshot = 5 * time.Minute
+
+// Run takes a snapshot now and then, if there is anything new, until ctx ends.
+// It returns ErrDamaged or ErrClosed, after which it makes no sense to go on.
+// A snapshot that fails for any other reason is logged and tried again next
+// time. Wait for Run to return before Close.
+func (s *Store) Run(ctx context.Context) error {
+	next := min(firstSnapshot, s.opts.SnapshotEvery)
+	for taken := -1; ; next = s.opts.SnapshotEvery {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next):
+		}
+		at, err := s.snapshot(taken)
+		switch {
+		case errors.Is(err, ErrDamaged), errors.Is(err, ErrClosed):
+			return err
+		case err != nil:
+			s.log.Warn("cache snapshot was not taken", "error", err)
+		default:
+			taken = at
+		}
+	}
+}
+
+// Snapshot writes a copy of the file, from which Open restores a damaged one. A
+// copy that is not whole does not take the place of the one before; that the
+// file itself is damaged is then known early.
+func (s *Store) Snapshot() error {
+	_, err := s.snapshot(-1)
+	return err
+}
+
+// snapshot returns the transaction that it is a snapshot of. If that is the
+// given one it writes nothing.
+func (s *Store) snapshot(taken int) (at int, err error) {
+	s.snapshots.Lock()
+	defer s.snapshots.Unlock()
+	path := s.dir.file(fileNew)
+	defer func() {
+		if err != nil {
+			os.Remove(path)
+			err = fmt.Errorf("snapshot cache: %w", err)
+		}
+	}()
+	if at, err = s.copyTo(path, taken); err != nil || at == taken {
+		return at, err
+	}
+	if err := s.codec.checkCopy(path); errors.Is(err, ErrDamaged) {
+		return 0, s.marked(&fault{err}) // the copy was read from damaged pages
+	} else if err != nil {
+		return 0, s.marked(err)
+	}
+	// The commit point of a snapshot.
+	return at, s.dir.replace(fileNew, fileSnapshot)
+}
+
+// copyTo writes the file as of now to path, and syncs it. The transaction is
+// held while a file is written, not a client: meanwhile commits go on, and use new pages.
+func (s *Store) copyTo(path string, taken int) (at int, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		if at = tx.ID(); at == taken {
+			return nil
+		}
+		return tx.CopyFile(path, 0o600)
+	})
+	if err != nil || at == taken {
+		return at, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	return at, errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+func (s *suite) shared() {
+	const views = 5
+	for i := range views {
+		s.commit(replacement(fmt.Sprint(i), "7", objects("x", "3", "y", "7")...))
+	}
+	for i := range views {
+		if !s.stored("x", "3") {
+			s.Fatalf("the object has gone with %d of %d views", i, views)
+		}
+		s.ok(s.Check())
+		if i%2 == 0 {
+			s.ok(s.DropView(id(fmt.Sprint(i))))
+		} else {
+			s.commit(update(fmt.Sprint(i), "7", "8", objects("x", "8")...))
+		}
+	}
+	if s.stored("x", "3") {
+		s.Fatal("the object is still stored")
+	}
+	s.has("1", "8", "x", "8", "y", "7")
+}
+
+func (s *suite) moves() {
+	s.commit(replacement("a", "7", objects("x", "3")...))
+	taken := objects("x", "3")
+	taken[0].Bytes = nil
+	s.commit(store.Change{ID: id("a"), Op: store.Drop}, replacement("b", "7", taken...))
+	s.has("b", "7", "x", "3")
+	c := update("b", "7", "8")
+	c.Delete = []string{"x"}
+	s.commit(replacement("c", "7", taken...), c)
+	s.has("c", "7", "x", "3")
+}
+
+func (s *suite) otherBytes() {
+	o := store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("before the restore")}
+	s.commit(replacement("a", "7", o))
+	o.Bytes = []byte("after")
+	s.commit(replacement("a", "5", o))
+	b, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3"})
+	s.ok(err)
+	if string(b) != "after" {
+		s.Fatalf("got %q", b)
+	}
+}
+
+func (s *suite) scopes() {
+	s.commit(replacement("a", "7", objects("x", "3")...))
+	c := replacement("b", "7", store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("{}")})
+	c.Header.Scope = "v1/pods json"
+	s.commit(c)
+	s.has("a", "7", "x", "3")
+	b, err := s.Object(store.ObjectKey{Scope: "v1/pods json", Name: "x", ResourceVersion: "3"})
+	s.ok(err)
+	if string(b) != "{}" {
+		s.Fatalf("got %q", b)
+	}
+	c = replacement("a", "8", objects("x", "3")...) // from one scope to another
+	c.Header.Scope = "v1/pods yaml"
+	s.commit(c)
+	if s.stored("x", "3") {
+		s.Fatal("the object of the old scope is still stored")
+	}
+}
+
+// many returns enough objects for several chunks, and their names with versions.
+func many(version string) (list []store.Object, pairs []string) {
+	for i := range 400 {
+		pairs = append(pairs, fmt.Sprintf("default/pod-%03d", i), version)
+	}
+	return objects(pairs...), pairs
+}
+
+func (s *suite) consistent() {
+	list, pairs := many("1")
+	s.commit(replacement("a", "1", list...))
+	next, nextPairs := many("2")
+	n := 0
+	s.ok(s.Objects(id("a"), func(store.View) error {
+		s.commit(replacement("a", "2", next...))
+		return nil
+	}, func(o store.Object) error {
+		if o.Name != pairs[2*n] || o.ResourceVersion != "1" || !slices.Equal(o.Bytes, list[n].Bytes) {
+			return fmt.Errorf("object %d is %s@%s, or has other bytes", n, o.Name, o.ResourceVersion)
+		}
+		n++
+		switch n {
+		case 100:
+			return s.DropView(id("a"))
+		case 200:
+			s.commit(replacement("a", "2", next...)) // the same objects come again
+		}
+		return nil
+	}))
+	if n != len(list) {
+		s.Fatalf("got %d objects of %d", n, len(list))
+	}
+	s.has("a", "2", nextPairs...)
+	s.commit()
+	if s.stored("default/pod-000", "1") {
+		s.Fatal("what was kept for a reader is still stored")
+	}
+}
+
+func (s *suite) blockedReader() {
+	list, _ := many("1")
+	s.commit(replacement("a", "1", list...))
+	blocked, release := make(chan struct{}), make(chan struct{})
+	done := make(chan error)
+	go func() {
+		first := true
+		done <- s.Objects(id("a"), func(store.View) error { return nil }, func(store.Object) error {
+			if first {
+				first = false
+				close(blocked)
+				<-release
+			}
+			return nil
+		})
+	}()
+	<-blocked
+	for i := range 20 {
+		s.commit(update("a", fmt.Sprint(i+1), fmt.Sprint(i+2), objects("x", fmt.Sprint(i+2))...))
+	}
+	close(release)
+	s.ok(<-done)
+}
+
+func (s *suite) callbackErrors() {
+	s.commit(replacement("a", "7", objects("x", "3", "y", "7")...))
+	s.ok(s.Commit(store.Batch{Pairs: []store.Pair{{Bucket: "b", Key: "k", Value: []byte("v")}}}))
+	stop := errors.New("stop")
+	noHead := func(store.View) error { return nil }
+	s.wantErr(s.Views(func(store.View) error { return stop }), stop)
+	s.wantErr(s.Objects(id("a"), func(store.View) error { return stop }, nil), stop)
+	s.wantErr(s.Objects(id("a"), noHead, func(store.Object) error { return stop }), stop)
+	s.wantErr(s.Range("b", "", func(string, []byte) error { return stop }), stop)
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// streamChunk is how many bytes of objects are copied out in one transaction,
+// or one object if that is larger.
+const streamChunk = 256 << 10
+
+// pins counts the readers that may need objects which no view holds any more.
+type pins struct{ readers atomic.Int64 }
+
+func (p *pins) held() bool { return p.readers.Load() > 0 }
+
+// Objects calls head with a view's header, then each with all of its objects in
+// order of their names, as of one Commit. An object's bytes are valid until each
+// returns. Calls may take as long as they like: the members are read at once, and
+// held in memory (about 100 bytes each); the objects follow in chunks, each
+// copied out of a transaction of its own.
+//
+// What a Commit removes meanwhile is kept until no Objects runs, up to
+// Options.MaxHeld. Beyond that, or if that Commit was under way when Objects
+// began, the error may be ErrChanged: what each has got is one version's
+// beginning; start again.
+//
+// An error before head was called says that nothing can be read. After that, a
+// missing or damaged object is an *Error with its name. An error of head or
+// each ends it.
+func (s *Store) Objects(id ID, head func(View) error, each func(Object) error) error {
+	s.pins.readers.Add(1) // before the members are read: what is seen there is kept
+	defer s.pins.readers.Add(-1)
+	v, members, err := s.Members(id)
+	if err != nil {
+		return err
+	}
+	if err := head(v); err != nil {
+		return err
+	}
+	chunk := objectChunk{store: s, view: v}
+	for len(members) > 0 {
+		n, err := chunk.read(members)
+		if err != nil {
+			return fmt.Errorf("read objects: %w", err)
+		}
+		for i, m := range members[:n] {
+			if err := each(Object{m.Name, m.ResourceVersion, chunk.bytes(i)}); err != nil {
+				return err
+			}
+		}
+		members = members[n:]
+	}
+	return nil
+}
+
+// objectChunk is a buffer for objects, used again for each chunk.
+type objectChunk struct {
+	store *Store
+	view  View
+	buf   []byte
+	ends  []int // of each object in buf
+}
+
+func (c *objectChunk) bytes(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = c.ends[i-1]
+	}
+	return c.buf[start:c.ends[i]:c.ends[i]]
+}
+
+// read fills the chunk with the first objects of members and says with how many.
+func (c *objectChunk) read(members []Member) (int, error) {
+	if c.buf == nil {
+		c.buf = make([]byte, 0, min(c.view.Bytes, streamChunk+streamChunk/4))
+	}
+	c.buf, c.ends = c.buf[:0], c.ends[:0]
+	var at string
+	err := c.store.view(func(tx *bolt.Tx) error {
+		for _, m := range members {
+			if len(c.buf) > 0 && len(c.buf)+m.Size > streamChunk {
+				break
+			}
+			at = m.Name
+			if err := c.append(tx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(c.ends), ofView(c.view.ID, at, err)
+}
+
+func (c *objectChunk) append(tx *bolt.Tx, m Member) error {
+	buf, err := c.store.codec.object(tx, ObjectKey{c.view.Scope, m.Name, m.ResourceVersion}, c.buf)
+	if errors.Is(err, ErrNotFound) {
+		return c.missing(tx, m)
+	}
+	if err != nil {
+		return err
+	}
+	c.buf, c.ends = buf, append(c.ends, len(buf))
+	return nil
+}
+
+// missing says whether an object has rightly gone.
+func (c *objectChunk) missing(tx *bolt.Tx, m Member) error {
+	codec := c.store.codec
+	now, err := codec.view(tx, c.view.ID)
+	if errors.Is(err, ErrNotFound) {
+		return ErrChanged
+	}
+	bucket := tx.Bucket(bucketMembers).Bucket(c.view.ID[:])
+	if err != nil || bucket == nil || now.Scope != c.view.Scope {
+		return ErrChanged
+	}
+	key := codec.hide(kindMember, c.view.ID[:], []byte(m.Name))
+	if record := bucket.Get(key); record != nil {
+		if still, err := codec.openMember(c.view.ID, key, record); err == nil && still.ResourceVersion == m.ResourceVersion {
+			return &fault{ofView(c.view.ID, m.Name, corrupt(errors.New("it is missing")))}
+		}
+	}
+	return ErrChanged
+}
