@@ -46,7 +46,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nodes: 2, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
+		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
 	})
 	if err != nil {
 		return 1, fmt.Errorf("%w (`make test-e2e` builds what is missing)", err)

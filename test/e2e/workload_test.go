@@ -22,8 +22,14 @@ const patience = 90 * time.Second
 // eventually polls until check says nothing, and fails with what it said last.
 func eventually(t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
+	eventuallyWithin(t.Context(), t, what, check)
+}
+
+// eventuallyWithin is eventually until ctx ends.
+func eventuallyWithin(ctx context.Context, t *testing.T, what string, check func(context.Context) string) {
+	t.Helper()
 	said := "nothing yet"
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		said = check(ctx)
 		return said == "", nil
 	})
