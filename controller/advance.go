@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -66,9 +65,12 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", key.String(), "revision", target, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)
 	}
-	_, failed := r.deletePods(ctx, t.rolling.sent, append(again, victims(plan.Delete)...))
+	changed, failed := r.deletePods(ctx, t.rolling.sent, append(again, plan.Delete...))
 	if ctx.Err() != nil {
 		return failed
+	}
+	if changed {
+		r.queue.AddAfter(key, minBackoff) // the watch is late, and the change may be one that wakes nobody
 	}
 	if !plan.Wake.IsZero() {
 		r.queue.AddAfter(key, plan.Wake.Sub(now))
@@ -77,14 +79,6 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 	r.tellRollout(ds, t, &plan, now)
 	r.tellDeletions(ds, t, failed)
 	return errors.Join(failed, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
-}
-
-func victims(deletions []rollout.Deletion) []*corev1.Pod {
-	out := make([]*corev1.Pod, 0, len(deletions))
-	for _, d := range deletions {
-		out = append(out, d.Pod)
-	}
-	return out
 }
 
 // target returns the hash of the revision that the pods should have, "" while it

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // Bounds of a request that deletes a pod.
@@ -49,14 +52,21 @@ func (d *deletions) expect(pod *corev1.Pod) {
 }
 
 // answered is called with what the apiserver said.
-func (d *deletions) answered(pod *corev1.Pod, err error) {
+func (d *deletions) answered(deletion rollout.Deletion, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	uid := deletion.Pod.UID
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or the name is another's by now
-		d.byUID[pod.UID] = nil
+	case err == nil, apierrors.IsNotFound(err):
+		d.byUID[uid] = nil
+	case deletion.Idle:
+		// If it was done all the same, the pod is no more available than it looked,
+		// and the next try has the same precondition.
+		delete(d.byUID, uid)
+	case apierrors.IsConflict(err): // the name is another's by now
+		d.byUID[uid] = nil
 	case refused(err):
-		delete(d.byUID, pod.UID)
+		delete(d.byUID, uid)
 	}
 }
 
@@ -69,7 +79,7 @@ func refused(err error) bool {
 
 // caughtUp forgets the pods that the watch shows as terminating or not at all, and
 // returns those for which the request has to be sent again.
-func (d *deletions) caughtUp(pods []*corev1.Pod) (again []*corev1.Pod) {
+func (d *deletions) caughtUp(pods []*corev1.Pod) (again []rollout.Deletion) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.byUID) == 0 {
@@ -83,16 +93,17 @@ func (d *deletions) caughtUp(pods []*corev1.Pod) (again []*corev1.Pod) {
 		}
 		behind[pod.UID] = unsure
 		if unsure != nil {
-			again = append(again, pod)
+			again = append(again, rollout.Deletion{Pod: pod, Reason: "the apiserver did not say whether it was deleted"})
 		}
 	}
 	d.byUID = behind
 	return again
 }
 
-// deletePods deletes them, a few at once, and goes on after an error. It returns
-// how many are gone or on their way, and an error that sums up the others.
-func (r *reconciler) deletePods(ctx context.Context, d *deletions, pods []*corev1.Pod) (done int, err error) {
+// deletePods deletes them, a few at once, and goes on after an error. The error
+// sums up those that were not deleted, but for those of which changed tells that
+// there are any: they are not what they were thought to be.
+func (r *reconciler) deletePods(ctx context.Context, d *deletions, all []rollout.Deletion) (changed bool, err error) {
 	var (
 		g      errgroup.Group
 		mu     sync.Mutex
@@ -100,42 +111,46 @@ func (r *reconciler) deletePods(ctx context.Context, d *deletions, pods []*corev
 		first  error
 	)
 	g.SetLimit(r.patches)
-	for _, pod := range pods {
+	for _, deletion := range all {
 		if ctx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
-			err := r.deletePod(ctx, d, pod)
+			err := r.deletePod(ctx, d, deletion)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil {
-				done++
-				return nil
-			}
-			failed++
-			if first == nil {
-				first = err
+			switch {
+			case err == nil:
+			case deletion.Idle && apierrors.IsConflict(err):
+				changed = true
+			default:
+				failed++
+				first = cmp.Or(first, err)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the errors are counted
 	if first != nil {
-		return done, fmt.Errorf("delete pods: %d of %d not done, the first: %w", failed, len(pods), first)
+		return changed, fmt.Errorf("delete pods: %d of %d not done, the first: %w", failed, len(all), first)
 	}
-	return done, ctx.Err()
+	return changed, ctx.Err()
 }
 
-func (r *reconciler) deletePod(ctx context.Context, d *deletions, pod *corev1.Pod) error {
+// deletePod returns no error for a pod that is gone.
+func (r *reconciler) deletePod(ctx context.Context, d *deletions, deletion rollout.Deletion) error {
 	ctx, cancel := outlive(ctx, lastWords, deleteTimeout)
 	defer cancel()
+	pod := deletion.Pod
+	only := metav1.NewUIDPreconditions(string(pod.UID))
+	if deletion.Idle {
+		only.ResourceVersion = &pod.ResourceVersion
+	}
 	d.expect(pod)
-	err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-	})
-	d.answered(pod, err)
+	err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
+	d.answered(deletion, err)
 	r.metrics.deleted(err)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || apierrors.IsNotFound(err) || (apierrors.IsConflict(err) && !deletion.Idle) {
 		return nil
 	}
 	return fmt.Errorf("pod %s: %w", pod.Name, err)

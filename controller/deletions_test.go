@@ -12,24 +12,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 func TestDeletionsAreExpectedUntilTheWatchShowsThem(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	tests := map[string]struct {
+		idle     bool
 		err      error
 		expected bool // counts as deleted
 		again    bool // is sent again
 	}{
-		"done":                         {nil, true, false},
-		"gone already":                 {apierrors.NewNotFound(pods, "web"), true, false},
-		"the name is another's":        {apierrors.NewConflict(pods, "web", errors.New("uid")), true, false},
-		"refused":                      {apierrors.NewForbidden(pods, "web", errors.New("no")), false, false},
-		"told to come later":           {apierrors.NewTooManyRequests("later", 1), false, false},
-		"no answer":                    {errors.New("connection reset"), true, true},
-		"the apiserver lost its way":   {apierrors.NewInternalError(errors.New("etcd")), true, true},
-		"the apiserver took too long":  {apierrors.NewTimeoutError("slow", 1), true, true},
-		"nobody waited for the answer": {context.DeadlineExceeded, true, true},
+		"done":                         {false, nil, true, false},
+		"gone already":                 {false, apierrors.NewNotFound(pods, "web"), true, false},
+		"the name is another's":        {false, apierrors.NewConflict(pods, "web", errors.New("uid")), true, false},
+		"refused":                      {false, apierrors.NewForbidden(pods, "web", errors.New("no")), false, false},
+		"told to come later":           {false, apierrors.NewTooManyRequests("later", 1), false, false},
+		"no answer":                    {false, errors.New("connection reset"), true, true},
+		"the apiserver lost its way":   {false, apierrors.NewInternalError(errors.New("etcd")), true, true},
+		"the apiserver took too long":  {false, apierrors.NewTimeoutError("slow", 1), true, true},
+		"nobody waited for the answer": {false, context.DeadlineExceeded, true, true},
+		"idle, and done":               {true, nil, true, false},
+		"idle, and not so any more":    {true, apierrors.NewConflict(pods, "web", errors.New("resourceVersion")), false, false},
+		"idle, and no answer":          {true, errors.New("connection reset"), false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +45,7 @@ func TestDeletionsAreExpectedUntilTheWatchShowsThem(t *testing.T) {
 			if !d.has(pod.UID) {
 				t.Fatal("it has to count from before the request is sent")
 			}
-			d.answered(pod, tt.err)
+			d.answered(rollout.Deletion{Pod: pod, Idle: tt.idle}, tt.err)
 			if got := d.has(pod.UID); got != tt.expected {
 				t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 			}
@@ -63,7 +69,7 @@ func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
 	d := newDeletions()
 	pod := podAt("old")
 	d.expect(pod)
-	d.answered(pod, errors.New("no answer"))
+	d.answered(rollout.Deletion{Pod: pod}, errors.New("no answer"))
 	going := pod.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: now}
 	if again := d.caughtUp([]*corev1.Pod{going}); len(again) != 0 || d.has(pod.UID) {

@@ -92,6 +92,6 @@ func (m *maker) replace(c candidate) {
 	case c.avail:
 		m.plan.Unavailable++
 	}
-	m.plan.Delete = append(m.plan.Delete, Deletion{Pod: c.pod, Reason: reason})
+	m.plan.Delete = append(m.plan.Delete, Deletion{Pod: c.pod, Idle: !c.ready, Reason: reason})
 	m.put(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -10,8 +10,8 @@
 // of R. A node of R is unavailable while it has no pod, a terminating one, more
 // than one, or one that is not available. Nodes that are not Ready are neither
 // touched nor counted. An old pod that is not even Ready serves nobody, so it is
-// replaced without regard to the maximum; one that is available only while the
-// count is below it.
+// replaced without regard to the maximum, on condition that it is still as it was
+// seen; one that is available only while the count is below it.
 //
 // # Whose clock
 //

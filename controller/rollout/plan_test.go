@@ -159,8 +159,13 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			if tt.arrange != nil {
 				tt.arrange(w)
 			}
-			w.expect(tt.want...)
+			p := w.expect(tt.want...)
 			w.expect() // the same again asks for nothing more
+			for _, d := range p.Delete {
+				if ready := d.Pod.Status.Conditions[0].Status == corev1.ConditionTrue; d.Idle == ready {
+					t.Errorf("pod %s is Ready: %t, idle: %t", d.Pod.Name, ready, d.Idle)
+				}
+			}
 		})
 	}
 }

@@ -51,9 +51,13 @@ type NodeStatus struct {
 	Revision string
 }
 
-// Deletion is a pod to delete.
+// Deletion is a pod to delete, with its UID as precondition.
 type Deletion struct {
-	Pod    *corev1.Pod
+	Pod *corev1.Pod
+	// Idle is set when the pod goes because it serves nobody, whatever the maximum
+	// is. Its resourceVersion has to be a precondition as well: it may be Ready by
+	// now, which would make it one too many.
+	Idle   bool
 	Reason string
 }
 
@@ -61,7 +65,7 @@ type Deletion struct {
 type Plan struct {
 	// Revision is the target.
 	Revision string
-	// Delete are the pods to delete now, each with its UID as precondition.
+	// Delete are the pods to delete now.
 	Delete []Deletion
 	// Nodes are all nodes that should run the daemon, by name. Counts sums them
 	// up; it has no entry for a state that no node is in.

@@ -20,14 +20,15 @@ import (
 type Controller struct {
 	Registry *prometheus.Registry
 
-	cancel context.CancelFunc
-	ended  chan error // one result
-	dead   atomic.Bool
-	lag    atomic.Int64 // nanoseconds
-	once   sync.Once
-	result error
-	guard  *Guard
-	next   http.RoundTripper
+	cancel  context.CancelFunc
+	ended   chan error // one result
+	dead    atomic.Bool
+	lag     atomic.Int64 // nanoseconds
+	refused atomic.Int64
+	once    sync.Once
+	result  error
+	guard   *Guard
+	next    http.RoundTripper
 
 	mu    sync.Mutex
 	calls map[string]int // by verb and resource; guarded by mu
@@ -83,6 +84,9 @@ func (c *Controller) Kill() {
 	c.cancel()
 }
 
+// Refused is how many deletions the apiserver refused because of a precondition.
+func (c *Controller) Refused() int { return int(c.refused.Load()) }
+
 // Calls returns how many requests there were, by verb and resource, such as
 // "DELETE pods".
 func (c *Controller) Calls() map[string]int {
@@ -116,7 +120,11 @@ func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !ok || c.guard == nil {
 		return c.next.RoundTrip(q)
 	}
-	return c.guard.watch(namespace, pod, &c.dead, func() (*http.Response, error) { return c.next.RoundTrip(q) })
+	response, err := c.guard.watch(namespace, pod, &c.dead, func() (*http.Response, error) { return c.next.RoundTrip(q) })
+	if err == nil && response.StatusCode == http.StatusConflict {
+		c.refused.Add(1)
+	}
+	return response, err
 }
 
 // WrappedRoundTripper lets client-go find the transport.

@@ -88,24 +88,29 @@ func (g *Guard) watch(namespace, pod string, dead *atomic.Bool, send func() (*ht
 	if dead.Load() {
 		return nil, errKilled
 	}
-	g.look(pod)
-	return send()
+	victim, wrong := g.look(pod)
+	response, err := send()
+	if err == nil && response.StatusCode == http.StatusOK { // else a precondition kept it from being done
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.deleted = append(g.deleted, victim)
+		g.violations = append(g.violations, wrong...)
+	}
+	return response, err
 }
 
-func (g *Guard) look(pod string) {
+// look returns the pod's node, and what would be wrong with its deletion.
+func (g *Guard) look(pod string) (victim string, wrong []string) {
 	ctx := context.Background()
 	nodes, err := g.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		g.violate("list nodes: %v", err)
-		return
+		return "", []string{fmt.Sprintf("list nodes: %v", err)}
 	}
 	pods, err := g.admin.CoreV1().Pods(g.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		g.violate("list pods: %v", err)
-		return
+		return "", []string{fmt.Sprintf("list pods: %v", err)}
 	}
 	on := map[string][]*corev1.Pod{}
-	victim := ""
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
@@ -113,17 +118,14 @@ func (g *Guard) look(pod string) {
 			victim = p.Spec.NodeName
 		}
 	}
-	g.judge(nodes.Items, on, victim)
+	return victim, g.judge(nodes.Items, on, victim)
 }
 
 // judge counts the Ready nodes without an available pod, as they are once the
 // victim's is gone.
-func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim string) {
-	g.mu.Lock()
-	g.deleted = append(g.deleted, victim)
-	g.mu.Unlock()
+func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim string) (wrong []string) {
 	if !available(on[victim]) {
-		return // it serves nobody
+		return nil // it serves nobody
 	}
 	var (
 		ready int // and those that were a moment ago
@@ -139,7 +141,7 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 			case g.excused(n.Name):
 				ready++
 			case n.Name == victim:
-				g.violate("the pod on %s was deleted, which is not Ready", victim)
+				wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted, which is not Ready", victim))
 			}
 			continue
 		}
@@ -149,20 +151,16 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 		}
 	}
 	if most := g.most(ready); len(down) > most {
-		g.violate("the pod on %s was deleted: that makes %d nodes without an available pod, %v, of at most %d", victim, len(down), down, most)
+		wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted: that makes %d nodes without an available pod, %v, of at most %d",
+			victim, len(down), down, most))
 	}
+	return wrong
 }
 
 func (g *Guard) excused(node string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Since(g.faults[node]) < lenience
-}
-
-func (g *Guard) violate(format string, args ...any) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.violations = append(g.violations, fmt.Sprintf(format, args...))
 }
 
 func available(pods []*corev1.Pod) bool {

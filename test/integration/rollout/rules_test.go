@@ -106,6 +106,33 @@ func TestTheOldestGoesFirst(t *testing.T) {
 	}
 }
 
+// The controller learns that a pod does not serve when it serves again already. To
+// delete it all the same would be one too many.
+func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
+	const late = 2 * time.Second
+	p := newPlay(t, 1, map[string]string{rollout.PausedAnnotation: "true"})
+	c := p.start()
+	p.SetImage("app:2")
+	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonPaused)
+	rest(settle) // and the last watches have arrived
+	last := p.inOrder()[nodes-1]
+	c.Lag(late)
+	p.fail(last)
+	p.Annotate(rollout.PausedAnnotation, nil)
+	rest(late / 2)
+	s.Fleet.Heal()
+	stage.Eventually(t, "the pod serves again", func() bool { return int(p.Get().Status.NumberReady) == nodes })
+	stage.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
+	if p.Deleted()[0] == last {
+		t.Errorf("the pod on %s went first, which was taken for one that serves nobody", last)
+	}
+	if c.Refused() == 0 {
+		t.Error("nothing was refused: the controller never believed it, and this test shows nothing")
+	}
+	c.Lag(0)
+	p.Await("app:2", nodes)
+}
+
 func TestPauseAndResume(t *testing.T) {
 	p := newPlay(t, 1, nil)
 	c := p.start()
