@@ -89,8 +89,12 @@ func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 		if _, _, err := c.open(place{kindObject, nil, key}, record); err != nil {
 			wrong = append(wrong, &Error{Name: c.shown(key), Err: err})
 		}
-		if n, err := l.count(key); err != nil || n != held[string(key)] {
-			wrong = append(wrong, &Error{Name: c.shown(key), Err: corrupt(fmt.Errorf("%d views hold it, and %d are counted: %w", held[string(key)], n, err))})
+		n, err := l.count(key)
+		if err == nil && n != held[string(key)] {
+			err = corrupt(fmt.Errorf("%d views hold it, and %d are counted", held[string(key)], n))
+		}
+		if err != nil {
+			wrong = append(wrong, &Error{Name: c.shown(key), Err: err})
 		}
 	}
 	for key := range entries(l.refs) {

@@ -270,6 +270,42 @@ func TestRefusedViewDoesNotKeepOthersFromTheDisk(t *testing.T) {
 	}
 }
 
+// A replacement may leave out bytes that an earlier change has given, and that
+// are not on disk yet: because they wait, or because their commit fails.
+func TestReplacementTakesOverBytesThatAreNotOnDiskYet(t *testing.T) {
+	for name, commitFails := range map[string]bool{"they wait": false, "their commit fails": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := &slowDisk{takes: time.Second}
+				if commitFails {
+					disk.fail(store.ErrNoSpace)
+				}
+				w := store.NewWriter(disk, store.WriterOptions{})
+				stop := run(t, w)
+				change(t, w, touch(0, 0, "x", 1000))
+				if commitFails {
+					time.Sleep(1500 * time.Millisecond) // the commit is under way
+				}
+				without := touch(0, 0, "x", 0)
+				without.Op, without.From, without.Put[0].Bytes = store.Replace, "", nil
+				change(t, w, without)
+				time.Sleep(time.Second)
+				disk.fail(nil)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				batches := disk.take()
+				if len(batches) != 1 || len(batches[0].Changes) != 1 {
+					t.Fatalf("got %d commits", len(batches))
+				}
+				if c := batches[0].Changes[0]; c.Op != store.Replace || len(c.Put) != 1 || len(c.Put[0].Bytes) != 1000 {
+					t.Fatalf("the replacement came without the bytes: %v, %d members", c.Op, len(c.Put))
+				}
+			})
+		})
+	}
+}
+
 func TestRunEndsWhenTheStoreCannotBeUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, want := range []error{store.ErrDamaged, store.ErrClosed} {
