@@ -309,3 +309,23 @@ func TestTheMessageOfAnOpenBreakerSaysWhoAndWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestConditionOfABreakerThatIsNotOpen(t *testing.T) {
+	tests := map[string]struct {
+		breaker Breaker
+		want    string
+	}{
+		"no node is lost":                {Breaker{Updated: 3}, "stay Ready"},
+		"nothing is left to be kept":     {Breaker{Updated: 3, Lost: []string{"n1", "n2"}}, "NotReady: n1, n2"},
+		"open, and the admin said go on": {Breaker{Updated: 3, Lost: []string{"n1", "n2"}, Open: true, Overridden: true}, "goes on all the same"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			conditions := Conditions(&Plan{Revision: "new", Breaker: tt.breaker})
+			i := slices.IndexFunc(conditions, func(c appsv1.DaemonSetCondition) bool { return c.Type == HaltedCondition })
+			if got := conditions[i].Message; !strings.Contains(got, tt.want) {
+				t.Errorf("message %q, want one with %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -22,8 +22,11 @@ func Conditions(p *Plan) []appsv1.DaemonSetCondition {
 	complete := condition(CompleteCondition, p.Complete(), reason, prefix+message)
 	progressing := condition(ProgressingCondition, status, reason, prefix+message)
 	halted := condition(HaltedCondition, p.Breaker.Open, ReasonNotHalted, prefix+"the nodes that were updated stay Ready")
-	if p.Breaker.Open {
+	switch {
+	case p.Breaker.Open:
 		halted.Reason, halted.Message = ReasonHalted, prefix+p.Breaker.story(p.Revision)
+	case len(p.Breaker.Lost) > 0:
+		halted.Message = prefix + "there is no reason to halt, though these nodes are NotReady: " + p.Breaker.LostNodes()
 	}
 	return []appsv1.DaemonSetCondition{complete, progressing, halted}
 }

@@ -274,8 +274,9 @@ func TestTheBreakerHaltsAndTheAdminGoesOn(t *testing.T) {
 	s.Fleet.Mend("app:2")
 	p.Annotate(rollout.ContinueAnnotation, hash)
 	p.Await("app:2", nodes-2)
-	p.AwaitCondition(rollout.HaltedCondition, corev1.ConditionTrue, rollout.ReasonHalted, "goes on all the same")
 	p.AwaitEvent("RolloutResumed", "Normal")
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete) // the lost nodes have the revision, too
+	p.AwaitCondition(rollout.HaltedCondition, corev1.ConditionFalse, rollout.ReasonNotHalted, lost[0], lost[1])
 }
 
 func TestTheBreakerClosesWhenTheLostNodesAreBack(t *testing.T) {
