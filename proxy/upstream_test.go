@@ -234,6 +234,16 @@ func silentURL(t *testing.T) string {
 	return "https://" + l.Addr().String()
 }
 
+// until waits for what another goroutine does.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30 s it is still not so that %s", what)
+		}
+	}
+}
+
 func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 	second := newAPIServer(t, ok)
 	hub := newHub(t, Credentials{}, silentURL(t), second.URL)
@@ -248,9 +258,7 @@ func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 		res.Body.Close()
 		t.Fatalf("answered %d, from a black hole", res.StatusCode)
 	}
-	for first.health.down() == nil { // or the test's deadline
-		time.Sleep(5 * time.Millisecond)
-	}
+	until(t, "the black hole counts as down", func() bool { return first.health.down() != nil })
 	if got := get(t, hub, "/x", nil); got != "GET " {
 		t.Errorf("the second apiserver answers %q", got)
 	}
@@ -271,9 +279,7 @@ func TestApiserverThatIsDownIsNotAskedAndComesBackByItself(t *testing.T) {
 	if got := get(t, hub, "/x", nil); got != "second" || requests.Load() > 0 {
 		t.Errorf("while the first is down %q answers, and the first had %d requests", got, requests.Load())
 	}
-	for hub.upstream.servers[0].health.down() != nil { // the prober's doing
-		time.Sleep(5 * time.Millisecond)
-	}
+	until(t, "the prober finds it back", func() bool { return hub.upstream.servers[0].health.down() == nil })
 	if got := get(t, hub, "/x", nil); got != "first" {
 		t.Errorf("afterwards %q answers", got)
 	}
