@@ -35,8 +35,8 @@ type parcel struct {
 // reset.
 func (c *conn) run() {
 	var both sync.WaitGroup
-	both.Go(func() { c.carry(c.upstream, c.client, nil) })
-	both.Go(func() { c.carry(c.client, c.upstream, c.link.allow) })
+	both.Go(func() { c.carry(c.upstream, c.client, &c.link.up, nil) })
+	both.Go(func() { c.carry(c.client, c.upstream, &c.link.down, c.link.allow) })
 	both.Wait()
 	_ = c.client.Close()
 	_ = c.upstream.Close()
@@ -57,11 +57,12 @@ func abort(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// carry moves what src sends to dst, late by the delay of the link. allow, if not
-// nil, says how many of the next bytes may pass before the connection breaks.
-func (c *conn) carry(dst, src *net.TCPConn, allow func(int) int) {
+// carry moves what src sends to dst over the line, late by the delay of the link.
+// allow, if not nil, says how many of the next bytes may pass before the connection
+// breaks.
+func (c *conn) carry(dst, src *net.TCPConn, over *line, allow func(int) int) {
 	parcels := make(chan parcel, inFlight) // closed by collect
-	go c.collect(src, parcels)
+	go c.collect(src, over, parcels)
 	for p := range parcels {
 		if !c.wait(p.due) || !c.link.awaitGate(c.done) || !c.deliver(dst, p, allow) {
 			c.reset()
@@ -69,13 +70,16 @@ func (c *conn) carry(dst, src *net.TCPConn, allow func(int) int) {
 	}
 }
 
-// collect reads src until it ends.
-func (c *conn) collect(src *net.TCPConn, parcels chan<- parcel) {
+// collect reads src until it ends, as fast as the line takes it.
+func (c *conn) collect(src *net.TCPConn, over *line, parcels chan<- parcel) {
 	defer close(parcels)
 	for {
-		data := make([]byte, chunkSize)
+		if !c.wait(over.room()) {
+			return
+		}
+		data := make([]byte, over.chunk())
 		n, err := src.Read(data)
-		due := time.Now().Add(time.Duration(c.link.delay.Load()))
+		due := over.put(n).Add(time.Duration(c.link.delay.Load()))
 		if n > 0 && !c.send(parcels, parcel{data: data[:n], due: due}) {
 			return
 		}

@@ -1,5 +1,5 @@
 // Package link is the network between one hub and the apiserver, as a TCP proxy
-// that fails on demand. It needs no privileges and does not look into what
+// that fails on demand, and is as slow as asked for. It needs no privileges and does not look into what
 // passes.
 //
 // A link starts Up. Its mode says what becomes of new and of established
@@ -33,6 +33,8 @@ type Link struct {
 	addr   string
 	target string
 	delay  atomic.Int64 // time.Duration, each way
+	up     line         // to the target
+	down   line         // to the client
 	opened atomic.Int64 // connections since the start
 
 	modeMu   sync.Mutex // one change of mode at a time
@@ -125,6 +127,15 @@ func (l *Link) ResetAfter(n int64) {
 // 0 is the start.
 func (l *Link) SetDelay(d time.Duration) { l.delay.Store(int64(d)) }
 
+// SetRate lets so many bytes a second pass each way, those of all connections
+// together; 0 is the start: no limit. It is for what is read from now on. A line of
+// 1.5 s round trip and 1 Mbit/s is SetDelay(750 * time.Millisecond) and
+// SetRate(125_000).
+func (l *Link) SetRate(bytesPerSecond int) {
+	l.up.setRate(bytesPerSecond)
+	l.down.setRate(bytesPerSecond)
+}
+
 // Established is the number of connections that are open now.
 func (l *Link) Established() int {
 	l.mu.Lock()
@@ -206,7 +217,7 @@ func (l *Link) awaitGate(done <-chan struct{}) bool {
 // forward carries one new connection until its end.
 func (l *Link) forward(client *net.TCPConn) {
 	l.opened.Add(1)
-	var dialer net.Dialer
+	dialer := net.Dialer{Control: l.down.asRemote}
 	upstream, err := dialer.DialContext(l.dialing, "tcp", l.target)
 	if err != nil {
 		abort(client) // the nearest that is left to "connection refused"

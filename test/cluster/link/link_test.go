@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -131,6 +132,64 @@ func TestDelayHoldsEachWay(t *testing.T) {
 	if took := time.Since(start); took < 2*delay {
 		t.Errorf("there and back took %s; want at least %s", took, 2*delay)
 	}
+}
+
+func TestRateIsSharedByAllConnections(t *testing.T) {
+	const (
+		rate = 1 << 20
+		each = 256 << 10
+	)
+	l := newLink(t, echo(t))
+	first, second := dial(t, l), dial(t, l)
+	l.SetRate(rate)
+	start := time.Now()
+	var both sync.WaitGroup
+	for _, c := range []net.Conn{first, second} {
+		both.Go(func() { // not expectEcho, which may end the test only in its own goroutine
+			go func() { _, _ = io.WriteString(c, strings.Repeat("x", each)) }()
+			if n, err := io.ReadFull(c, make([]byte, each)); err != nil {
+				t.Errorf("%d of %d bytes came back, %v", n, each, err)
+			}
+		})
+	}
+	both.Wait()
+	// The way back begins while the way there goes on: 2 * each take half a second.
+	// What the lines hold may come at once.
+	if took, least := time.Since(start), (2*each-2*lineChunk)*time.Second/rate; took < least {
+		t.Errorf("%d bytes each way took %s; want at least %s at %d bytes a second", 2*each, took, least, rate)
+	}
+	l.SetRate(0)
+	start = time.Now()
+	expectEcho(t, first, strings.Repeat("x", 8*rate))
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("without a limit %d bytes took %s", 8*rate, took)
+	}
+}
+
+func TestWhatIsSentLaterWaitsForWhatIsOnTheLine(t *testing.T) {
+	const rate = 256 << 10
+	l := newLink(t, serve(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, strings.Repeat("x", rate)) // a second
+		_, _ = io.WriteString(c, "answer")
+		_, _ = io.Copy(io.Discard, c)
+	}))
+	l.SetRate(rate)
+	l.SetDelay(50 * time.Millisecond)
+	start := time.Now()
+	c := dial(t, l)
+	expect(t, c, strings.Repeat("x", rate)+"answer")
+	if took := time.Since(start); took < time.Second || took > 5*time.Second {
+		t.Errorf("what was sent behind a second's worth came after %s", took)
+	}
+}
+
+func TestResetFreesALineThatIsFull(t *testing.T) {
+	l := newLink(t, echo(t))
+	c := dial(t, l)
+	l.SetRate(1) // what follows would take days
+	go func() { _, _ = io.WriteString(c, strings.Repeat("x", 10<<20)) }()
+	l.Reset()
+	eventually(t, "no connection is left", func() bool { return l.Established() == 0 })
 }
 
 func TestServerThatIsAwayIsAReset(t *testing.T) {
