@@ -62,9 +62,10 @@ func withIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// identityFrom returns Own for a request that no Authenticator has seen, so
+// IdentityOf returns the identity of a request that came through a Proxy, from
+// its context. It returns Own for a request that no Authenticator has seen, so
 // that nothing is lent by accident.
-func identityFrom(ctx context.Context) Identity {
+func IdentityOf(ctx context.Context) Identity {
 	id, _ := ctx.Value(identityKey{}).(Identity)
 	return id
 }

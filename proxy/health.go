@@ -18,17 +18,18 @@ const probeInterval = time.Second
 // apiserver that is known to be down while another one answers.
 type health struct {
 	log    *slog.Logger
-	report func(up bool)
-	wake   chan struct{} // to the prober, when up turns to down; holds one
+	report func(up bool, at time.Time) // called in the order of the changes
+	wake   chan struct{}               // to the prober, when up turns to down; holds one
 
-	mu       sync.Mutex
-	failedAt time.Time // zero while up
-	lastErr  error     // of the last attempt while down
+	mu      sync.Mutex
+	since   time.Time // of the last change
+	lastErr error     // of the last attempt while down; nil while up
 }
 
-func newHealth(log *slog.Logger, report func(up bool)) *health {
-	report(true)
-	return &health{log: log, report: report, wake: make(chan struct{}, 1)}
+// newHealth returns the health of an apiserver that is up until an attempt to
+// reach it fails.
+func newHealth(log *slog.Logger, report func(up bool, at time.Time)) *health {
+	return &health{log: log, report: report, wake: make(chan struct{}, 1), since: time.Now()}
 }
 
 // down returns why the apiserver cannot be reached, or nil.
@@ -38,29 +39,34 @@ func (h *health) down() error {
 	return h.lastErr
 }
 
+func (h *health) state() (since time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.lastErr
+}
+
 func (h *health) succeeded(now time.Time) {
 	h.mu.Lock()
-	since := h.failedAt
-	h.failedAt, h.lastErr = time.Time{}, nil
-	h.mu.Unlock()
-	if !since.IsZero() {
-		h.report(true)
-		h.log.Info("apiserver answers again", "after", now.Sub(since).Round(time.Millisecond))
+	defer h.mu.Unlock()
+	if h.lastErr == nil {
+		return
 	}
+	lasted := now.Sub(h.since)
+	h.since, h.lastErr = now, nil
+	h.report(true, now)
+	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
 func (h *health) failed(now time.Time, err error) {
 	h.mu.Lock()
-	first := h.failedAt.IsZero()
-	if first {
-		h.failedAt = now
-	}
+	defer h.mu.Unlock()
+	first := h.lastErr == nil
 	h.lastErr = err
-	h.mu.Unlock()
 	if !first {
 		return
 	}
-	h.report(false)
+	h.since = now
+	h.report(false, now)
 	h.log.Warn("apiserver cannot be reached", "err", err)
 	select {
 	case h.wake <- struct{}{}:

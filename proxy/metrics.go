@@ -1,16 +1,19 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the proxy's. All label values come from closed sets: verbs of the
 // Kubernetes API, HTTP status codes, and the apiservers named at start.
 type Metrics struct {
-	requests *prometheus.CounterVec
-	inFlight *prometheus.GaugeVec
-	seconds  *prometheus.HistogramVec
-	serverUp *prometheus.GaugeVec
+	requests   *prometheus.CounterVec
+	inFlight   *prometheus.GaugeVec
+	seconds    *prometheus.HistogramVec
+	serverUp   *prometheus.GaugeVec
+	lastChange *prometheus.GaugeVec
 }
 
 // NewMetrics registers the proxy's metrics on r. It panics if they are there
@@ -32,10 +35,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"verb"}),
 		serverUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "edgehub_upstream_up",
-			Help: "1 if the last request to this apiserver reached it, 0 if not.",
+			Help: "1 if this apiserver can be reached, 0 if not.",
+		}, []string{"apiserver"}),
+		lastChange: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "edgehub_upstream_last_change_timestamp_seconds",
+			Help: "When this apiserver was lost or came back last, or else when the hub started, as Unix time.",
 		}, []string{"apiserver"}),
 	}
-	r.MustRegister(m.requests, m.inFlight, m.seconds, m.serverUp)
+	r.MustRegister(m.requests, m.inFlight, m.seconds, m.serverUp, m.lastChange)
 	return m
 }
 
@@ -52,4 +59,14 @@ func verbLabel(verb string) string {
 		return verb
 	}
 	return "other"
+}
+
+// report sets the two gauges of one apiserver.
+func report(up, last prometheus.Gauge, isUp bool, at time.Time) {
+	last.Set(float64(at.UnixMilli()) / 1000)
+	if isUp {
+		up.Set(1)
+	} else {
+		up.Set(0)
+	}
 }

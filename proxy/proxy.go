@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +93,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel()
+	if err == nil {
+		ctx = request.WithRequestInfo(ctx, info)
+	}
 	if x.verb == "watch" {
 		defer context.AfterFunc(p.draining, cancel)()
 	}
@@ -163,6 +167,19 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		writeStatus(w, x.code, metav1.StatusReasonTimeout, fmt.Sprintf("edgehub: the connection to the cloud broke after the request was sent, so it may have been carried out; read the object before you try again: %v", err))
 	default:
 		x.code = http.StatusServiceUnavailable
-		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("edgehub: the cloud cannot be reached: %v", err))
+		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub: "+unreachableText(err, unreachable))
+	}
+}
+
+// unreachableText says that the cloud cannot be reached and, where somebody on
+// the way has wrapped cause, what that means for this request.
+func unreachableText(err error, cause *UnreachableError) string {
+	text := "the cloud cannot be reached"
+	if said := err.Error(); strings.HasPrefix(said, text) {
+		return said
+	} else if err == error(cause) {
+		return text + ": " + said
+	} else {
+		return text + ", and " + said
 	}
 }

@@ -45,16 +45,18 @@ type server struct {
 	transports atomic.Pointer[transports]
 }
 
-func newServer(address *url.URL, log *slog.Logger, m *Metrics) *server {
+// newServer returns an apiserver that counts as up. changed hears of each change
+// of that; it must not call back.
+func newServer(address *url.URL, log *slog.Logger, m *Metrics, changed func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
-	up := m.serverUp.WithLabelValues(address.Host)
-	return &server{address: address, log: log, handshake: handshakeTimeout, health: newHealth(log, func(isUp bool) {
-		if isUp {
-			up.Set(1)
-		} else {
-			up.Set(0)
-		}
-	})}
+	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
+	s := &server{address: address, log: log, handshake: handshakeTimeout}
+	s.health = newHealth(log, func(isUp bool, at time.Time) {
+		report(up, last, isUp, at)
+		changed(isUp, at)
+	})
+	report(up, last, true, s.health.since)
+	return s
 }
 
 // roundTrip sends req to this server. An error before the request got a
@@ -130,7 +132,7 @@ func (s *server) newTransports(creds *Credentials) *transports {
 // of returns the transport for req, after lending it the node's token where the
 // node is known by one.
 func (t *transports) of(req *http.Request) http.RoundTripper {
-	id := identityFrom(req.Context())
+	id := IdentityOf(req.Context())
 	if id == Node && t.token != "" {
 		req.Header = req.Header.Clone()
 		req.Header.Set("Authorization", "Bearer "+t.token)

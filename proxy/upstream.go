@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -31,6 +32,7 @@ type Upstream struct {
 	servers []*server
 	balance Balance
 	next    atomic.Uint64 // of RoundRobin
+	reach   *reach
 }
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
@@ -39,12 +41,12 @@ func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, log *s
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
-	u := &Upstream{balance: balance}
+	u := &Upstream{balance: balance, reach: newReach(len(servers), time.Now())}
 	for _, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		u.servers = append(u.servers, newServer(address, log, m))
+		u.servers = append(u.servers, newServer(address, log, m, u.reach.changed))
 	}
 	u.SetCredentials(creds)
 	return u, nil

@@ -313,7 +313,7 @@ func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()))
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {})
 	now := time.Now()
 	for range 3 {
 		s.health.failed(now, errors.New("connection refused"))
@@ -358,7 +358,7 @@ func TestNewUpstreamRefuses(t *testing.T) {
 }
 
 func TestRequestWithoutAuthenticatorIsLentNothing(t *testing.T) {
-	if identityFrom(context.Background()) != Own {
+	if IdentityOf(context.Background()) != Own {
 		t.Error("a request that nobody has looked at would be the node's")
 	}
 }

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// State is what an Upstream knows of the cloud.
+type State struct {
+	// Up is true while at least one apiserver can be reached.
+	Up bool
+	// Since is when Up changed last: the start, if never.
+	Since time.Time
+	// Servers has every apiserver, in the order they were named.
+	Servers []ServerState
+}
+
+// ServerState is what an Upstream knows of one apiserver.
+type ServerState struct {
+	Address string // HOST:PORT
+	Up      bool
+	Since   time.Time // as in State
+	Err     error     // of the last attempt to reach it; nil while it is up
+}
+
+// State returns the state of now.
+func (u *Upstream) State() State {
+	out := State{}
+	out.Up, out.Since = u.reach.state()
+	for _, s := range u.servers {
+		since, err := s.health.state()
+		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err})
+	}
+	return out
+}
+
+// WaitUp returns nil as soon as an apiserver can be reached, at once if one can
+// be now; or else ctx's error.
+func (u *Upstream) WaitUp(ctx context.Context) error {
+	select {
+	case <-u.reach.returned():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Lost returns a channel that is closed once no apiserver can be reached; a
+// closed one if that is so now. It stays closed when one is back: who wants to
+// hear of the next loss calls Lost again.
+func (u *Upstream) Lost() <-chan struct{} { return u.reach.lost() }
+
+// reach says whether any apiserver can be reached.
+type reach struct {
+	mu     sync.Mutex
+	up     int // apiservers
+	since  time.Time
+	isDown chan struct{} // closed while up is 0
+	isUp   chan struct{} // closed while up is more than 0
+}
+
+func newReach(servers int, now time.Time) *reach {
+	r := &reach{up: servers, since: now, isDown: make(chan struct{}), isUp: make(chan struct{})}
+	close(r.isUp)
+	return r
+}
+
+// changed notes that one more apiserver can be reached, or one less.
+func (r *reach) changed(up bool, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if up {
+		if r.up++; r.up == 1 {
+			r.since, r.isDown = at, make(chan struct{})
+			close(r.isUp)
+		}
+		return
+	}
+	if r.up--; r.up == 0 {
+		r.since, r.isUp = at, make(chan struct{})
+		close(r.isDown)
+	}
+}
+
+func (r *reach) state() (up bool, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.up > 0, r.since
+}
+
+func (r *reach) lost() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isDown
+}
+
+func (r *reach) returned() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isUp
+}
