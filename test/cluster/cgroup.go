@@ -123,15 +123,16 @@ func delegateV2(group string) error {
 	return nil
 }
 
-// remove kills what lives in the groups of all nodes and removes them.
-func (t cgroupTree) remove(ctx context.Context) error {
+// remove kills what lives in the groups of all nodes, or in those of the node that
+// is named, and removes them.
+func (t cgroupTree) remove(ctx context.Context, node ...string) error {
 	mounts := slices.Clone(t.v1)
 	if t.v2 != "" {
 		mounts = append(mounts, t.v2)
 	}
 	var errs []error
 	for _, mount := range mounts {
-		root := filepath.Join(mount, cgroupRoot)
+		root := filepath.Join(append([]string{mount, cgroupRoot}, node...)...)
 		// A group is busy for a moment after its last process has ended.
 		errs = append(errs, poll(ctx, func(context.Context) error { return removeGroup(root) }))
 	}

@@ -20,6 +20,7 @@
 // Node.Link is the network between a hub and the apiserver: it refuses, resets,
 // delays and swallows. Every Process can be killed, frozen and restarted:
 // APIServer, Node.HubProcess, Node.KubeletProcess, Node.ContainerdProcess, ….
+// Node.KillContainer kills a container, and Node.PowerOff all that runs on a node.
 //
 // # What stays
 //

@@ -154,12 +154,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.hub.Start(together) })
-	group.Go(func() error {
-		if err := n.sandbox.start(together); err != nil {
-			return err
-		}
-		return n.containerd.Start(together)
-	})
+	group.Go(func() error { return n.startRuntime(together) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -172,6 +167,13 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.cluster.log.step("%s is Ready", n.name)
 	return nil
+}
+
+func (n *Node) startRuntime(ctx context.Context) error {
+	if err := n.sandbox.start(ctx); err != nil {
+		return err
+	}
+	return n.containerd.Start(ctx)
 }
 
 func (n *Node) awaitReady(ctx context.Context) error {

@@ -1,7 +1,9 @@
 // Command app is what the test pods run: an HTTP server whose answer tells its
 // version. It can be made to fail the ways that a bad release does.
 //
-//	app [flags]     serve GET / (the version and a newline), /healthz and /readyz
+//	app [flags]     serve GET / (the version and a newline), /healthz and /readyz;
+//	                /instance, /hostname, /env/NAME and /file/PATH: what this start
+//	                of the container has got
 //	app version     print the version, for kubectl exec
 //	app cat         copy stdin to stdout, for kubectl exec -i
 //
@@ -10,6 +12,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"io"
@@ -56,6 +59,20 @@ func handler(version string, unready bool) http.Handler {
 		log.Printf("request from %s", r.RemoteAddr)
 		fmt.Fprintln(w, version)
 	})
+	instance := rand.Text() // another after each start
+	mux.HandleFunc("GET /instance", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, instance) })
+	mux.HandleFunc("GET /hostname", func(w http.ResponseWriter, _ *http.Request) {
+		name, err := os.Hostname() // a pod's name
+		found(w, name, err == nil)
+	})
+	mux.HandleFunc("GET /env/{name}", func(w http.ResponseWriter, r *http.Request) {
+		value, ok := os.LookupEnv(r.PathValue("name"))
+		found(w, value, ok)
+	})
+	mux.HandleFunc("GET /file/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		content, err := os.ReadFile("/" + r.PathValue("path"))
+		found(w, string(content), err == nil)
+	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready {
@@ -65,6 +82,14 @@ func handler(version string, unready bool) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	return mux
+}
+
+func found(w http.ResponseWriter, text string, ok bool) {
+	if !ok {
+		http.Error(w, "the container has no such thing", http.StatusNotFound)
+		return
+	}
+	fmt.Fprint(w, text)
 }
 
 // serve ends without an error when it is told to.
