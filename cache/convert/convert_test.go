@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
+
+// stable are the versions without alpha and beta, in all of which client-go's types are
+// known here, too: a new one must be added.
+var stable = regexp.MustCompile(`^v[0-9]+$`)
 
 var podType = wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 
@@ -36,12 +41,12 @@ func written(tb testing.TB, e wire.Encoding, object runtime.Object) []byte {
 	return bare
 }
 
-func TestEveryBuiltInTypeConvertsToWhatAnAPIServerWouldHaveSent(t *testing.T) {
+func TestEveryStableTypeConvertsToWhatAnAPIServerWouldHaveSent(t *testing.T) {
 	fuzz := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), scheme.Codecs).NumElements(1, 2)
 	types := 0
 	for gvk := range scheme.Scheme.AllKnownTypes() {
 		object, err := scheme.Scheme.New(gvk)
-		if err != nil || gvk.Version == runtime.APIVersionInternal {
+		if err != nil || gvk.Version == runtime.APIVersionInternal || !stable.MatchString(gvk.Version) {
 			continue
 		}
 		if _, err := meta.Accessor(object); err != nil {
@@ -74,7 +79,7 @@ func TestEveryBuiltInTypeConvertsToWhatAnAPIServerWouldHaveSent(t *testing.T) {
 			t.Errorf("%s, JSON to protobuf and back: %v\n%s\nwant\n%s", gvk, err, again, json)
 		}
 	}
-	if types < 100 {
+	if types < 50 {
 		t.Fatalf("only %d types were tried", types)
 	}
 }
@@ -123,6 +128,7 @@ func TestWhatCannotBeConverted(t *testing.T) {
 		want     error
 	}{
 		{"a custom resource", wire.JSON, wire.Protobuf, wire.TypeMeta{APIVersion: "example.com/v1", Kind: "Thing"}, `{}`, convert.ErrUnknownType},
+		{"a type of a beta version", wire.JSON, wire.Protobuf, wire.TypeMeta{APIVersion: "policy/v1beta1", Kind: "Eviction"}, `{}`, convert.ErrUnknownType},
 		{"a version that makes no sense", wire.JSON, wire.Protobuf, wire.TypeMeta{APIVersion: "a/b/c", Kind: "Pod"}, `{}`, convert.ErrUnknownType},
 		{"protobuf that is none", wire.Protobuf, wire.JSON, podType, "\x0a\x7f", wire.ErrMalformed},
 		{"JSON that is cut short", wire.JSON, wire.Protobuf, podType, `{"metadata":{`, wire.ErrMalformed},
