@@ -15,6 +15,9 @@ import (
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
+// minCacheBytes is the smallest cache, in bytes.
+const minCacheBytes = 1 << 20
+
 // Config is what Options say, checked and typed. It is not changed after New.
 type Config struct {
 	NodeName   string
@@ -32,6 +35,15 @@ type Config struct {
 	TLSKeyFile    string
 	ClientCAFile  string // or empty
 	ShutdownGrace time.Duration
+
+	Limits          proxy.Limits
+	ReconnectJitter time.Duration // of watches, after the cloud is back
+
+	CacheMaxBytes      int64
+	CacheKeyFile       string        // or empty: values are not encrypted
+	OfflineTokenGrace  time.Duration // 0: the whole outage
+	EventSpoolMaxCount int
+	EventSpoolMaxBytes int64
 }
 
 // Config checks o. Its error names every flag that has to change.
@@ -45,6 +57,15 @@ func (o *Options) Config() (*Config, error) {
 		TLSKeyFile:    o.TLSKeyFile,
 		ClientCAFile:  o.ClientCAFile,
 		ShutdownGrace: o.ShutdownGrace,
+		Limits: proxy.Limits{
+			Loss: o.LossTimeout, Probe: o.ProbeInterval, IdlePing: o.IdlePingInterval, BadAnswers: o.BadAnswers,
+		},
+		ReconnectJitter:    o.ReconnectJitter,
+		CacheMaxBytes:      o.CacheMaxBytes,
+		CacheKeyFile:       o.CacheKeyFile,
+		OfflineTokenGrace:  o.OfflineTokenGrace,
+		EventSpoolMaxCount: o.EventSpoolMaxCount,
+		EventSpoolMaxBytes: o.EventSpoolMaxBytes,
 	}
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -71,6 +92,8 @@ func (o *Options) Config() (*Config, error) {
 	if o.ShutdownGrace < 0 {
 		bad("shutdown-grace-period", "%v is negative", o.ShutdownGrace)
 	}
+
+	o.checkBounds(bad)
 
 	address := func(hostFlag, host, portFlag string, port, lowest int) string {
 		ip, err := netip.ParseAddr(host)
@@ -119,6 +142,32 @@ func (o *Options) Config() (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// checkBounds calls bad for each bound that makes no sense.
+func (o *Options) checkBounds(bad func(flag, format string, args ...any)) {
+	atLeast := func(flag string, got, least time.Duration, why string) {
+		if got < least {
+			bad(flag, "%v is less than %v: %s", got, least, why)
+		}
+	}
+	atLeast("upstream-loss-timeout", o.LossTimeout, 500*time.Millisecond, "a busy apiserver that is well would be taken for lost")
+	atLeast("upstream-probe-interval", o.ProbeInterval, 100*time.Millisecond, "an apiserver that comes back is busy enough")
+	atLeast("upstream-idle-ping-interval", o.IdlePingInterval, time.Second, "pings would be most of the traffic")
+	atLeast("reconnect-jitter", o.ReconnectJitter, 0, "0 is none")
+	atLeast("offline-token-grace", o.OfflineTokenGrace, 0, "0 is the whole outage")
+	if o.BadAnswers < 1 {
+		bad("upstream-bad-answers", "%d is less than 1", o.BadAnswers)
+	}
+	if o.CacheMaxBytes < minCacheBytes {
+		bad("cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", o.CacheMaxBytes, minCacheBytes)
+	}
+	if o.EventSpoolMaxCount < 0 {
+		bad("event-spool-max-count", "%d is negative; 0 keeps no events", o.EventSpoolMaxCount)
+	}
+	if o.EventSpoolMaxBytes < 0 {
+		bad("event-spool-max-bytes", "%d is negative; 0 keeps no events", o.EventSpoolMaxBytes)
+	}
 }
 
 // dedupe joins errs, each text once: two ports share one address flag.

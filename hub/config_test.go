@@ -82,6 +82,15 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"the node's API for everyone": {[]string{"--node-name=n", "--bind-address=192.0.2.7"}, []string{"--bind-address", "192.0.2.7", "loopback"}},
 		"half a key pair":             {[]string{"--node-name=n", "--tls-cert-file=a.crt"}, []string{"--tls-cert-file", "--tls-private-key-file"}},
 		"a negative grace":            {[]string{"--node-name=n", "--shutdown-grace-period=-1s"}, []string{"--shutdown-grace-period", "-1s"}},
+		"a loss at the first hiccup":  {[]string{"--node-name=n", "--upstream-loss-timeout=10ms"}, []string{"--upstream-loss-timeout", "10ms", "500ms"}},
+		"probes without a pause":      {[]string{"--node-name=n", "--upstream-probe-interval=0s"}, []string{"--upstream-probe-interval", "100ms"}},
+		"pings without a pause":       {[]string{"--node-name=n", "--upstream-idle-ping-interval=1ms"}, []string{"--upstream-idle-ping-interval", "1s"}},
+		"no bad answer at all":        {[]string{"--node-name=n", "--upstream-bad-answers=0"}, []string{"--upstream-bad-answers", "0"}},
+		"a negative jitter":           {[]string{"--node-name=n", "--reconnect-jitter=-1s"}, []string{"--reconnect-jitter", "-1s"}},
+		"a cache for nothing":         {[]string{"--node-name=n", "--cache-max-bytes=1000"}, []string{"--cache-max-bytes", "1000", "1 MiB"}},
+		"a negative token grace":      {[]string{"--node-name=n", "--offline-token-grace=-1h"}, []string{"--offline-token-grace", "-1h"}},
+		"a negative count of events":  {[]string{"--node-name=n", "--event-spool-max-count=-1"}, []string{"--event-spool-max-count", "-1"}},
+		"negative bytes of events":    {[]string{"--node-name=n", "--event-spool-max-bytes=-1"}, []string{"--event-spool-max-bytes", "-1"}},
 		"several at once":             {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
 	}
 	for name, tt := range tests {

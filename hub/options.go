@@ -27,6 +27,18 @@ type Options struct {
 	ClientCAFile     string
 
 	ShutdownGrace time.Duration
+
+	LossTimeout      time.Duration
+	ProbeInterval    time.Duration
+	IdlePingInterval time.Duration
+	BadAnswers       int
+	ReconnectJitter  time.Duration
+
+	CacheMaxBytes      int64
+	CacheKeyFile       string
+	OfflineTokenGrace  time.Duration
+	EventSpoolMaxCount int
+	EventSpoolMaxBytes int64
 }
 
 // NewOptions returns the defaults.
@@ -41,6 +53,16 @@ func NewOptions() *Options {
 		ProxyPort:        10261,
 		ProxySecurePort:  10268,
 		ShutdownGrace:    5 * time.Second,
+
+		LossTimeout:      proxy.DefaultLoss,
+		ProbeInterval:    proxy.DefaultProbe,
+		IdlePingInterval: proxy.DefaultIdlePing,
+		BadAnswers:       proxy.DefaultBadAnswers,
+		ReconnectJitter:  2 * time.Second,
+
+		CacheMaxBytes:      256 << 20,
+		EventSpoolMaxCount: 1000,
+		EventSpoolMaxBytes: 4 << 20,
 	}
 }
 
@@ -61,4 +83,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", o.TLSKeyFile, "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
 	fs.DurationVar(&o.ShutdownGrace, "shutdown-grace-period", o.ShutdownGrace, "how long a stop waits for requests to end; watches are ended at once")
+
+	fs.DurationVar(&o.LossTimeout, "upstream-loss-timeout", o.LossTimeout, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")
+	fs.DurationVar(&o.ProbeInterval, "upstream-probe-interval", o.ProbeInterval, "time between two attempts to reach an apiserver that is lost")
+	fs.DurationVar(&o.IdlePingInterval, "upstream-idle-ping-interval", o.IdlePingInterval, "silence after which a connection with nothing but open watches is pinged; some 200 bytes each time")
+	fs.IntVar(&o.BadAnswers, "upstream-bad-answers", o.BadAnswers, "how many answers 502, 503, 504 or 429 in a row make the hub check whether the apiserver answers so to everything, which counts as lost")
+	fs.DurationVar(&o.ReconnectJitter, "reconnect-jitter", o.ReconnectJitter, "watches are resumed spread over so long after the cloud is back, so that a thousand nodes do not come at once")
+
+	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", o.CacheMaxBytes, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")
+	fs.StringVar(&o.CacheKeyFile, "cache-encryption-key-file", o.CacheKeyFile, "file with the key that cached objects are encrypted with; empty: they are not")
+	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", o.OfflineTokenGrace, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
+	fs.IntVar(&o.EventSpoolMaxCount, "event-spool-max-count", o.EventSpoolMaxCount, "how many events are kept for the cloud while it is away")
+	fs.Int64Var(&o.EventSpoolMaxBytes, "event-spool-max-bytes", o.EventSpoolMaxBytes, "how many bytes of events are kept for the cloud while it is away")
 }

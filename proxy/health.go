@@ -1,16 +1,10 @@
 package proxy
 
 import (
-	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 )
-
-// probeInterval is the time between two attempts to reach an apiserver that is
-// down. A refused attempt costs two packets.
-const probeInterval = time.Second
 
 // health says whether an apiserver can be reached. It is down from the first
 // failed attempt to connect until it answers a probe or, where nothing else is
@@ -57,60 +51,26 @@ func (h *health) succeeded(now time.Time) {
 	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
-func (h *health) failed(now time.Time, err error) {
+// failed notes why the apiserver cannot be reached, and reports whether that is
+// new.
+func (h *health) failed(now time.Time, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.lastErr == nil
 	h.lastErr = err
 	if !first {
-		return
+		return false
 	}
 	h.since = now
 	h.report(false, now)
-	h.log.Warn("apiserver cannot be reached", "err", err)
+	if asBusy(err) != nil {
+		h.log.Warn("apiserver counts as lost", "err", err)
+	} else {
+		h.log.Warn("apiserver cannot be reached", "err", err)
+	}
 	select {
 	case h.wake <- struct{}{}:
 	default: // the prober has been told already
 	}
-}
-
-// run probes while the apiserver is down, until ctx ends.
-func (s *server) run(ctx context.Context) error {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	<-pause.C
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.health.wake:
-		}
-		for s.health.down() != nil {
-			pause.Reset(probeInterval)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-pause.C:
-			}
-			s.probe(ctx)
-		}
-	}
-}
-
-// probe asks for anything, without credentials. Whatever the answer says, it is
-// an answer, and the connection stays for the next request.
-func (s *server) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.handshake)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address.String()+"/livez", http.NoBody)
-	if err != nil {
-		s.log.Error("apiserver cannot be probed", "err", err)
-		return
-	}
-	res, err := s.roundTrip(req)
-	if err != nil {
-		s.log.Debug("apiserver still cannot be reached", "err", err)
-		return
-	}
-	res.Body.Close()
+	return true
 }

@@ -54,6 +54,12 @@ type hubUnderTest struct {
 // creds with the CA of the test servers.
 func newHub(t *testing.T, creds Credentials, servers ...string) *hubUnderTest {
 	t.Helper()
+	return newHubWithin(t, Limits{}, creds, servers...)
+}
+
+// newHubWithin is newHub with limits of the test's own.
+func newHubWithin(t *testing.T, limits Limits, creds Credentials, servers ...string) *hubUnderTest {
+	t.Helper()
 	creds.CAs = testServerCAs(t)
 	var addresses []*url.URL
 	for _, s := range servers {
@@ -66,7 +72,7 @@ func newHub(t *testing.T, creds Credentials, servers ...string) *hubUnderTest {
 	registry := prometheus.NewRegistry()
 	metrics := NewMetrics(registry)
 	log := slog.New(slog.DiscardHandler)
-	upstream, err := NewUpstream(addresses, Priority, &creds, log, metrics)
+	upstream, err := NewUpstream(addresses, Priority, &creds, limits, log, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,31 +1,22 @@
 package proxy
 
 import (
-	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
 const (
-	// handshakeTimeout is how long TCP and TLS handshakes get each. Over a
-	// satellite link a round trip takes 0.6 to 1.5 s, and they take one and two.
-	handshakeTimeout = 10 * time.Second
+	// ackTimeout is how long the kernel waits for what was sent to be
+	// acknowledged. It is all that watches over an upgraded connection, on which
+	// either side may be silent for hours.
+	ackTimeout = 20 * time.Second
 
-	// A connection that was silent for pingAfter is asked for a sign of life, and
-	// given up if none comes within pingTimeout; one that has sent something waits
-	// that long for its acknowledgement. However long an answer takes, a
-	// connection that does either is alive.
-	pingAfter   = 10 * time.Second
-	pingTimeout = 10 * time.Second
+	// keepAlive is the silence after which the kernel asks the other side's, for
+	// the sake of gateways on the way that forget connections.
+	keepAlive = 30 * time.Second
 
 	// idleTimeout is how long an unused connection is kept, as client-go does.
 	idleTimeout = 90 * time.Second
@@ -37,20 +28,28 @@ const (
 
 // server is one apiserver.
 type server struct {
-	address   *url.URL
-	log       *slog.Logger
-	health    *health
-	handshake time.Duration // handshakeTimeout, but in tests
+	address *url.URL
+	log     *slog.Logger
+	limits  Limits
+	health  *health
+	answers *answers
+	lines   *lines
+	peers   func() []*server // all apiservers, this one among them
+	asked   chan time.Time   // to run: a probe is wanted; holds one
 
 	transports atomic.Pointer[transports]
 }
 
 // newServer returns an apiserver that counts as up. changed hears of each change
 // of that; it must not call back.
-func newServer(address *url.URL, log *slog.Logger, m *Metrics, changed func(up bool, at time.Time)) *server {
+func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, changed func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
-	s := &server{address: address, log: log, handshake: handshakeTimeout}
+	s := &server{
+		address: address, log: log, limits: limits, lines: newLines(), answers: newAnswers(limits),
+		asked: make(chan time.Time, 1),
+	}
+	s.peers = func() []*server { return []*server{s} }
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
 		report(up, last, isUp, at)
 		changed(isUp, at)
@@ -59,46 +58,58 @@ func newServer(address *url.URL, log *slog.Logger, m *Metrics, changed func(up b
 	return s
 }
 
-// roundTrip sends req to this server. An error before the request got a
-// connection is a *dialError.
+// roundTrip sends a client's request to this server, and draws conclusions from
+// what becomes of it. An error before the request got a connection is a
+// *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
-	var connected atomic.Bool
-	out := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	}))
+	a := &attempt{}
+	res, err := s.send(a, req)
+	switch {
+	case err == nil:
+		return s.judge(res)
+	case !a.reached():
+		err = asDialError(err) // an HTTP proxy on the way may have refused, too
+		if req.Context().Err() == nil && !isSilent(err) {
+			s.health.failed(time.Now(), err)
+		}
+	}
+	return nil, err
+}
+
+// send sends req to this server and draws no conclusions.
+func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
+	out := a.start(req)
 	target := *req.URL
 	target.Scheme, target.Host = s.address.Scheme, s.address.Host
 	out.URL, out.Host = &target, s.address.Host
 
 	res, err := s.transports.Load().of(out).RoundTrip(out)
-	switch {
-	case err == nil:
-		s.health.succeeded(time.Now())
-	case !connected.Load():
-		err = asDialError(err) // an HTTP proxy on the way may have refused, too
-		if req.Context().Err() == nil {
-			s.health.failed(time.Now(), err)
-		}
+	if err != nil {
+		a.end()
+		return nil, err
 	}
-	return res, err
-}
-
-// dialed notes how an attempt to connect ended. It also hears of attempts whose
-// request has given up: those of clients that are less patient than
-// handshakeTimeout.
-func (s *server) dialed(err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
-		s.health.failed(time.Now(), err)
-	}
+	a.answered(res)
+	return res, nil
 }
 
 func (s *server) setCredentials(creds *Credentials) {
 	if old := s.transports.Swap(s.newTransports(creds)); old != nil {
-		old.closeIdle()
+		s.closeIdle(old)
 	}
 }
 
-func (s *server) closeIdle() { s.transports.Load().closeIdle() }
+// closeIdle drops the connections of t that nobody uses. net/http knows those of
+// HTTP/1.1 only.
+func (s *server) closeIdle(t *transports) {
+	for _, tr := range t.all {
+		tr.CloseIdleConnections()
+	}
+	for _, l := range s.lines.snapshot() {
+		if l.owner == t && l.unused() {
+			l.Close()
+		}
+	}
+}
 
 // transports are the connections that one generation of credentials opens.
 // HTTP/2 has no way to upgrade a request (exec, attach, port-forward), so those
@@ -115,16 +126,16 @@ func (s *server) newTransports(creds *Credentials) *transports {
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}
-	open := func(id Identity, alpn ...string) *http.Transport {
-		tr := s.newTransport(creds.tlsConfig(id, alpn...), creds.Proxy)
-		t.all = append(t.all, tr)
-		return tr
-	}
 	for _, id := range []Identity{Own, Node} {
-		t.plain[id] = open(id, "h2", "http/1.1")
-		upgrade := open(id, "http/1.1")
-		upgrade.DisableKeepAlives = true // one refused upgrade in a while is not worth a connection
-		t.upgrade[id] = upgrade
+		plain := s.newTransport(&dialer{server: s, owner: t, config: creds.tlsConfig(id, "h2", "http/1.1")}, creds)
+		if err := pingable(plain); err != nil {
+			s.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
+		}
+		// One refused upgrade in a while is not worth a connection.
+		upgrade := s.newTransport(&dialer{server: s, config: creds.tlsConfig(id, "http/1.1")}, creds)
+		upgrade.DisableKeepAlives = true
+		t.plain[id], t.upgrade[id] = plain, upgrade
+		t.all = append(t.all, plain, upgrade)
 	}
 	return t
 }
@@ -143,64 +154,16 @@ func (t *transports) of(req *http.Request) http.RoundTripper {
 	return t.plain[id]
 }
 
-func (t *transports) closeIdle() {
-	for _, tr := range t.all {
-		tr.CloseIdleConnections()
-	}
-}
-
 // newTransport returns a transport that adds nothing to a request and takes
 // nothing from an answer.
-func (s *server) newTransport(config *tls.Config, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
-	dialer := &net.Dialer{
-		Timeout:         s.handshake,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2},
-		Control: func(_, _ string, raw syscall.RawConn) error {
-			return setUserTimeout(raw, pingAfter+pingTimeout)
-		},
-	}
+func (s *server) newTransport(d *dialer, creds *Credentials) *http.Transport {
 	return &http.Transport{
-		Proxy: proxy,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // to an HTTP proxy
-			conn, err := dialer.DialContext(ctx, network, address)
-			s.dialed(err)
-			return conn, err
-		},
-		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := s.dialTLS(ctx, dialer, config, network, address)
-			s.dialed(err)
-			return conn, err
-		},
-		TLSClientConfig:     config,
-		TLSHandshakeTimeout: s.handshake,
-		ForceAttemptHTTP2:   len(config.NextProtos) > 0 && config.NextProtos[0] == "h2",
+		Proxy:               creds.Proxy,
+		DialContext:         d.dialProxy,
+		DialTLSContext:      d.dial,
+		TLSClientConfig:     d.config.Clone(),
 		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
 		IdleConnTimeout:     idleTimeout,
 		MaxIdleConnsPerHost: maxIdle,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
-}
-
-// dialTLS connects and shakes hands, so that whatever fails before the first
-// byte of a request is one kind of error.
-func (s *server) dialTLS(ctx context.Context, dialer *net.Dialer, config *tls.Config, network, address string) (net.Conn, error) {
-	raw, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, errors.Join(err, raw.Close())
-		}
-		config = config.Clone()
-		config.ServerName = host
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.handshake)
-	defer cancel()
-	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), raw.Close())
-	}
-	return conn, nil
 }

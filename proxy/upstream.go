@@ -37,7 +37,7 @@ type Upstream struct {
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
 // which there is at least one. It opens no connection.
-func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, log *slog.Logger, m *Metrics) (*Upstream, error) {
+func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
@@ -46,7 +46,9 @@ func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, log *s
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		u.servers = append(u.servers, newServer(address, log, m, u.reach.changed))
+		s := newServer(address, limits.withDefaults(), log, m, u.reach.changed)
+		s.peers = func() []*server { return u.servers }
+		u.servers = append(u.servers, s)
 	}
 	u.SetCredentials(creds)
 	return u, nil
@@ -64,12 +66,12 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 // ones open new connections.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
-		s.closeIdle()
+		s.closeIdle(s.transports.Load())
 	}
 }
 
-// Run looks after apiservers that are down, until ctx ends: without it they stay
-// so. It returns nil.
+// Run probes apiservers that are down, or in doubt, until ctx ends: without it
+// they stay so. It returns nil.
 func (u *Upstream) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range u.servers {
@@ -99,6 +101,9 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		// A connection that broke says little about the server: a second try
 		// opens a new one, and finds out.
 		for range 2 {
+			if s.health.down() != nil {
+				break // the first try has found out
+			}
 			attempt, err := rewound(req, sent)
 			if err != nil {
 				return nil, err
@@ -111,7 +116,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if req.Context().Err() != nil || errors.Is(err, errClientBody) {
 				return nil, err
 			}
-			if undelivered(err) {
+			if undelivered(err) || asBusy(err) != nil {
 				note(s, err)
 				break // on to the next server
 			}

@@ -203,7 +203,7 @@ func TestOrder(t *testing.T) {
 			for _, host := range []string{"a", "b", "c"} {
 				urls = append(urls, &url.URL{Scheme: "https", Host: host})
 			}
-			u, err := NewUpstream(urls, tt.balance, &Credentials{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+			u, err := NewUpstream(urls, tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,10 +246,8 @@ func until(t *testing.T, what string, holds func() bool) {
 
 func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 	second := newAPIServer(t, ok)
-	hub := newHub(t, Credentials{}, silentURL(t), second.URL)
+	hub := newHubWithin(t, Limits{Loss: 200 * time.Millisecond}, Credentials{}, silentURL(t), second.URL)
 	first := hub.upstream.servers[0]
-	first.handshake = 200 * time.Millisecond
-	hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t)})
 
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -290,7 +288,7 @@ func TestWhileAllAreDownTheAnswerComesAtOnce(t *testing.T) {
 	hub.upstream.servers[0].health.failed(time.Now(), errors.New("i/o timeout"))
 	began := time.Now()
 	code, status := getStatus(t, hub, "/x")
-	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > handshakeTimeout/2 {
+	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > DefaultLoss/2 {
 		t.Errorf("%d %s after %v", code, status.Message, time.Since(began))
 	}
 }
@@ -313,7 +311,7 @@ func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {})
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {})
 	now := time.Now()
 	for range 3 {
 		s.health.failed(now, errors.New("connection refused"))
@@ -351,7 +349,7 @@ func TestNewUpstreamRefuses(t *testing.T) {
 		"no apiserver": nil,
 		"plain HTTP":   {{Scheme: "http", Host: "a"}},
 	} {
-		if _, err := NewUpstream(urls, Priority, &Credentials{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())); err == nil {
+		if _, err := NewUpstream(urls, Priority, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

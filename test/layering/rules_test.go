@@ -54,6 +54,7 @@ var chosen = map[string]dependency{
 	"github.com/spf13/pflag":                 {},
 	"go.etcd.io/bbolt":                       {only: []string{"cache"}}, // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache"}}, // the one apimachinery itself patches with
+	"golang.org/x/net/http2":                 {only: []string{"proxy"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy"}},               // how long the kernel waits for an acknowledgement
 	"golang.org/x/term":                      {only: []string{"cmd/kubectl-edgehub"}}, // whether somebody watches, and how wide the window is

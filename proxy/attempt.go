@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// attempt is one request on its way to one apiserver. It tells the line that
+// carries it what is owed.
+type attempt struct {
+	strict bool // a probe: it is answered at once, or the apiserver is lost
+	since  time.Time
+
+	mu        sync.Mutex
+	http2     pinger // of the line to come, or nil
+	line      *line  // nil: none yet
+	proxied   *line  // nil, or one on which an HTTP proxy, and then TLS, are being talked to
+	connected bool
+	streaming bool // the answer has begun, and may pause for as long as it likes
+	ended     bool
+}
+
+// pinger is an HTTP/2 connection, as far as a line needs it.
+type pinger interface {
+	Ping(ctx context.Context) error
+	State() http2.ClientConnState
+}
+
+type attemptKey struct{}
+
+// start returns out of req, to be sent under the attempt's eyes.
+func (a *attempt) start(req *http.Request) *http.Request {
+	ctx := context.WithValue(req.Context(), attemptKey{}, a)
+	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:          func(info httptrace.GotConnInfo) { a.carriedBy(info.Conn) },
+		TLSHandshakeDone: func(tls.ConnectionState, error) { a.secured() },
+	}))
+}
+
+// securing notes a connection that net/http will shake hands on by itself.
+func (a *attempt) securing(l *line) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proxied = l
+	l.await(time.Now(), true)
+}
+
+func (a *attempt) secured() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.proxied != nil {
+		a.proxied.secured()
+		a.proxied = nil
+	}
+}
+
+// carriedBy notes the connection of the request. It is called again when a
+// transport sends the request once more.
+func (a *attempt) carriedBy(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.connected = true
+	secure, ok := conn.(*tls.Conn)
+	if !ok || a.ended {
+		return
+	}
+	l, ok := secure.NetConn().(*line)
+	if !ok || l.owner == nil {
+		return // it is to be upgraded
+	}
+	if a.line != nil {
+		a.line.settle(a.strict)
+	}
+	if a.http2 != nil {
+		l.speaksHTTP2(a.http2)
+	}
+	a.line = l
+	since := a.since
+	if since.IsZero() {
+		since = time.Now()
+	}
+	l.await(since, a.strict)
+}
+
+// reached reports whether the request got a connection.
+func (a *attempt) reached() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.connected
+}
+
+// answered takes over res's body, whose end ends the attempt.
+func (a *attempt) answered(res *http.Response) {
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		a.end()
+		return
+	}
+	if pauses(res.Request) {
+		a.mu.Lock()
+		if a.line != nil && !a.ended {
+			a.streaming = true
+			a.line.stream(+1)
+			a.line.settle(a.strict)
+		}
+		a.mu.Unlock()
+	}
+	res.Body = &owedBody{res.Body, a}
+}
+
+// end notes that nothing is owed any more.
+func (a *attempt) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return
+	}
+	a.ended = true
+	switch {
+	case a.line == nil:
+	case a.streaming:
+		a.line.stream(-1)
+	default:
+		a.line.settle(a.strict)
+	}
+}
+
+// pauses reports whether the answer to req, once it has begun, may be silent for
+// as long as it likes: all but what is read at one go.
+func pauses(req *http.Request) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok {
+		return false
+	}
+	switch info.Verb {
+	case "get", "list":
+		return info.Subresource == "log" || info.Subresource == "proxy"
+	case "create", "update", "patch", "delete", "deletecollection":
+		return info.Subresource == "proxy"
+	}
+	return true
+}
+
+// owedBody is the body of an answer that is still owed.
+type owedBody struct {
+	io.ReadCloser
+	attempt *attempt
+}
+
+func (b *owedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.attempt.end()
+	}
+	return n, err
+}
+
+func (b *owedBody) Close() error {
+	b.attempt.end()
+	return b.ReadCloser.Close()
+}
+
+// pingable makes HTTP/2 connections of t known to the attempts they carry.
+func pingable(t *http.Transport) error {
+	h2, err := http2.ConfigureTransports(t)
+	if err != nil {
+		return err
+	}
+	if h2.ConnPool == nil {
+		return errors.New("net/http keeps its HTTP/2 connections to itself")
+	}
+	h2.ConnPool = notingPool{h2.ConnPool}
+	return nil
+}
+
+// notingPool is the pool of HTTP/2 connections, which tells an attempt which one
+// it gets. net/http has no ping that a caller may send.
+type notingPool struct{ http2.ClientConnPool }
+
+// GetClientConn names a type that is deprecated for http.ClientConn, which
+// cannot ping.
+func (p notingPool) GetClientConn(req *http.Request, addr string) (*http2.ClientConn, error) { //nolint:staticcheck // see above
+	conn, err := p.ClientConnPool.GetClientConn(req, addr)
+	if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok && err == nil {
+		a.mu.Lock()
+		a.http2 = conn
+		a.mu.Unlock()
+	}
+	return conn, err
+}

@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// dialer opens connections to one apiserver. Each step of that, TCP's handshake
+// and TLS's, may take Limits.Loss without a sign of life, however long the whole
+// takes. Attempts end when the apiserver is found lost on another connection.
+type dialer struct {
+	server *server
+	owner  *transports // nil: connections that will be upgraded, and are not watched
+	config *tls.Config
+}
+
+type owedSinceKey struct{}
+
+// withOwedSince makes attempts to connect under ctx count as if they had begun
+// at since: another connection has been silent from then on.
+func withOwedSince(ctx context.Context, since time.Time) context.Context {
+	return context.WithValue(ctx, owedSinceKey{}, since)
+}
+
+func owedSince(ctx context.Context) time.Time {
+	since, ok := ctx.Value(owedSinceKey{}).(time.Time)
+	if !ok {
+		return time.Now()
+	}
+	return since
+}
+
+// dial connects and shakes hands, so that whatever fails before the first byte
+// of a request is one kind of error.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.secure(ctx, network, address)
+	return conn, d.note(err)
+}
+
+// dialProxy connects to an HTTP proxy on the way. net/http does the rest, which
+// the line watches until TLS stands.
+func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
+	l, err := d.connect(ctx, network, address)
+	if err != nil {
+		return nil, d.note(err)
+	}
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+		a.securing(l)
+	}
+	return l, nil
+}
+
+// note draws conclusions from how an attempt to connect ended. It also hears of
+// attempts whose request has given up: those of clients that are less patient.
+func (d *dialer) note(err error) error {
+	if err != nil && !errors.Is(err, context.Canceled) && !isSilent(err) { // whoever noticed the silence has said so
+		d.server.health.failed(time.Now(), err)
+	}
+	return err
+}
+
+// connect opens a TCP connection.
+func (d *dialer) connect(ctx context.Context, network, address string) (*line, error) {
+	s := d.server
+	lost := s.lines.attempts()
+	since := owedSince(ctx)
+	ctx, cancel := context.WithDeadlineCause(ctx, since.Add(s.limits.Loss), errConnectSilent)
+	defer cancel()
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	defer context.AfterFunc(lost, func() { abandon(context.Cause(lost)) })()
+	tcp := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: ackTimeout / 2, Count: 2},
+		Control:         func(_, _ string, raw syscall.RawConn) error { return setUserTimeout(raw, ackTimeout) },
+	}
+	conn, err := tcp.DialContext(ctx, network, address)
+	if err == nil {
+		return newLine(conn, s, d.owner), nil
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errConnectSilent):
+		silent := fmt.Errorf("connect: %w", &silentError{time.Since(since)})
+		if !s.alive(nil, since) {
+			s.lost(silent)
+		}
+		return nil, silent
+	case lost.Err() != nil:
+		return nil, cause
+	}
+	return nil, err
+}
+
+var errConnectSilent = errors.New("no answer to an attempt to connect")
+
+// secure opens a TLS connection.
+func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn, error) {
+	l, err := d.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.config
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		config = config.Clone()
+		config.ServerName = host
+	}
+	l.await(time.Now(), true)
+	conn := tls.Client(l, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), l.Close())
+	}
+	l.secured()
+	return conn, nil
+}
+
+// secured notes that the connection stands. One that will be upgraded is watched
+// by the kernel alone from here on.
+func (l *line) secured() {
+	l.settle(true)
+	if l.owner == nil {
+		l.server.lines.remove(l)
+	}
+}

@@ -1,0 +1,357 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// line is one TCP connection to an apiserver. It notices when the apiserver has
+// fallen silent: something is owed on it, and for Limits.Loss not one byte has
+// come. How long an answer takes says nothing, so a line that was silent for
+// Limits.pingAfter is pinged, and what is owed then is no more than the ping's
+// answer. Any byte counts: on a narrow link that answer may wait behind
+// megabytes of a list. Where much is being sent, the other side's
+// acknowledgements count as well, since the ping itself waits behind it.
+//
+// Without HTTP/2 there is no ping, and a line is never judged by its own
+// silence while a request waits on it; the apiserver is, by a probe beside it.
+type line struct {
+	net.Conn
+	limits  Limits
+	server  *server
+	owner   *transports
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	backlog func() (acked uint64, waiting bool)
+
+	mu        sync.Mutex
+	waiting   int       // requests whose answer is owed
+	strict    int       // of these, those that bound the silence without a ping
+	open      int       // streams that may be silent for long: watches, followed logs
+	owedSince time.Time // zero: nothing is owed
+	read      time.Time // of the last byte; zero: none. That TCP connects proves nothing
+	moved     time.Time // of the last acknowledgement of a backlog, or before it
+	acked     uint64    // bytes, at sampled
+	sampled   time.Time
+	http2     pinger // nil: HTTP/1.1, or not known yet
+	pinging   bool
+	pinged    time.Time
+	timer     *time.Timer // nil: nothing is owed nor open
+	due       time.Time   // of timer
+	cause     error       // why it was given up; nil: it was not
+}
+
+// newLine takes over conn, which is for owner.
+func newLine(conn net.Conn, s *server, owner *transports) *line {
+	l := &line{Conn: conn, limits: s.limits, server: s, owner: owner, backlog: backlogOf(conn)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	s.lines.add(l)
+	return l
+}
+
+func (l *line) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > 0 {
+		l.read = time.Now()
+	}
+	if err != nil && l.cause != nil {
+		err = l.cause
+	}
+	return n, err
+}
+
+func (l *line) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p)
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.cause != nil {
+			err = l.cause
+		}
+	}
+	return n, err
+}
+
+// Close drops the connection. Nothing is watched any more.
+func (l *line) Close() error {
+	l.cancel()
+	l.server.lines.remove(l)
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	l.waiting, l.strict, l.open, l.pinging = 0, 0, 0, false
+	l.mu.Unlock()
+	return l.Conn.Close()
+}
+
+// giveUp closes the line; whoever reads from it or writes to it gets cause.
+func (l *line) giveUp(cause error) {
+	l.mu.Lock()
+	if l.cause == nil {
+		l.cause = cause
+	}
+	l.mu.Unlock()
+	l.Close()
+}
+
+// await notes that an answer is owed from since on. strict means that the line
+// answers for its silence though it cannot be pinged.
+func (l *line) await(since time.Time, strict bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.waiting++
+	if strict {
+		l.strict++
+	}
+	l.oweLocked(since)
+	l.armLocked(time.Now())
+}
+
+// settle takes one await back.
+func (l *line) settle(strict bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.waiting--
+	if strict {
+		l.strict--
+	}
+	l.paidLocked()
+}
+
+// stream notes that one more stream, or with -1 one less, is open on which
+// nothing is owed.
+func (l *line) stream(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.open += n
+	l.armLocked(time.Now())
+}
+
+// speaksHTTP2 tells the line how it is pinged.
+func (l *line) speaksHTTP2(conn pinger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.http2 = conn
+}
+
+// unused reports whether no request is on the line, nor about to be.
+func (l *line) unused() bool {
+	l.mu.Lock()
+	conn, busy := l.http2, l.waiting > 0 || l.open > 0
+	l.mu.Unlock()
+	if busy || conn == nil {
+		return !busy
+	}
+	now := conn.State() // takes HTTP/2's locks
+	return now.StreamsActive == 0 && now.StreamsReserved == 0 && now.StreamsPending == 0
+}
+
+// sign returns when the last sign of life came, and whether the line is judged
+// by its own silence once it owes something.
+func (l *line) sign() (at time.Time, judged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return latest(l.read, l.moved), l.http2 != nil || l.strict > 0
+}
+
+// suspect pings the line, unless it has shown life after since: another one that
+// owes something has been silent from then on.
+func (l *line) suspect(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil || l.http2 == nil || l.pinging || latest(l.read, l.moved).After(since) {
+		return
+	}
+	l.oweLocked(since)
+	l.pingLocked()
+	l.armLocked(time.Now())
+}
+
+func (l *line) oweLocked(since time.Time) {
+	if l.owedSince.IsZero() {
+		l.owedSince = since
+		l.acked, _ = l.backlog()
+		l.sampled = time.Now()
+	}
+}
+
+func (l *line) paidLocked() {
+	if l.waiting == 0 && !l.pinging {
+		l.owedSince = time.Time{}
+	}
+	l.armLocked(time.Now())
+}
+
+func (l *line) pingLocked() {
+	conn := l.http2
+	l.pinging, l.pinged = true, time.Now()
+	go func() { // it may wait for what is being written; Close ends it
+		_ = conn.Ping(l.ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.ctx.Err() == nil {
+			l.pinging = false
+			l.paidLocked()
+		}
+	}()
+}
+
+// armLocked sets the timer to when check has something to do.
+func (l *line) armLocked(now time.Time) {
+	switch {
+	case !l.owedSince.IsZero():
+		l.due = l.clockLocked().Add(l.doubtAfterLocked())
+		if !l.due.After(now) {
+			l.due = now.Add(l.limits.pingAfter())
+			if end, judged := l.deadlineLocked(); judged && end.Before(l.due) {
+				l.due = end
+			}
+		}
+	case l.open > 0:
+		l.due = latest(l.read, l.pinged).Add(l.limits.IdlePing)
+	default:
+		if l.timer != nil {
+			l.timer.Stop()
+			l.timer = nil
+		}
+		return
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(l.due.Sub(now), l.check)
+	} else {
+		l.timer.Reset(l.due.Sub(now))
+	}
+}
+
+// clockLocked is when the silence began, of a line that owes something.
+func (l *line) clockLocked() time.Time { return latest(l.owedSince, l.read, l.moved) }
+
+// doubtAfterLocked is the silence after which the apiserver is asked for a sign
+// of life. Where that takes a probe instead of a ping, it is asked sooner.
+func (l *line) doubtAfterLocked() time.Duration {
+	if l.http2 == nil {
+		return l.limits.pingAfter() / 2
+	}
+	return l.limits.pingAfter()
+}
+
+// deadlineLocked is when the line is given up, if it is judged at all: whatever
+// the clock says, a ping is given its time.
+func (l *line) deadlineLocked() (end time.Time, judged bool) {
+	end = l.clockLocked().Add(l.limits.Loss)
+	if l.strict > 0 {
+		return end, true
+	}
+	return latest(end, l.pinged.Add(l.limits.Loss-l.limits.pingAfter())), l.pinging
+}
+
+// check looks at the silence, and pings, or gives the line up.
+func (l *line) check() {
+	l.mu.Lock()
+	if l.ctx.Err() != nil {
+		l.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if late := now.Sub(l.due); late > l.limits.pingAfter()/2 {
+		l.moved = latest(l.clockLocked().Add(late), l.moved) // this process stood still, not the apiserver
+	}
+	since, next := l.judgeLocked(now)
+	if next != giveLineUp {
+		l.armLocked(now)
+	}
+	l.mu.Unlock()
+	switch next {
+	case giveLineUp:
+		l.server.silent(l, since)
+	case askAll:
+		l.server.doubt(since)
+	case askServer:
+		l.server.ask(since)
+	}
+}
+
+// verdict is what a look at a line's silence comes to.
+type verdict int
+
+const (
+	leaveAlone verdict = iota
+	askServer          // a probe, beside a line that cannot be pinged
+	askAll             // this apiserver and the others
+	giveLineUp
+)
+
+// judgeLocked pings where that is due. The rest is left to check, without the
+// lock. since is when the silence began.
+func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
+	if l.owedSince.IsZero() {
+		if l.open == 0 || now.Before(latest(l.read, l.pinged).Add(l.limits.IdlePing)) {
+			return now, leaveAlone
+		}
+		if l.http2 == nil {
+			l.pinged = now
+			return now, askServer
+		}
+		l.oweLocked(now)
+		l.pingLocked()
+		return now, leaveAlone
+	}
+	l.sampleLocked(now)
+	since = l.clockLocked()
+	if end, judged := l.deadlineLocked(); judged && !now.Before(end) {
+		return since, giveLineUp
+	}
+	if l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
+		return since, leaveAlone
+	}
+	if l.http2 != nil && !l.pinging {
+		l.pingLocked()
+	}
+	return since, askAll
+}
+
+// sampleLocked takes progress of a backlog for a sign of life. What was sent last
+// proves nothing: the kernel of an apiserver that is stopped acknowledges it, too.
+func (l *line) sampleLocked(now time.Time) {
+	acked, waiting := l.backlog()
+	if waiting && acked > l.acked {
+		l.moved = l.sampled
+	}
+	l.acked, l.sampled = acked, now
+}
+
+func latest(first time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if t.After(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// silentError is why a line was given up.
+type silentError struct{ lasted time.Duration }
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("no sign of life for %v, though an answer is owed", e.lasted.Round(100*time.Millisecond))
+}
+
+// Timeout and Temporary make it a net.Error.
+func (e *silentError) Timeout() bool   { return true }
+func (e *silentError) Temporary() bool { return false }

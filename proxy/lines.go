@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lines are the connections of one apiserver, those being opened among them.
+// Upgraded ones (exec, port-forward) are not: on them either side may be silent
+// for hours, and only the kernel knows what was delivered.
+type lines struct {
+	mu      sync.Mutex
+	all     map[*line]struct{}
+	dialing context.Context // ends when the apiserver is lost
+	abandon context.CancelCauseFunc
+}
+
+func newLines() *lines {
+	ls := &lines{all: map[*line]struct{}{}}
+	ls.dialing, ls.abandon = context.WithCancelCause(context.Background())
+	return ls
+}
+
+func (ls *lines) add(l *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all[l] = struct{}{}
+}
+
+func (ls *lines) remove(l *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.all, l)
+}
+
+func (ls *lines) snapshot() []*line {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return slices.Collect(maps.Keys(ls.all))
+}
+
+// attempts returns the context of attempts to connect that begin now.
+func (ls *lines) attempts() context.Context {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.dialing
+}
+
+// drop gives up all connections and all attempts to connect.
+func (ls *lines) drop(cause error) {
+	ls.mu.Lock()
+	abandon := ls.abandon
+	ls.dialing, ls.abandon = context.WithCancelCause(context.Background())
+	ls.mu.Unlock()
+	abandon(cause)
+	for _, l := range ls.snapshot() {
+		l.giveUp(cause)
+	}
+}
+
+// silent gives l up, on which the apiserver has owed something and sent nothing
+// since that time, and with it the apiserver, unless that has shown life on
+// another line in the meantime.
+func (s *server) silent(l *line, since time.Time) {
+	cause := &silentError{time.Since(since)}
+	if s.alive(l, since) {
+		s.log.Info("connection to the apiserver is dropped; others are alive", "err", cause)
+	} else {
+		s.lost(cause)
+	}
+	l.giveUp(cause)
+}
+
+// alive reports whether a line other than l has shown life after since.
+func (s *server) alive(l *line, since time.Time) bool {
+	for _, other := range s.lines.snapshot() {
+		if at, _ := other.sign(); other != l && at.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// lost notes that the apiserver cannot be reached. When that is new, whatever is
+// under way on the same silent path is failed at once.
+func (s *server) lost(cause error) {
+	if s.health.failed(time.Now(), cause) {
+		s.lines.drop(cause)
+	}
+}
+
+// doubt asks all apiservers for a sign of life: this one has owed something and
+// sent nothing since that time, so that the way to all of them may be cut. A
+// request that then moves on to the next one need not wait as long again.
+func (s *server) doubt(since time.Time) {
+	for _, peer := range s.peers() {
+		peer.ask(since)
+	}
+}
+
+// ask pings every line that has shown no life after since. Where no line answers
+// for itself, Run's probe is told to find out.
+func (s *server) ask(since time.Time) {
+	if s.health.down() != nil {
+		return // it is being probed already
+	}
+	answered := false
+	for _, l := range s.lines.snapshot() {
+		at, judged := l.sign()
+		answered = answered || judged || at.After(since)
+		l.suspect(since)
+	}
+	if answered {
+		return
+	}
+	select {
+	case s.asked <- since:
+	default: // one is under way, or about to be
+	}
+}
