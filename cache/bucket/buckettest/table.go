@@ -1,0 +1,121 @@
+// Package buckettest has a table in memory, for tests.
+package buckettest
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// Table is a bucket.Table. The zero value is empty. It outlives what is opened on it, as
+// a disk does.
+type Table struct {
+	mu      sync.Mutex
+	values  map[[2]string][]byte
+	damaged map[[2]string]bool
+	err     error
+}
+
+// Damage makes a value one that cannot be read.
+func (t *Table) Damage(bucket, key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.damaged == nil {
+		t.damaged = make(map[[2]string]bool)
+	}
+	t.damaged[[2]string{bucket, key}] = true
+}
+
+// Fail makes all that follows return err, until it is called with nil.
+func (t *Table) Fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+}
+
+// Keys returns the keys of a bucket in order.
+func (t *Table) Keys(bucket string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var keys []string
+	for k := range t.values {
+		if k[0] == bucket {
+			keys = append(keys, k[1])
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Holds reports whether any key or value contains text.
+func (t *Table) Holds(text string) (inKeys, inValues bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, v := range maps.All(t.values) {
+		inKeys = inKeys || bytes.Contains([]byte(k[1]), []byte(text))
+		inValues = inValues || bytes.Contains(v, []byte(text))
+	}
+	return inKeys, inValues
+}
+
+// Get is bucket.Table's.
+func (t *Table) Get(bucket, key string) ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.getLocked(bucket, key)
+}
+
+func (t *Table) getLocked(bucket, key string) ([]byte, error) {
+	k := [2]string{bucket, key}
+	v, ok := t.values[k]
+	switch {
+	case t.err != nil:
+		return nil, t.err
+	case !ok:
+		return nil, store.ErrNotFound
+	case t.damaged[k]:
+		return nil, &store.Error{Bucket: bucket, Name: key, Err: store.ErrCorrupt}
+	}
+	return bytes.Clone(v), nil
+}
+
+// Range is bucket.Table's.
+func (t *Table) Range(bucket, from string, fn func(key string, value []byte) error) error {
+	for _, key := range t.Keys(bucket) {
+		if key < from {
+			continue
+		}
+		value, err := t.Get(bucket, key)
+		if err != nil {
+			return err
+		}
+		if err := fn(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put is bucket.Table's.
+func (t *Table) Put(pairs ...store.Pair) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.err
+	}
+	if t.values == nil {
+		t.values = make(map[[2]string][]byte)
+	}
+	for _, p := range pairs {
+		k := [2]string{p.Bucket, p.Key}
+		delete(t.damaged, k)
+		delete(t.values, k)
+		if p.Value != nil {
+			t.values[k] = bytes.Clone(p.Value)
+		}
+	}
+	return nil
+}

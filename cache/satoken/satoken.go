@@ -1,0 +1,220 @@
+package satoken
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Account is a service account, and who asks for a token of it.
+type Account struct{ User, Namespace, Name string }
+
+// Options of Tokens. The zero value is usable.
+type Options struct {
+	MaxTokens int           // 2,000 by default
+	MaxUnused time.Duration // 400 days by default: longer than any token is good for
+	Logger    *slog.Logger  // of damage; by default nothing is logged
+}
+
+// Tokens are the last token of each kind.
+type Tokens struct {
+	bucket *bucket.Bucket
+	opts   Options
+
+	mu   sync.Mutex
+	used map[string]time.Time // by key in the bucket; when it was kept or last given
+}
+
+// bucketName is the table's.
+const bucketName = "service-account-tokens"
+
+// maxBody bounds what is kept of one answer, in bytes; usual ones have 2,000.
+const maxBody = 64 << 10
+
+// touchEvery is how exactly the last use of a token is known after a restart: giving one
+// costs a write at most once a day.
+const touchEvery = 24 * time.Hour
+
+var tokenRequest = wire.TypeMeta{
+	APIVersion: authenticationv1.SchemeGroupVersion.String(),
+	Kind:       "TokenRequest",
+}
+
+// Open returns the tokens that t holds.
+func Open(t bucket.Table, o Options) (*Tokens, error) {
+	if o.MaxTokens <= 0 {
+		o.MaxTokens = 2000
+	}
+	if o.MaxUnused <= 0 {
+		o.MaxUnused = 400 * 24 * time.Hour
+	}
+	b, err := bucket.Open(t, bucketName, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open service account tokens: %w", err)
+	}
+	k := &Tokens{bucket: b, opts: o, used: make(map[string]time.Time)}
+	var unreadable []string
+	err = b.All(func(key string, value []byte) {
+		r, err := parse(value)
+		if err != nil {
+			unreadable = append(unreadable, key)
+			return
+		}
+		k.used[key] = r.used
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open service account tokens: %w", err)
+	}
+	b.Delete(append(unreadable, k.forget()...)...)
+	return k, nil
+}
+
+// Keep remembers the answer of an apiserver, 201, to a POST of a TokenRequest. It keeps
+// nothing of the slices. An error says that the token cannot be given later, and why;
+// there is nothing to be done about it.
+func (k *Tokens) Keep(a Account, request []byte, requestType string, response []byte, responseType string) error {
+	if len(response) > maxBody {
+		return fmt.Errorf("keep the token of service account %s/%s: an answer of %d bytes: %w", a.Namespace, a.Name, len(response), wire.ErrTooLarge)
+	}
+	asked, err := decode(request, requestType)
+	if err != nil {
+		return fmt.Errorf("keep the token of service account %s/%s: read the request: %w", a.Namespace, a.Name, err)
+	}
+	issued, err := decode(response, responseType)
+	if err != nil {
+		return fmt.Errorf("keep the token of service account %s/%s: read the answer: %w", a.Namespace, a.Name, err)
+	}
+	if issued.Status.Token == "" {
+		return fmt.Errorf("keep the token of service account %s/%s: %w", a.Namespace, a.Name, errNoToken)
+	}
+	bare, err := convert.ToBare(wire.Protobuf, issued)
+	if err != nil {
+		return err
+	}
+	key := k.key(a, asked)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := record{used: time.Now(), bare: bare}
+	k.used[key] = r.used
+	k.bucket.Put(key, r.bytes())
+	k.bucket.Delete(k.forget()...)
+	return nil
+}
+
+var errNoToken = errors.New("there is none in the answer")
+
+// Answer returns the answer, for a 201, to a POST of a TokenRequest, in an encoding that
+// accept allows. ok is false where no such token was issued to this user, or the request
+// cannot be read.
+func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (body []byte, contentType string, ok bool) {
+	asked, err := decode(request, requestType)
+	if err != nil {
+		return nil, "", false
+	}
+	key := k.key(a, asked)
+	r, ok := k.read(key)
+	if !ok {
+		return nil, "", false
+	}
+	issued, err := convert.FromBare(wire.Protobuf, tokenRequest, r.bare)
+	if err != nil {
+		return nil, "", false
+	}
+	contentType, body, err = convert.EncodeBody(accept, issued)
+	return body, contentType, err == nil
+}
+
+// Len is the number of tokens.
+func (k *Tokens) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.used)
+}
+
+// read returns a token's record, and marks it as used.
+func (k *Tokens) read(key string) (record, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, ok := k.used[key]
+	if !ok {
+		return record{}, false
+	}
+	value, ok := k.bucket.Get(key)
+	if !ok {
+		return record{}, false // for this time: the disk may come round
+	}
+	r, err := parse(value)
+	if err != nil {
+		return record{}, false
+	}
+	if now := time.Now(); now.Sub(last) > touchEvery {
+		r.used = now
+		k.used[key] = now
+		k.bucket.Put(key, r.bytes())
+	}
+	return r, true
+}
+
+// key stands for all that decides which token answers a request.
+func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
+	parts := []string{a.User, a.Namespace, a.Name, string(asked.UID)}
+	bound := asked.Spec.BoundObjectRef
+	if bound == nil {
+		bound = &authenticationv1.BoundObjectReference{}
+	}
+	parts = append(parts, bound.Kind, bound.Name, string(bound.UID))
+	audiences := slices.Clone(asked.Spec.Audiences)
+	slices.Sort(audiences)
+	return k.bucket.Key(append(parts, slices.Compact(audiences)...)...)
+}
+
+// forget takes out of used what is too old or too much, and returns its keys. The caller
+// holds mu, or is alone.
+func (k *Tokens) forget() (keys []string) {
+	now := time.Now()
+	for key, used := range k.used {
+		if now.Sub(used) > k.opts.MaxUnused {
+			keys = append(keys, key)
+			delete(k.used, key)
+		}
+	}
+	for len(k.used) > k.opts.MaxTokens {
+		oldest := ""
+		for key, used := range k.used {
+			if oldest == "" || used.Before(k.used[oldest]) {
+				oldest = key
+			}
+		}
+		keys = append(keys, oldest)
+		delete(k.used, oldest)
+	}
+	return keys
+}
+
+// decode never says what stands in the body: that may be a token.
+func decode(body []byte, contentType string) (*authenticationv1.TokenRequest, error) {
+	object, err := convert.DecodeBody(contentType, body, tokenRequest)
+	if err != nil {
+		for _, known := range []error{convert.ErrMediaType, convert.ErrUnknownType, wire.ErrTruncated, wire.ErrTooLarge} {
+			if errors.Is(err, known) {
+				return nil, known
+			}
+		}
+		return nil, wire.ErrMalformed
+	}
+	r, ok := object.(*authenticationv1.TokenRequest)
+	if !ok {
+		return nil, fmt.Errorf("it is not a TokenRequest of %s: %w", tokenRequest.APIVersion, wire.ErrMalformed)
+	}
+	return r, nil
+}

@@ -1,0 +1,252 @@
+package satoken_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/satoken"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const (
+	bucketName = "service-account-tokens"
+	kubelet    = "application/vnd.kubernetes.protobuf,application/json"
+	protobuf   = "application/vnd.kubernetes.protobuf"
+	secret     = "eyJhbGciOi.the-secret-part.of-a-token"
+)
+
+var account = satoken.Account{User: "node", Namespace: "ns", Name: "default"}
+
+func open(tb testing.TB, t bucket.Table, o satoken.Options) *satoken.Tokens {
+	tb.Helper()
+	k, err := satoken.Open(t, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+// request is what a kubelet asks for a projected volume of this pod.
+func request(pod string) *authenticationv1.TokenRequest {
+	return &authenticationv1.TokenRequest{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
+		Spec: authenticationv1.TokenRequestSpec{
+			Audiences:         []string{"a", "b"},
+			ExpirationSeconds: new(int64(3607)),
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: "u"},
+		},
+	}
+}
+
+func encode(tb testing.TB, accept string, r *authenticationv1.TokenRequest) (body []byte, contentType string) {
+	tb.Helper()
+	contentType, body, err := convert.EncodeBody(accept, r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return body, contentType
+}
+
+func keep(tb testing.TB, k *satoken.Tokens, a satoken.Account, r *authenticationv1.TokenRequest, token string) {
+	tb.Helper()
+	body, contentType := encode(tb, protobuf, r)
+	issued := r.DeepCopy()
+	issued.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Unix(946684800, 0)} // long ago
+	answer, answerType := encode(tb, protobuf, issued)
+	if err := k.Keep(a, body, contentType, answer, answerType); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// given is the token that a request is answered with, or "".
+func given(tb testing.TB, k *satoken.Tokens, a satoken.Account, r *authenticationv1.TokenRequest, accept string) string {
+	tb.Helper()
+	body, contentType := encode(tb, accept, r)
+	answer, answerType, ok := k.Answer(a, body, contentType, accept)
+	if !ok {
+		return ""
+	}
+	object, err := convert.DecodeBody(answerType, answer, wire.TypeMeta{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	status := object.(*authenticationv1.TokenRequest).Status
+	if status.ExpirationTimestamp.Unix() != 946684800 {
+		tb.Errorf("the expiry has changed: %s", status.ExpirationTimestamp)
+	}
+	return status.Token
+}
+
+func TestTheLastTokenIsGivenAgainAlsoAfterARestart(t *testing.T) {
+	var table buckettest.Table
+	k := open(t, &table, satoken.Options{})
+	keep(t, k, account, request("p"), "first")
+	keep(t, k, account, request("p"), secret)
+	for range 2 {
+		for _, accept := range []string{kubelet, "application/json", ""} {
+			if got := given(t, k, account, request("p"), accept); got != secret {
+				t.Errorf("Accept %q: %q", accept, got)
+			}
+		}
+		k = open(t, &table, satoken.Options{})
+	}
+	for _, text := range []string{secret, "default", "node"} {
+		if inKeys, _ := table.Holds(text); inKeys {
+			t.Errorf("a key in the table tells %q", text)
+		}
+	}
+}
+
+func TestATokenIsGivenForNothingElse(t *testing.T) {
+	k := open(t, &buckettest.Table{}, satoken.Options{})
+	keep(t, k, account, request("p"), secret)
+	type change = func(*authenticationv1.TokenRequest)
+	for _, c := range []struct {
+		name    string
+		account satoken.Account
+		change  change
+		want    string
+	}{
+		{"another lifetime", account, func(r *authenticationv1.TokenRequest) { r.Spec.ExpirationSeconds = nil }, secret},
+		{"audiences in another order", account, func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"b", "a"} }, secret},
+		{"one audience less", account, func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"a"} }, ""},
+		{"audiences cut elsewhere", account, func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"ab"} }, ""},
+		{"no audiences", account, func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = nil }, ""},
+		{"another pod of the same name", account, func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "other" }, ""},
+		{"another pod", account, func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.Name = "q" }, ""},
+		{"a secret", account, func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.Kind = "Secret" }, ""},
+		{"bound to nothing", account, func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef = nil }, ""},
+		{"a service account of another UID", account, func(r *authenticationv1.TokenRequest) { r.UID = "u" }, ""},
+		{"another user", satoken.Account{User: "eve", Namespace: "ns", Name: "default"}, nil, ""},
+		{"another namespace", satoken.Account{User: "node", Namespace: "other", Name: "default"}, nil, ""},
+		{"another service account", satoken.Account{User: "node", Namespace: "ns", Name: "admin"}, nil, ""},
+	} {
+		r := request("p")
+		if c.change != nil {
+			c.change(r)
+		}
+		if got := given(t, k, c.account, r, kubelet); got != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table buckettest.Table
+		k := open(t, &table, satoken.Options{MaxTokens: 3})
+		for i := range 4 {
+			keep(t, k, account, request(fmt.Sprint(i)), fmt.Sprint("token", i))
+			time.Sleep(time.Second)
+			given(t, k, account, request("0"), kubelet)
+		}
+		if k.Len() != 3 || given(t, k, account, request("0"), kubelet) != "" || given(t, k, account, request("3"), kubelet) == "" {
+			t.Errorf("not the oldest went: %d", k.Len())
+		}
+
+		time.Sleep(200 * 24 * time.Hour)
+		if given(t, k, account, request("2"), kubelet) == "" {
+			t.Fatal("gone after 200 days")
+		}
+		time.Sleep(250 * 24 * time.Hour)
+		k = open(t, &table, satoken.Options{MaxTokens: 3})
+		if k.Len() != 1 || given(t, k, account, request("2"), kubelet) == "" || len(table.Keys(bucketName)) != 1 {
+			t.Errorf("after 400 days unused, %d are there, %d on disk", k.Len(), len(table.Keys(bucketName)))
+		}
+	})
+}
+
+func TestWhatIsNotKeptAndNeverSaysAToken(t *testing.T) {
+	k := open(t, &buckettest.Table{}, satoken.Options{})
+	good, goodType := encode(t, protobuf, request("p"))
+	issued := request("p")
+	issued.Status.Token = secret
+	answer, answerType := encode(t, "application/json", issued)
+	for _, c := range []struct {
+		name                      string
+		request, response         []byte
+		requestType, responseType string
+	}{
+		{"a request that is none", []byte("{"), answer, "application/json", answerType},
+		{"an answer that is cut short", good, answer[:len(answer)-4], goodType, answerType},
+		{"an answer with a wrong type", good, bytes.Replace(answer, []byte(`"status":{`), []byte(`"status":"`+secret+`","x":{`), 1), goodType, answerType},
+		{"an answer in YAML", good, answer, goodType, "application/yaml"},
+		{"an answer of another kind", good, bytes.Replace(answer, []byte("TokenRequest"), []byte("TokenReview"), 1), goodType, answerType},
+		{"an answer without a token", good, good, goodType, goodType},
+		{"an enormous answer", good, append(answer, bytes.Repeat([]byte(" "), 1<<17)...), goodType, answerType},
+	} {
+		err := k.Keep(account, c.request, c.requestType, c.response, c.responseType)
+		if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "secret-part") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if k.Len() != 0 {
+		t.Error("something was kept")
+	}
+	if _, _, ok := k.Answer(account, []byte("{"), "application/json", kubelet); ok {
+		t.Error("a request that cannot be read was answered")
+	}
+}
+
+func TestADamagedTokenIsMissing(t *testing.T) {
+	var table buckettest.Table
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	keep(t, open(t, &table, satoken.Options{}), account, request("p"), secret)
+	table.Damage(bucketName, table.Keys(bucketName)[0])
+	k := open(t, &table, satoken.Options{Logger: log})
+	if got := given(t, k, account, request("p"), kubelet); got != "" || k.Len() != 0 {
+		t.Errorf("given: %q", got)
+	}
+	if logged.Len() == 0 || strings.Contains(logged.String(), secret) {
+		t.Errorf("logged: %s", &logged)
+	}
+	keep(t, k, account, request("p"), "new")
+	if got := given(t, k, account, request("p"), kubelet); got != "new" {
+		t.Errorf("kept anew, given %q", got)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	k := open(t, &buckettest.Table{}, satoken.Options{MaxTokens: 5})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			r := request(fmt.Sprint(i))
+			keep(t, k, account, r, "token")
+			given(t, k, account, r, kubelet)
+		})
+	}
+	all.Wait()
+	if k.Len() != 5 {
+		t.Errorf("%d tokens", k.Len())
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	k, err := satoken.Open(&buckettest.Table{}, satoken.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	body, contentType := encode(f, protobuf, request("p"))
+	f.Add(contentType, body)
+	body, contentType = encode(f, "", request("p"))
+	f.Add(contentType, body)
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		if _, _, ok := k.Answer(account, body, contentType, kubelet); ok {
+			t.Error("answered, though no token was issued")
+		}
+	})
+}
