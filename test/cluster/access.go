@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -77,6 +78,22 @@ func (c *Cluster) Node(name string) *Node {
 
 // Nodes are all nodes, node1 first.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
+
+// PodIPs are the addresses that pods of the node have, as its network plugin knows:
+// also while nobody can be asked, and those of pods that are gone among them.
+func (n *Node) PodIPs() ([]string, error) {
+	entries, err := os.ReadDir(n.path("var-lib", "cni", "networks", networkName))
+	if err != nil {
+		return nil, fmt.Errorf("find the addresses of pods: %w", err)
+	}
+	var all []string
+	for _, entry := range entries {
+		if _, err := netip.ParseAddr(entry.Name()); err == nil { // else it is a lock, or the last that was given
+			all = append(all, entry.Name())
+		}
+	}
+	return all, nil
+}
 
 // Image is the reference of the test app in one version. There are v1, v2 and
 // v3, which answer GET :8080/ with their version and a newline; broken, which

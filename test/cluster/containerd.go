@@ -53,12 +53,15 @@ const hostsFile = `server = "http://%[1]s"
   capabilities = ["pull", "resolve"]
 `
 
+// networkName is how the network plugins call what pods are on.
+const networkName = "edgehub"
+
 // cniConfig gives pods an address of the node's subnet on the node's bridge.
 // There is no masquerading: nothing is asked of the host's firewall. The
 // arguments: bridge, subnet.
 const cniConfig = `{
   "cniVersion": "0.4.0",
-  "name": "edgehub",
+  "name": "` + networkName + `",
   "plugins": [{
     "type": "bridge",
     "bridge": %q,
