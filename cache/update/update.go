@@ -44,7 +44,7 @@ func Apply(r Request, current runtime.Object) (runtime.Object, error) {
 	)
 	switch r.Method {
 	case http.MethodPut:
-		next, err = put(r, t)
+		next, err = Decode(r.ContentType, r.Body, t)
 	case http.MethodPatch:
 		next, err = patched(r, t, current)
 	default:
@@ -59,19 +59,21 @@ func Apply(r Request, current runtime.Object) (runtime.Object, error) {
 	return next, nil
 }
 
-func put(r Request, t wire.TypeMeta) (runtime.Object, error) {
-	next, err := convert.DecodeBody(r.ContentType, r.Body, t)
+// Decode decodes the body of a POST or PUT of an object of type t. Errors are an
+// apierrors.APIStatus: 400 or 415.
+func Decode(contentType string, body []byte, t wire.TypeMeta) (runtime.Object, error) {
+	object, err := convert.DecodeBody(contentType, body, t)
 	switch {
 	case errors.Is(err, convert.ErrMediaType):
 		return nil, unsupportedMediaType(runtime.ContentTypeJSON, runtime.ContentTypeProtobuf)
 	case err != nil:
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if got := typeOf(next); got != t {
+	if got := typeOf(object); got != t {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s %s in the data does not match the expected %s %s",
 			got.APIVersion, got.Kind, t.APIVersion, t.Kind))
 	}
-	return next, nil
+	return object, nil
 }
 
 // patched goes through JSON, of which all patches speak.

@@ -1,0 +1,211 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Request is a POST of an event, or a PUT or PATCH of one.
+type Request struct {
+	Method          string
+	Group, Version  string
+	Namespace, Name string // as in the path; a POST has no name
+	ContentType     string
+	Accept          string
+	Body            []byte
+	UserAgent       string // by which an apiserver names who manages a field
+	Node            bool   // it carries the node's identity
+	User            string // as whom the caller is known
+	Authorization   string // the header of a caller that is not the node
+}
+
+// Answer is what the client gets.
+type Answer struct {
+	Code        int // 201 or 200
+	ContentType string
+	Body        []byte
+}
+
+// Add answers a request, and keeps its event. It keeps nothing of the body.
+//
+// Errors are ErrFull; update.ErrUnsupported for other methods, resources than events,
+// server-side apply, and callers on whose behalf nothing could be sent; convert.ErrNotAcceptable; or an apierrors.APIStatus: 404 where the
+// package's comment says so, 409 for a POST of what is in the spool, and those of
+// requests that make no sense.
+func (s *Spool) Add(r Request) (Answer, error) {
+	t := wire.TypeMeta{APIVersion: schema.GroupVersion{Group: r.Group, Version: r.Version}.String(), Kind: "Event"}
+	if t.APIVersion != corev1.SchemeGroupVersion.String() && t.APIVersion != eventsv1.SchemeGroupVersion.String() {
+		return Answer{}, fmt.Errorf("spool an event of %s: %w", t.APIVersion, update.ErrUnsupported)
+	}
+	if !r.Node && r.Authorization == "" {
+		return Answer{}, fmt.Errorf("spool an event of %s, who has no token to send it with: %w", r.User, update.ErrUnsupported)
+	}
+	var (
+		event runtime.Object
+		code  int
+		err   error
+	)
+	switch r.Method {
+	case http.MethodPost:
+		code = http.StatusCreated
+		event, err = s.create(&r, t)
+	case http.MethodPut, http.MethodPatch:
+		code = http.StatusOK
+		event, err = s.merge(&r, t)
+	default:
+		err = fmt.Errorf("%s of an event: %w", r.Method, update.ErrUnsupported)
+	}
+	if err != nil {
+		if errors.Is(err, ErrFull) {
+			s.metrics.dropped.WithLabelValues(reasonFull).Inc()
+		}
+		return Answer{}, err
+	}
+	contentType, body, err := convert.EncodeBody(r.Accept, event)
+	return Answer{Code: code, ContentType: contentType, Body: body}, err
+}
+
+// create spools a new event.
+func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
+	event, err := update.Decode(r.ContentType, r.Body, t)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(event)
+	if err != nil {
+		return nil, err
+	}
+	if err := complete(m, r.Namespace); err != nil {
+		return nil, err
+	}
+	h := head{
+		owner:      owner{Node: r.Node, User: r.User, authorization: r.Authorization},
+		APIVersion: t.APIVersion,
+		Namespace:  m.GetNamespace(),
+		Name:       m.GetName(),
+		UserAgent:  r.UserAgent[:min(len(r.UserAgent), maxUserAgent)],
+	}
+	value, err := recordOf(h, event)
+	if err != nil {
+		return nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch size := int64(len(value)); {
+	case s.byName[h.name()] != nil:
+		return nil, apierrors.NewAlreadyExists(r.resource(), h.Name)
+	case s.order.Len() >= s.opts.MaxCount:
+		return nil, fmt.Errorf("spool event %s: there are %d: %w", h.name(), s.order.Len(), ErrFull)
+	case s.bytes+size > s.opts.MaxBytes:
+		return nil, fmt.Errorf("spool event %s: there are %d bytes: %w", h.name(), s.bytes, ErrFull)
+	}
+	e := &entry{number: s.last + 1, name: h.name(), size: int64(len(value)), owner: h.owner}
+	s.bucket.Put(key(e.number), value)
+	s.push(e)
+	s.metrics.added.Inc()
+	return event, nil
+}
+
+// maxUserAgent and maxName bound, in bytes, what stands in a record; the latter is an
+// apiserver's.
+const (
+	maxUserAgent = 256
+	maxName      = 253
+	suffix       = 10 // characters that make a generated name unique
+)
+
+// complete does what an apiserver does to an object that it creates.
+func complete(m metav1.Object, namespace string) error {
+	if m.GetNamespace() == "" {
+		m.SetNamespace(namespace)
+	}
+	if m.GetNamespace() != namespace || namespace == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the namespace of the provided object does not match the namespace sent on the request: %q, %q", m.GetNamespace(), namespace))
+	}
+	if m.GetName() == "" && m.GetGenerateName() != "" {
+		prefix := m.GetGenerateName()
+		m.SetName(prefix[:min(len(prefix), maxName-suffix)] + rand.String(suffix))
+	}
+	if m.GetName() == "" || len(m.GetName()) > maxName {
+		return apierrors.NewBadRequest("a name of at most 253 characters, or generateName, is required")
+	}
+	m.SetUID(uuid.NewUUID())
+	m.SetCreationTimestamp(metav1.Now())
+	m.SetResourceVersion("") // an apiserver refuses to create what has one
+	m.SetDeletionTimestamp(nil)
+	m.SetManagedFields(nil)
+	return nil
+}
+
+// merge changes an event that is in the spool.
+func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missing := apierrors.NewNotFound(r.resource(), r.Name)
+	element := s.byName[r.Namespace+"/"+r.Name]
+	if element == nil {
+		return nil, missing
+	}
+	e := element.Value.(*entry)
+	value, ok := s.bucket.Get(key(e.number))
+	if !ok {
+		return nil, missing
+	}
+	old, err := parse(value)
+	if err != nil || old.APIVersion != t.APIVersion || old.Node != r.Node || old.User != r.User {
+		return nil, missing // nobody changes what is sent on another's behalf
+	}
+	current, err := convert.FromBare(wire.Protobuf, t, old.bare)
+	if err != nil {
+		return nil, missing
+	}
+	next, err := update.Apply(update.Request{Method: r.Method, ContentType: r.ContentType, Body: r.Body, Resource: r.resource()}, current)
+	if err != nil {
+		return nil, err
+	}
+	value, err = recordOf(old.head, next)
+	if err != nil {
+		return nil, err
+	}
+	grown := int64(len(value)) - e.size
+	if s.bytes+grown > s.opts.MaxBytes {
+		return nil, fmt.Errorf("change spooled event %s: there are %d bytes: %w", e.name, s.bytes, ErrFull)
+	}
+	s.bucket.Put(key(e.number), value)
+	e.size += grown
+	s.addBytes(grown)
+	if r.Authorization != "" {
+		e.owner.authorization = r.Authorization // the newest is good for longest
+	}
+	return next, nil
+}
+
+func (r *Request) resource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: "events"}
+}
+
+func recordOf(h head, event runtime.Object) ([]byte, error) {
+	bare, err := convert.ToBare(wire.Protobuf, event)
+	if err != nil {
+		return nil, err
+	}
+	r := record{head: h, bare: bare}
+	return r.bytes()
+}

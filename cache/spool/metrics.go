@@ -1,0 +1,50 @@
+package spool
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the spool's. Labels are the constants below.
+type metrics struct {
+	events, bytes     prometheus.Gauge
+	added             prometheus.Counter
+	replayed, dropped *prometheus.CounterVec
+}
+
+const (
+	resultCreated = "created"
+	resultExists  = "exists"
+	resultRefused = "refused"
+
+	reasonFull       = "full"
+	reasonRestart    = "restart"
+	reasonUnreadable = "unreadable"
+)
+
+// newMetrics registers the metrics on r, if that is not nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		events: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "edgehub_event_spool_events",
+			Help: "Events that were posted while the cloud was away and wait to be sent.",
+		}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "edgehub_event_spool_bytes",
+			Help: "Bytes of the events that wait to be sent.",
+		}),
+		added: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "edgehub_event_spool_added_total",
+			Help: "Events that were taken while the cloud was away.",
+		}),
+		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "edgehub_event_spool_replayed_total",
+			Help: "Events that were sent afterwards, by what the apiserver said: created, exists, or refused.",
+		}, []string{"result"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "edgehub_event_spool_dropped_total",
+			Help: "Events that were not spooled (full) or not sent (restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
+		}, []string{"reason"}),
+	}
+	if r != nil {
+		r.MustRegister(m.events, m.bytes, m.added, m.replayed, m.dropped)
+	}
+	return m
+}

@@ -1,0 +1,149 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Sender sends a request, whose URL has only a path: with the node's identity or, where
+// asNode is false, with nothing but the Authorization header that it has.
+type Sender func(r *http.Request, asNode bool) (*http.Response, error)
+
+// Replay sends the events that wait, in the order in which they came, and returns nil
+// when there are none left, or ctx's error. While the cloud cannot be reached, or has too
+// much to do, it waits and tries again.
+//
+// Events that come meanwhile are sent, too. A second Replay waits for the first.
+func (s *Spool) Replay(ctx context.Context, do Sender) error {
+	select {
+	case s.replays <- struct{}{}:
+		defer func() { <-s.replays }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var sent, refused int
+	defer func() {
+		if sent+refused > 0 {
+			s.log.Info("events that were posted while the cloud was away were sent", "sent", sent, "refused", refused, "left", s.Len())
+		}
+	}()
+	pace := newPace(s.opts.PerSecond, burst)
+	wait := firstWait
+	for {
+		e, r, ok := s.first()
+		if !ok {
+			return nil
+		}
+		if err := pace.wait(ctx); err != nil {
+			return err
+		}
+		o := s.send(ctx, &e, &r, do)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case o.again:
+			if err := sleep(ctx, max(jitter(wait), o.after)); err != nil {
+				return err
+			}
+			wait = min(2*wait, maxWait)
+			continue
+		case o.result == resultRefused:
+			refused++
+		default:
+			sent++
+		}
+		s.metrics.replayed.WithLabelValues(o.result).Inc()
+		s.remove(e.number, e.name)
+		wait = firstWait
+	}
+}
+
+const (
+	burst     = 5
+	firstWait = time.Second
+	maxWait   = time.Minute // also where an apiserver asks for more
+)
+
+// outcome is what became of one try.
+type outcome struct {
+	result string
+	again  bool
+	after  time.Duration // at least, before the next try
+}
+
+func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcome {
+	request, err := r.request(ctx, e.owner.authorization)
+	if err != nil {
+		s.log.Debug("a spooled event cannot be sent: it is dropped", "event", e.name, "err", err)
+		return outcome{result: resultRefused}
+	}
+	response, err := do(request, r.Node)
+	if err != nil {
+		s.log.Debug("a spooled event was not sent: it waits", "event", e.name, "err", err)
+		return outcome{again: true}
+	}
+	defer response.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) //nolint:errcheck // so that the connection can be used again, if it can
+	o := judge(response, r.Node)
+	if o.again || o.result == resultRefused {
+		s.log.Debug("a spooled event was refused", "event", e.name, "status", response.StatusCode, "again", o.again)
+	}
+	return o
+}
+
+// judge says what an answer means.
+func judge(response *http.Response, node bool) outcome {
+	switch code := response.StatusCode; {
+	case code/100 == 2:
+		return outcome{result: resultCreated}
+	case code == http.StatusConflict: // it has been created before
+		return outcome{result: resultExists}
+	case code/100 == 5, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+		return outcome{again: true, after: after(response)}
+	case code == http.StatusUnauthorized && node: // its certificate may be renewed; a token is not
+		return outcome{again: true}
+	default: // its namespace is gone, its poster may not, or it makes no sense
+		return outcome{result: resultRefused}
+	}
+}
+
+// after is what the apiserver asks for.
+func after(response *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds), maxWait/time.Second) * time.Second
+}
+
+func (r *record) request(ctx context.Context, authorization string) (*http.Request, error) {
+	prefix := "/apis/" + r.APIVersion
+	if r.APIVersion == "v1" {
+		prefix = "/api/v1"
+	}
+	path := prefix + "/namespaces/" + url.PathEscape(r.Namespace) + "/events"
+	body := wire.AppendBody(nil, wire.Protobuf, r.typeMeta(), r.bare)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("send event %s: %w", r.head.name(), err)
+	}
+	request.Header.Set("Content-Type", wire.Protobuf.MediaType())
+	request.Header.Set("Accept", wire.Protobuf.MediaType()+","+wire.JSON.MediaType())
+	request.Header.Set("User-Agent", r.UserAgent)
+	if !r.Node {
+		request.Header.Set("Authorization", authorization)
+	}
+	return request, nil
+}
+
+// jitter spreads what many hubs do at the same time.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

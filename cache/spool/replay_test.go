@@ -1,0 +1,207 @@
+package spool_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// sending is a request that has arrived.
+type sending struct {
+	name, path, authorization, userAgent string
+	asNode                               bool
+	at                                   time.Time
+	event                                *corev1.Event
+}
+
+// cloud answers with the codes given, then 201; 0 is an error of the network.
+func cloud(tb testing.TB, got *[]sending, header http.Header, codes ...int) spool.Sender {
+	return func(r *http.Request, asNode bool) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			tb.Error(err)
+		}
+		event, err := convert.DecodeBody(r.Header.Get("Content-Type"), body, wire.TypeMeta{})
+		if err != nil {
+			tb.Error(err)
+		}
+		e := event.(*corev1.Event)
+		*got = append(*got, sending{e.Name, r.Method + " " + r.URL.RequestURI(), r.Header.Get("Authorization"), r.UserAgent(), asNode, time.Now(), e})
+		code := http.StatusCreated
+		if len(codes) > 0 {
+			code, codes = codes[0], codes[1:]
+		}
+		if code == 0 {
+			return nil, errors.New("connection refused")
+		}
+		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	}
+}
+
+func names(got []sending) (all []string) {
+	for _, s := range got {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+func sentBy(tb testing.TB, s *spool.Spool) []string {
+	tb.Helper()
+	var got []sending
+	if err := s.Replay(tb.Context(), cloud(tb, &got, nil)); err != nil {
+		tb.Fatal(err)
+	}
+	return names(got)
+}
+
+func TestReplaySendsEachAsWhoPostedIt(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	add(t, s, post("a"), http.StatusCreated)
+	add(t, s, byToken(post("b"), "someone", "t1"), http.StatusCreated)
+	add(t, s, byToken(patch("b", 3), "someone", "t2"), http.StatusOK)
+	var got []sending
+	if err := s.Replay(t.Context(), cloud(t, &got, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || s.Len() != 0 {
+		t.Fatalf("sent %v, left %d", names(got), s.Len())
+	}
+	if a := got[0]; !a.asNode || a.authorization != "" || a.path != "POST /api/v1/namespaces/ns/events" || a.userAgent != "kubelet/v1" || a.event.ResourceVersion != "" {
+		t.Errorf("the node's: %+v", a)
+	}
+	if b := got[1]; b.asNode || b.authorization != "Bearer t2" || b.event.Count != 3 {
+		t.Errorf("with the newest token: %+v", b)
+	}
+}
+
+func TestWhatAnswersMean(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		code  int
+		token bool
+		tries int
+	}{
+		{"created", 201, false, 1},
+		{"created before", 409, false, 1},
+		{"forbidden", 403, false, 1},
+		{"its namespace is gone", 404, false, 1},
+		{"it makes no sense", 422, false, 1},
+		{"too large", 413, false, 1},
+		{"the token has expired", 401, true, 1},
+		{"the node's certificate is being renewed", 401, false, 2},
+		{"cannot be reached", 0, false, 2},
+		{"starting", 503, false, 2},
+		{"broken for a moment", 500, false, 2},
+		{"busy", 429, false, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, &buckettest.Table{}, spool.Options{})
+			r := post("a")
+			if c.token {
+				r = byToken(r, "someone", "t")
+			}
+			add(t, s, r, http.StatusCreated)
+			add(t, s, post("b"), http.StatusCreated)
+			var got []sending
+			if err := s.Replay(t.Context(), cloud(t, &got, nil, c.code)); err != nil {
+				t.Fatal(err)
+			}
+			want := append(slices.Repeat([]string{"a"}, c.tries), "b")
+			if !slices.Equal(names(got), want) || s.Len() != 0 {
+				t.Errorf("%s: sent %v, want %v; left %d", c.name, names(got), want, s.Len())
+			}
+		})
+	}
+}
+
+func TestReplayIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &buckettest.Table{}, spool.Options{PerSecond: 10})
+		generated := post("")
+		generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
+		for range 25 {
+			add(t, s, generated, http.StatusCreated)
+		}
+		start := time.Now()
+		var got []sending
+		if err := s.Replay(t.Context(), cloud(t, &got, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("25 events after a burst of 5 took %s", took)
+		}
+	})
+}
+
+func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &buckettest.Table{}, spool.Options{})
+		add(t, s, post("a"), http.StatusCreated)
+		var got []sending
+		if err := s.Replay(t.Context(), cloud(t, &got, http.Header{"Retry-After": {"20"}}, 429)); err != nil {
+			t.Fatal(err)
+		}
+		if d := got[1].at.Sub(got[0].at); d != 20*time.Second {
+			t.Errorf("tried again after %s", d)
+		}
+	})
+}
+
+func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &buckettest.Table{}, spool.Options{})
+		add(t, s, post("a"), http.StatusCreated)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var got []sending
+		err := s.Replay(ctx, cloud(t, &got, nil, make([]int, 1000)...))
+		if !errors.Is(err, context.DeadlineExceeded) || s.Len() != 1 {
+			t.Errorf("%v, left %d", err, s.Len())
+		}
+		if n := len(got); n < 40 || n > 130 {
+			t.Errorf("%d tries in an hour", n)
+		}
+		if sent := sentBy(t, s); !slices.Equal(sent, []string{"a"}) {
+			t.Errorf("afterwards sent %v", sent)
+		}
+	})
+}
+
+func TestASecondReplayWaitsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &buckettest.Table{}, spool.Options{})
+		add(t, s, post("a"), http.StatusCreated)
+		inside := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Replay(t.Context(), func(*http.Request, bool) (*http.Response, error) {
+				<-inside
+				return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+			})
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var got []sending
+		if err := s.Replay(ctx, cloud(t, &got, nil)); !errors.Is(err, context.DeadlineExceeded) || len(got) != 0 {
+			t.Errorf("%v, sent %v", err, names(got))
+		}
+		close(inside)
+		if err := <-done; err != nil || s.Len() != 0 {
+			t.Errorf("%v, left %d", err, s.Len())
+		}
+	})
+}

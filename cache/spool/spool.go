@@ -1,0 +1,191 @@
+package spool
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+)
+
+// ErrFull is returned when an event would exceed a bound of the spool: 503, after which
+// a recorder tries again for some minutes.
+var ErrFull = errors.New("the spool of events is full")
+
+// Options of a Spool. The zero value is usable.
+type Options struct {
+	MaxCount int   // of events; 5,000 by default
+	MaxBytes int64 // of all events, encoded; 4 MiB by default. One has some 600 bytes.
+
+	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. A
+	// thousand nodes that come back at once are a load then that an apiserver bears.
+	PerSecond float64
+
+	Logger     *slog.Logger          // by default nothing is logged
+	Registerer prometheus.Registerer // of metrics; by default there are none
+}
+
+// Spool is the events that wait.
+type Spool struct {
+	bucket  *bucket.Bucket
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	replays chan struct{} // holds one token while a Replay runs
+
+	mu     sync.Mutex
+	order  *list.List // of *entry, oldest first
+	byName map[string]*list.Element
+	bytes  int64
+	last   uint64 // the number of the event that came last
+}
+
+// entry is what is known of an event without reading it.
+type entry struct {
+	number uint64
+	name   string // namespace/name
+	size   int64  // of its record
+	owner  owner
+}
+
+// owner is on whose behalf an event is sent.
+type owner struct {
+	Node bool   `json:"node,omitempty"`
+	User string `json:"user"`
+
+	// authorization is the header of a caller that is not the node.
+	authorization string
+}
+
+// bucketName is the table's.
+const bucketName = "events"
+
+// Open returns the spool that t holds.
+func Open(t bucket.Table, o Options) (*Spool, error) {
+	if o.MaxCount <= 0 {
+		o.MaxCount = 5000
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 4 << 20
+	}
+	if o.PerSecond <= 0 {
+		o.PerSecond = 10
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b, err := bucket.Open(t, bucketName, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open the spool of events: %w", err)
+	}
+	s := &Spool{
+		bucket:  b,
+		opts:    o,
+		log:     o.Logger,
+		metrics: newMetrics(o.Registerer),
+		replays: make(chan struct{}, 1),
+		order:   list.New(),
+		byName:  make(map[string]*list.Element),
+	}
+	if err := s.load(); err != nil {
+		return nil, fmt.Errorf("open the spool of events: %w", err)
+	}
+	return s, nil
+}
+
+// load reads what is on disk.
+func (s *Spool) load() error {
+	var unreadable, orphans []string
+	err := s.bucket.All(func(key string, value []byte) {
+		number, err := parseKey(key)
+		r, parseErr := parse(value)
+		switch {
+		case err != nil || parseErr != nil:
+			unreadable = append(unreadable, key)
+			return
+		case !r.Node:
+			orphans = append(orphans, key)
+			return
+		}
+		s.push(&entry{number: number, name: r.name(), size: int64(len(value)), owner: r.owner})
+	})
+	if err != nil {
+		return err
+	}
+	s.metrics.dropped.WithLabelValues(reasonUnreadable).Add(float64(len(unreadable)))
+	s.metrics.dropped.WithLabelValues(reasonRestart).Add(float64(len(orphans)))
+	if len(orphans) > 0 {
+		s.log.Warn("events from before the restart are dropped: they were posted with tokens, which are not kept on disk", "count", len(orphans))
+	}
+	if n := s.order.Len(); n > 0 {
+		s.log.Info("events from before the restart wait for the cloud", "count", n)
+	}
+	s.bucket.Delete(append(unreadable, orphans...)...)
+	return nil
+}
+
+// Len is the number of events that wait.
+func (s *Spool) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order.Len()
+}
+
+// push appends an entry. The caller holds mu, or is alone.
+func (s *Spool) push(e *entry) {
+	s.byName[e.name] = s.order.PushBack(e)
+	s.last = max(s.last, e.number)
+	s.addBytes(e.size)
+}
+
+// addBytes is for whoever holds mu.
+func (s *Spool) addBytes(n int64) {
+	s.bytes += n
+	s.metrics.bytes.Set(float64(s.bytes))
+	s.metrics.events.Set(float64(s.order.Len()))
+}
+
+// remove takes an event out, if it is there still.
+func (s *Spool) remove(number uint64, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	element := s.byName[name]
+	if element == nil || element.Value.(*entry).number != number {
+		return
+	}
+	delete(s.byName, name)
+	s.order.Remove(element)
+	s.addBytes(-element.Value.(*entry).size)
+	s.bucket.Delete(key(number))
+}
+
+// first returns the oldest event. One that cannot be read is dropped.
+func (s *Spool) first() (entry, record, bool) {
+	for {
+		e, ok := s.oldest()
+		if !ok {
+			return entry{}, record{}, false
+		}
+		if value, ok := s.bucket.Get(key(e.number)); ok {
+			if r, err := parse(value); err == nil {
+				return e, r, true
+			}
+		}
+		s.metrics.dropped.WithLabelValues(reasonUnreadable).Inc()
+		s.remove(e.number, e.name)
+	}
+}
+
+func (s *Spool) oldest() (entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	front := s.order.Front()
+	if front == nil {
+		return entry{}, false
+	}
+	return *front.Value.(*entry), true
+}

@@ -1,0 +1,300 @@
+package spool_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const (
+	strategic = "application/strategic-merge-patch+json"
+	kubelet   = "application/vnd.kubernetes.protobuf,application/json"
+)
+
+func open(tb testing.TB, t bucket.Table, o spool.Options) *spool.Spool {
+	tb.Helper()
+	s, err := spool.Open(t, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// post is a POST by the node, in JSON.
+func post(name string) spool.Request {
+	return spool.Request{
+		Method: http.MethodPost, Version: "v1", Namespace: "ns", Accept: kubelet, Node: true, User: "node", UserAgent: "kubelet/v1",
+		Body: fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"9"},"involvedObject":{"kind":"Pod","namespace":"ns","name":"p"},"count":1}`, name),
+	}
+}
+
+// patch is a recorder's PATCH of what post has posted.
+func patch(name string, count int) spool.Request {
+	r := post(name)
+	r.Method, r.Name, r.ContentType = http.MethodPatch, name, strategic
+	r.Body = fmt.Appendf(nil, `{"count":%d}`, count)
+	return r
+}
+
+// byToken is r from a caller with a token.
+func byToken(r spool.Request, user, token string) spool.Request {
+	r.Node, r.User, r.Authorization = false, user, "Bearer "+token
+	return r
+}
+
+func add(tb testing.TB, s *spool.Spool, r spool.Request, code int) *corev1.Event {
+	tb.Helper()
+	a, err := s.Add(r)
+	if err != nil || a.Code != code {
+		tb.Fatalf("%s %s: %d, %v; want %d", r.Method, r.Name, a.Code, err, code)
+	}
+	event, err := convert.DecodeBody(a.ContentType, a.Body, wire.TypeMeta{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return event.(*corev1.Event)
+}
+
+func TestAPostIsAnsweredAsAnAPIServerDoes(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	got := add(t, s, post("a"), http.StatusCreated)
+	if got.Name != "a" || got.Namespace != "ns" || got.UID == "" || got.CreationTimestamp.IsZero() || got.ResourceVersion != "" || got.Kind != "Event" || got.Count != 1 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := s.Add(post("a")); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("posted twice: %v", err)
+	}
+
+	generated := post("")
+	generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
+	one, two := add(t, s, generated, http.StatusCreated), add(t, s, generated, http.StatusCreated)
+	if !strings.HasPrefix(one.Name, "x-") || one.Name == "x-" || one.Name == two.Name {
+		t.Errorf("generated names %q, %q", one.Name, two.Name)
+	}
+	generated.Body = []byte(`{"metadata":{"generateName":"` + strings.Repeat("x", 300) + `"}}`)
+	if got := add(t, s, generated, http.StatusCreated); len(got.Name) != 253 {
+		t.Errorf("a generated name of %d characters", len(got.Name))
+	}
+}
+
+func TestEventsOfTheNewGroup(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	r := post("a")
+	r.Group = "events.k8s.io"
+	r.Body = []byte(`{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"a","namespace":"ns"},"note":"n"}`)
+	a, err := s.Add(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := convert.DecodeBody(a.ContentType, a.Body, wire.TypeMeta{})
+	if got, ok := event.(*eventsv1.Event); err != nil || !ok || got.Note != "n" {
+		t.Errorf("%v, %v", event, err)
+	}
+	series := patch("a", 2)
+	series.Group, series.Body = r.Group, []byte(`{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`)
+	if a, err := s.Add(series); err != nil || a.Code != http.StatusOK {
+		t.Errorf("%v, %v", a, err)
+	}
+	if _, err := s.Add(patch("a", 2)); !apierrors.IsNotFound(err) {
+		t.Errorf("patched as another type: %v", err)
+	}
+}
+
+func TestAPatchIsMergedOrNotFound(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	if _, err := s.Add(patch("a", 2)); !apierrors.IsNotFound(err) {
+		t.Errorf("a patch of what was not posted: %v", err)
+	}
+	first := add(t, s, post("a"), http.StatusCreated)
+	got := add(t, s, patch("a", 2), http.StatusOK)
+	if got.Count != 2 || got.UID != first.UID || got.InvolvedObject.Name != "p" {
+		t.Errorf("%+v", got)
+	}
+	put := patch("a", 0)
+	put.Method, put.ContentType, put.Body = http.MethodPut, "application/json", []byte(`{"metadata":{"name":"a"},"count":7}`)
+	if got := add(t, s, put, http.StatusOK); got.Count != 7 || got.UID != first.UID {
+		t.Errorf("%+v", got)
+	}
+	if _, err := s.Add(byToken(patch("a", 8), "eve", "t")); !apierrors.IsNotFound(err) {
+		t.Errorf("somebody else changes the node's event: %v", err)
+	}
+	if s.Len() != 1 {
+		t.Errorf("%d events", s.Len())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	add(t, s, post("a"), http.StatusCreated)
+	for _, c := range []struct {
+		name   string
+		change func(*spool.Request)
+		code   int32 // 0: not an apiserver's answer
+		is     error
+	}{
+		{"no JSON", func(r *spool.Request) { r.Body = []byte("{") }, 400, nil},
+		{"another kind", func(r *spool.Request) { r.Body = []byte(`{"kind":"Pod","apiVersion":"v1"}`) }, 400, nil},
+		{"no name", func(r *spool.Request) { r.Body = []byte(`{}`) }, 400, nil},
+		{"another namespace", func(r *spool.Request) { r.Body = []byte(`{"metadata":{"name":"b","namespace":"other"}}`) }, 400, nil},
+		{"no namespace", func(r *spool.Request) { r.Namespace = "" }, 400, nil},
+		{"YAML", func(r *spool.Request) { r.ContentType = "application/yaml" }, 415, nil},
+		{"a patch that is none", func(r *spool.Request) { *r = patch("a", 2); r.Body = []byte("[]") }, 400, nil},
+		{"a patch to another name", func(r *spool.Request) { *r = patch("a", 2); r.Body = []byte(`{"metadata":{"name":"b"}}`) }, 400, nil},
+		{"an unknown type of patch", func(r *spool.Request) { *r = patch("a", 2); r.ContentType = "x/y" }, 415, nil},
+		{"server-side apply", func(r *spool.Request) { *r = patch("a", 2); r.ContentType = "application/apply-patch+yaml" }, 0, update.ErrUnsupported},
+		{"a deletion", func(r *spool.Request) { r.Method = http.MethodDelete }, 0, update.ErrUnsupported},
+		{"a group that has no events", func(r *spool.Request) { r.Group = "apps" }, 0, update.ErrUnsupported},
+		{"a caller without credentials who is not the node", func(r *spool.Request) { r.Node = false }, 0, update.ErrUnsupported},
+		{"a client that wants neither encoding", func(r *spool.Request) { *r = patch("a", 2); r.Accept = "text/html" }, 0, convert.ErrNotAcceptable},
+	} {
+		r := post("b")
+		c.change(&r)
+		_, err := s.Add(r)
+		var status apierrors.APIStatus
+		if ok := errors.As(err, &status); ok != (c.code != 0) || ok && status.Status().Code != c.code || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if s.Len() != 1 {
+		t.Errorf("%d events", s.Len())
+	}
+}
+
+func TestBounds(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	few := open(t, &buckettest.Table{}, spool.Options{MaxCount: 2, Registerer: metrics})
+	add(t, few, post("a"), http.StatusCreated)
+	add(t, few, post("b"), http.StatusCreated)
+	if _, err := few.Add(post("c")); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("a third of two: %v", err)
+	}
+	add(t, few, patch("a", 2), http.StatusOK)
+
+	small := open(t, &buckettest.Table{}, spool.Options{MaxBytes: 400})
+	add(t, small, post("a"), http.StatusCreated)
+	large := post("b")
+	large.Body = []byte(`{"metadata":{"name":"b"},"message":"` + strings.Repeat("m", 400) + `"}`)
+	if _, err := small.Add(large); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("more bytes than allowed: %v", err)
+	}
+	growing := patch("a", 1)
+	growing.Body = []byte(`{"message":"` + strings.Repeat("m", 400) + `"}`)
+	if _, err := small.Add(growing); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("grown beyond what is allowed: %v", err)
+	}
+
+	want := `
+# HELP edgehub_event_spool_added_total Events that were taken while the cloud was away.
+# TYPE edgehub_event_spool_added_total counter
+edgehub_event_spool_added_total 2
+# HELP edgehub_event_spool_dropped_total Events that were not spooled (full) or not sent (restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).
+# TYPE edgehub_event_spool_dropped_total counter
+edgehub_event_spool_dropped_total{reason="full"} 1
+edgehub_event_spool_dropped_total{reason="restart"} 0
+edgehub_event_spool_dropped_total{reason="unreadable"} 0
+# HELP edgehub_event_spool_events Events that were posted while the cloud was away and wait to be sent.
+# TYPE edgehub_event_spool_events gauge
+edgehub_event_spool_events 2
+`
+	names := []string{"edgehub_event_spool_added_total", "edgehub_event_spool_dropped_total", "edgehub_event_spool_events"}
+	names := []string{"edgehub_event_spool_added_total", "edgehub_event_spool_dropped_total", "edgehub_event_spool_events"}
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARestartKeepsTheNodesEventsAndDropsThoseOfTokens(t *testing.T) {
+	var table buckettest.Table
+	var logged bytes.Buffer
+	s := open(t, &table, spool.Options{})
+	for _, name := range []string{"a", "b", "c"} {
+		add(t, s, post(name), http.StatusCreated)
+	}
+	add(t, s, patch("b", 5), http.StatusOK)
+	add(t, s, byToken(post("t"), "someone", "the-secret"), http.StatusCreated)
+	if inKeys, inValues := table.Holds("the-secret"); inKeys || inValues {
+		t.Error("a token is on disk")
+	}
+	table.Damage("events", table.Keys("events")[0])
+
+	s = open(t, &table, spool.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if s.Len() != 2 || len(table.Keys("events")) != 2 {
+		t.Errorf("%d events, %d on disk; want b and c", s.Len(), len(table.Keys("events")))
+	}
+	if !strings.Contains(logged.String(), "count=1") || !strings.Contains(logged.String(), "tokens") {
+		t.Errorf("logged: %s", &logged)
+	}
+	if got := add(t, s, patch("b", 6), http.StatusOK); got.Count != 6 || got.InvolvedObject.Name != "p" {
+		t.Errorf("%+v", got)
+	}
+	add(t, s, post("d"), http.StatusCreated)
+	if sent := sentBy(t, s); strings.Join(sent, " ") != "b c d" {
+		t.Errorf("sent %v", sent)
+	}
+	if left := table.Keys("events"); len(left) != 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			name := fmt.Sprint(i)
+			if _, err := s.Add(post(name)); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Add(patch(name, 2)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if s.Len() != 20 {
+		t.Errorf("%d events", s.Len())
+	}
+}
+
+func FuzzAdd(f *testing.F) {
+	f.Add(http.MethodPost, "", "application/json", []byte(`{"metadata":{"generateName":"x"}}`))
+	f.Add(http.MethodPatch, "a", strategic, []byte(`{"count":2,"series":null}`))
+	f.Add(http.MethodPost, "", "application/vnd.kubernetes.protobuf", []byte("k8s\x00\n\x0b\n\x02v1\x12\x05Event\x12\x00\x1a\x00\"\x00"))
+	f.Fuzz(func(t *testing.T, method, name, contentType string, body []byte) {
+		s := open(t, &buckettest.Table{}, spool.Options{})
+		add(t, s, post("a"), http.StatusCreated)
+		r := post("")
+		r.Method, r.Name, r.ContentType, r.Body = method, name, contentType, body
+		a, err := s.Add(r)
+		if err != nil {
+			return
+		}
+		event, err := convert.DecodeBody(a.ContentType, a.Body, wire.TypeMeta{})
+		if err != nil {
+			t.Fatalf("the answer cannot be read: %v", err)
+		}
+		if m, err := meta.Accessor(event); err != nil || m.GetName() == "" || m.(metav1.Object).GetNamespace() != "ns" {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+}
