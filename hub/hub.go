@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
 )
@@ -38,6 +39,7 @@ type Hub struct {
 	config   *Config
 	log      *slog.Logger
 	proxy    *proxy.Proxy
+	cache    *cache.Cache
 	upstream *proxy.Upstream
 	creds    *credentials
 	ports    []port          // the first is the hub's own way in
@@ -72,13 +74,17 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, proxy: proxy.New(upstream, log, metrics)}
+	kept, err := openCache(c, upstream, r, log)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{config: c, log: log, upstream: upstream, cache: kept, proxy: proxy.New(kept, log, metrics)}
 	h.creds = &credentials{
 		kubeconfig: c.Kubeconfig, clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
 		expiry: newExpiryGauge(r), server: id.server, serverInUse: len(c.Servers) == 0,
 	}
 	if err := h.creds.start(id); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.Close())
 	}
 	if err := h.bind(userAgent, r); err != nil {
 		return nil, errors.Join(err, h.Close())
@@ -109,6 +115,8 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		NodeName:   h.config.NodeName,
 		Pods:       pods,
 		Ready:      h.ready,
+		Offline:    h.offline,
+		Cache:      func() any { return h.cacheState() },
 		Metrics:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
 		Registerer: r,
 		Logger:     h.log,
@@ -184,7 +192,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	// grace period.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
+	// What the last requests have read is written too.
+	keep, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return h.cache.Run(keep) })
 	for _, p := range h.ports {
 		p.server.BaseContext = func(net.Listener) context.Context { return requests }
 		g.Go(p.run)
@@ -194,6 +206,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error {
 		<-ctx.Done()
 		h.stop(cut)
+		end()
 		return nil
 	})
 	h.serving.Store(true)
@@ -234,7 +247,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 		h.log.Warn("requests are cut: they take longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
 	}
 	cut()
-	h.Close()
+	h.closePorts()
 	last, cancel := context.WithTimeout(context.Background(), cutTimeout)
 	defer cancel()
 	if err := h.proxy.Wait(last); err != nil {
@@ -246,10 +259,14 @@ func (h *Hub) stop(cut context.CancelFunc) {
 // Close drops all ports and connections at once. It is for a Hub that is not
 // run, and does no harm after Run.
 func (h *Hub) Close() error {
+	h.closePorts()
+	return h.cache.Close()
+}
+
+func (h *Hub) closePorts() {
 	for _, p := range h.ports {
 		p.server.Close()
 		p.listener.Close()
 	}
 	h.upstream.Close()
-	return nil
 }

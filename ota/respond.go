@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,5 +88,16 @@ func oneLine(err error) string {
 func writeText(w http.ResponseWriter, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, text) // fails when the caller is gone
+	return nil
+}
+
+// writeIndented answers 200 with v, indented for people.
+func writeIndented(w http.ResponseWriter, v any) error {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // fails when the caller is gone
 	return nil
 }

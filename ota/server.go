@@ -29,6 +29,12 @@ type Options struct {
 	// not, in words. It is called once per request, and must be safe for
 	// concurrent use. Nil means always ready.
 	Ready func() error
+	// Offline says in words since when the cloud cannot be reached, and is empty
+	// while it can. It must be safe for concurrent use. Nil means never.
+	Offline func() string
+	// Cache returns what is kept for the time without the cloud, to be shown as
+	// JSON by GET /debug/cache. Nil leaves that path unknown.
+	Cache func() any
 	// Metrics answers GET /metrics. Nil leaves that path unknown.
 	Metrics http.Handler
 	// Registerer takes this package's metrics. Nil counts without publishing.
@@ -42,6 +48,7 @@ type server struct {
 	node     string
 	pods     *Pods
 	ready    func() error
+	offline  func() string
 	upgrades *prometheus.CounterVec
 	log      *slog.Logger
 	inFlight *podLocks
@@ -64,6 +71,7 @@ func New(o Options) (http.Handler, error) {
 		node:     o.NodeName,
 		pods:     o.Pods,
 		ready:    o.Ready,
+		offline:  o.Offline,
 		upgrades: upgrades,
 		log:      o.Logger,
 		inFlight: newPodLocks(),
@@ -71,16 +79,19 @@ func New(o Options) (http.Handler, error) {
 	if s.ready == nil {
 		s.ready = func() error { return nil }
 	}
+	if s.offline == nil {
+		s.offline = func() string { return "" }
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	return s.routes(o.Metrics), nil
+	return s.routes(o.Metrics, o.Cache), nil
 }
 
 // routes matches paths as they were sent: neither cleaned nor decoded, since mux
 // would answer a path such as //pods with a redirect, and scripts do not follow
 // those on a POST.
-func (s *server) routes(metrics http.Handler) http.Handler {
+func (s *server) routes(metrics http.Handler, cache func() any) http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	r.Handle("/v1/healthz", methods{http.MethodGet: s.healthz})
 	r.Handle("/v1/readyz", methods{http.MethodGet: s.readyz})
@@ -90,6 +101,11 @@ func (s *server) routes(metrics http.Handler) http.Handler {
 		r.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
 			metrics.ServeHTTP(w, r)
 			return nil
+		}})
+	}
+	if cache != nil {
+		r.Handle("/debug/cache", methods{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
+			return writeIndented(w, cache())
 		}})
 	}
 	r.NotFoundHandler = handler(unknownPath)
@@ -104,11 +120,14 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	if err := s.ready(); err != nil {
 		return failf(http.StatusInternalServerError, "not ready: %w", err)
 	}
+	if offline := s.offline(); offline != "" {
+		return writeText(w, "OK, "+offline)
+	}
 	return writeText(w, "OK")
 }
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics and POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade",
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache and POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade",
 		r.URL.Path)
 }

@@ -119,6 +119,19 @@ func (w *Writer) Object(k ObjectKey) ([]byte, bool) {
 	return w.current.object(k)
 }
 
+// Get returns the value of a key that waits for its commit, nil if the key is to
+// be deleted. What is not here is in the store, if it is anywhere.
+func (w *Writer) Get(bucket, key string) (value []byte, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := pairKey{bucket, key}
+	pair, ok := w.next.pairs[k]
+	if !ok && w.current != nil {
+		pair, ok = w.current.pairs[k]
+	}
+	return pair.Value, ok
+}
+
 // Pending returns how many bytes wait for a commit or are in one.
 func (w *Writer) Pending() int64 {
 	w.mu.Lock()

@@ -1,0 +1,285 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Upstream is the way to the apiservers.
+type Upstream interface {
+	http.RoundTripper
+	// WaitUp returns nil as soon as an apiserver can be reached, or ctx's error.
+	WaitUp(ctx context.Context) error
+	// Lost returns a channel that is closed while none can be reached. After a
+	// return it has to be asked for again.
+	Lost() <-chan struct{}
+}
+
+// Options of a Cache.
+type Options struct {
+	// Unreachable reports whether an error of Upstream says that no apiserver could
+	// be reached and none has carried the request out. Required.
+	Unreachable func(error) bool
+	// IsNode reports whether a request carries the node's identity. Required.
+	IsNode func(context.Context) bool
+	// NodeName is the node whose kubelet this cache serves. Required.
+	NodeName string
+
+	// MaxBytes bounds what is kept, in bytes; the default is 256 MiB.
+	MaxBytes int64
+	// Key encrypts what is on disk with AES-256. Without one nothing is encrypted.
+	Key []byte
+	// TokenGrace is how long beyond its expiry a bearer token is good for reading
+	// while the cloud is away; 0 is the whole outage.
+	TokenGrace time.Duration
+	// ReconnectJitter is the time over which watches are opened again after an
+	// outage; 0 opens them at once.
+	ReconnectJitter time.Duration
+	// SpoolCount and SpoolBytes bound the events that wait for the cloud.
+	SpoolCount int
+	SpoolBytes int64
+
+	// Registerer takes the cache's metrics. Required.
+	Registerer prometheus.Registerer
+	// Logger gets what an operator should know. Required.
+	Logger *slog.Logger
+}
+
+// defaultMaxBytes is what yurthub and others leave unbounded; it is some 10,000
+// pods several times over.
+const defaultMaxBytes = 256 << 20
+
+const (
+	// maxLists is how many views are listed at once by the hub itself, and
+	// maxResumes how many watches are opened again at once.
+	maxLists   = 2
+	maxResumes = 8
+)
+
+// Cache is an http.RoundTripper between the node's clients and the apiservers.
+// See the package's comment.
+type Cache struct {
+	up      Upstream
+	opts    Options
+	disk    *disk
+	views   *views
+	callers *callers
+	pages   *pages
+	writes  *writes
+	metrics *metrics
+	log     *slog.Logger
+
+	lists   semaphore
+	resumes semaphore
+	past    past
+
+	running context.Context // ends with Run
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	ran     atomic.Bool
+}
+
+// Open opens the cache in a folder, which is made if it is not there. Its errors
+// are those of store.Open. Run has to be called, or Close.
+func Open(dir string, up Upstream, opts Options) (*Cache, error) {
+	m := newMetrics()
+	d, err := openDisk(dir, store.Options{Key: opts.Key, Logger: opts.Logger}, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache{
+		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger,
+		lists: make(semaphore, maxLists), resumes: make(semaphore, maxResumes),
+	}
+	if c.opts.MaxBytes == 0 {
+		c.opts.MaxBytes = defaultMaxBytes
+	}
+	c.running, c.stop = context.WithCancel(context.Background())
+	if err := c.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open cache: %w", err), d.store.Close())
+	}
+	m.register(opts.Registerer, c)
+	return c, nil
+}
+
+func (c *Cache) load() error {
+	salt, err := loadSalt(c.disk)
+	if err != nil {
+		return err
+	}
+	c.callers = &callers{isNode: c.opts.IsNode, grace: c.opts.TokenGrace, salt: salt, disk: c.disk, now: c.now, tokens: map[string]token{}}
+	c.views = &views{
+		disk: c.disk, salt: salt, max: c.opts.MaxBytes, now: c.now, log: c.log,
+		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
+	}
+	c.disk.lost, c.disk.reset = c.views.lost, c.reset
+	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
+	if err := c.callers.load(); err != nil {
+		return err
+	}
+	if c.writes, err = newWrites(c); err != nil {
+		return err
+	}
+	return c.views.load()
+}
+
+// reset is called when the file was damaged, and another one took its place.
+func (c *Cache) reset() {
+	if err := c.views.load(); err != nil {
+		c.log.Error("cache cannot be read; it begins anew", "err", err)
+	}
+	// The salt has to stay what it was: names and hashes are made with it.
+	_ = c.disk.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: c.callers.salt})
+}
+
+func (c *Cache) now() time.Time { return time.Now() }
+
+// Run writes what is read to disk, and looks after what has to be done when the
+// cloud is back, until ctx ends. It returns nil.
+func (c *Cache) Run(ctx context.Context) error {
+	c.ran.Store(true)
+	defer c.tasks.Wait()
+	defer c.stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.disk.run(ctx) })
+	g.Go(func() error { return c.watchCloud(ctx) })
+	g.Go(func() error { return c.writes.run(ctx) })
+	g.Go(func() error {
+		for sleep(ctx, sweepEvery) {
+			c.views.sweep()
+			c.pages.sweep()
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// sweepEvery is how often what nobody needs any more is looked for.
+const sweepEvery = time.Minute
+
+// Close closes a Cache that is not run, and does nothing after Run.
+func (c *Cache) Close() error {
+	if c.ran.Swap(true) {
+		return nil
+	}
+	c.stop()
+	c.tasks.Wait()
+	return c.disk.store.Close()
+}
+
+// background runs fn until Run ends.
+func (c *Cache) background(fn func(context.Context)) {
+	c.tasks.Go(func() { fn(c.running) })
+}
+
+// watchCloud notes losses and returns.
+func (c *Cache) watchCloud(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.up.Lost():
+		}
+		c.past.lost()
+		if c.up.WaitUp(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+// past counts outages.
+type past struct {
+	mu      sync.Mutex
+	outages int
+	check   *versionCheck // of the last outage, once somebody has begun it
+}
+
+func (p *past) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outages++
+	p.check = nil
+}
+
+// RoundTrip sends a request upstream and looks at the answer. Where the cloud
+// cannot be reached it answers from what was read before.
+func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
+	info, _ := request.RequestInfoFrom(r.Context())
+	who, ok := c.callers.of(r)
+	if !ok || info == nil {
+		return c.up.RoundTrip(r)
+	}
+	x := &exchange{cache: c, req: r, info: info, who: who, query: queryOf(r, info, who.user)}
+	x.began = x.versions()
+	res, err := c.up.RoundTrip(r)
+	if err == nil {
+		x.online(res)
+		return res, nil
+	}
+	if r.Context().Err() != nil || !c.opts.Unreachable(err) {
+		return nil, err
+	}
+	return x.offline(err)
+}
+
+// exchange is one request and what is known of it.
+type exchange struct {
+	cache *Cache
+	req   *http.Request
+	info  *request.RequestInfo
+	who   caller
+	query *query // nil where the cache keeps nothing of the answer
+
+	// began are the versions of the views that the answer may feed, at the time
+	// of the request.
+	began map[viewKey]string
+}
+
+func (x *exchange) versions() map[viewKey]string {
+	q := x.query
+	if q == nil || q.verb == "get" || !q.consistent() {
+		return nil
+	}
+	began := map[viewKey]string{}
+	for _, r := range wire.Acceptable(q.accept) {
+		key := q.key(r)
+		if v := x.cache.views.find(key); v != nil {
+			began[key] = v.position()
+		}
+	}
+	return began
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// jitter is a random time up to d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d) //nolint:gosec // spreads load; nobody gains from guessing it
+}

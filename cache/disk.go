@@ -1,0 +1,164 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// maxPending bounds the bytes that wait for the disk. A list of 10,000 pods fits
+// in; where a disk is so slow that more waits, views are given up.
+const maxPending = 64 << 20
+
+// reopenPause is the time between two attempts to open a store that was found
+// damaged, or whose disk is full.
+const reopenPause = 5 * time.Second
+
+// disk is the store and its writer. When the file turns out to be damaged it is
+// closed and opened again, which restores a snapshot or begins anew; whoever
+// holds something in memory that the file held is told by reset.
+//
+// It is safe for concurrent use.
+type disk struct {
+	dir     string
+	options store.Options
+	metrics *metrics
+	log     *slog.Logger
+	lost    func(store.ID, error) // see store.WriterOptions
+	reset   func()
+
+	mu      sync.RWMutex
+	store   *store.Store // never nil; closed between two openings
+	writer  *store.Writer
+	openErr error // of the last attempt to open again
+}
+
+func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (*disk, error) {
+	s, err := store.Open(dir, options)
+	if err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	d := &disk{dir: dir, options: options, metrics: m, log: log, store: s}
+	d.writer = d.newWriter(s)
+	return d, nil
+}
+
+func (d *disk) newWriter(s *store.Store) *store.Writer {
+	return store.NewWriter(s, store.WriterOptions{
+		MaxPending: maxPending,
+		Lost:       func(id store.ID, err error) { d.lost(id, err) },
+		Committed:  d.committed,
+	})
+}
+
+// committed is told of each commit.
+func (d *disk) committed(c store.CommitStats) {
+	result := "ok"
+	if c.Err != nil {
+		result = "error"
+		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)
+	} else {
+		d.metrics.commitBytes.Add(float64(c.Bytes))
+	}
+	d.metrics.commits.WithLabelValues(result).Inc()
+	d.metrics.commitSeconds.Observe(c.Duration.Seconds())
+}
+
+// run writes what is collected until ctx ends, and once more. It returns nil:
+// the node is served also where nothing can be written any more.
+func (d *disk) run(ctx context.Context) error {
+	for {
+		err := d.runOnce(ctx)
+		if closeErr := d.store.Close(); err == nil {
+			err = closeErr
+		}
+		if ctx.Err() != nil {
+			if err != nil {
+				d.log.Error("cache was not written to its end; what is missing is read again from the cloud", "folder", d.dir, "err", err)
+			}
+			return nil
+		}
+		d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
+		if !d.reopen(ctx) {
+			return nil
+		}
+	}
+}
+
+func (d *disk) runOnce(ctx context.Context) error {
+	s, w := d.now()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.Run(ctx) })
+	g.Go(func() error { return s.Run(ctx) })
+	return g.Wait()
+}
+
+// reopen opens the store again, however long that takes. It returns false when
+// ctx has ended.
+func (d *disk) reopen(ctx context.Context) bool {
+	for {
+		s, err := store.Open(d.dir, d.options)
+		if err == nil {
+			d.mu.Lock()
+			d.store, d.writer = s, d.newWriter(s)
+			d.mu.Unlock()
+			d.reset()
+			return true
+		}
+		d.log.Error("cache cannot be opened again; nothing is kept until it can", "folder", d.dir, "err", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(reopenPause):
+		}
+	}
+}
+
+func (d *disk) now() (*store.Store, *store.Writer) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.store, d.writer
+}
+
+// change takes over a change of a view. It does no I/O.
+func (d *disk) change(c *store.Change) {
+	_, w := d.now()
+	if err := w.Change(*c); err != nil {
+		d.lost(c.ID, err)
+	}
+}
+
+// Get returns the value of a key in a table, also where it is not on disk yet,
+// or store.ErrNotFound.
+func (d *disk) Get(bucket, key string) ([]byte, error) {
+	s, w := d.now()
+	if value, ok := w.Get(bucket, key); ok {
+		if value == nil {
+			return nil, store.ErrNotFound
+		}
+		return value, nil
+	}
+	return s.Get(bucket, key)
+}
+
+// Range calls fn for each key of a table that is on disk.
+func (d *disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
+	s, _ := d.now()
+	return s.Range(bucket, from, fn)
+}
+
+// Put takes over new values of keys; they are on disk within a second or so.
+func (d *disk) Put(pairs ...store.Pair) error {
+	_, w := d.now()
+	return w.Put(pairs...)
+}
+
+// errStopReading ends a read early.
+var errStopReading = errors.New("nobody reads on")

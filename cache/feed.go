@@ -1,0 +1,204 @@
+package cache
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// maxObject bounds the body of a GET that is kept. etcd takes objects of up to 1.5 MiB.
+const maxObject = wire.DefaultMaxSize
+
+// decoder looks at the body of an answer while it passes: it is written to, and
+// told when the body has ended cleanly. What it cannot read is passed on all the
+// same.
+type decoder struct {
+	sink   sink
+	unzip  *io.PipeWriter // nil where the body is not compressed
+	done   chan error     // of the goroutine that decompresses; holds one
+	failed error
+}
+
+// sink takes the plain bytes of a body. Write never fails.
+type sink interface {
+	io.Writer
+	// Close is called after a clean end, and returns what was wrong with the body.
+	Close() error
+}
+
+// newDecoder reads a body in the representation r. Each item of a list goes to
+// take, which is also told of the list's metadata at the end.
+func newDecoder(r wire.Representation, res *http.Response, take taker) *decoder {
+	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.item)
+	if err != nil {
+		return &decoder{failed: err}
+	}
+	return decode(res, &listSink{split, take, r})
+}
+
+// decode undoes the compression of a body on its way to s.
+func decode(res *http.Response, s sink) *decoder {
+	d := &decoder{sink: s}
+	switch res.Header.Get("Content-Encoding") {
+	case "", "identity":
+	case "gzip":
+		in, out := io.Pipe()
+		d.unzip, d.done = out, make(chan error, 1)
+		go func() {
+			err := gunzip(s, in)
+			in.CloseWithError(errors.Join(err, errStopReading)) // what comes then is nobody's
+			d.done <- err
+		}()
+	default:
+		d.failed = errors.New("the body is compressed in a way that was not asked for")
+	}
+	return d
+}
+
+// unzippers are used again: each takes 40 KB.
+var unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+func gunzip(w io.Writer, r io.Reader) error {
+	z, ok := unzippers.Get().(*gzip.Reader)
+	if !ok {
+		return errors.New("not a gzip reader")
+	}
+	defer unzippers.Put(z)
+	if err := z.Reset(r); err != nil {
+		return err
+	}
+	_, err := io.Copy(w, z)
+	return err
+}
+
+func (d *decoder) Write(p []byte) (int, error) {
+	switch {
+	case d.failed != nil:
+	case d.unzip != nil:
+		if _, err := d.unzip.Write(p); err != nil {
+			d.failed = err
+		}
+	default:
+		d.sink.Write(p) //nolint:errcheck // a sink's Write does not fail
+	}
+	return len(p), nil
+}
+
+// finish is called after a clean end of the body. It returns nil if the body was
+// whole and has been understood.
+func (d *decoder) finish() error {
+	if err := d.stop(nil); err != nil {
+		return err
+	}
+	return d.sink.Close()
+}
+
+// stop ends the decompression, cleanly or not.
+func (d *decoder) stop(cause error) error {
+	if d.unzip != nil {
+		d.unzip.CloseWithError(cause) // nil is io.EOF
+		if err := <-d.done; err != nil {
+			d.failed = err
+		}
+		d.unzip = nil
+	}
+	return d.failed
+}
+
+// taker is what list items go to.
+type taker interface {
+	item(item []byte, m *wire.Meta) error
+	list(m wire.ListMeta) error
+}
+
+// listSink splits a list.
+type listSink struct {
+	*wire.Splitter
+	take taker
+	repr wire.Representation
+}
+
+func (l *listSink) Close() error {
+	m, err := l.Splitter.Close()
+	if err != nil {
+		return err
+	}
+	if !l.repr.Holds(m.TypeMeta) {
+		return wire.ErrNotList
+	}
+	return l.take.list(m)
+}
+
+// objectSink collects the body of a GET.
+type objectSink struct {
+	body []byte
+	over bool
+	take func(body []byte) error
+}
+
+func (o *objectSink) Write(p []byte) (int, error) {
+	if o.over = o.over || len(o.body)+len(p) > maxObject; !o.over {
+		o.body = append(o.body, p...)
+	}
+	return len(p), nil
+}
+
+func (o *objectSink) Close() error {
+	if o.over {
+		return wire.ErrTooLarge
+	}
+	return o.take(o.body)
+}
+
+// tee is a body that is read by a client, while a decoder looks on. What is to be
+// committed is committed before the client gets the body's last bytes.
+type tee struct {
+	io.ReadCloser
+	decoder *decoder
+	left    int64 // bytes to come; -1 where that is not known
+	end     func(error)
+	ended   bool
+}
+
+// teeBody makes res's body one that d sees too. end is called once: with nil
+// after a whole body that d has understood, or with the reason why not.
+func teeBody(res *http.Response, d *decoder, end func(error)) {
+	res.Body = &tee{ReadCloser: res.Body, decoder: d, left: res.ContentLength, end: end}
+}
+
+func (t *tee) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if t.ended {
+		return n, err
+	}
+	if n > 0 {
+		t.decoder.Write(p[:n]) //nolint:errcheck // it does not fail
+	}
+	if t.left > 0 {
+		t.left -= int64(n)
+	}
+	switch {
+	case err == io.EOF, err == nil && t.left == 0: //nolint:errorlint // bodies return it bare
+		t.finish(t.decoder.finish())
+	case err != nil:
+		t.finish(errors.Join(err, t.decoder.stop(err)))
+	}
+	return n, err
+}
+
+// Close before the end is a client that went away.
+func (t *tee) Close() error {
+	if !t.ended {
+		t.finish(errors.Join(errStopReading, t.decoder.stop(errStopReading)))
+	}
+	return t.ReadCloser.Close()
+}
+
+func (t *tee) finish(err error) {
+	t.ended = true
+	t.end(err)
+}

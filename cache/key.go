@@ -1,0 +1,60 @@
+package cache
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// viewKey is the query that a view answers. It is kept with the view as JSON.
+type viewKey struct {
+	User           string `json:"user"`
+	Group          string `json:"group,omitempty"`
+	Version        string `json:"version"`
+	Resource       string `json:"resource"`
+	Namespace      string `json:"namespace,omitempty"`
+	Labels         string `json:"labels,omitempty"`
+	Fields         string `json:"fields,omitempty"`
+	Representation string `json:"representation"`
+	// Single marks the view of objects that were read one by one. It is never
+	// complete, and has no namespace or selector.
+	Single bool `json:"single,omitempty"`
+}
+
+func (k *viewKey) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
+}
+
+// scope is under which the view's objects are stored: once, whoever reads them.
+func (k *viewKey) scope() string {
+	return k.resource().String() + "|" + k.Representation
+}
+
+func (k *viewKey) representation() wire.Representation {
+	r, err := wire.ParseRepresentation(k.Representation)
+	if err != nil {
+		return wire.Representation{} // never kept, so never asked for
+	}
+	return r
+}
+
+// bytes is the key as it is kept.
+func (k *viewKey) bytes() []byte {
+	b, err := json.Marshal(k)
+	if err != nil {
+		panic(err) // strings and a bool
+	}
+	return b
+}
+
+// id names the view on disk, and tells nothing to whoever does not have the salt.
+func (k *viewKey) id(salt []byte) store.ID {
+	mac := hmac.New(sha256.New, salt)
+	mac.Write(k.bytes())
+	return store.ID(mac.Sum(nil))
+}

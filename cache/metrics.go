@@ -1,0 +1,113 @@
+package cache
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// metrics are the cache's. Label values come from closed sets but for resources,
+// which are those that clients have read through this hub.
+type metrics struct {
+	offline       *prometheus.CounterVec
+	commits       *prometheus.CounterVec
+	commitSeconds prometheus.Histogram
+	commitBytes   prometheus.Counter
+	relists       prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		offline: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "edgehub_cache_requests_total",
+			Help: "Requests that could not be sent to the cloud, by resource, and whether the cache had an answer (hit) or not (miss).",
+		}, []string{"resource", "result"}),
+		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "edgehub_cache_commits_total",
+			Help: "Writes of the cache to disk, by result (ok, error). Each that is ok costs the disk two syncs.",
+		}, []string{"result"}),
+		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "edgehub_cache_commit_seconds",
+			Help:    "Time that writes of the cache to disk took.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		commitBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "edgehub_cache_commit_bytes_total",
+			Help: "Bytes of objects and their names that were written to disk.",
+		}),
+		relists: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "edgehub_cache_relists_total",
+			Help: "Lists that the hub itself asked the cloud for, because a watch could not go on from where it was.",
+		}),
+	}
+}
+
+// register makes the metrics known, those that are read off c among them.
+func (m *metrics) register(r prometheus.Registerer, c *Cache) {
+	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, &gauges{cache: c})
+}
+
+// otherResource counts together what has no resource, and the rest once there
+// are maxResources.
+const (
+	otherResource = "other"
+	maxResources  = 200
+)
+
+// answered counts an answer that the cache gave, or could not give.
+func (m *metrics) answered(info *request.RequestInfo, err error) {
+	resource, result := otherResource, "hit"
+	if err != nil {
+		result = "miss"
+	}
+	if info.IsResourceRequest && (err == nil || knownResource[info.Resource]) {
+		resource = info.Resource
+	}
+	m.offline.WithLabelValues(resource, result).Inc()
+}
+
+// knownResource are those whose misses are told apart. What was never read may be
+// anything that a client made up.
+var knownResource = map[string]bool{
+	"configmaps": true, "secrets": true, "pods": true, "nodes": true, "services": true, "endpoints": true,
+	"endpointslices": true, "namespaces": true, "serviceaccounts": true, "events": true, "leases": true,
+	"persistentvolumes": true, "persistentvolumeclaims": true, "csidrivers": true, "csinodes": true,
+	"volumeattachments": true, "runtimeclasses": true, "daemonsets": true, "deployments": true,
+	"replicasets": true, "statefulsets": true, "jobs": true, "networkpolicies": true, "customresourcedefinitions": true,
+}
+
+// gauges are read off the cache when somebody asks.
+type gauges struct{ cache *Cache }
+
+var (
+	descViews   = prometheus.NewDesc("edgehub_cache_views", "Queries whose answers are kept.", nil, nil)
+	descObjects = prometheus.NewDesc("edgehub_cache_objects", "Objects in all views; one that is in two views counts twice.", nil, nil)
+	descBytes   = prometheus.NewDesc("edgehub_cache_bytes", "Bytes of all views; an object that is in two views counts twice.", nil, nil)
+	descFile    = prometheus.NewDesc("edgehub_cache_file_bytes", "Size of the cache's file.", nil, nil)
+	descPending = prometheus.NewDesc("edgehub_cache_pending_bytes", "Bytes that wait to be written to disk.", nil, nil)
+)
+
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descViews, descObjects, descBytes, descFile, descPending} {
+		ch <- d
+	}
+}
+
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	var count, objects, bytes int64
+	for _, v := range g.cache.views.all() {
+		if s := v.state(); s.kept {
+			count, objects, bytes = count+1, objects+int64(s.Objects), bytes+s.Bytes
+		}
+	}
+	gauge := func(d *prometheus.Desc, value int64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
+	}
+	gauge(descViews, count)
+	gauge(descObjects, objects)
+	gauge(descBytes, bytes)
+	s, w := g.cache.disk.now()
+	if stats, err := s.Stats(); err == nil {
+		gauge(descFile, stats.FileBytes)
+	}
+	gauge(descPending, w.Pending())
+}

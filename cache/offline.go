@@ -1,0 +1,279 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// errNeverRead is why there is no answer. What is known of an object is either
+// what an apiserver said, or nothing: never that it is not there.
+var errNeverRead = errors.New("this was never read through this hub")
+
+// errDenied is why there is no answer to a user who had lost access.
+var errDenied = errors.New("the apiserver refused this when it was last asked")
+
+// offline answers a request that could not be sent. cause is why; it is
+// returned, wrapped, where there is no answer.
+func (x *exchange) offline(cause error) (*http.Response, error) {
+	res, err := x.answer()
+	x.cache.metrics.answered(x.info, err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, cause)
+	}
+	return res, nil
+}
+
+func (x *exchange) answer() (*http.Response, error) {
+	if err := x.cache.callers.known(x.who); err != nil {
+		return nil, err
+	}
+	if x.query == nil {
+		return x.cache.writes.offline(x)
+	}
+	switch x.query.verb {
+	case "get":
+		return x.get()
+	case "list":
+		return x.list()
+	default:
+		return x.watch()
+	}
+}
+
+// source is a view that can answer, if need be after a conversion.
+type source struct {
+	view *view
+	repr wire.Representation // asked for
+}
+
+// converts reports whether the view's objects are not what was asked for.
+func (s *source) converts() bool { return s.view.repr != s.repr }
+
+// object makes a bare object into what was asked for. bare is that of the view.
+func (s *source) object(bare []byte) ([]byte, error) {
+	from := s.view.repr
+	switch {
+	case !s.converts():
+		return bare, nil
+	case s.repr.Metadata != from.Metadata:
+		return convert.Metadata(from.Encoding, s.repr.Encoding, bare)
+	}
+	return convert.Bare(from.Encoding, s.repr.Encoding, s.itemType(), bare)
+}
+
+// itemType is the type of what object returns.
+func (s *source) itemType() wire.TypeMeta {
+	if s.repr.Metadata != s.view.repr.Metadata {
+		return convert.MetadataType
+	}
+	return s.view.itemType()
+}
+
+// meta is what the asked for list says of itself.
+func (s *source) meta(m wire.ListMeta) wire.ListMeta {
+	if s.repr.Metadata != s.view.repr.Metadata {
+		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
+		m.Sorted = false
+	}
+	return m
+}
+
+// from are the representations from which r can be made, r itself first.
+func from(r wire.Representation) []wire.Representation {
+	all := []wire.Representation{r}
+	for _, metadata := range slices.Compact([]string{r.Metadata, ""}) {
+		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
+			if other := (wire.Representation{Encoding: e, Metadata: metadata}); other != r {
+				all = append(all, other)
+			}
+		}
+	}
+	return all
+}
+
+// source finds a view for a list or watch. One that is in what was asked for
+// comes before those that have to be converted.
+func (x *exchange) source() (*source, error) {
+	acceptable := wire.Acceptable(x.query.accept)
+	find := func(r, in wire.Representation) *source {
+		if !r.Cacheable() || !in.Cacheable() {
+			return nil
+		}
+		if v := x.cache.views.find(x.query.key(in)); v != nil && v.usable() {
+			return &source{view: v, repr: r}
+		}
+		return nil
+	}
+	for _, r := range acceptable {
+		if s := find(r, r); s != nil {
+			return s, nil
+		}
+	}
+	for _, r := range acceptable {
+		for _, in := range from(r) {
+			if s := find(r, in); s != nil {
+				return s, nil
+			}
+		}
+	}
+	for _, r := range []wire.Representation{{Encoding: wire.Protobuf}, {Encoding: wire.JSON}} {
+		v := x.cache.views.find(x.query.key(r))
+		if v == nil {
+			continue
+		}
+		if v.denied() {
+			return nil, errDenied
+		}
+		if v.usable() {
+			return nil, notAcceptable(x.query)
+		}
+	}
+	return nil, errNeverRead
+}
+
+func (v *view) usable() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.usableLocked()
+}
+
+func (v *view) denied() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.header.Denied
+}
+
+func notAcceptable(q *query) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and what is cached of %s is neither in, nor can be converted to, %q", q.resource.GroupResource(), q.accept),
+	}}
+}
+
+// status answers with an error if that is what an apiserver would say.
+func (x *exchange) status(err error) (*http.Response, error) {
+	if res, ok := answerError(x.req, err); ok {
+		return res, nil
+	}
+	return nil, err
+}
+
+// found is one object that was found for a GET.
+type found struct {
+	source
+	name    string
+	version string
+}
+
+// get answers with the newest version of the object that the user has seen, from
+// whichever view.
+func (x *exchange) get() (*http.Response, error) {
+	q := x.query
+	views := x.cache.views.resource(q.user, q.resource)
+	name := memberName(q.namespace, q.name)
+	var best *found
+	for _, r := range wire.Acceptable(q.accept) {
+		if !r.Cacheable() {
+			continue
+		}
+		for i, in := range from(r) {
+			for _, v := range views {
+				if v.repr != in {
+					continue
+				}
+				e, ok := v.member(name)
+				if ok && (best == nil || compare(e.version, best.version) > 0) {
+					best = &found{source{v, r}, name, e.version}
+				}
+			}
+			if i == 0 && best != nil {
+				break // no conversion where there is no need for one
+			}
+		}
+		if best != nil {
+			return x.object(best)
+		}
+	}
+	for _, v := range views {
+		if v.lacks(q.namespace, q.name) {
+			return x.status(apierrors.NewNotFound(q.resource.GroupResource(), q.name))
+		}
+	}
+	for _, v := range views {
+		if _, ok := v.member(name); ok {
+			return x.status(notAcceptable(q))
+		}
+	}
+	return nil, errNeverRead
+}
+
+// object answers with one object.
+func (x *exchange) object(f *found) (*http.Response, error) {
+	bare, err := f.view.read(f.name, f.version)
+	if err != nil {
+		return nil, err
+	}
+	f.view.touch(x.cache.now())
+	t := f.view.itemType()
+	if t.Kind == "" {
+		return nil, errNeverRead
+	}
+	o := object{t, f.view.repr, bare}
+	o = x.cache.writes.overlaid(x, o)
+	return x.respond(http.StatusOK, o, f.repr)
+}
+
+// object is an object with what has to be known to send it.
+type object struct {
+	kind wire.TypeMeta
+	repr wire.Representation
+	bare []byte
+}
+
+// respond sends an object in the representation r.
+func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
+	bare, t, err := o.bare, o.kind, error(nil)
+	switch {
+	case o.repr.Metadata != r.Metadata:
+		bare, err = convert.Metadata(o.repr.Encoding, r.Encoding, o.bare)
+		t = convert.MetadataType
+	case o.repr != r:
+		bare, err = convert.Bare(o.repr.Encoding, r.Encoding, t, o.bare)
+	}
+	if errors.Is(err, convert.ErrUnknownType) {
+		return x.status(notAcceptable(&query{resource: x.resource(), accept: r.ContentType()}))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("convert a cached object: %w", err)
+	}
+	return answerBytes(x.req, code, r.ContentType(), wire.AppendBody(nil, r.Encoding, t, bare)), nil
+}
+
+// read returns the bytes of a member.
+func (v *view) read(name, version string) ([]byte, error) {
+	s, w := v.disk.now()
+	key := store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: version}
+	if b, ok := w.Object(key); ok {
+		return b, nil
+	}
+	b, err := s.Object(key)
+	if err == nil {
+		return b, nil
+	}
+	if b, ok := w.Object(key); ok { // it was given just now
+		return b, nil
+	}
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
+		v.drop()
+	}
+	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
+}

@@ -1,0 +1,213 @@
+package cache
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// online looks at an answer of an apiserver, and has its body looked at while it
+// passes.
+func (x *exchange) online(res *http.Response) {
+	c := x.cache
+	switch {
+	case res.StatusCode == http.StatusUnauthorized:
+		c.callers.refused(x.who)
+		return
+	case res.StatusCode/100 == 2:
+		c.callers.accepted(x.who)
+	}
+	if x.query == nil {
+		c.writes.online(x, res)
+		return
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusForbidden, http.StatusNotFound:
+		x.denied(res.StatusCode)
+		return
+	default:
+		return
+	}
+	repr := wire.Answered(x.query.accept, res.Header.Get("Content-Type"))
+	if !repr.Cacheable() {
+		return
+	}
+	switch x.query.verb {
+	case "get":
+		x.keepObject(res, x.query, repr)
+	case "list":
+		x.keepList(res, repr)
+	case "watch":
+		x.keepWatch(res, repr)
+	}
+}
+
+// denied notes that the user may not read what it asked for, or that its kind is
+// not there. What is kept of a view stays, but is not handed out until the user
+// is let in again.
+func (x *exchange) denied(code int) {
+	q := x.query
+	if q.verb == "get" {
+		if code == http.StatusForbidden {
+			for _, v := range x.cache.views.resource(q.user, q.resource) {
+				if v.key.Single {
+					v.discard(memberName(q.namespace, q.name), "")
+				}
+			}
+		}
+		return
+	}
+	for _, r := range wire.Acceptable(q.accept) {
+		if v := x.cache.views.find(q.key(r)); v != nil {
+			v.deny(true)
+		}
+	}
+}
+
+// keepObject has an object that was read, or written, kept.
+func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representation) {
+	sink := &objectSink{take: func(body []byte) error {
+		m, err := wire.Inspect(repr.Encoding, body)
+		if err != nil {
+			return err
+		}
+		if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.name || len(m.ResourceVersion) == 0 {
+			return errNameless
+		}
+		bare, err := wire.AppendBare(nil, repr.Encoding, body)
+		if err != nil {
+			return err
+		}
+		v := x.cache.views.acquire(q.key(repr))
+		defer v.release()
+		v.keepSingle(m.TypeMeta(), memberName(q.namespace, q.name), string(m.ResourceVersion), bare)
+		return nil
+	}}
+	teeBody(res, decode(res, sink), x.cache.looked)
+}
+
+// looked is told how looking at a body ended.
+func (c *Cache) looked(err error) {
+	if err != nil && !errors.Is(err, errStopReading) {
+		c.log.Debug("an answer was passed on and not kept", "reason", err)
+	}
+}
+
+// keepList has a list, or a page of it, kept.
+func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
+	c, q := x.cache, x.query
+	key := q.key(repr)
+	var before *pageStage
+	if q.continueToken != "" {
+		if before = c.pages.before(pageOf(key, q.continueToken)); before == nil {
+			return
+		}
+	}
+	v := c.views.acquire(key)
+	st := v.newStage(x.began[key], q.consistent())
+	teeBody(res, newDecoder(repr, res, st), func(err error) {
+		if err == nil {
+			err = x.listed(v, st, before)
+		}
+		c.looked(err)
+		st.end()
+		v.release()
+	})
+}
+
+// errMixed is returned where the pages of a list are not of one version.
+var errMixed = errors.New("the pages of a list are of different versions")
+
+// listed is called with a page, or a whole list, that was read to its end.
+func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
+	c, version := x.cache, st.meta.ResourceVersion
+	if !isVersion(version) {
+		return errNameless
+	}
+	next := st
+	if before != nil {
+		if before.version != version {
+			c.pages.done(pageOf(v.key, x.query.continueToken))
+			return errMixed
+		}
+		next = before.with(st)
+		defer next.end()
+	}
+	if token := st.meta.Continue; token != "" {
+		v.holders.Add(1)
+		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
+		return nil
+	}
+	if before != nil {
+		c.pages.done(pageOf(v.key, x.query.continueToken))
+	}
+	x.commit(v, next, version)
+	return nil
+}
+
+// with is a stage of what was read so far and another page.
+func (p *pageStage) with(page *stage) *stage {
+	whole := p.view.newStage(p.began, p.consistent)
+	p.view.mu.Lock()
+	defer p.view.mu.Unlock()
+	whole.items = maps.Clone(p.items)
+	maps.Copy(whole.items, page.items)
+	whole.bytes, whole.kind = p.bytes+page.bytes, p.kind
+	whole.meta = page.meta
+	return whole
+}
+
+// keep is a stage of the same contents with an end of its own.
+func (s *stage) keep() *stage {
+	kept := s.view.newStage(s.began, s.consistent)
+	kept.items, kept.bytes, kept.kind = s.items, s.bytes, s.kind
+	return kept
+}
+
+// commit makes a list the state of its view.
+func (x *exchange) commit(v *view, st *stage, version string) {
+	c := x.cache
+	if st.commit(version) == restored {
+		c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	}
+	if !c.views.fit(v) {
+		c.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", c.opts.MaxBytes)
+	}
+}
+
+// keepWatch makes the answer to a watch one that goes on over outages.
+func (x *exchange) keepWatch(res *http.Response, repr wire.Representation) {
+	s := newStream(x, repr)
+	if err := s.attach(res); err != nil {
+		x.cache.looked(err)
+		s.release()
+		return
+	}
+	res.Body = s
+}
+
+// written is a query for the object that a write is about, or nil.
+func (x *exchange) written() *query {
+	info := x.info
+	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
+		return nil
+	}
+	if strings.Contains(x.req.URL.RawQuery, "dryRun") {
+		return nil
+	}
+	q := &query{
+		user: x.who.user, verb: "get", name: info.Name,
+		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		accept:   strings.Join(x.req.Header.Values("Accept"), ","),
+	}
+	if info.Resource != "namespaces" {
+		q.namespace = info.Namespace
+	}
+	return q
+}

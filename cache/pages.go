@@ -1,0 +1,94 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+)
+
+const (
+	// pageTimeout is how long the pages read so far wait for the next. An
+	// apiserver's continue tokens are good for five minutes.
+	pageTimeout = 5 * time.Minute
+	// maxPages bounds how many lists are read page by page at once.
+	maxPages = 64
+)
+
+// pages are lists of which some pages have been read.
+type pages struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	stages map[pageKey]*pageStage
+}
+
+// pageKey is the page that is to come.
+type pageKey struct {
+	view  viewKey
+	token [sha256.Size]byte
+}
+
+func pageOf(key viewKey, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
+
+// pageStage is a list in the making. Its stage is not changed once it waits: a
+// client may ask for the same page again.
+type pageStage struct {
+	*stage
+	view    *view // held
+	version string
+	until   time.Time
+}
+
+// before returns what was read before a page, or nil.
+func (p *pages) before(key pageKey) *pageStage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stages[key]
+}
+
+// wait keeps a list for its next page.
+func (p *pages) wait(key pageKey, s *pageStage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.stages[key]; old != nil {
+		p.dropLocked(key, old)
+	}
+	sum := s.bytes
+	for _, other := range p.stages {
+		sum += other.bytes
+	}
+	for k, other := range p.stages { // any one: its client lists again some day
+		if sum <= maxStage && len(p.stages) < maxPages {
+			break
+		}
+		sum -= other.bytes
+		p.dropLocked(k, other)
+	}
+	s.until = p.now().Add(pageTimeout)
+	p.stages[key] = s
+}
+
+// done forgets what waits for a page.
+func (p *pages) done(key pageKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.stages[key]; s != nil {
+		p.dropLocked(key, s)
+	}
+}
+
+func (p *pages) dropLocked(key pageKey, s *pageStage) {
+	delete(p.stages, key)
+	s.end()
+	s.view.release()
+}
+
+func (p *pages) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, s := range p.stages {
+		if p.now().After(s.until) {
+			p.dropLocked(key, s)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package cache
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// query is what a request asks for, as far as the cache is concerned.
+type query struct {
+	user      string // see callers.of
+	verb      string // "get", "list" or "watch"
+	resource  schema.GroupVersionResource
+	namespace string
+	name      string // of "get"
+	labels    string // label selector, as it was sent
+	fields    string // field selector, as it was sent
+	accept    string
+
+	// Of lists and watches.
+	version       string // resourceVersion
+	match         string // resourceVersionMatch
+	limit         int64  // 0 is none
+	continueToken string
+	bookmarks     bool          // allowWatchBookmarks
+	initialEvents bool          // sendInitialEvents
+	timeout       time.Duration // of a watch; 0 lets the server choose
+}
+
+// parameters are those of GET, LIST and WATCH that the cache understands. An
+// answer to a request with another one is passed on and not kept.
+var parameters = map[string]bool{
+	"labelSelector": true, "fieldSelector": true, "watch": true,
+	"resourceVersion": true, "resourceVersionMatch": true,
+	"limit": true, "continue": true,
+	"allowWatchBookmarks": true, "sendInitialEvents": true,
+	"timeout": true, "timeoutSeconds": true, "pretty": true,
+}
+
+// queryOf reads a GET request, and returns nil where the cache can do nothing
+// with it: it is about no resource, or about a subresource, or asks for
+// something that the cache does not know.
+func queryOf(r *http.Request, info *request.RequestInfo, user string) *query {
+	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" {
+		return nil
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil
+	}
+	for name, v := range values {
+		if !parameters[name] || len(v) != 1 {
+			return nil
+		}
+	}
+	q := &query{
+		user:     user,
+		verb:     info.Verb,
+		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		accept:   strings.Join(r.Header.Values("Accept"), ","),
+
+		labels:        values.Get("labelSelector"),
+		fields:        values.Get("fieldSelector"),
+		version:       values.Get("resourceVersion"),
+		match:         values.Get("resourceVersionMatch"),
+		continueToken: values.Get("continue"),
+	}
+	if info.Resource != "namespaces" { // there, requestinfo says its name twice
+		q.namespace = info.Namespace
+	}
+	return q.complete(r, info, values)
+}
+
+// complete reads what depends on the verb.
+func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.Values) *query {
+	switch q.verb {
+	case "get":
+		q.name = info.Name
+		return q
+	case "list", "watch":
+	default:
+		return nil
+	}
+	if isTrue(values.Get("watch")) != (q.verb == "watch") || strings.Contains(r.URL.Path, "/watch/") {
+		return nil // the watch paths of old
+	}
+	if limit := values.Get("limit"); limit != "" {
+		n, err := strconv.ParseInt(limit, 10, 64)
+		if err != nil || n < 0 {
+			return nil
+		}
+		q.limit = n
+	}
+	q.bookmarks = isTrue(values.Get("allowWatchBookmarks"))
+	q.initialEvents = isTrue(values.Get("sendInitialEvents"))
+	if seconds := values.Get("timeoutSeconds"); seconds != "" {
+		n, err := strconv.ParseInt(seconds, 10, 32)
+		if err != nil || n < 0 {
+			return nil
+		}
+		q.timeout = time.Duration(n) * time.Second
+	}
+	return q
+}
+
+// isTrue reads a parameter as an apiserver does (runtime.Convert_Slice_string_To_bool):
+// what is there and not false is true.
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "", "false", "0":
+		return false
+	}
+	return true
+}
+
+// consistent reports whether an answer shows the newest state there is, rather
+// than one that an apiserver remembers.
+func (q *query) consistent() bool {
+	return q.version == "" && q.continueToken == "" &&
+		(q.match == "" || q.match == string(metav1.ResourceVersionMatchNotOlderThan))
+}
+
+// key is that of the view in a representation.
+func (q *query) key(r wire.Representation) viewKey {
+	k := viewKey{
+		User: q.user, Group: q.resource.Group, Version: q.resource.Version, Resource: q.resource.Resource,
+		Representation: r.String(),
+	}
+	if q.verb == "get" {
+		k.Single = true
+		return k
+	}
+	k.Namespace, k.Labels, k.Fields = q.namespace, q.labels, q.fields
+	return k
+}
+
+// String is for logs.
+func (q *query) String() string {
+	s := q.verb + " " + q.resource.GroupResource().String()
+	if q.namespace != "" {
+		s += " in " + q.namespace
+	}
+	if q.name != "" {
+		s += " " + q.name
+	}
+	if q.fields != "" {
+		s += " where " + q.fields
+	}
+	if q.labels != "" {
+		s += " labelled " + q.labels
+	}
+	return s
+}
+
+// memberName is how objects are called in views: "namespace/name", or "name".
+func memberName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}

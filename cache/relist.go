@@ -1,0 +1,351 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const (
+	// relistTimeout is how long a list may take that the hub asks for itself. Over
+	// a link of 1 Mbit/s 20 MB take three minutes.
+	relistTimeout = 15 * time.Minute
+	// relistPause is the time after a list that failed, in which open watches
+	// do not ask for another.
+	relistPause = 30 * time.Second
+	// maxDifference bounds the bytes of events that stand for a list. Where there
+	// are more, clients are told to list again.
+	maxDifference = 16 << 20
+)
+
+// relisting makes sure that a view is listed once, whoever needs it.
+type relisting struct {
+	mu     sync.Mutex
+	last   *flight
+	barred time.Time
+}
+
+// bar keeps open watches from having the view listed until then.
+func (r *relisting) bar(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.barred = until
+}
+
+// flight is a list that the hub asked for, and what it changed.
+type flight struct {
+	done chan struct{} // closed when the rest is set
+
+	err   error
+	ended time.Time
+	// Whoever had seen the view as it was anywhere between the versions changed
+	// and from has seen its newest state with events behind it, and is at version
+	// to. from is empty where there are no such events.
+	changed, from, to string
+	events            []byte
+}
+
+// errBarred is returned where a view is not to be listed now.
+var errBarred = errors.New("it was evicted, or listing it has just failed")
+
+// refresh has a view listed in the background, because its watches go on from a
+// version that the view is not at. template is a request whose sender may read it.
+func (c *Cache) refresh(v *view, template *http.Request) {
+	if _, err := c.relist(v, template, time.Time{}, true); err != nil {
+		c.log.Debug("view is not listed again", "view", v.String(), "reason", err)
+	}
+}
+
+// relist lists a view, or joins whoever does, or takes a list that has ended
+// after the given time.
+func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently bool) (*flight, error) {
+	r := &v.relisting
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := c.now()
+	if f := r.last; f != nil {
+		select {
+		case <-f.done:
+			if f.err == nil && !after.IsZero() && f.ended.After(after) {
+				return f, nil
+			}
+			if f.err != nil && gently && now.Sub(f.ended).Abs() < relistPause {
+				return nil, errBarred
+			}
+		default:
+			return f, nil
+		}
+	}
+	if gently && now.Before(r.barred) {
+		return nil, errBarred
+	}
+	f := &flight{done: make(chan struct{})}
+	r.last = f
+	v.holders.Add(1)
+	c.background(func(ctx context.Context) {
+		defer v.release()
+		f.err = c.fly(ctx, f, v, template)
+		f.ended = c.now()
+		close(f.done)
+		if f.err != nil && ctx.Err() == nil {
+			c.log.Warn("view could not be listed again", "view", v.String(), "err", f.err)
+		}
+	})
+	return f, nil
+}
+
+// fly lists the view, works out the difference, and commits.
+func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Request) error {
+	if err := c.lists.acquire(ctx); err != nil {
+		return err
+	}
+	defer c.lists.release()
+	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), relistTimeout)
+	defer cancel()
+
+	st := v.newStage(v.position(), true)
+	defer st.end()
+	if err := c.fetch(ctx, st, template); err != nil {
+		return err
+	}
+	old, err := v.snapshot()
+	if err != nil {
+		c.log.Error("cache is damaged", "view", v.String(), "err", err)
+	}
+	if old != nil {
+		f.changed, f.from = old.changed, old.version
+		f.events, err = difference(old, st)
+		old.reader.Close()
+		if err != nil || len(f.events) > maxDifference {
+			f.from, f.events = "", nil
+		}
+	}
+	f.to = st.meta.ResourceVersion
+	switch st.commit(f.to) {
+	case outdated: // other streams were faster
+		f.from, f.events = "", nil
+	case restored:
+		c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", f.to)
+	case taken:
+	}
+	c.views.fit(v)
+	return nil
+}
+
+// values are those of a request whose sender may be gone.
+type values struct {
+	context.Context
+	of context.Context
+}
+
+func withValuesOf(ctx, of context.Context) context.Context { return values{ctx, of} }
+
+func (v values) Value(key any) any {
+	if value := v.Context.Value(key); value != nil {
+		return value
+	}
+	return v.of.Value(key)
+}
+
+// fetch lists a stage's view from upstream.
+func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) error {
+	res, err := c.list(ctx, st.view, template, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	d := newDecoder(st.view.repr, res, st)
+	_, err = io.Copy(d, res.Body)
+	if err = errors.Join(err, d.finish()); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	if st.meta.Continue != "" || !isVersion(st.meta.ResourceVersion) {
+		return fmt.Errorf("list: the answer is a page at version %q, where all was asked for", st.meta.ResourceVersion)
+	}
+	return nil
+}
+
+// list asks upstream for all of a view, in its representation and with the
+// credentials of template.
+func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more url.Values) (*http.Response, error) {
+	req := template.Clone(ctx)
+	req.Body, req.GetBody = nil, nil
+	query := url.Values{}
+	if v.key.Labels != "" {
+		query.Set("labelSelector", v.key.Labels)
+	}
+	if v.key.Fields != "" {
+		query.Set("fieldSelector", v.key.Fields)
+	}
+	for name, value := range more {
+		query[name] = value
+	}
+	req.URL.RawQuery = query.Encode()
+	req.Header.Set("Accept", acceptOf(v.repr))
+	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
+	res, err := c.up.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		if res.StatusCode == http.StatusForbidden {
+			v.deny(true)
+		}
+		return nil, fmt.Errorf("list: the apiserver answered %s", res.Status)
+	}
+	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.repr {
+		res.Body.Close()
+		return nil, fmt.Errorf("list: the apiserver answered in %q, not %s", res.Header.Get("Content-Type"), v.repr)
+	}
+	return res, nil
+}
+
+// acceptOf asks for lists in a representation.
+func acceptOf(r wire.Representation) string {
+	if r.Metadata == "" {
+		return r.Encoding.MediaType()
+	}
+	return r.Encoding.MediaType() + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=" + r.Metadata
+}
+
+// news is an event that stands for what a list has shown.
+type news struct {
+	kind    watch.EventType
+	version string
+	object  []byte
+}
+
+// difference is the events that lead from one state of a view to another, as a
+// watch would have sent them: what was replaced by another object of the same name
+// is deleted first. It ends early if there are more than maxDifference bytes.
+func difference(old *snapshot, st *stage) ([]byte, error) {
+	var events []news
+	var sum int
+	e, to := st.view.repr.Encoding, st.meta.ResourceVersion
+	seen := make(map[string]bool, len(st.items))
+	gone := func(o *store.Object) error {
+		object, err := wire.SetVersion(e, o.Bytes, to)
+		events = append(events, news{watch.Deleted, to, object})
+		sum += len(object)
+		return err
+	}
+	// Only what has changed is read from the disk.
+	var changed []store.Member
+	for _, m := range old.members {
+		item, still := st.items[m.Name]
+		seen[m.Name] = true
+		if !still || item.version != m.ResourceVersion {
+			changed = append(changed, m)
+		}
+	}
+	old.members = changed
+	for len(old.members) > 0 && sum <= maxDifference {
+		err := old.next(func(o store.Object) error {
+			item, still := st.items[o.Name]
+			if !still {
+				return gone(&o)
+			}
+			same, err := sameUID(e, o.Bytes, item.bytes)
+			if err != nil {
+				return err
+			}
+			sum += len(item.bytes)
+			if same {
+				events = append(events, news{watch.Modified, item.version, item.bytes})
+				return nil
+			}
+			events = append(events, news{watch.Added, item.version, item.bytes})
+			object, err := wire.SetVersion(e, o.Bytes, item.version) // just before it
+			events = append(events, news{watch.Deleted, item.version, object})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for name, item := range st.items {
+		if !seen[name] {
+			events = append(events, news{watch.Added, item.version, item.bytes})
+			sum += len(item.bytes)
+		}
+	}
+	return encodeNews(events, st), nil
+}
+
+func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
+	first, err := wire.Inspect(e, a)
+	if err != nil {
+		return false, err
+	}
+	second, err := wire.Inspect(e, b)
+	return string(first.UID) == string(second.UID), err
+}
+
+// encodeNews writes events in the order of their versions.
+func encodeNews(events []news, st *stage) []byte {
+	slices.SortStableFunc(events, func(a, b news) int {
+		if n := compare(a.version, b.version); n != 0 {
+			return n
+		}
+		return deletedFirst(a.kind) - deletedFirst(b.kind)
+	})
+	t := itemType(&st.meta, st.kind)
+	out := []byte{}
+	for _, n := range events {
+		if len(out) > maxDifference {
+			break
+		}
+		out = wire.AppendEvent(out, st.view.repr.Encoding, n.kind, t, n.object)
+	}
+	return out
+}
+
+func deletedFirst(kind watch.EventType) int {
+	if kind == watch.Deleted {
+		return 0
+	}
+	return 1
+}
+
+// itemType is the type of a list's items: as an item said, or as the list's
+// name suggests.
+func itemType(m *wire.ListMeta, kind string) wire.TypeMeta {
+	if kind == "" {
+		kind = strings.TrimSuffix(m.Kind, "List")
+	}
+	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
+}
+
+// semaphore bounds how much is done at once.
+type semaphore chan struct{}
+
+func (s semaphore) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s semaphore) release() { <-s }
+
+// backoff is how long to wait before try n, from 0 on.
+func backoff(n int) time.Duration {
+	const first, most = 200 * time.Millisecond, 10 * time.Second
+	return min(time.Duration(float64(first)*math.Pow(2, float64(min(n, 10)))), most)
+}

@@ -1,0 +1,222 @@
+package cache
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// maxStage bounds the bytes of a list that is being read: what is larger is
+// passed on and not kept. It is what may wait for the disk.
+const maxStage = maxPending * 3 / 4
+
+// errStageFull is returned for a list that is too large to be kept.
+var errStageFull = errors.New("the list is too large to be kept")
+
+// stage is a view in the making: what a list, or the initial events of a watch,
+// has brought so far. Nothing of it can be seen before it is whole. It is for
+// one goroutine at a time, but for its items, which mu of the view guards: other
+// stages of the view share their bytes.
+type stage struct {
+	view *view
+	// began is the view's version at the time of the request. An answer that
+	// shows the newest state there is, and is older than that, says that the
+	// apiserver's store was restored from a backup.
+	began      string
+	consistent bool
+
+	items map[string]staged
+	bytes int64
+	meta  wire.ListMeta
+	kind  string // of the items, if they say so
+}
+
+// staged is an object in a stage. Bytes are nil where the view has that version.
+type staged struct {
+	entry
+	bytes []byte
+}
+
+func (v *view) newStage(began string, consistent bool) *stage {
+	s := &stage{view: v, began: began, consistent: consistent, items: map[string]staged{}}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stages = append(v.stages, s)
+	return s
+}
+
+// end takes the stage off its view. It has to be called once.
+func (s *stage) end() {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	s.view.stages = slices.DeleteFunc(s.view.stages, func(other *stage) bool { return other == s })
+}
+
+// add takes over an object, bare or self-describing. A copy is made of it, if it
+// is news.
+func (s *stage) add(name, version string, object []byte) error {
+	v := s.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	item := staged{entry: entry{version: version}}
+	if old, ok := v.hasLocked(name); ok && old.version == version {
+		item.size = old.size
+	} else {
+		if item.bytes = v.sharedLocked(name, version); item.bytes == nil {
+			var err error
+			if item.bytes, err = wire.AppendBare(nil, v.repr.Encoding, object); err != nil {
+				return err
+			}
+		}
+		item.size = len(item.bytes)
+	}
+	if old, ok := s.items[name]; ok {
+		s.bytes -= old.cost(name)
+	}
+	s.bytes += item.cost(name)
+	s.items[name] = item
+	if s.bytes > maxStage {
+		return errStageFull
+	}
+	return nil
+}
+
+func (i *staged) cost(name string) int64 { return int64(len(i.bytes) + len(name) + memberCost) }
+
+// hasLocked looks for a member whose bytes are at hand.
+func (v *view) hasLocked(name string) (entry, bool) {
+	if v.lost.Load() || v.loadLocked() != nil {
+		return entry{}, false
+	}
+	e, ok := v.index[name]
+	return e, ok
+}
+
+// sharedLocked looks for an object that another client is just reading, too.
+func (v *view) sharedLocked(name, version string) []byte {
+	for _, other := range v.stages {
+		if item, ok := other.items[name]; ok && item.version == version && item.bytes != nil {
+			return item.bytes
+		}
+	}
+	return nil
+}
+
+// remove takes out an object that was deleted while the initial events came.
+func (s *stage) remove(name string) {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	if old, ok := s.items[name]; ok {
+		s.bytes -= old.cost(name)
+		delete(s.items, name)
+	}
+}
+
+// merge takes over the items of a page.
+func (s *stage) merge(page *stage) {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	for name, item := range page.items {
+		s.items[name] = item
+	}
+	s.bytes += page.bytes
+}
+
+// verdict says what commit made of a stage.
+type verdict uint8
+
+const (
+	taken    verdict = iota
+	outdated         // the view is newer
+	restored         // the view was newer than the apiservers are: their store was restored
+)
+
+// commit makes the stage the view's state at version.
+func (s *stage) commit(version string) verdict {
+	v := s.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	result := taken
+	if v.complete && !v.lost.Load() {
+		order := compare(version, v.version)
+		switch {
+		case order == 0:
+			v.allowLocked()
+			return taken
+		case order < 0 && s.consistent && compare(version, s.began) < 0:
+			result = restored
+		case order < 0:
+			v.allowLocked()
+			return outdated
+		}
+	}
+	v.replaceLocked(s, version)
+	return result
+}
+
+// allowLocked notes that the user may read the view.
+func (v *view) allowLocked() {
+	if v.header.Denied {
+		v.header.Denied = false
+		v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: v.version, Header: v.headerLocked()})
+	}
+}
+
+// replaceLocked makes the stage's items the view's members.
+func (v *view) replaceLocked(s *stage, version string) {
+	before := v.version
+	same := v.complete && !v.lost.Load() && compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
+	v.lost.Store(false)
+	v.version, v.complete = version, true
+	v.header = viewHeader{APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted, Changed: v.header.Changed}
+	if same {
+		v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked()})
+		return
+	}
+	v.header.Changed = version
+	v.index, v.bytes, v.loaded, v.onDisk = make(map[string]entry, len(s.items)), 0, true, true
+	put := make([]store.Object, 0, len(s.items))
+	for name, item := range s.items {
+		// An item without bytes was the view's when it came. Should it have gone
+		// since, the disk refuses the change, and the view is read again.
+		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Bytes: item.bytes})
+		v.setLocked(name, item.entry)
+	}
+	v.disk.change(&store.Change{ID: v.id, Op: store.Replace, Header: v.headerLocked(), Put: put})
+}
+
+// holdsLocked reports whether these are the view's members.
+func (v *view) holdsLocked(items map[string]staged) bool {
+	if len(items) != len(v.index) {
+		return false
+	}
+	for name, item := range items {
+		if v.index[name].version != item.version {
+			return false
+		}
+	}
+	return true
+}
+
+// item is an item of a list. See taker.
+func (s *stage) item(item []byte, m *wire.Meta) error {
+	if len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
+		return errNameless
+	}
+	if s.kind == "" {
+		s.kind = string(m.Kind)
+	}
+	return s.add(memberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
+}
+
+// list is what the list says of itself. See taker.
+func (s *stage) list(m wire.ListMeta) error {
+	s.meta = m
+	return nil
+}
+
+// errNameless is returned for objects that cannot be told apart, such as reviews
+// and some metrics.
+var errNameless = errors.New("an object has no name or no resourceVersion")

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Reader reads objects whose names and versions the caller knows. While it is
+// open, what commits remove is kept, up to Options.MaxHeld, so a caller that
+// opens a Reader first and then notes what is in a view, finds all of it. It is
+// for one goroutine at a time.
+type Reader struct {
+	chunk objectChunk
+	close func()
+}
+
+// NewReader returns a Reader of objects of one scope. Close has to be called.
+func (s *Store) NewReader(scope string) *Reader {
+	s.pins.readers.Add(1)
+	return &Reader{
+		chunk: objectChunk{store: s, view: View{Header: Header{Scope: scope}, Bytes: streamChunk}},
+		close: sync.OnceFunc(func() { s.pins.readers.Add(-1) }),
+	}
+}
+
+// Read calls each for the first of members, as many as are read at once (256
+// KiB, or one that is larger), and returns how many these were. An object's
+// bytes are valid until each returns. The error is ErrChanged for an object that
+// is not there (any more), ErrCorrupt for a damaged one, or that of each.
+func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
+	n, err := r.chunk.read(members)
+	if err != nil {
+		return 0, fmt.Errorf("read objects: %w", err)
+	}
+	for i, m := range members[:n] {
+		if err := each(Object{m.Name, m.ResourceVersion, r.chunk.bytes(i)}); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// Close lets go of what was kept for the Reader.
+func (r *Reader) Close() { r.close() }

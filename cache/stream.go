@@ -1,0 +1,382 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const (
+	// bookmarkEvery is how often a watch that is held open gets a bookmark; an
+	// apiserver sends one about every minute.
+	bookmarkEvery = time.Minute
+	// unboundedWatch is the least time after which an apiserver ends a watch
+	// that has no timeoutSeconds (--min-request-timeout).
+	unboundedWatch = 30 * time.Minute
+	// endSlack is how much earlier than asked for the end of a watch may come.
+	endSlack = 2 * time.Second
+	// maxBuffered bounds the bytes of events that go to the client in one write.
+	maxBuffered = 32 << 10
+)
+
+// stream is the body of a watch. It is fed by an apiserver as long as there is
+// one; while there is none it is held open, and then it goes on from where its
+// client is.
+//
+// Like any body it is for one goroutine.
+type stream struct {
+	cache *Cache
+	query *query
+	repr  wire.Representation
+	view  *view // held
+	req   *http.Request
+
+	opened   time.Time
+	deadline time.Time // zero where the client has named none
+
+	upstream io.ReadCloser // nil while there is none
+	frames   *wire.FrameReader
+
+	out  []byte // events on their way to the client
+	sent int    // of out
+	err  error  // behind out
+
+	// at is the version up to which the client has been told everything. It is
+	// empty until the initial events have ended.
+	at      string
+	initial bool          // initial events are coming
+	stage   *stage        // of initial events; nil where they are not kept
+	replay  *replay       // initial events that come from the cache
+	item    wire.TypeMeta // of the objects; empty until it is known
+	resumed bool          // upstream was opened here, and the client does not know
+	opaque  bool          // the rest of upstream's bytes cannot be read; they pass
+	torn    bool          // part of an event has been passed on
+	lostAt  time.Time     // when upstream broke off
+	tries   int           // to open it again
+	outage  int           // the last that was known; see past
+	suspect bool          // upstream was lost, and may come back as another
+	marked  time.Time     // when the last bookmark of ours was due
+}
+
+func newStream(x *exchange, repr wire.Representation) *stream {
+	now := x.cache.now()
+	s := &stream{
+		cache: x.cache, query: x.query, repr: repr, req: x.req,
+		view:   x.cache.views.acquire(x.query.key(repr)),
+		opened: now, marked: now, outage: x.cache.past.count(),
+	}
+	if x.query.timeout > 0 {
+		s.deadline = now.Add(x.query.timeout)
+	}
+	if q := x.query; isVersion(q.version) && !q.initialEvents {
+		s.at = q.version
+	} else {
+		s.initial = true
+		s.stage = s.view.newStage(x.began[s.view.key], q.consistent())
+	}
+	return s
+}
+
+// release lets go of everything but upstream.
+func (s *stream) release() {
+	s.endStage()
+	if s.replay != nil {
+		s.replay.snapshot.reader.Close()
+		s.replay = nil
+	}
+	if s.view != nil {
+		s.view.release()
+		s.view = nil
+	}
+}
+
+func (s *stream) endStage() {
+	if s.stage != nil {
+		s.stage.end()
+		s.stage = nil
+	}
+}
+
+// attach makes res what the stream is fed by.
+func (s *stream) attach(res *http.Response) error {
+	if e := res.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return fmt.Errorf("a watch in the encoding %q", e)
+	}
+	frames, err := wire.NewFrameReader(res.Body, s.repr.Encoding, wire.FrameOptions{})
+	if err != nil {
+		return err
+	}
+	s.upstream, s.frames = res.Body, frames
+	s.view.deny(false)
+	if s.at != "" && s.behind() {
+		s.cache.refresh(s.view, s.req)
+	}
+	return nil
+}
+
+// behind reports whether the view is not where the client is, so that events
+// would leave a gap.
+func (s *stream) behind() bool {
+	p := s.view.position()
+	return p == "" || compare(p, s.at) < 0
+}
+
+func (s *stream) Close() error {
+	s.release()
+	s.err = errors.Join(s.err, http.ErrBodyReadAfterClose)
+	return s.detach()
+}
+
+func (s *stream) detach() error {
+	if s.upstream == nil {
+		return nil
+	}
+	err := s.upstream.Close()
+	s.upstream, s.frames = nil, nil
+	return err
+}
+
+// Read returns the next events, as many as there are. It waits for the first.
+func (s *stream) Read(p []byte) (int, error) {
+	for s.sent == len(s.out) {
+		if s.err != nil {
+			return 0, s.err
+		}
+		s.out, s.sent = s.out[:0], 0
+		switch {
+		case s.replay != nil:
+			s.repeat()
+		case s.upstream == nil:
+			s.hold()
+		default:
+			s.pass()
+		}
+	}
+	n := copy(p, s.out[s.sent:])
+	s.sent += n
+	return n, nil
+}
+
+// pass takes frames from upstream, until there is something for the client and
+// nothing more at hand.
+func (s *stream) pass() {
+	for s.err == nil {
+		frame, err := s.frames.Next()
+		if err != nil {
+			s.broken(err)
+			return
+		}
+		s.take(&frame)
+		if s.frames == nil || len(s.out) > 0 && (len(s.out) >= maxBuffered || !s.frames.Ready()) {
+			return
+		}
+	}
+}
+
+// broken is called when upstream has ended. Where its client would have to begin
+// anew, or has been told that this is the end, so it is; otherwise the stream is
+// held open.
+func (s *stream) broken(err error) {
+	now := s.cache.now()
+	clean := errors.Is(err, io.EOF)
+	s.detach() //nolint:errcheck // it has ended
+	switch {
+	case s.req.Context().Err() != nil:
+		s.err = err
+	case s.torn, s.initial || s.at == "":
+		if !clean || s.torn {
+			err = io.ErrUnexpectedEOF
+		}
+		s.err = err
+	case clean && s.over(now):
+		s.err = io.EOF
+	case s.opaque:
+		s.err = err
+	default:
+		s.lostAt, s.tries, s.suspect = now, 0, s.suspect || !clean
+	}
+}
+
+// over reports whether it is time for the watch to end.
+func (s *stream) over(now time.Time) bool {
+	if s.deadline.IsZero() {
+		return now.Sub(s.opened) > unboundedWatch-endSlack
+	}
+	return now.After(s.deadline.Add(-endSlack))
+}
+
+// take passes a frame on, after the view has got to know it.
+func (s *stream) take(f *wire.Frame) {
+	if f.Err != nil || s.opaque || f.Type == "" {
+		s.unread(f)
+		return
+	}
+	s.torn = f.More
+	if f.Type == watch.Error {
+		s.failed(f)
+		return
+	}
+	s.tries = 0
+	switch f.Type {
+	case watch.Bookmark:
+		s.item = f.Meta.TypeMeta()
+		s.bookmark(f)
+	case watch.Added, watch.Modified, watch.Deleted:
+		if !s.event(f) {
+			return
+		}
+	}
+	s.out = append(s.out, f.Raw...)
+}
+
+// unread passes on what is no event. What was in it is not known, so neither is
+// the view's state after it.
+func (s *stream) unread(f *wire.Frame) {
+	if errors.Is(f.Err, wire.ErrTruncated) && !s.torn && !s.opaque {
+		return // the end of a stream that broke off within an event: it comes again
+	}
+	s.out = append(s.out, f.Raw...)
+	if f.Err == nil && !s.opaque {
+		return // blanks
+	}
+	s.torn = f.More
+	if f.More && !errors.Is(f.Err, wire.ErrTooLarge) {
+		s.opaque = true
+	}
+	s.endStage()
+	if s.at != "" {
+		s.view.invalidate()
+		s.cache.refresh(s.view, s.req)
+	}
+}
+
+// event feeds the view. It returns false for what the client has seen already.
+func (s *stream) event(f *wire.Frame) bool {
+	name, version := memberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
+	if !isVersion(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
+		s.endStage()
+		if s.at != "" {
+			s.view.invalidate()
+		}
+		return true
+	}
+	s.item = f.Meta.TypeMeta()
+	if s.initial {
+		s.begin(f, name, version)
+		return true
+	}
+	if s.resumed && compare(version, s.at) <= 0 {
+		return false
+	}
+	c := &change{name: name, version: version}
+	if f.Type != watch.Deleted {
+		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
+		if err != nil { // a frame that was read has an object that is one
+			s.view.invalidate()
+			return true
+		}
+		c.object = bare
+	}
+	if s.view.apply(s.at, c) == isBeyond {
+		s.cache.refresh(s.view, s.req)
+	}
+	if f.Type == watch.Deleted {
+		s.cache.views.released(s.query.user, s.query.resource, s.repr, name, version)
+	}
+	s.at = version
+	return true
+}
+
+// begin takes over an initial event.
+func (s *stream) begin(f *wire.Frame, name, version string) {
+	if s.stage == nil {
+		return
+	}
+	if f.Type == watch.Deleted {
+		s.stage.remove(name)
+		return
+	}
+	if err := s.stage.add(name, version, f.Object); err != nil {
+		s.cache.looked(err)
+		s.endStage()
+		return
+	}
+	s.describe(f)
+}
+
+// describe notes what the list would say of itself, if there were one.
+func (s *stream) describe(f *wire.Frame) {
+	if s.stage.meta.Kind != "" {
+		return
+	}
+	if m, err := wire.ListMetaOf(s.repr.Encoding, f.Object); err == nil {
+		s.stage.meta, s.stage.kind = m, string(f.Meta.Kind)
+	}
+}
+
+// bookmark moves the view's version, and ends the initial events: whatever came
+// before a bookmark is all there is up to it.
+func (s *stream) bookmark(f *wire.Frame) {
+	version := string(f.Meta.ResourceVersion)
+	if !isVersion(version) {
+		return
+	}
+	if !s.initial {
+		if compare(version, s.at) < 0 {
+			return
+		}
+		if s.view.advance(s.at, version) == isBeyond {
+			s.cache.refresh(s.view, s.req)
+		}
+		s.at, s.marked = version, s.cache.now()
+		return
+	}
+	if s.query.initialEvents && !f.InitialEventsEnd {
+		return
+	}
+	s.initial, s.at = false, version
+	if s.stage == nil {
+		s.cache.refresh(s.view, s.req)
+		return
+	}
+	s.describe(f)
+	x := &exchange{cache: s.cache, query: s.query}
+	x.commit(s.view, s.stage, version)
+	s.endStage()
+}
+
+// failed is called with an ERROR. One that answers a watch which the client does
+// not know of is not for the client.
+func (s *stream) failed(f *wire.Frame) {
+	if s.resumed && s.tries > 0 {
+		s.detach() //nolint:errcheck // it is given up
+		if f.Code == http.StatusGone {
+			s.relist()
+		}
+		return
+	}
+	s.out = append(s.out, f.Raw...)
+	s.detach() //nolint:errcheck // an apiserver ends the stream here
+	s.err = io.EOF
+}
+
+// expire tells the client to list again, and ends the stream.
+func (s *stream) expire() {
+	status := apierrors.NewResourceExpired(fmt.Sprintf("edgehub: too old resource version: %s; list again", s.at)).Status()
+	out, err := wire.AppendError(s.out, s.repr.Encoding, status)
+	s.out, s.err = out, io.EOF
+	if err != nil {
+		s.err = err
+	}
+}
+
+// context is that of the client's request.
+func (s *stream) context() context.Context { return s.req.Context() }

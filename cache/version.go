@@ -1,0 +1,26 @@
+package cache
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// compare orders two resourceVersions. The empty one, which nothing has, comes
+// before all others; what is no version is treated like it.
+func compare(a, b string) int {
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	if err == nil {
+		return n
+	}
+	return rank(a) - rank(b)
+}
+
+func rank(version string) int {
+	if isVersion(version) {
+		return 1
+	}
+	return 0
+}
+
+// isVersion reports whether v names a state, which "" and "0" do not.
+func isVersion(v string) bool {
+	_, err := resourceversion.CompareResourceVersion(v, v)
+	return err == nil
+}

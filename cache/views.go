@@ -1,0 +1,250 @@
+package cache
+
+import (
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// views is all views there are. It is safe for concurrent use.
+type views struct {
+	disk *disk
+	salt []byte
+	max  int64 // bytes, of all views together
+	now  func() time.Time
+	log  *slog.Logger
+
+	mu    sync.RWMutex
+	byID  map[store.ID]*view
+	byKey map[viewKey]*view
+	// of are the views in which a user's objects of one resource are.
+	of map[userResource][]*view
+}
+
+type userResource struct {
+	user     string
+	resource schema.GroupVersionResource
+}
+
+// viewCost is what a view takes on disk without members, about.
+const viewCost = 1 << 10
+
+// load takes over the views that are on disk: their headers only, and their
+// members when somebody needs them. It may be called again, after the file
+// was damaged, and then overrules what is in memory.
+func (s *views) load() error {
+	found := map[store.ID]store.View{}
+	st, _ := s.disk.now()
+	err := st.Views(func(v store.View) error {
+		found[v.ID] = v
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, stored := range found {
+		var key viewKey
+		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.id(s.salt) != stored.ID || !key.representation().Cacheable() {
+			s.log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
+			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})
+			delete(found, stored.ID)
+			continue
+		}
+		v := s.acquire(key)
+		v.restore(stored)
+		v.release()
+	}
+	for _, v := range s.all() {
+		if _, ok := found[v.id]; !ok {
+			v.forget()
+		}
+	}
+	return nil
+}
+
+// find returns a view that there is, or nil.
+func (s *views) find(key viewKey) *view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byKey[key]
+}
+
+// acquire returns the view for a key, an empty one if there was none. It stays
+// the view for this key until it is released.
+func (s *views) acquire(key viewKey) *view {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.byKey[key]
+	if v != nil {
+		v.holders.Add(1)
+		v.touch(s.now())
+		return v
+	}
+	v = newView(s.disk, key.id(s.salt), key)
+	v.forget()
+	v.touch(s.now())
+	v.holders.Add(1)
+	s.byID[v.id], s.byKey[key] = v, v
+	of := userResource{key.User, key.resource()}
+	s.of[of] = append(s.of[of], v)
+	return v
+}
+
+// resource returns a user's views of one resource.
+func (s *views) resource(user string, resource schema.GroupVersionResource) []*view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.of[userResource{user, resource}])
+}
+
+func (s *views) all() []*view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := make([]*view, 0, len(s.byID))
+	for _, v := range s.byID {
+		all = append(all, v)
+	}
+	return all
+}
+
+// lost is told of a view whose changes did not reach the disk. It must not
+// wait for a view's lock: it may be called by who holds it.
+func (s *views) lost(id store.ID, err error) {
+	s.mu.RLock()
+	v := s.byID[id]
+	s.mu.RUnlock()
+	if v == nil {
+		return
+	}
+	v.lost.Store(true)
+	s.log.Warn("a part of the cache could not be kept; it is read again from the cloud", "view", v.String(), "err", err)
+}
+
+// kubeletReads are the resources without which a kubelet cannot start pods.
+// What the node itself has read of them is never evicted.
+var kubeletReads = map[schema.GroupResource]bool{
+	{Resource: "nodes"}: true, {Resource: "pods"}: true, {Resource: "services"}: true,
+	{Resource: "configmaps"}: true, {Resource: "secrets"}: true,
+	{Resource: "persistentvolumes"}: true, {Resource: "persistentvolumeclaims"}: true,
+	{Group: "storage.k8s.io", Resource: "csidrivers"}: true, {Group: "storage.k8s.io", Resource: "csinodes"}: true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}: true,
+	{Group: "node.k8s.io", Resource: "runtimeclasses"}:       true,
+	{Group: "coordination.k8s.io", Resource: "leases"}:       true,
+}
+
+func (v *view) kubelets() bool {
+	return v.key.User == nodeUser && kubeletReads[v.key.resource().GroupResource()]
+}
+
+// usage is what of a view counts when room is needed.
+type usage struct {
+	view  *view
+	bytes int64
+	used  int64
+}
+
+// fit evicts the views that were not used for the longest time, until the rest
+// is within the bound. It returns false if newest, which was just read, had to go.
+func (s *views) fit(newest *view) bool {
+	var all []usage
+	var sum int64
+	for _, v := range s.all() {
+		v.mu.Lock()
+		u := usage{v, v.bytes, v.used.Load()}
+		if v.onDisk {
+			u.bytes += viewCost
+		}
+		v.mu.Unlock()
+		sum += u.bytes
+		if u.bytes > 0 && !v.kubelets() && v != newest {
+			all = append(all, u)
+		}
+	}
+	slices.SortFunc(all, func(a, b usage) int { return int(min(max(a.used-b.used, -1), 1)) })
+	if newest != nil && !newest.kubelets() {
+		all = append(all, usage{view: newest, bytes: newest.size()})
+	}
+	for _, u := range all {
+		if sum <= s.max {
+			return true
+		}
+		s.evict(u.view)
+		sum -= u.bytes
+		if u.view == newest {
+			return false
+		}
+	}
+	if sum > s.max {
+		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", sum, "max", s.max)
+	}
+	return true
+}
+
+func (v *view) size() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.bytes + viewCost
+}
+
+// evict drops a view. Streams that are open do not bring it back for a while; a
+// client that lists it does.
+func (s *views) evict(v *view) {
+	s.log.Info("evicted from the cache to make room", "view", v.String(), "bytes", v.size())
+	v.relisting.bar(s.now().Add(evictedFor))
+	v.drop()
+}
+
+const (
+	// evictedFor is how long open watches do not bring back what was evicted.
+	evictedFor = 10 * time.Minute
+	// unusedFor is how long a view is kept that nobody reads any more while the
+	// cloud can be reached: those of pods that are gone, say.
+	unusedFor = 30 * 24 * time.Hour
+)
+
+// sweep drops views that nobody has used for long, and forgets empty ones.
+func (s *views) sweep() {
+	for _, v := range s.all() {
+		if v.holders.Load() == 0 && s.now().Sub(time.Unix(0, v.used.Load())) > unusedFor {
+			v.drop()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.byID {
+		v.mu.Lock()
+		empty := !v.onDisk
+		v.mu.Unlock()
+		if empty && v.holders.Load() == 0 {
+			s.removeLocked(v)
+		}
+	}
+}
+
+func (s *views) removeLocked(v *view) {
+	delete(s.byID, v.id)
+	delete(s.byKey, v.key)
+	of := userResource{v.key.User, v.key.resource()}
+	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
+	if len(s.of[of]) == 0 {
+		delete(s.of, of)
+	}
+}
+
+// released is told that an object is gone: users do not see it by GET any more.
+func (s *views) released(user string, resource schema.GroupVersionResource, repr wire.Representation, name, version string) {
+	key := viewKey{
+		User: user, Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
+		Representation: repr.String(), Single: true,
+	}
+	if v := s.find(key); v != nil {
+		v.discard(name, version)
+	}
+}

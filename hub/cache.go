@@ -1,0 +1,116 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// openCache opens the cache under --root-dir.
+func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
+	var key []byte
+	if c.CacheKeyFile != "" {
+		var err error
+		if key, err = readKey(c.CacheKeyFile); err != nil {
+			return nil, fmt.Errorf("--cache-encryption-key-file: %w", err)
+		}
+	}
+	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
+		Unreachable:     unreachable,
+		IsNode:          func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
+		NodeName:        c.NodeName,
+		MaxBytes:        c.CacheMaxBytes,
+		Key:             key,
+		TokenGrace:      c.OfflineTokenGrace,
+		ReconnectJitter: c.ReconnectJitter,
+		SpoolCount:      c.EventSpoolMaxCount,
+		SpoolBytes:      c.EventSpoolMaxBytes,
+		Registerer:      r,
+		Logger:          log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
+	}
+	return kept, nil
+}
+
+// unreachable reports whether err says that a request reached no apiserver.
+func unreachable(err error) bool {
+	var lost *proxy.UnreachableError
+	return errors.As(err, &lost) && !lost.Delivered
+}
+
+// keySize is that of an AES-256 key, in bytes.
+const keySize = 32
+
+// readKey reads a key of 32 bytes: as they are, or as hexadecimal or base64 text.
+func readKey(file string) ([]byte, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) == keySize {
+		return raw, nil
+	}
+	text := string(bytes.TrimSpace(raw))
+	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString} {
+		if key, err := decode(text); err == nil && len(key) == keySize {
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no key of %d bytes, as they are, or in hexadecimal or base64: make one with `openssl rand -hex %[2]d`", file, keySize)
+}
+
+// offline says since when the cloud cannot be reached, or nothing.
+func (h *Hub) offline() string {
+	state := h.upstream.State()
+	if state.Up {
+		return ""
+	}
+	return fmt.Sprintf("offline since %s: no apiserver can be reached, and the node is served from the cache",
+		state.Since.UTC().Format(time.RFC3339))
+}
+
+// cacheState is what GET /debug/cache shows.
+type cacheState struct {
+	Cloud cloudState        `json:"cloud"`
+	Views []cache.ViewState `json:"views"`
+}
+
+type cloudState struct {
+	Up         bool             `json:"up"`
+	Since      time.Time        `json:"since"`
+	APIServers []apiserverState `json:"apiservers"`
+}
+
+type apiserverState struct {
+	Address string    `json:"address"`
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error,omitempty"`
+}
+
+func (h *Hub) cacheState() cacheState {
+	up := h.upstream.State()
+	state := cacheState{Cloud: cloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	for _, s := range up.Servers {
+		one := apiserverState{Address: s.Address, Up: s.Up, Since: s.Since}
+		if s.Err != nil {
+			one.Error = s.Err.Error()
+		}
+		state.Cloud.APIServers = append(state.Cloud.APIServers, one)
+	}
+	return state
+}
