@@ -217,7 +217,6 @@ edgehub_event_spool_dropped_total{reason="unreadable"} 0
 edgehub_event_spool_events 2
 `
 	names := []string{"edgehub_event_spool_added_total", "edgehub_event_spool_dropped_total", "edgehub_event_spool_events"}
-	names := []string{"edgehub_event_spool_added_total", "edgehub_event_spool_dropped_total", "edgehub_event_spool_events"}
 	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
