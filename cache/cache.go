@@ -36,6 +36,8 @@ type Options struct {
 	Unreachable func(error) bool
 	// IsNode reports whether a request carries the node's identity. Required.
 	IsNode func(context.Context) bool
+	// AsNode makes requests carry it. Required.
+	AsNode func(context.Context) context.Context
 	// NodeName is the node whose kubelet this cache serves. Required.
 	NodeName string
 

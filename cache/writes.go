@@ -2,29 +2,280 @@ package cache
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/satoken"
+	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
+
+// errWrite is why a write is not answered.
+var errWrite = errors.New("this cannot be done without it")
 
 // writes is what is not reading: what nodes and pods write while the cloud is
 // away, and what is kept for that.
 type writes struct {
-	cache *Cache
+	cache   *Cache
+	overlay *overlay.Overlay
+	tokens  *satoken.Tokens
+	events  *spool.Spool
 }
 
-func newWrites(c *Cache) (*writes, error) { return &writes{cache: c}, nil }
+func newWrites(c *Cache) (*writes, error) {
+	tokens, err := satoken.Open(c.disk, satoken.Options{Logger: c.log})
+	if err != nil {
+		return nil, err
+	}
+	events, err := spool.Open(c.disk, spool.Options{
+		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.opts.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &writes{cache: c, overlay: overlay.New(overlay.Options{}), tokens: tokens, events: events}, nil
+}
+
+// run looks after what was written during an outage, once it is over.
+func (w *writes) run(ctx context.Context) error {
+	for w.cache.up.WaitUp(ctx) == nil {
+		w.overlay.Drop() // the kubelet tells the cloud itself
+		if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {
+			w.cache.log.Warn("events of an outage could not be sent", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.cache.up.Lost():
+		}
+	}
+	return nil
+}
+
+func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
+	if asNode {
+		r = r.WithContext(w.cache.opts.AsNode(r.Context()))
+	}
+	return w.cache.up.RoundTrip(r)
+}
 
 // online looks at the answer to a request that is no read of an object.
-func (w *writes) online(x *exchange, res *http.Response) {}
+func (w *writes) online(x *exchange, res *http.Response) {
+	switch {
+	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
+		q := x.written()
+		if q == nil || res.StatusCode/100 != 2 {
+			return
+		}
+		if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+			x.keepObject(res, q, repr)
+		}
+	case x.isTokenRequest() && res.StatusCode == http.StatusCreated:
+		w.keepToken(x, res)
+	}
+}
 
-func (w *writes) offline(x *exchange) (*http.Response, error) { return nil, errNeverRead }
+// isTokenRequest reports whether a token of a service account is asked for.
+func (x *exchange) isTokenRequest() bool {
+	i := x.info
+	return x.req.Method == http.MethodPost && i.APIGroup == "" && i.Resource == "serviceaccounts" && i.Subresource == "token"
+}
 
-func (w *writes) overlaid(x *exchange, o object) object { return o }
+func (x *exchange) account() satoken.Account {
+	return satoken.Account{User: x.who.user, Namespace: x.info.Namespace, Name: x.info.Name}
+}
 
-func (w *writes) run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (w *writes) keepToken(x *exchange, res *http.Response) {
+	request, err := x.body()
+	if err != nil {
+		return
+	}
+	contentType := res.Header.Get("Content-Type")
+	sink := &objectSink{take: func(body []byte) error {
+		return w.tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
+	}}
+	teeBody(res, decode(res, sink), x.cache.looked)
+}
 
-// info2 is the resource that the request is about.
+// body returns the request's body, which was sent, or might have been.
+func (x *exchange) body() ([]byte, error) {
+	if x.req.Body == nil || x.req.Body == http.NoBody {
+		return nil, nil
+	}
+	if x.req.GetBody == nil {
+		return nil, errWrite
+	}
+	again, err := x.req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	defer again.Close()
+	return io.ReadAll(again)
+}
+
+// offline answers what is no read of an object.
+func (w *writes) offline(x *exchange) (*http.Response, error) {
+	if !x.info.IsResourceRequest {
+		return w.path(x)
+	}
+	body, err := x.body()
+	if err != nil {
+		return nil, errWrite
+	}
+	switch group := x.info.APIGroup; {
+	case x.isTokenRequest():
+		return w.token(x, body)
+	case x.info.Resource == "events" && (group == "" || group == "events.k8s.io") && x.info.Subresource == "" && x.req.Method != http.MethodDelete && !x.isDryRun():
+		return w.event(x, body)
+	case x.req.Method == http.MethodPost:
+		return w.create(x, body)
+	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
+		return w.update(x, body)
+	case x.req.Method == http.MethodGet:
+		return nil, errNeverRead
+	}
+	return nil, errWrite
+}
+
+func (x *exchange) isDryRun() bool { return strings.Contains(x.req.URL.RawQuery, "dryRun") }
+
+// path answers requests that are about no resource.
+func (w *writes) path(x *exchange) (*http.Response, error) {
+	if x.req.Method != http.MethodGet {
+		return nil, errWrite
+	}
+	switch x.req.URL.Path {
+	case "/healthz", "/livez", "/readyz": // of whom the client talks to
+		return answerBytes(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+	}
+	return nil, errNeverRead
+}
+
+func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
+	body, contentType, ok := w.tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
+	if !ok {
+		return nil, errors.New("no such token was ever issued through this hub")
+	}
+	return answerBytes(x.req, http.StatusCreated, contentType, body), nil
+}
+
+func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
+	i, header := x.info, x.req.Header
+	a, err := w.events.Add(spool.Request{
+		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,
+		ContentType: header.Get("Content-Type"), Accept: header.Get("Accept"), Body: body, UserAgent: header.Get("User-Agent"),
+		Node: x.who.hash == "", User: x.who.user, Authorization: header.Get("Authorization"),
+	})
+	if err != nil {
+		return x.status(err)
+	}
+	return answerBytes(x.req, a.Code, a.ContentType, a.Body), nil
+}
+
+// ownObjects are those that a kubelet makes of its node when it starts, and
+// updates if they are there.
+var ownObjects = map[schema.GroupResource]bool{
+	{Resource: "nodes"}:                                true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:    true,
+	{Group: "coordination.k8s.io", Resource: "leases"}: true,
+}
+
+// create says that what is to be made is there already, where that is known.
+func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
+	resource := x.resource()
+	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
+		return nil, errWrite
+	}
+	m, err := wire.Inspect(wire.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
+	if err != nil {
+		return nil, errWrite
+	}
+	q := &query{user: x.who.user, resource: resource, namespace: x.info.Namespace, name: string(m.Name)}
+	if _, ok := x.cached(q); !ok {
+		return nil, errWrite
+	}
+	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.name))
+}
+
+// cached returns an object that the user has seen, in whatever representation.
+func (x *exchange) cached(q *query) (object, bool) {
+	name := memberName(q.namespace, q.name)
+	var best *view
+	var newest entry
+	for _, v := range x.cache.views.resource(q.user, q.resource) {
+		if e, ok := v.member(name); ok && v.repr.Metadata == "" && (best == nil || compare(e.version, newest.version) > 0) {
+			best, newest = v, e
+		}
+	}
+	if best == nil {
+		return object{}, false
+	}
+	bare, err := best.read(name, newest.version)
+	if err != nil {
+		x.cache.log.Error("cached object cannot be read", "err", err)
+		return object{}, false
+	}
+	return object{best.itemType(), best.repr, bare}, true
+}
+
+// update applies what the node says of itself to the overlay.
+func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
+	q := x.written()
+	if q == nil || x.who.hash != "" {
+		return nil, errWrite
+	}
+	current, ok := x.cached(q)
+	if !ok {
+		return nil, errNeverRead
+	}
+	result, err := w.overlay.Apply(x.overlayKey(), overlay.Request{
+		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
+	}, overlay.Object{Type: current.kind, Encoding: current.repr.Encoding, Bare: current.bare})
+	switch {
+	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
+		return nil, errWrite
+	case err != nil:
+		return x.status(err)
+	}
+	asked, ok := wire.Negotiate(q.accept, func(r wire.Representation) bool { return r.Cacheable() })
+	if !ok {
+		return x.status(notAcceptable(q))
+	}
+	return x.respond(http.StatusOK, overlaidObject(result), asked)
+}
+
+func overlaidObject(o overlay.Object) object {
+	return object{o.Type, wire.Representation{Encoding: o.Encoding}, o.Bare}
+}
+
+func (x *exchange) overlayKey() overlay.Key {
+	i := x.info
+	k := overlay.Key{Group: i.APIGroup, Version: i.APIVersion, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name}
+	if i.Resource == "namespaces" {
+		k.Namespace = ""
+	}
+	return k
+}
+
+// overlaid is what the node has made of an object that it reads.
+func (w *writes) overlaid(x *exchange, o object) object {
+	if x.who.hash != "" || o.repr.Metadata != "" {
+		return o
+	}
+	changed, ok := w.overlay.Get(x.overlayKey(), overlay.Object{Type: o.kind, Encoding: o.repr.Encoding, Bare: o.bare})
+	if !ok {
+		return o
+	}
+	return overlaidObject(changed)
+}
+
 func (x *exchange) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: x.info.APIGroup, Version: x.info.APIVersion, Resource: x.info.Resource}
 }

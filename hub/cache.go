@@ -30,6 +30,7 @@ func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log
 	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
 		Unreachable:     unreachable,
 		IsNode:          func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
+		AsNode:          proxy.AsNode,
 		NodeName:        c.NodeName,
 		MaxBytes:        c.CacheMaxBytes,
 		Key:             key,

@@ -62,6 +62,9 @@ func withIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
+// AsNode is for requests that the hub makes itself: they carry the node's identity.
+func AsNode(ctx context.Context) context.Context { return withIdentity(ctx, Node) }
+
 // IdentityOf returns the identity of a request that came through a Proxy, from
 // its context. It returns Own for a request that no Authenticator has seen, so
 // that nothing is lent by accident.
