@@ -19,6 +19,23 @@ type dialer struct {
 	config *tls.Config
 }
 
+// network is what connections are made of: TCP, but in tests.
+type network struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// backlog returns a function that says how many bytes of what was sent on conn
+	// the other side has acknowledged since its beginning, and whether it has yet
+	// to acknowledge some.
+	backlog func(conn net.Conn) func() (acked uint64, waiting bool)
+}
+
+func tcp() network {
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: ackTimeout / 2, Count: 2},
+		Control:         func(_, _ string, raw syscall.RawConn) error { return setUserTimeout(raw, ackTimeout) },
+	}
+	return network{dialer.DialContext, tcpBacklog}
+}
+
 type owedSinceKey struct{}
 
 // withOwedSince makes attempts to connect under ctx count as if they had begun
@@ -27,12 +44,14 @@ func withOwedSince(ctx context.Context, since time.Time) context.Context {
 	return context.WithValue(ctx, owedSinceKey{}, since)
 }
 
-func owedSince(ctx context.Context) time.Time {
-	since, ok := ctx.Value(owedSinceKey{}).(time.Time)
-	if !ok {
-		return time.Now()
+// owedSince returns what withOwedSince was told, which only a probe does, or the
+// present.
+func owedSince(ctx context.Context) (since time.Time, probe bool) {
+	since, probe = ctx.Value(owedSinceKey{}).(time.Time)
+	if !probe {
+		since = time.Now()
 	}
-	return since
+	return since, probe
 }
 
 // dial connects and shakes hands, so that whatever fails before the first byte
@@ -68,17 +87,19 @@ func (d *dialer) note(err error) error {
 func (d *dialer) connect(ctx context.Context, network, address string) (*line, error) {
 	s := d.server
 	lost := s.lines.attempts()
-	since := owedSince(ctx)
-	ctx, cancel := context.WithDeadlineCause(ctx, since.Add(s.limits.Loss), errConnectSilent)
+	since, probe := owedSince(ctx)
+	if down := s.health.down(); down != nil && !probe {
+		return nil, down // net/http tries again by itself where a connection broke
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, s.limits.deadline(since, time.Now()), errConnectSilent)
 	defer cancel()
+	if !probe {
+		defer time.AfterFunc(s.limits.pingAfter()/2, func() { s.doubtOthers(since) }).Stop()
+	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	defer context.AfterFunc(lost, func() { abandon(context.Cause(lost)) })()
-	tcp := &net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: ackTimeout / 2, Count: 2},
-		Control:         func(_, _ string, raw syscall.RawConn) error { return setUserTimeout(raw, ackTimeout) },
-	}
-	conn, err := tcp.DialContext(ctx, network, address)
+	conn, err := s.net.dial(ctx, network, address)
 	if err == nil {
 		return newLine(conn, s, d.owner), nil
 	}

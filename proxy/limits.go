@@ -40,5 +40,11 @@ func (l Limits) withDefaults() Limits {
 }
 
 // pingAfter is the silence after which an apiserver that owes an answer is
-// pinged. The rest of Loss is for the ping's round trip: 2 s of 2.5 s.
-func (l Limits) pingAfter() time.Duration { return l.Loss / 5 }
+// pinged. The rest of Loss is for the ping's round trip: 2.1 s of 2.5 s.
+func (l Limits) pingAfter() time.Duration { return l.Loss / 6 }
+
+// deadline is when a silence that began at since is a loss, where a sign of life
+// was asked for at asked: that is given its round trip, however late it was.
+func (l Limits) deadline(since, asked time.Time) time.Time {
+	return latest(since.Add(l.Loss), asked.Add(l.Loss-l.pingAfter()))
+}

@@ -38,7 +38,7 @@ type line struct {
 	sampled   time.Time
 	http2     pinger // nil: HTTP/1.1, or not known yet
 	pinging   bool
-	pinged    time.Time
+	pinged    time.Time   // or probed
 	timer     *time.Timer // nil: nothing is owed nor open
 	due       time.Time   // of timer
 	cause     error       // why it was given up; nil: it was not
@@ -46,7 +46,7 @@ type line struct {
 
 // newLine takes over conn, which is for owner.
 func newLine(conn net.Conn, s *server, owner *transports) *line {
-	l := &line{Conn: conn, limits: s.limits, server: s, owner: owner, backlog: backlogOf(conn)}
+	l := &line{Conn: conn, limits: s.limits, server: s, owner: owner, backlog: s.net.backlog(conn)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	s.lines.add(l)
 	return l
@@ -112,6 +112,7 @@ func (l *line) await(since time.Time, strict bool) {
 	l.waiting++
 	if strict {
 		l.strict++
+		l.pinged = time.Now()
 	}
 	l.oweLocked(since)
 	l.armLocked(time.Now())
@@ -251,14 +252,9 @@ func (l *line) doubtAfterLocked() time.Duration {
 	return l.limits.pingAfter()
 }
 
-// deadlineLocked is when the line is given up, if it is judged at all: whatever
-// the clock says, a ping is given its time.
+// deadlineLocked is when the line is given up, if it is judged at all.
 func (l *line) deadlineLocked() (end time.Time, judged bool) {
-	end = l.clockLocked().Add(l.limits.Loss)
-	if l.strict > 0 {
-		return end, true
-	}
-	return latest(end, l.pinged.Add(l.limits.Loss-l.limits.pingAfter())), l.pinging
+	return l.limits.deadline(l.clockLocked(), l.pinged), l.pinging || l.strict > 0
 }
 
 // check looks at the silence, and pings, or gives the line up.
@@ -269,10 +265,7 @@ func (l *line) check() {
 		return
 	}
 	now := time.Now()
-	if late := now.Sub(l.due); late > l.limits.pingAfter()/2 {
-		l.moved = latest(l.clockLocked().Add(late), l.moved) // this process stood still, not the apiserver
-	}
-	since, next := l.judgeLocked(now)
+	since, next := l.lookLocked(now)
 	if next != giveLineUp {
 		l.armLocked(now)
 	}
@@ -297,6 +290,16 @@ const (
 	giveLineUp
 )
 
+// lookLocked is judgeLocked, but does not count the time in which this process
+// stood still itself, and listens a moment for what has come meanwhile.
+func (l *line) lookLocked(now time.Time) (since time.Time, next verdict) {
+	moment := l.limits.pingAfter() / 2
+	if late := now.Sub(l.due); late > moment {
+		l.moved = latest(l.moved, l.clockLocked().Add(late), now.Add(moment-l.limits.Loss))
+	}
+	return l.judgeLocked(now)
+}
+
 // judgeLocked pings where that is due. The rest is left to check, without the
 // lock. since is when the silence began.
 func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
@@ -312,12 +315,12 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 		l.pingLocked()
 		return now, leaveAlone
 	}
-	l.sampleLocked(now)
+	progress := l.sampleLocked(now)
 	since = l.clockLocked()
 	if end, judged := l.deadlineLocked(); judged && !now.Before(end) {
 		return since, giveLineUp
 	}
-	if l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
+	if progress || l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
 		return since, leaveAlone
 	}
 	if l.http2 != nil && !l.pinging {
@@ -328,12 +331,14 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 
 // sampleLocked takes progress of a backlog for a sign of life. What was sent last
 // proves nothing: the kernel of an apiserver that is stopped acknowledges it, too.
-func (l *line) sampleLocked(now time.Time) {
+func (l *line) sampleLocked(now time.Time) (progress bool) {
 	acked, waiting := l.backlog()
-	if waiting && acked > l.acked {
+	progress = waiting && acked > l.acked
+	if progress {
 		l.moved = l.sampled
 	}
 	l.acked, l.sampled = acked, now
+	return progress
 }
 
 func latest(first time.Time, others ...time.Time) time.Time {

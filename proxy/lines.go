@@ -67,7 +67,7 @@ func (ls *lines) drop(cause error) {
 func (s *server) silent(l *line, since time.Time) {
 	cause := &silentError{time.Since(since)}
 	if s.alive(l, since) {
-		s.log.Info("connection to the apiserver is dropped; others are alive", "err", cause)
+		s.log.Debug("connection to the apiserver is dropped; others are alive", "err", cause)
 	} else {
 		s.lost(cause)
 	}
@@ -96,8 +96,15 @@ func (s *server) lost(cause error) {
 // sent nothing since that time, so that the way to all of them may be cut. A
 // request that then moves on to the next one need not wait as long again.
 func (s *server) doubt(since time.Time) {
+	s.ask(since)
+	s.doubtOthers(since)
+}
+
+func (s *server) doubtOthers(since time.Time) {
 	for _, peer := range s.peers() {
-		peer.ask(since)
+		if peer != s {
+			peer.ask(since)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type server struct {
 	address *url.URL
 	log     *slog.Logger
 	limits  Limits
+	net     network
 	health  *health
 	answers *answers
 	lines   *lines
@@ -46,7 +47,7 @@ func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, ch
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{
-		address: address, log: log, limits: limits, lines: newLines(), answers: newAnswers(limits),
+		address: address, log: log, limits: limits, net: tcp(), lines: newLines(), answers: newAnswers(limits),
 		asked: make(chan time.Time, 1),
 	}
 	s.peers = func() []*server { return []*server{s} }

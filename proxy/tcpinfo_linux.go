@@ -7,10 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlogOf returns a function that says how many bytes of what was sent on conn
-// the other side has acknowledged since its beginning, and whether it has yet to
-// acknowledge some.
-func backlogOf(conn net.Conn) func() (acked uint64, waiting bool) {
+// tcpBacklog is the backlog of network, where conn is a TCP connection.
+func tcpBacklog(conn net.Conn) func() (acked uint64, waiting bool) {
 	none := func() (uint64, bool) { return 0, false }
 	tcp, ok := conn.(syscall.Conn)
 	if !ok {

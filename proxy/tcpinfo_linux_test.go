@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	backlog := tcpBacklog(client)
+	before, _ := backlog()
+	client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) //nolint:errcheck // a write ends one way or the other
+	sent, err := client.Write(make([]byte, 64<<20))                  // more than two kernels hold
+	if err == nil {
+		t.Fatal("64 MiB were sent to somebody who does not read")
+	}
+	acked, waiting := backlog()
+	if got := int(acked - before); !waiting || got <= 0 || got >= sent {
+		t.Errorf("%d of %d bytes acknowledged, waiting: %v", got, sent, waiting)
+	}
+	go io.Copy(io.Discard, server) //nolint:errcheck // it ends with the connection
+	until(t, "all is acknowledged", func() bool {
+		acked, waiting := backlog()
+		return !waiting && int(acked-before) == sent
+	})
+}
