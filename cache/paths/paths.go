@@ -1,0 +1,282 @@
+package paths
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+)
+
+// Options of Paths. The zero value is usable.
+type Options struct {
+	MaxCount int          // of answers; 200 by default
+	MaxBytes int64        // of all answers; 4 MiB by default
+	Logger   *slog.Logger // of damage; by default nothing is logged
+}
+
+// MaxBody is the size, in bytes, of the largest body that is kept. All of aggregated
+// discovery has some 200 KB; the schemas of a group and version up to 1 MiB.
+const MaxBody = 1 << 20
+
+// Paths is the answers that are kept.
+type Paths struct {
+	bucket *bucket.Bucket
+	opts   Options
+
+	mu      sync.Mutex
+	entries map[string]*entry // by key in the bucket
+	bytes   int64
+}
+
+// entry is what is known of an answer without reading its body.
+type entry struct {
+	group string // of the answers to one user for one path and query
+	head
+	size    int64
+	sum     [32]byte  // of the body
+	read    time.Time // when it was read from an apiserver last
+	written time.Time // to disk
+}
+
+// bucketName is the table's.
+const bucketName = "paths"
+
+// writeEvery is how exactly it is known after a restart when an answer was last read.
+const writeEvery = 24 * time.Hour
+
+// Open returns the answers that t holds.
+func Open(t bucket.Table, o Options) (*Paths, error) {
+	if o.MaxCount <= 0 {
+		o.MaxCount = 200
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 4 << 20
+	}
+	b, err := bucket.Open(t, bucketName, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open the kept answers: %w", err)
+	}
+	p := &Paths{bucket: b, opts: o, entries: make(map[string]*entry)}
+	var unreadable []string
+	err = b.All(func(key string, value []byte) {
+		r, err := parse(value)
+		if err != nil {
+			unreadable = append(unreadable, key)
+			return
+		}
+		p.set(key, r.entry(key[:len(key)/2], len(value)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the kept answers: %w", err)
+	}
+	b.Delete(append(unreadable, p.evict()...)...)
+	return p, nil
+}
+
+// Wanted reports whether answers to r are kept: GETs of /version, discovery, and
+// /openapi/v3.
+func Wanted(r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch parts[0] {
+	case "version":
+		return len(parts) == 1
+	case "api":
+		return len(parts) <= 2
+	case "apis":
+		return len(parts) <= 3
+	case "openapi":
+		return len(parts) >= 2 && parts[1] == "v3"
+	}
+	return false
+}
+
+// Keep remembers an answer of an apiserver to one of its users. Of a 200 it needs the
+// whole body, not compressed; a 304 has none; a 403 revokes what the user has read; all
+// others change nothing. It keeps nothing of its arguments.
+func (p *Paths) Keep(user string, r *http.Request, status int, header http.Header, body []byte) {
+	if !Wanted(r) {
+		return
+	}
+	group, key := p.keys(user, r)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch status {
+	case http.StatusOK:
+		if encoding := header.Get("Content-Encoding"); len(body) <= MaxBody && (encoding == "" || encoding == "identity") {
+			p.keepLocked(key, group, newRecord(header, body))
+		}
+	case http.StatusNotModified:
+		p.confirmLocked(key, group, currentTag(r, header))
+	case http.StatusForbidden:
+		p.dropLocked(group)
+	}
+}
+
+// keepLocked writes an answer, unless it is there.
+func (p *Paths) keepLocked(key, group string, r record) {
+	now := time.Now()
+	value, err := r.bytes(now)
+	if err != nil {
+		return // a header that is not JSON: there is none
+	}
+	next := r.entry(group, len(value))
+	next.read, next.written = now, now
+	if old := p.entries[key]; old != nil && old.sum == next.sum && old.head.equal(&next.head) && now.Sub(old.written) < writeEvery {
+		old.read = now
+		return
+	}
+	p.set(key, next)
+	p.bucket.Put(key, value)
+	p.bucket.Delete(p.evict()...)
+}
+
+// confirmLocked notes which ETag is the current one.
+func (p *Paths) confirmLocked(key, group, tag string) {
+	if tag == "" {
+		return
+	}
+	var r record
+	if e := p.entries[key]; e != nil {
+		if e.current(tag) && time.Since(e.written) < writeEvery {
+			e.read = time.Now()
+			return
+		}
+		if old, ok := p.readLocked(key); ok {
+			r = old
+		}
+	}
+	r.Confirmed = ""
+	if strong(tag) != strong(r.ETag) {
+		r.Confirmed = tag
+	}
+	p.keepLocked(key, group, r)
+}
+
+// dropLocked forgets all that a user has read at a path.
+func (p *Paths) dropLocked(group string) {
+	var keys []string
+	for key, e := range p.entries {
+		if e.group == group {
+			keys = append(keys, key)
+			p.unset(key)
+		}
+	}
+	p.bucket.Delete(keys...)
+}
+
+// Answer returns an answer that was kept for this user: 200, or 304 for a client that has
+// it. ok is false where there is none. header and body are the caller's; they have no
+// Content-Length.
+func (p *Paths) Answer(user string, r *http.Request) (status int, header http.Header, body []byte, ok bool) {
+	if !Wanted(r) {
+		return 0, nil, nil, false
+	}
+	group, key := p.keys(user, r)
+	tags := r.Header.Get("If-None-Match")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if status, header, body, ok = p.answerLocked(key, tags); ok {
+		return status, header, body, true
+	}
+	for _, contentType := range accepted(r.Header.Values("Accept")) {
+		for _, key := range p.groupLocked(group) {
+			if contentType != mediaType(p.entries[key].ContentType) {
+				continue
+			}
+			if status, header, body, ok = p.answerLocked(key, tags); ok {
+				return status, header, body, true
+			}
+		}
+	}
+	return 0, nil, nil, false
+}
+
+func (p *Paths) answerLocked(key, tags string) (status int, header http.Header, body []byte, ok bool) {
+	e := p.entries[key]
+	if e == nil {
+		return 0, nil, nil, false
+	}
+	if tag := e.match(tags); tag != "" {
+		return http.StatusNotModified, e.notModified(tag), nil, true
+	}
+	if e.ContentType == "" {
+		return 0, nil, nil, false // only an ETag is known
+	}
+	r, ok := p.readLocked(key)
+	if !ok {
+		return 0, nil, nil, false
+	}
+	return http.StatusOK, r.header(), r.body, true
+}
+
+// groupLocked returns the keys of a group, what was read last first.
+func (p *Paths) groupLocked(group string) (keys []string) {
+	for key, e := range p.entries {
+		if e.group == group {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b string) int { return p.entries[b].read.Compare(p.entries[a].read) })
+	return keys
+}
+
+// readLocked reads an answer from the table.
+func (p *Paths) readLocked(key string) (record, bool) {
+	value, ok := p.bucket.Get(key)
+	if !ok {
+		return record{}, false
+	}
+	r, err := parse(value)
+	return r, err == nil
+}
+
+// Len is the number of answers.
+func (p *Paths) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.entries)
+}
+
+// set, unset and evict change the list. The caller holds mu, or is alone.
+func (p *Paths) set(key string, e *entry) {
+	p.unset(key)
+	p.entries[key] = e
+	p.bytes += e.size
+}
+
+func (p *Paths) unset(key string) {
+	if e := p.entries[key]; e != nil {
+		p.bytes -= e.size
+		delete(p.entries, key)
+	}
+}
+
+// evict takes out what is too much, and returns its keys.
+func (p *Paths) evict() (keys []string) {
+	for len(p.entries) > p.opts.MaxCount || p.bytes > p.opts.MaxBytes {
+		oldest := ""
+		for key, e := range p.entries {
+			if oldest == "" || e.read.Before(p.entries[oldest].read) {
+				oldest = key
+			}
+		}
+		p.unset(oldest)
+		keys = append(keys, oldest)
+	}
+	return keys
+}
+
+// keys returns the group of a request and its key, whose first half is the group. Apiservers do not
+// tell a path from the same with a slash at its end.
+func (p *Paths) keys(user string, r *http.Request) (group, key string) {
+	group = p.bucket.Key(user, strings.TrimRight(r.URL.Path, "/"), r.URL.RawQuery)
+	return group, group + p.bucket.Key(strings.Join(r.Header.Values("Accept"), ","))
+}

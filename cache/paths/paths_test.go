@@ -1,0 +1,304 @@
+package paths_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/paths"
+)
+
+const (
+	aggregated   = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	aggregatedV2 = aggregated + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+
+func open(tb testing.TB, t bucket.Table, o paths.Options) *paths.Paths {
+	tb.Helper()
+	p, err := paths.Open(t, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func get(url string, header ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, url, http.NoBody)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return r
+}
+
+func headers(of ...string) http.Header { return get("/", of...).Header }
+
+// answer is "status body".
+func answer(p *paths.Paths, user string, r *http.Request) string {
+	status, _, body, ok := p.Answer(user, r)
+	if !ok {
+		return "none"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, body))
+}
+
+func TestWhatIsKept(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/version": true, "/version/": true, "/api": true, "/api/": true, "/api/v1": true, "/apis": true, "/apis/apps": true, "/apis/apps/v1": true,
+		"/openapi/v3": true, "/openapi/v3/apis/apps/v1?hash=X": true,
+		"/": false, "/healthz": false, "/metrics": false, "/logs/x": false, "/version/x": false, "/openapi/v2": false,
+		"/api/v1/pods": false, "/api/v1/namespaces/ns/secrets/s": false, "/apis/apps/v1/deployments": false,
+	} {
+		if got := paths.Wanted(get(path)); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if r := httptest.NewRequest(http.MethodPost, "/version", http.NoBody); paths.Wanted(r) {
+		t.Error("a POST")
+	}
+}
+
+func TestTheSameRequestGetsTheSameAnswerAlsoAfterARestart(t *testing.T) {
+	var table buckettest.Table
+	p := open(t, &table, paths.Options{})
+	header := headers("Content-Type", "application/json", "ETag", `"x"`, "Vary", "Accept", "Cache-Control", "no-cache, private", "Audit-Id", "1", "Content-Length", "4")
+	p.Keep("node", get("/version"), 200, header, []byte("{v1}"))
+	p.Keep("node", get("/openapi/v3/apis/apps/v1?hash=1"), 200, headers("Content-Type", "application/json"), []byte("{1}"))
+	for range 2 {
+		status, header, body, ok := p.Answer("node", get("/version/"))
+		if !ok || status != 200 || string(body) != "{v1}" {
+			t.Fatalf("%d, %s, %v", status, body, ok)
+		}
+		if want := headers("Content-Type", "application/json", "ETag", `"x"`, "Vary", "Accept", "Cache-Control", "no-cache, private"); fmt.Sprint(header) != fmt.Sprint(want) {
+			t.Errorf("header %v, want %v", header, want)
+		}
+		for name, r := range map[string]*http.Request{
+			"another path":  get("/api"),
+			"another query": get("/openapi/v3/apis/apps/v1?hash=2"),
+			"no query":      get("/openapi/v3/apis/apps/v1"),
+		} {
+			if got := answer(p, "node", r); got != "none" {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		if got := answer(p, "eve", get("/version")); got != "none" {
+			t.Errorf("another user: %s", got)
+		}
+		p = open(t, &table, paths.Options{})
+	}
+	for _, text := range []string{"node", "version", "openapi"} {
+		if inKeys, _ := table.Holds(text); inKeys {
+			t.Errorf("a key in the table tells %q", text)
+		}
+	}
+}
+
+func TestAnotherAcceptHeader(t *testing.T) {
+	p := open(t, &buckettest.Table{}, paths.Options{})
+	p.Keep("u", get("/apis", "Accept", aggregatedV2), 200, headers("Content-Type", aggregated), []byte("aggregated"))
+	p.Keep("u", get("/apis", "Accept", aggregated+";profile=nopeer"), 200, headers("Content-Type", aggregated+";profile=nopeer"), []byte("nopeer"))
+	for _, c := range []struct{ name, accept, want string }{
+		{"the same", aggregatedV2, "200 aggregated"},
+		{"parameters in another order", "application/json;v=v2;as=APIGroupDiscoveryList;g=apidiscovery.k8s.io", "200 aggregated"},
+		{"aggregated at last", "application/json;as=x;g=y;v=z, " + aggregated + ";q=0.5", "200 aggregated"},
+		{"not at all", aggregated + ";q=0", "none"},
+		{"another profile first", aggregated + ";profile=nopeer," + aggregated, "200 nopeer"},
+		{"plain discovery", "application/json", "none"},
+		{"anything", "*/*", "none"},
+		{"no header", "", "none"},
+		{"what is no media type", ";;;,/,\"", "none"},
+	} {
+		r := get("/apis", "Accept", c.accept)
+		if c.accept == "" {
+			r.Header.Del("Accept")
+		}
+		if got := answer(p, "u", r); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	p.Keep("u", get("/apis", "Accept", "application/json, */*"), 200, headers("Content-Type", "application/json; charset=utf-8"), []byte("plain"))
+	for _, accept := range []string{"application/json", "*/*", "application/yaml, application/json;q=0.1", aggregatedV2[len(aggregated)+1:]} {
+		if got := answer(p, "u", get("/apis", "Accept", accept)); got != "200 plain" {
+			t.Errorf("%s: %s", accept, got)
+		}
+	}
+}
+
+func TestConditionalRequests(t *testing.T) {
+	var table buckettest.Table
+	p := open(t, &table, paths.Options{})
+	json := headers("Content-Type", "application/json", "ETag", `"1"`)
+
+	p.Keep("u", get("/api", "If-None-Match", `"1"`), 304, headers("ETag", `"1"`), nil)
+	for range 2 {
+		for tag, want := range map[string]string{`"1"`: "304", `W/"1"`: "304", `"0", "1"`: "304", `"0"`: "none", "": "none", "*": "none"} {
+			if got := answer(p, "u", get("/api", "If-None-Match", tag)); got != want {
+				t.Errorf("nothing read, If-None-Match %s: %s, want %s", tag, got, want)
+			}
+		}
+		p = open(t, &table, paths.Options{})
+	}
+
+	p.Keep("u", get("/api"), 200, json, []byte("one"))
+	for tag, want := range map[string]string{`"1"`: "304", "*": "304", `"0"`: "200 one", "": "200 one"} {
+		if got := answer(p, "u", get("/api", "If-None-Match", tag)); got != want {
+			t.Errorf("read, If-None-Match %s: %s, want %s", tag, got, want)
+		}
+	}
+	_, header, _, _ := p.Answer("u", get("/api", "If-None-Match", `"1"`))
+	if header.Get("ETag") != `"1"` || header.Get("Content-Type") != "" {
+		t.Errorf("header of a 304: %v", header)
+	}
+
+	p.Keep("u", get("/api", "If-None-Match", `"2"`), 304, nil, nil)
+	for tag, want := range map[string]string{`"2"`: "304", `"1"`: "200 one", "": "200 one"} {
+		if got := answer(p, "u", get("/api", "If-None-Match", tag)); got != want {
+			t.Errorf("changed since, If-None-Match %s: %s, want %s", tag, got, want)
+		}
+	}
+	p.Keep("u", get("/api", "If-None-Match", `"1"`), 304, nil, nil)
+	if got := answer(p, "u", get("/api", "If-None-Match", `"1"`)); got != "304" {
+		t.Errorf("changed back: %s", got)
+	}
+	p.Keep("u", get("/api", "If-None-Match", `"7", "8"`), 304, nil, nil)
+	if got := answer(p, "u", get("/api", "If-None-Match", `"7"`)); got != "200 one" {
+		t.Errorf("nobody knows which of two was confirmed: %s", got)
+	}
+}
+
+func TestWhatOverwritesNothing(t *testing.T) {
+	p := open(t, &buckettest.Table{}, paths.Options{})
+	json := headers("Content-Type", "application/json")
+	p.Keep("u", get("/version"), 200, json, []byte("good"))
+	p.Keep("u", get("/version", "Accept", "application/json"), 200, json, []byte("good"))
+	p.Keep("other", get("/version"), 200, json, []byte("theirs"))
+	for _, status := range []int{206, 301, 401, 404, 410, 429, 500, 503} {
+		p.Keep("u", get("/version"), status, json, []byte("bad"))
+	}
+	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json", "Content-Encoding", "gzip"), []byte("bad"))
+	p.Keep("u", get("/version"), 200, json, make([]byte, paths.MaxBody+1))
+	p.Keep("u", get("/healthz"), 200, json, []byte("bad"))
+	if got := answer(p, "u", get("/version")); got != "200 good" || p.Len() != 3 {
+		t.Errorf("%s, %d answers", got, p.Len())
+	}
+
+	p.Keep("u", get("/version"), 403, json, nil)
+	if got := answer(p, "u", get("/version")); got != "none" {
+		t.Errorf("after 403: %s", got)
+	}
+	if got := answer(p, "other", get("/version")); got != "200 theirs" {
+		t.Errorf("after another user's 403: %s", got)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		json := headers("Content-Type", "application/json")
+		for _, o := range []paths.Options{{MaxCount: 3}, {MaxBytes: 3500}} {
+			var table buckettest.Table
+			p := open(t, &table, o)
+			for i := range 4 {
+				p.Keep("u", get(fmt.Sprintf("/apis/g%d", i)), 200, json, bytes.Repeat([]byte("x"), 1000))
+				time.Sleep(time.Second)
+				p.Keep("u", get("/apis/g0"), 200, json, bytes.Repeat([]byte("x"), 1000))
+			}
+			if got := answer(p, "u", get("/apis/g1")); got != "none" || p.Len() != 3 || len(table.Keys("paths")) != 3 {
+				t.Errorf("what was read longest ago: %s; %d answers, %d on disk", got, p.Len(), len(table.Keys("paths")))
+			}
+			if got := answer(p, "u", get("/apis/g0")); got == "none" {
+				t.Error("what was read again is gone")
+			}
+			if p = open(t, &table, o); p.Len() != 3 {
+				t.Errorf("%d after a restart", p.Len())
+			}
+		}
+	})
+}
+
+func TestAnAnswerThatStaysTheSameIsWrittenOnceADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table buckettest.Table
+		p := open(t, &table, paths.Options{})
+		keep := func(body string) {
+			p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte(body))
+		}
+		keep("a")
+		before := stored(t, &table)
+		time.Sleep(time.Hour)
+		keep("a")
+		if stored(t, &table) != before {
+			t.Error("written again after an hour")
+		}
+		time.Sleep(24 * time.Hour)
+		keep("a")
+		if stored(t, &table) == before {
+			t.Error("not written again after a day")
+		}
+		keep("b")
+		if got := answer(p, "u", get("/version")); got != "200 b" {
+			t.Errorf("not written when it changed: %s", got)
+		}
+	})
+}
+
+func stored(tb testing.TB, table *buckettest.Table) string {
+	tb.Helper()
+	value, err := table.Get("paths", table.Keys("paths")[0])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(value)
+}
+
+func TestDamageIsAMiss(t *testing.T) {
+	var table buckettest.Table
+	p := open(t, &table, paths.Options{})
+	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
+	table.Damage("paths", table.Keys("paths")[0])
+	if got := answer(p, "u", get("/version")); got != "none" {
+		t.Error(got)
+	}
+	if p = open(t, &table, paths.Options{}); p.Len() != 0 {
+		t.Errorf("%d answers after a restart", p.Len())
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	p := open(t, &buckettest.Table{}, paths.Options{MaxCount: 5})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			r := get(fmt.Sprintf("/apis/g%d", i))
+			p.Keep("u", r, 200, headers("Content-Type", "application/json"), []byte("x"))
+			p.Answer("u", r)
+			p.Keep("u", r, 403, nil, nil)
+		})
+	}
+	all.Wait()
+	if p.Len() != 0 {
+		t.Errorf("%d answers", p.Len())
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add("/apis", aggregatedV2, `"1"`)
+	f.Add("/apis", "*/*;q=x,application/*;q=0.1", `W/"2", *`)
+	f.Fuzz(func(t *testing.T, path, accept, tags string) {
+		p := open(t, &buckettest.Table{}, paths.Options{})
+		p.Keep("u", get("/apis", "Accept", aggregated), 200, headers("Content-Type", aggregated, "ETag", `"1"`), []byte("x"))
+		r := get("/apis")
+		r.URL.Path = path
+		r.Header.Set("Accept", accept)
+		r.Header.Set("If-None-Match", tags)
+		if status, _, body, ok := p.Answer("u", r); ok && (status == 200) != (string(body) == "x") {
+			t.Errorf("%d with %q", status, body)
+		}
+	})
+}
