@@ -63,8 +63,8 @@ func (x *exchange) denied(code int) {
 		}
 		return
 	}
-	for _, r := range wire.Acceptable(q.accept) {
-		if v := x.cache.views.find(q.key(r)); v != nil {
+	for _, v := range x.cache.views.resource(q.user, q.resource) {
+		if k := q.key(v.repr); k == v.key {
 			v.deny(true)
 		}
 	}

@@ -205,13 +205,26 @@ func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more 
 		if res.StatusCode == http.StatusForbidden {
 			v.deny(true)
 		}
-		return nil, fmt.Errorf("list: the apiserver answered %s", res.Status)
+		return nil, &refusal{res.StatusCode}
 	}
 	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.repr {
 		res.Body.Close()
 		return nil, fmt.Errorf("list: the apiserver answered in %q, not %s", res.Header.Get("Content-Type"), v.repr)
 	}
 	return res, nil
+}
+
+// refusal is an answer other than 200.
+type refusal struct{ code int }
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
+}
+
+// final reports whether err is a refusal that trying again does not change.
+func final(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
 // acceptOf asks for lists in a representation.

@@ -54,25 +54,36 @@ func (s *stream) mark() {
 // resume opens the watch upstream where the client is. Its error is that of ctx;
 // whatever else goes wrong is tried again.
 func (s *stream) resume(ctx context.Context) error {
-	c := s.cache
 	if err := s.pause(ctx); err != nil {
 		return err
 	}
-	if err := c.resumes.acquire(ctx); err != nil {
-		return err
+	s.tries++
+	gone := s.overtaken(ctx)
+	if !gone {
+		var err error
+		if gone, err = s.reopen(ctx); err != nil {
+			return err
+		}
 	}
-	defer c.resumes.release()
-	if s.tries++; s.overtaken(ctx) {
+	if gone {
 		s.relist()
-		return nil
 	}
-	res, err := c.up.RoundTrip(s.request())
-	if err != nil {
-		c.log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
-		return ctx.Err()
-	}
-	s.reopened(res)
 	return nil
+}
+
+// reopen reports that an apiserver does not know any more what came after the
+// version at which the client is.
+func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
+	if err := s.cache.resumes.acquire(ctx); err != nil {
+		return false, err
+	}
+	defer s.cache.resumes.release()
+	res, err := s.cache.up.RoundTrip(s.request())
+	if err != nil {
+		s.cache.log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
+		return false, ctx.Err()
+	}
+	return s.reopened(res), nil
 }
 
 // pause spreads the watches that are opened again after an outage.
@@ -107,7 +118,7 @@ func (s *stream) request() *http.Request {
 }
 
 // reopened looks at what an apiserver answered.
-func (s *stream) reopened(res *http.Response) {
+func (s *stream) reopened(res *http.Response) (gone bool) {
 	switch code := res.StatusCode; {
 	case code == http.StatusOK && wire.Answered(s.query.accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
@@ -115,9 +126,9 @@ func (s *stream) reopened(res *http.Response) {
 			res.Body.Close()
 			s.err = io.EOF
 		}
-		return
+		return false
 	case code == http.StatusGone:
-		s.relist()
+		gone = true
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		// It is tried again.
 	default:
@@ -126,6 +137,7 @@ func (s *stream) reopened(res *http.Response) {
 		s.err = io.EOF
 	}
 	res.Body.Close()
+	return gone
 }
 
 // relist brings the client to a version from which upstream can go on, by events
@@ -140,9 +152,12 @@ func (s *stream) relist() {
 			return
 		}
 	}
+	if final(err) { // the client finds out for itself
+		s.err = io.EOF
+		return
+	}
 	if err != nil {
-		s.cache.log.Debug("watch is ended for its client to list again", "watch", s.query.String(), "err", err)
-		s.expire()
+		s.cache.log.Debug("view could not be listed, for a watch to go on; it is tried again", "watch", s.query.String(), "err", err)
 		return
 	}
 	if !s.follows(f) {

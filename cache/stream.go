@@ -201,7 +201,7 @@ func (s *stream) broken(err error) {
 	case s.opaque:
 		s.err = err
 	default:
-		s.lostAt, s.tries, s.suspect = now, 0, s.suspect || !clean
+		s.lostAt, s.suspect = now, s.suspect || !clean
 	}
 }
 

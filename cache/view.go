@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -109,9 +110,12 @@ func (v *view) loadLocked() error {
 	}
 	s, _ := v.disk.now()
 	stored, members, err := s.Members(v.id)
-	if err != nil {
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 		v.dropLocked()
 		return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
+	}
+	if err != nil {
+		return fmt.Errorf("the cache of %s cannot be read: %w", v, err)
 	}
 	v.index = make(map[string]entry, len(members))
 	for _, m := range members {

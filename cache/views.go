@@ -216,19 +216,27 @@ func (s *views) sweep() {
 			v.drop()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range s.byID {
-		v.mu.Lock()
-		empty := !v.onDisk
-		v.mu.Unlock()
-		if empty && v.holders.Load() == 0 {
-			s.removeLocked(v)
+	for _, v := range s.all() {
+		if v.empty() {
+			s.remove(v)
 		}
 	}
 }
 
-func (s *views) removeLocked(v *view) {
+func (v *view) empty() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.onDisk
+}
+
+// remove forgets an empty view, unless somebody is about to fill it. A view's lock
+// may be held by who waits for mu, so never the other way round.
+func (s *views) remove(v *view) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.holders.Load() > 0 {
+		return
+	}
 	delete(s.byID, v.id)
 	delete(s.byKey, v.key)
 	of := userResource{v.key.User, v.key.resource()}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/paths"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/update"
@@ -28,6 +29,7 @@ type writes struct {
 	overlay *overlay.Overlay
 	tokens  *satoken.Tokens
 	events  *spool.Spool
+	paths   *paths.Paths
 }
 
 func newWrites(c *Cache) (*writes, error) {
@@ -41,7 +43,11 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &writes{cache: c, overlay: overlay.New(overlay.Options{}), tokens: tokens, events: events}, nil
+	known, err := paths.Open(c.disk, paths.Options{Logger: c.log})
+	if err != nil {
+		return nil, err
+	}
+	return &writes{cache: c, overlay: overlay.New(overlay.Options{}), tokens: tokens, events: events, paths: known}, nil
 }
 
 // run looks after what was written during an outage, once it is over.
@@ -79,7 +85,24 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		}
 	case x.isTokenRequest() && res.StatusCode == http.StatusCreated:
 		w.keepToken(x, res)
+	case !x.info.IsResourceRequest && paths.Wanted(x.req):
+		w.keepPath(x, res)
 	}
+}
+
+// keepPath keeps what an apiserver says of itself: its version, and what it serves.
+func (w *writes) keepPath(x *exchange, res *http.Response) {
+	if res.StatusCode != http.StatusOK {
+		w.paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
+		return
+	}
+	header := res.Header.Clone()
+	header.Del("Content-Encoding")
+	sink := &objectSink{take: func(body []byte) error {
+		w.paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
+		return nil
+	}}
+	teeBody(res, decode(res, sink), x.cache.looked)
 }
 
 // isTokenRequest reports whether a token of a service account is asked for.
@@ -155,7 +178,18 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	case "/healthz", "/livez", "/readyz": // of whom the client talks to
 		return answerBytes(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
-	return nil, errNeverRead
+	code, header, body, ok := w.paths.Answer(x.who.user, x.req)
+	if !ok {
+		return nil, errNeverRead
+	}
+	res := answerBytes(x.req, code, "", body)
+	for name, values := range header {
+		res.Header[name] = values
+	}
+	if code == http.StatusNotModified {
+		res.Header.Del("Content-Length")
+	}
+	return res, nil
 }
 
 func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
