@@ -1,6 +1,7 @@
 package overlay_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,7 +81,7 @@ func TestUpdatesOfNodeStatusAddUpAndAreRead(t *testing.T) {
 		if got.ResourceVersion != "7" || got.Spec.PodCIDR != "10.0.0.0/24" {
 			t.Errorf("%s: what a status update must not change: %v", e, got)
 		}
-		if seen, ok := o.Get(nodeKey, cached); !ok || string(seen.Bare) != string(merged.Bare) {
+		if seen, ok := o.Get(nodeKey, cached); !ok || !bytes.Equal(seen.Bare, merged.Bare) {
 			t.Errorf("%s: read %v, %v", e, seen, ok)
 		}
 		o.Drop()

@@ -129,7 +129,7 @@ func (p *Paths) keepLocked(key, group string, r record) {
 	}
 	next := r.entry(group, len(value))
 	next.read, next.written = now, now
-	if old := p.entries[key]; old != nil && old.sum == next.sum && old.head.equal(&next.head) && now.Sub(old.written) < writeEvery {
+	if old := p.entries[key]; old != nil && old.sum == next.sum && old.equal(&next.head) && now.Sub(old.written) < writeEvery {
 		old.read = now
 		return
 	}

@@ -134,7 +134,7 @@ func (r *record) request(ctx context.Context, authorization string) (*http.Reque
 	body := wire.AppendBody(nil, wire.Protobuf, r.typeMeta(), r.bare)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("send event %s: %w", r.head.name(), err)
+		return nil, fmt.Errorf("send event %s: %w", r.name(), err)
 	}
 	request.Header.Set("Content-Type", wire.Protobuf.MediaType())
 	request.Header.Set("Accept", wire.Protobuf.MediaType()+","+wire.JSON.MediaType())

@@ -16,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
@@ -292,7 +291,7 @@ func FuzzAdd(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the answer cannot be read: %v", err)
 		}
-		if m, err := meta.Accessor(event); err != nil || m.GetName() == "" || m.(metav1.Object).GetNamespace() != "ns" {
+		if m, err := meta.Accessor(event); err != nil || m.GetName() == "" || m.GetNamespace() != "ns" {
 			t.Errorf("%v, %v", m, err)
 		}
 	})

@@ -121,7 +121,7 @@ func identify(resource schema.GroupResource, next, current runtime.Object) error
 			"the namespace of the object (%s) does not match the namespace on the request (%s)", to.GetNamespace(), from.GetNamespace()))
 	case to.GetUID() != "" && to.GetUID() != from.GetUID():
 		return apierrors.NewConflict(resource, name, fmt.Errorf(
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", to.GetUID(), from.GetUID())) //nolint:revive // an apiserver's words
+			"precondition failed: UID in precondition: %v, UID in object meta: %v", to.GetUID(), from.GetUID()))
 	case Older(to.GetResourceVersion(), from.GetResourceVersion()):
 		return apierrors.NewConflict(resource, name, errModified)
 	}
