@@ -31,6 +31,8 @@ type cloud struct {
 	upstream *Upstream
 	log      *bytes.Buffer
 	registry *prometheus.Registry
+	creds    *Credentials
+	later    []func() // at the end
 }
 
 // inCloud runs body in a bubble with an apiserver that answers with handler
@@ -61,7 +63,8 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 		roots := x509.NewCertPool()
 		roots.AddCert(cert.Leaf)
 		var err error
-		c.upstream, err = NewUpstream(addresses, Priority, &Credentials{CAs: roots}, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewMetrics(c.registry))
+		c.creds = &Credentials{CAs: roots}
+		c.upstream, err = NewUpstream(addresses, Priority, c.creds, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewMetrics(c.registry))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +80,9 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 			c.upstream.Close()
 			for _, s := range c.upstream.servers {
 				s.lines.drop(errors.New("the test is over"))
+			}
+			for _, end := range c.later {
+				end()
 			}
 			time.Sleep(time.Minute) // of the bubble: all timers run out
 		}()

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,173 +278,6 @@ func TestProbesOfARefusedApiserverAreFew(t *testing.T) {
 	})
 }
 
-// storm answers 503 while it is on, but to the paths that spared names.
-type storm struct {
-	on     atomic.Bool
-	spared func(path string) bool
-	asked  atomic.Int64 // for /api and /livez
-	code   int
-}
-
-func (s *storm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/api" || r.URL.Path == "/livez" {
-		s.asked.Add(1)
-	}
-	if s.on.Load() && (s.spared == nil || !s.spared(r.URL.Path)) {
-		w.WriteHeader(s.code)
-	}
-}
-
-const (
-	nodes    = "/api/v1/nodes"
-	leases   = "/apis/coordination.k8s.io/v1/leases"
-	measured = "/apis/metrics.k8s.io/v1beta1/nodes"
-)
-
-func TestStormOfBadAnswers(t *testing.T) {
-	health := func(path string) bool { return path == "/livez" }
-	api := func(path string) bool { return path == "/livez" || path == "/api" }
-	aggregated := func(path string) bool { return !strings.HasPrefix(path, "/apis/metrics.k8s.io/") }
-	throttled := func(path string) bool { return path != pods && path != nodes }
-	tests := map[string]struct {
-		code   int
-		spared func(string) bool
-		paths  []string
-		lost   bool
-	}{
-		"503 to everything":                             {503, nil, []string{pods, pods, pods}, true},
-		"502 to everything":                             {502, nil, []string{pods, pods, pods}, true},
-		"504 to everything":                             {504, nil, []string{pods, pods, pods}, true},
-		"429 to everything":                             {429, nil, []string{pods, nodes, leases}, true},
-		"two are not enough":                            {503, nil, []string{pods, pods}, false},
-		"all but its health":                            {503, health, []string{pods, pods, pods}, true},
-		"all but its health and discovery":              {503, api, []string{pods, nodes, leases}, true},
-		"one resource alone":                            {503, api, []string{pods, pods, pods, pods, pods, pods}, false},
-		"an aggregated API that is out of order":        {503, aggregated, []string{measured, measured, measured, measured, measured}, false},
-		"an aggregated API, and nothing else is asked":  {503, nil, []string{measured, measured, measured, measured}, false},
-		"one client that is throttled on two resources": {429, throttled, []string{pods, nodes, pods, nodes, pods}, false},
-		"good answers in between":                       {503, func(p string) bool { return p == leases }, []string{pods, nodes, leases, pods, nodes, leases, pods, nodes}, false},
-		"health checks in between are no good answers":  {503, health, []string{pods, "/livez", pods, "/livez", pods}, true},
-		"evictions that a budget refuses":               {429, nil, []string{"/api/v1/namespaces/n/pods/p/eviction", "/api/v1/namespaces/n/pods/q/eviction", "/api/v1/namespaces/n/pods/r/eviction"}, false},
-		"a kubelet that does not answer its apiserver":  {502, nil, []string{"/api/v1/namespaces/n/pods/p/log", "/api/v1/namespaces/n/pods/p/log", "/api/v1/namespaces/n/pods/p/log"}, false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := &storm{code: tt.code, spared: tt.spared}
-			inCloud(t, s.ServeHTTP, local(), func(t *testing.T, c *cloud) {
-				c.mustGet(pods)
-				s.on.Store(true)
-				for i, path := range tt.paths {
-					code, _, _, err := c.get(path)
-					want := tt.code
-					if tt.spared != nil && tt.spared(path) {
-						want = 200
-					}
-					if last := i == len(tt.paths)-1; last && tt.lost {
-						var unreachable *UnreachableError
-						if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "to everything") {
-							t.Errorf("%s: %d, %v; want it to be lost", path, code, err)
-						}
-					} else if code != want || err != nil {
-						t.Errorf("%s: %d, %v; want %d", path, code, err, want)
-					}
-				}
-				if c.isLost() != tt.lost {
-					t.Errorf("lost: %v, want %v; log:\n%s", c.isLost(), tt.lost, c.log)
-				}
-				if !tt.lost {
-					return
-				}
-				c.mustFail(leases, 0)
-				if code, _, _, err := c.post(leases); err == nil {
-					t.Errorf("a write is sent to an apiserver that is lost: %d", code)
-				}
-				s.on.Store(false)
-				began := time.Now()
-				if err := c.upstream.WaitUp(t.Context()); err != nil || time.Since(began) > bound {
-					t.Errorf("back after %v, %v", time.Since(began), err)
-				}
-				c.mustGet(pods)
-			})
-		})
-	}
-}
-
-func (c *cloud) post(path string) (int, int, time.Duration, error) {
-	res, err := c.send(c.t.Context(), http.MethodPost, path, strings.NewReader("{}"))
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	return res.StatusCode, 0, 0, res.Body.Close()
-}
-
-func TestAWriteAlwaysGetsItsOwnAnswer(t *testing.T) {
-	s := &storm{code: 503}
-	inCloud(t, s.ServeHTTP, local(), func(t *testing.T, c *cloud) {
-		s.on.Store(true)
-		for range 3 {
-			if code, _, _, err := c.post(pods); code != 503 || err != nil {
-				t.Fatalf("%d, %v", code, err)
-			}
-		}
-		if !c.isLost() {
-			t.Error("it is not lost")
-		}
-	})
-}
-
-func TestApiserverThatIsWellOnlyInItsHealthDoesNotFlap(t *testing.T) {
-	s := &storm{code: 503, spared: func(path string) bool { return path == "/livez" || path == "/api" }}
-	inCloud(t, s.ServeHTTP, local(), func(t *testing.T, c *cloud) {
-		s.on.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		passed := 0
-		for ctx.Err() == nil {
-			for _, path := range []string{pods, nodes, leases} {
-				if code, _, _, err := c.get(path); err == nil && code == 503 {
-					passed++
-				}
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if losses := strings.Count(c.log.String(), "WARN"); losses < 60 || losses > 150 {
-			t.Errorf("lost %d times in an hour, want about once in 30 s", losses)
-		}
-		if passed > 5 {
-			t.Errorf("%d bad answers were passed on", passed)
-		}
-		s.on.Store(false)
-		began := time.Now()
-		if err := c.upstream.WaitUp(t.Context()); err != nil || time.Since(began) > maxPause {
-			t.Errorf("back after %v, %v", time.Since(began), err)
-		}
-		c.mustGet(pods)
-		s.on.Store(true) // a good answer ends the trial
-		for range 2 {
-			if code, _, _, err := c.get(pods); code != 503 || err != nil {
-				t.Errorf("%d, %v", code, err)
-			}
-		}
-	})
-}
-
-func TestOneClientsBadAnswersCostFewQuestions(t *testing.T) {
-	s := &storm{code: 503, spared: func(path string) bool { return path != pods }}
-	inCloud(t, s.ServeHTTP, local(), func(t *testing.T, c *cloud) {
-		s.on.Store(true)
-		for range 3600 {
-			if code, _, _, err := c.get(pods); code != 503 || err != nil {
-				t.Fatalf("%d, %v", code, err)
-			}
-			time.Sleep(time.Second)
-		}
-		if n := s.asked.Load(); n < 60 || n > 150 {
-			t.Errorf("asked %d times in an hour, want about once in 30 s", n)
-		}
-	})
-}
-
 func TestStoppedHubIsNoLoss(t *testing.T) {
 	l := &line{limits: Limits{}.withDefaults(), backlog: func() (uint64, bool) { return 0, false }}
 	synctest.Test(t, func(t *testing.T) {
@@ -459,4 +294,71 @@ func TestStoppedHubIsNoLoss(t *testing.T) {
 			t.Error("the line was not given up afterwards")
 		}
 	})
+}
+
+// viaHTTPProxy makes the way to the first apiserver lead through an HTTP proxy,
+// which has a network of its own.
+func (c *cloud) viaHTTPProxy(t *testing.T) (way *fakeNetwork) {
+	t.Helper()
+	way = newFakeNetwork(time.Millisecond, 0)
+	api := c.networks[0]
+	relay := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		there, err := api.dial(r.Context(), "tcp", r.Host)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		here, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+		var both sync.WaitGroup
+		for _, ends := range [][2]net.Conn{{here, there}, {there, here}} {
+			both.Go(func() { io.Copy(ends[0], ends[1]); ends[0].Close() })
+		}
+		both.Wait()
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = relay.Serve(way) }()
+	c.later = append(c.later, func() {
+		way.set(func(n *fakeNetwork) { n.hole, n.stopped = false, false })
+		_ = relay.Close()
+		<-done
+	})
+	c.upstream.servers[0].net.dial = way.dial
+	creds := *c.creds
+	creds.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test:3128"})
+	c.upstream.SetCredentials(&creds)
+	return way
+}
+
+func TestLossBehindAnHTTPProxy(t *testing.T) {
+	for name, lose := range map[string]func(api, way *fakeNetwork){
+		"the apiserver is stopped":              func(api, _ *fakeNetwork) { api.stopped = true },
+		"the proxy's way to it is a black hole": func(api, _ *fakeNetwork) { api.hole = true },
+		"the way to the proxy is a black hole":  func(_, way *fakeNetwork) { way.hole = true },
+		"the proxy is stopped":                  func(_, way *fakeNetwork) { way.stopped = true },
+		"the proxy refuses":                     func(_, way *fakeNetwork) { refuse(way) },
+		"the apiserver refuses, says the proxy": func(api, _ *fakeNetwork) { refuse(api) },
+	} {
+		for _, warm := range []string{"at the first request", "under an open connection"} {
+			t.Run(name+" "+warm, func(t *testing.T) {
+				inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
+					way := c.viaHTTPProxy(t)
+					if warm != "at the first request" {
+						c.mustGet(pods)
+						time.Sleep(time.Minute)
+						c.mustGet(pods)
+					}
+					way.set(func(*fakeNetwork) { c.networks[0].set(func(api *fakeNetwork) { lose(api, way) }) })
+					c.mustFail(pods, bound)
+					if !c.isLost() {
+						t.Errorf("it is not lost; log:\n%s", c.log)
+					}
+					c.mustFail(pods, 0)
+				})
+			})
+		}
+	}
 }

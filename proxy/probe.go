@@ -16,16 +16,26 @@ const maxProbes = 4
 // run probes while the apiserver is down, and when a silent line asks for it,
 // until ctx ends.
 func (s *server) run(ctx context.Context) error {
-	var probes sync.WaitGroup
-	defer probes.Wait()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { s.answerDoubts(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.health.wake:
+			s.untilUp(ctx, &all)
+		}
+	}
+}
+
+func (s *server) answerDoubts(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case since := <-s.asked:
 			s.probe(ctx, since)
-		case <-s.health.wake:
-			s.untilUp(ctx, &probes)
 		}
 	}
 }

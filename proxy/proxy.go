@@ -98,6 +98,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if x.verb == "watch" {
 		defer context.AfterFunc(p.draining, cancel)()
+		if p.draining.Err() != nil {
+			cancel() // AfterFunc would come too late for an answer that is quick
+		}
 	}
 	r = r.WithContext(ctx)
 	if err := holdSmallBody(r); err != nil {

@@ -5,28 +5,33 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/textproto"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // raw sends request bytes as they are and reads one answer.
-func raw(t *testing.T, hub *hubUnderTest, request string) *http.Response {
+func raw(t *testing.T, hub *hubUnderTest, text string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if _, err := io.WriteString(conn, request); err != nil {
+	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -402,5 +407,81 @@ func TestSmallBodyThatBreaksOffIsNeverSent(t *testing.T) {
 	conn.(*net.TCPConn).CloseWrite()
 	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 		t.Errorf("half a request was answered %d", res.StatusCode)
+	}
+}
+
+// roundTripper is what stands between Proxy and Upstream.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func newFront(t *testing.T, upstream roundTripper) (*Proxy, *httptest.Server) {
+	t.Helper()
+	p := New(upstream, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	front := httptest.NewServer(p.Handler(Loopback))
+	t.Cleanup(front.Close)
+	return p, front
+}
+
+func TestWhoStandsInBetweenLearnsWhoAsksForWhat(t *testing.T) {
+	_, front := newFront(t, func(r *http.Request) (*http.Response, error) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || info.Verb != "watch" || info.Resource != "pods" || info.Namespace != "n" {
+			t.Errorf("request info %+v", info)
+		}
+		if id := IdentityOf(r.Context()); id != Node {
+			t.Errorf("identity %v", id)
+		}
+		return nil, &UnreachableError{}
+	})
+	res, err := http.Get(front.URL + "/api/v1/namespaces/n/pods?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+}
+
+func TestUnreachableSaysWhatItMeansForTheRequest(t *testing.T) {
+	down := &UnreachableError{Attempts: []error{errors.New("a:6443: connection refused")}}
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"from upstream":               {down, "edgehub: the cloud cannot be reached: a:6443: connection refused"},
+		"wrapped on the way":          {fmt.Errorf("this was never read through this hub: %w", down), "edgehub: the cloud cannot be reached, and this was never read through this hub: a:6443: connection refused"},
+		"wrapped in a whole sentence": {fmt.Errorf("the cloud cannot be reached and the spool is full: %w", down), "edgehub: the cloud cannot be reached and the spool is full: a:6443: connection refused"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, front := newFront(t, func(*http.Request) (*http.Response, error) { return nil, tt.err })
+			code, status := getStatus(t, &hubUnderTest{Server: front}, "/api/v1/pods")
+			if code != http.StatusServiceUnavailable || status.Message != tt.want {
+				t.Errorf("%d %q, want 503 %q", code, status.Message, tt.want)
+			}
+		})
+	}
+}
+
+// untilDone is the body of a watch that ends with its request, and not cleanly.
+type untilDone struct{ ctx context.Context }
+
+func (b untilDone) Read([]byte) (int, error) { <-b.ctx.Done(); return 0, context.Cause(b.ctx) }
+func (untilDone) Close() error               { return nil }
+
+func TestDrainEndsAWatchThatOutlivesItsUpstream(t *testing.T) {
+	p, front := newFront(t, func(r *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+			Header: http.Header{"Content-Type": {"application/json"}}, Body: untilDone{r.Context()}, Request: r,
+		}, nil
+	})
+	res, err := http.Get(front.URL + "/api/v1/pods?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	p.Drain()
+	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+		t.Errorf("the watch ended with %q, %v; want a clean end", rest, err)
 	}
 }

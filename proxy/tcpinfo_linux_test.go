@@ -26,7 +26,7 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 	backlog := tcpBacklog(client)
 	before, _ := backlog()
 	client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) //nolint:errcheck // a write ends one way or the other
-	sent, err := client.Write(make([]byte, 64<<20))                  // more than two kernels hold
+	sent, err := client.Write(make([]byte, 64<<20))                 // more than two kernels hold
 	if err == nil {
 		t.Fatal("64 MiB were sent to somebody who does not read")
 	}
