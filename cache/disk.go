@@ -17,9 +17,12 @@ import (
 // in; where a disk is so slow that more waits, views are given up.
 const maxPending = 64 << 20
 
-// reopenPause is the time between two attempts to open a store that was found
-// damaged, or whose disk is full.
-const reopenPause = 5 * time.Second
+// firstReopen and lastReopen bound the time between two attempts to open a store
+// that cannot be opened.
+const (
+	firstReopen = 2 * time.Second
+	lastReopen  = time.Minute
+)
 
 // disk is the store and its writer. When the file turns out to be damaged it is
 // closed and opened again, which restores a snapshot or begins anew; whoever
@@ -37,16 +40,25 @@ type disk struct {
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
 	writer  *store.Writer
-	openErr error // of the last attempt to open again
+	openErr error // of the last attempt to open it, while it is not open
 }
 
+// openDisk opens the store. Where the machine does not let it be opened (a full or
+// read-only disk, say), the node is served all the same: what is read stays in
+// memory, within bounds, and opening is tried again. Errors are ErrLocked and
+// ErrKey, which a person has to put right.
 func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (*disk, error) {
+	d := &disk{dir: dir, options: options, metrics: m, log: log}
 	s, err := store.Open(dir, options)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrKey):
 		return nil, fmt.Errorf("open cache: %w", err)
+	case err != nil:
+		s, d.openErr = store.Absent(), err
+		log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
-	d := &disk{dir: dir, options: options, metrics: m, log: log, store: s}
-	d.writer = d.newWriter(s)
+	m.setStoreUp(err == nil)
+	d.store, d.writer = s, d.newWriter(s)
 	return d, nil
 }
 
@@ -75,7 +87,10 @@ func (d *disk) committed(c store.CommitStats) {
 // the node is served also where nothing can be written any more.
 func (d *disk) run(ctx context.Context) error {
 	for {
-		err := d.runOnce(ctx)
+		err := d.openErr
+		if err == nil {
+			err = d.runOnce(ctx)
+		}
 		if closeErr := d.store.Close(); err == nil {
 			err = closeErr
 		}
@@ -85,7 +100,9 @@ func (d *disk) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
+		if d.openErr == nil {
+			d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
+		}
 		if !d.reopen(ctx) {
 			return nil
 		}
@@ -103,20 +120,21 @@ func (d *disk) runOnce(ctx context.Context) error {
 // reopen opens the store again, however long that takes. It returns false when
 // ctx has ended.
 func (d *disk) reopen(ctx context.Context) bool {
-	for {
+	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
 		s, err := store.Open(d.dir, d.options)
 		if err == nil {
 			d.mu.Lock()
-			d.store, d.writer = s, d.newWriter(s)
+			d.store, d.writer, d.openErr = s, d.newWriter(s), nil
 			d.mu.Unlock()
+			d.metrics.setStoreUp(true)
 			d.reset()
+			d.log.Info("cache is open again", "folder", d.dir)
 			return true
 		}
-		d.log.Error("cache cannot be opened again; nothing is kept until it can", "folder", d.dir, "err", err)
-		select {
-		case <-ctx.Done():
+		d.metrics.setStoreUp(false)
+		d.log.Error("cache cannot be opened; it is tried again", "folder", d.dir, "in", wait, "err", err)
+		if !sleep(ctx, wait) {
 			return false
-		case <-time.After(reopenPause):
 		}
 	}
 }
@@ -135,8 +153,8 @@ func (d *disk) change(c *store.Change) {
 	}
 }
 
-// Get returns the value of a key in a table, also where it is not on disk yet,
-// or store.ErrNotFound.
+// Get returns the value of a key in a table, also where it is not on disk yet, or
+// store.ErrNotFound: where the store cannot be opened, too.
 func (d *disk) Get(bucket, key string) ([]byte, error) {
 	s, w := d.now()
 	if value, ok := w.Get(bucket, key); ok {
@@ -145,13 +163,20 @@ func (d *disk) Get(bucket, key string) ([]byte, error) {
 		}
 		return value, nil
 	}
-	return s.Get(bucket, key)
+	value, err := s.Get(bucket, key)
+	if errors.Is(err, store.ErrClosed) {
+		return nil, store.ErrNotFound
+	}
+	return value, err
 }
 
 // Range calls fn for each key of a table that is on disk.
 func (d *disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
 	s, _ := d.now()
-	return s.Range(bucket, from, fn)
+	if err := s.Range(bucket, from, fn); !errors.Is(err, store.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Put takes over new values of keys; they are on disk within a second or so.

@@ -13,6 +13,15 @@ type metrics struct {
 	commitSeconds prometheus.Histogram
 	commitBytes   prometheus.Counter
 	relists       prometheus.Counter
+	storeUp       prometheus.Gauge
+}
+
+func (m *metrics) setStoreUp(up bool) {
+	if up {
+		m.storeUp.Set(1)
+	} else {
+		m.storeUp.Set(0)
+	}
 }
 
 func newMetrics() *metrics {
@@ -38,12 +47,16 @@ func newMetrics() *metrics {
 			Name: "edgehub_cache_relists_total",
 			Help: "Lists that the hub itself asked the cloud for, because a watch could not go on from where it was.",
 		}),
+		storeUp: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "edgehub_cache_store_up",
+			Help: "1 if the cache's file is open, 0 if it cannot be opened and everything is kept in memory only.",
+		}),
 	}
 }
 
 // register makes the metrics known, those that are read off c among them.
 func (m *metrics) register(r prometheus.Registerer, c *Cache) {
-	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, &gauges{cache: c})
+	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, &gauges{cache: c})
 }
 
 // otherResource counts together what has no resource, and the rest once there

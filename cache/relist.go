@@ -116,6 +116,7 @@ func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Requ
 	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), relistTimeout)
 	defer cancel()
 
+	c.metrics.relists.Inc()
 	st := v.newStage(v.position(), true)
 	defer st.end()
 	if err := c.fetch(ctx, st, template); err != nil {

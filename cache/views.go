@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -46,7 +47,7 @@ func (s *views) load() error {
 		found[v.ID] = v
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrClosed) { // closed: it cannot be opened
 		return err
 	}
 	for _, stored := range found {

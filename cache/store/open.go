@@ -109,7 +109,13 @@ func (s *Store) openBest(c care) error {
 	if err := s.dir.quarantine(); err != nil {
 		return fmt.Errorf("move the damaged file aside: %w", err)
 	}
-	if err := s.openSnapshot(); err != nil {
+	err := s.openSnapshot()
+	if errors.Is(err, ErrNoSpace) && os.Remove(s.dir.file(fileDamaged)) == nil {
+		// What is left of the file is worth less than a cache that works.
+		s.log.Warn("damaged cache file was removed to make room for a new one", "file", s.dir.file(fileDamaged))
+		err = s.openSnapshot()
+	}
+	if err != nil {
 		return err
 	}
 	s.log.Warn("cache file was damaged and has been moved aside",

@@ -73,6 +73,10 @@ var (
 	bucketTables  = []byte("tables")  // name → bucket of key → value
 )
 
+// Absent returns a store that is closed from the beginning, to stand for one that
+// cannot be opened: everything is ErrClosed.
+func Absent() *Store { return &Store{db: &bolt.DB{}, closed: true} }
+
 // Recovery says what Open had to put right.
 func (s *Store) Recovery() Recovery { return s.recovery }
 

@@ -1,0 +1,53 @@
+package cache
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// nobody is an upstream that is never there.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrClosedPipe }
+func (nobody) WaitUp(ctx context.Context) error                { <-ctx.Done(); return ctx.Err() }
+func (nobody) Lost() <-chan struct{} {
+	lost := make(chan struct{})
+	close(lost)
+	return lost
+}
+
+func testOptions(t *testing.T) Options {
+	return Options{
+		Unreachable: func(error) bool { return true },
+		IsNode:      func(context.Context) bool { return true },
+		AsNode:      func(ctx context.Context) context.Context { return ctx },
+		NodeName:    "n",
+		Registerer:  prometheus.NewRegistry(),
+		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+func TestAStoreThatCannotBeOpenedIsNoReasonNotToServe(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	if err := os.WriteFile(dir, []byte("a file where the folder should be"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(dir, nobody{}, testOptions(t))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+}
