@@ -71,6 +71,19 @@ func TestDamagedValuesAreForgottenAndStopNobody(t *testing.T) {
 	}
 }
 
+func TestDamagedValuesOnADiskThatCannotBeWritten(t *testing.T) {
+	var table buckettest.Table
+	b := open(t, &table, "x")
+	b.Put("1", []byte("v"))
+	b.Put("2", []byte("v"))
+	table.Damage("x", "1")
+	table.FailPuts(store.ErrNoSpace)
+	var got []string
+	if err := b.All(func(key string, _ []byte) { got = append(got, key) }); err != nil || !slices.Equal(got, []string{"2"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestADiskThatFails(t *testing.T) {
 	var table buckettest.Table
 	b := open(t, &table, "x")

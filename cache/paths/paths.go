@@ -153,10 +153,7 @@ func (p *Paths) confirmLocked(key, group, tag string) {
 			r = old
 		}
 	}
-	r.Confirmed = ""
-	if strong(tag) != strong(r.ETag) {
-		r.Confirmed = tag
-	}
+	r.Confirmed = tag
 	p.keepLocked(key, group, r)
 }
 

@@ -24,8 +24,7 @@ type head struct {
 	ETag         string `json:"etag,omitempty"`
 	Vary         string `json:"vary,omitempty"`
 	CacheControl string `json:"cacheControl,omitempty"`
-	// Confirmed is the ETag that an apiserver has called the current one, if that is not
-	// ETag.
+	// Confirmed is the ETag that an apiserver has called the current one since.
 	Confirmed string `json:"confirmed,omitempty"`
 }
 

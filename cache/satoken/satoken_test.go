@@ -182,13 +182,14 @@ func TestWhatIsNotKeptAndNeverSaysAToken(t *testing.T) {
 		{"a request that is none", []byte("{"), answer, "application/json", answerType},
 		{"an answer that is cut short", good, answer[:len(answer)-4], goodType, answerType},
 		{"an answer with a wrong type", good, bytes.Replace(answer, []byte(`"status":{`), []byte(`"status":"`+secret+`","x":{`), 1), goodType, answerType},
+		{"an answer that is the token itself", good, []byte(secret), goodType, answerType},
 		{"an answer in YAML", good, answer, goodType, "application/yaml"},
 		{"an answer of another kind", good, bytes.Replace(answer, []byte("TokenRequest"), []byte("TokenReview"), 1), goodType, answerType},
 		{"an answer without a token", good, good, goodType, goodType},
 		{"an enormous answer", good, append(answer, bytes.Repeat([]byte(" "), 1<<17)...), goodType, answerType},
 	} {
 		err := k.Keep(account, c.request, c.requestType, c.response, c.responseType)
-		if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "secret-part") {
+		if err == nil || strings.Contains(err.Error(), secret[:8]) || strings.Contains(err.Error(), "secret-part") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -180,6 +180,22 @@ func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &buckettest.Table{}, spool.Options{})
+		add(t, s, post("a"), http.StatusCreated)
+		add(t, s, post("b"), http.StatusCreated)
+		var got []sending
+		if err := s.Replay(t.Context(), cloud(t, &got, nil, 0, 0, 0, 0, 0, 0, 0, 201, 0)); err != nil {
+			t.Fatal(err)
+		}
+		last, before := got[len(got)-1], got[len(got)-2]
+		if d := last.at.Sub(before.at); before.name != "b" || d > 2*time.Second {
+			t.Errorf("%s was tried again after %s", before.name, d)
+		}
+	})
+}
+
 func TestASecondReplayWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, &buckettest.Table{}, spool.Options{})

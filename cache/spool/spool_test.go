@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,7 +138,14 @@ func TestAPatchIsMergedOrNotFound(t *testing.T) {
 	if _, err := s.Add(byToken(patch("a", 8), "eve", "t")); !apierrors.IsNotFound(err) {
 		t.Errorf("somebody else changes the node's event: %v", err)
 	}
-	if s.Len() != 1 {
+	add(t, s, byToken(post("b"), "adam", "t"), http.StatusCreated)
+	if _, err := s.Add(byToken(patch("b", 8), "eve", "t")); !apierrors.IsNotFound(err) {
+		t.Errorf("somebody changes another one's event: %v", err)
+	}
+	if _, err := s.Add(patch("b", 8)); !apierrors.IsNotFound(err) {
+		t.Errorf("the node changes another one's event: %v", err)
+	}
+	if s.Len() != 2 {
 		t.Errorf("%d events", s.Len())
 	}
 }
@@ -251,6 +259,22 @@ func TestARestartKeepsTheNodesEventsAndDropsThoseOfTokens(t *testing.T) {
 	}
 	if left := table.Keys("events"); len(left) != 0 {
 		t.Errorf("left on disk: %v", left)
+	}
+}
+
+func TestTheOrderOutlivesARestart(t *testing.T) {
+	var table buckettest.Table
+	s := open(t, &table, spool.Options{})
+	var want []string
+	for i := range 40 {
+		want = append(want, fmt.Sprint(i))
+		add(t, s, post(want[i]), http.StatusCreated)
+		if i == 20 {
+			s = open(t, &table, spool.Options{})
+		}
+	}
+	if sent := sentBy(t, open(t, &table, spool.Options{PerSecond: 1000})); !slices.Equal(sent, want) {
+		t.Errorf("sent %v", sent)
 	}
 }
 

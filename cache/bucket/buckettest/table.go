@@ -3,6 +3,7 @@ package buckettest
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ type Table struct {
 	values  map[[2]string][]byte
 	damaged map[[2]string]bool
 	err     error
+	putErr  error
 }
 
 // Damage makes a value one that cannot be read.
@@ -34,6 +36,13 @@ func (t *Table) Fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
+}
+
+// FailPuts is like Fail, but reads go on.
+func (t *Table) FailPuts(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.putErr = err
 }
 
 // Keys returns the keys of a bucket in order.
@@ -103,8 +112,8 @@ func (t *Table) Range(bucket, from string, fn func(key string, value []byte) err
 func (t *Table) Put(pairs ...store.Pair) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil {
-		return t.err
+	if err := cmp.Or(t.err, t.putErr); err != nil {
+		return err
 	}
 	if t.values == nil {
 		t.values = make(map[[2]string][]byte)

@@ -1,0 +1,78 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// events lists what is in a watch stream.
+func events(t *testing.T, stream []byte) string {
+	t.Helper()
+	frames, err := wire.NewFrameReader(bytes.NewReader(stream), wire.Protobuf, wire.FrameOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for {
+		f, err := frames.Next()
+		if errors.Is(err, io.EOF) {
+			return strings.Join(all, " ")
+		}
+		if err != nil || f.Err != nil {
+			t.Fatal(err, f.Err)
+		}
+		all = append(all, fmt.Sprintf("%s:%s=%s", f.Type, f.Meta.Name, f.Meta.ResourceVersion))
+	}
+}
+
+func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
+	type object struct{ name, version, uid string }
+	old := []object{{"same", "5", "1"}, {"changed", "6", "2"}, {"gone", "7", "3"}, {"remade", "8", "4"}}
+	tests := map[string]struct {
+		now  []object
+		want string
+	}{
+		"nothing has happened": {old, ""},
+		"all of it": {
+			[]object{{"same", "5", "1"}, {"changed", "16", "2"}, {"remade", "18", "5"}, {"new", "15", "6"}},
+			"ADDED:new=15 MODIFIED:changed=16 DELETED:remade=18 ADDED:remade=18 DELETED:gone=20",
+		},
+		"everything is gone": {nil, "DELETED:changed=20 DELETED:gone=20 DELETED:remade=20 DELETED:same=20"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := newTestView(t)
+			list := func(version string, objects []object) *stage {
+				st := v.newStage("", true)
+				t.Cleanup(st.end)
+				for _, o := range objects {
+					if err := st.add("ns/"+o.name, o.version, pod(t, o.name, o.version, o.uid)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				st.meta = podList
+				st.meta.ResourceVersion = version
+				return st
+			}
+			list("10", old).commit("10")
+			snap, err := v.snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snap.reader.Close()
+			got, err := difference(snap, list("20", test.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := events(t, got); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
