@@ -10,12 +10,21 @@ import (
 // has space again is used within so many seconds.
 const maxRetry = 8
 
-// Run commits what is collected, at most once in each interval, until ctx ends,
-// and then once more. It returns ErrDamaged or ErrClosed when the store cannot
-// be used any more, and the error of the last commit; a commit that fails for
-// another reason is told to WriterOptions.Committed and tried again.
+// Run commits what is collected until ctx ends, and then once more; see
+// WriterOptions.Interval. It returns ErrDamaged or ErrClosed when the store
+// cannot be used any more, and the error of the last commit; a commit that
+// fails for another reason is told to WriterOptions.Committed and tried again.
 func (w *Writer) Run(ctx context.Context) error {
-	for wait := w.opts.Interval; ; {
+	pause := w.opts.Interval // after a commit, besides the time that changes are collected
+	var rested <-chan time.Time
+	for {
+		if rested != nil {
+			select {
+			case <-ctx.Done():
+				return w.commit()
+			case <-rested:
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return w.commit()
@@ -24,18 +33,19 @@ func (w *Writer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return w.commit()
-		case <-time.After(wait):
+		case <-time.After(w.opts.Interval):
 		}
 		err := w.commit()
 		switch {
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrClosed):
 			return err
 		case err != nil:
-			wait = min(2*wait, maxRetry*w.opts.Interval)
+			pause = min(2*pause, maxRetry*w.opts.Interval)
 			w.wake()
 		default:
-			wait = w.opts.Interval
+			pause = w.opts.Interval
 		}
+		rested = time.After(pause)
 	}
 }
 

@@ -17,8 +17,9 @@ type committer interface{ Commit(Batch) error }
 
 // WriterOptions of a Writer. The zero value is usable.
 type WriterOptions struct {
-	// Interval is how long changes are collected before they are committed,
-	// and so the least time between two commits: 1 s by default.
+	// Interval is how long changes are collected before they are committed: 1 s
+	// by default. While changes do not cease, commits are two intervals apart:
+	// each syncs the disk twice, so that there is a sync a second at most.
 	Interval time.Duration
 	// MaxPending bounds the bytes that wait for a commit: 32 MiB by default.
 	// As many again may be in a commit that is under way.
