@@ -82,8 +82,14 @@ func (b *Bucket) Get(key string) ([]byte, bool) { return get(b, b.name, key) }
 
 // Put keeps a value. That it cannot is logged: nobody has to wait for it, and there is
 // nobody to tell.
+//
+// The salt goes with it. A file that was damaged may have been replaced meanwhile by an
+// empty one, and what is written to that must be found after a restart.
 func (b *Bucket) Put(key string, value []byte) {
-	b.change(store.Pair{Bucket: b.name, Key: key, Value: value})
+	b.change(
+		store.Pair{Bucket: b.name, Key: key, Value: value},
+		store.Pair{Bucket: salts, Key: b.name, Value: b.salt},
+	)
 }
 
 // Delete forgets values.

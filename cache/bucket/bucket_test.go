@@ -71,6 +71,17 @@ func TestDamagedValuesAreForgottenAndStopNobody(t *testing.T) {
 	}
 }
 
+func TestWhatIsWrittenAfterTheFileWasReplacedIsFoundAfterARestart(t *testing.T) {
+	var table buckettest.Table
+	b := open(t, &table, "x")
+	table.Clear()
+	b.Put(b.Key("a"), []byte("v"))
+	b = open(t, &table, "x")
+	if _, ok := b.Get(b.Key("a")); !ok {
+		t.Error("not found")
+	}
+}
+
 func TestDamagedValuesOnADiskThatCannotBeWritten(t *testing.T) {
 	var table buckettest.Table
 	b := open(t, &table, "x")

@@ -130,8 +130,10 @@ func (p *Paths) keepLocked(key, group string, r record) {
 	next := r.entry(group, len(value))
 	next.read, next.written = now, now
 	if old := p.entries[key]; old != nil && old.sum == next.sum && old.equal(&next.head) && now.Sub(old.written) < writeEvery {
-		old.read = now
-		return
+		if _, there := p.bucket.Get(key); there { // the cache's file may have been replaced
+			old.read = now
+			return
+		}
 	}
 	p.set(key, next)
 	p.bucket.Put(key, value)

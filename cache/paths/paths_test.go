@@ -272,6 +272,13 @@ func TestDamageIsAMiss(t *testing.T) {
 	if p = open(t, &table, paths.Options{}); p.Len() != 0 {
 		t.Errorf("%d answers after a restart", p.Len())
 	}
+
+	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
+	table.Clear()
+	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
+	if got := answer(p, "u", get("/version")); got != "200 v" {
+		t.Errorf("read again after the file was replaced: %s", got)
+	}
 }
 
 func TestConcurrentUse(t *testing.T) {

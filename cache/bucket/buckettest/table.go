@@ -45,6 +45,14 @@ func (t *Table) FailPuts(err error) {
 	t.putErr = err
 }
 
+// Clear makes the table empty, as where its file was damaged and replaced.
+func (t *Table) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.values)
+	clear(t.damaged)
+}
+
 // Keys returns the keys of a bucket in order.
 func (t *Table) Keys(bucket string) []string {
 	t.mu.Lock()
