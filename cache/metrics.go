@@ -56,6 +56,9 @@ func newMetrics() *metrics {
 
 // register makes the metrics known, those that are read off c among them.
 func (m *metrics) register(r prometheus.Registerer, c *Cache) {
+	for _, result := range []string{"ok", "error"} { // there from the start, to be alerted on
+		m.commits.WithLabelValues(result)
+	}
 	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, &gauges{cache: c})
 }
 

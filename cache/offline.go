@@ -18,6 +18,9 @@ import (
 // what an apiserver said, or nothing: never that it is not there.
 var errNeverRead = errors.New("this was never read through this hub")
 
+// errNeverKept is why there is no answer to who takes nothing but a Table, say.
+var errNeverKept = errors.New("what is asked for is in a form that is never kept")
+
 // errDenied is why there is no answer to a user who had lost access.
 var errDenied = errors.New("the apiserver refused this when it was last asked")
 
@@ -104,6 +107,9 @@ func from(r wire.Representation) []wire.Representation {
 // comes before those that have to be converted.
 func (x *exchange) source() (*source, error) {
 	acceptable := wire.Acceptable(x.query.accept)
+	if !slices.ContainsFunc(acceptable, wire.Representation.Cacheable) {
+		return nil, errNeverKept
+	}
 	find := func(r, in wire.Representation) *source {
 		if !r.Cacheable() || !in.Cacheable() {
 			return nil
@@ -180,6 +186,12 @@ func (x *exchange) get() (*http.Response, error) {
 	q := x.query
 	views := x.cache.views.resource(q.user, q.resource)
 	name := memberName(q.namespace, q.name)
+	seen := newest(views, name)
+	for _, v := range views {
+		if v.lacks(q.namespace, q.name, seen) {
+			return x.status(apierrors.NewNotFound(q.resource.GroupResource(), q.name))
+		}
+	}
 	var best *found
 	for _, r := range wire.Acceptable(q.accept) {
 		if !r.Cacheable() {
@@ -204,16 +216,22 @@ func (x *exchange) get() (*http.Response, error) {
 		}
 	}
 	for _, v := range views {
-		if v.lacks(q.namespace, q.name) {
-			return x.status(apierrors.NewNotFound(q.resource.GroupResource(), q.name))
-		}
-	}
-	for _, v := range views {
 		if _, ok := v.member(name); ok {
 			return x.status(notAcceptable(q))
 		}
 	}
 	return nil, errNeverRead
+}
+
+// newest is the last version at which the user has seen the object, or "".
+func newest(views []*view, name string) string {
+	version := ""
+	for _, v := range views {
+		if e, ok := v.member(name); ok && compare(e.version, version) > 0 {
+			version = e.version
+		}
+	}
+	return version
 }
 
 // object answers with one object.

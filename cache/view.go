@@ -352,8 +352,9 @@ func (v *view) member(name string) (entry, bool) {
 	return e, ok
 }
 
-// lacks reports that the view proves that there is no such object.
-func (v *view) lacks(namespace, name string) bool {
+// lacks reports that the view proves that there is no such object, any more if it
+// was seen at a version.
+func (v *view) lacks(namespace, name, seen string) bool {
 	k := &v.key
 	if k.Single || k.Labels != "" || k.Namespace != "" && k.Namespace != namespace {
 		return false
@@ -363,7 +364,7 @@ func (v *view) lacks(namespace, name string) bool {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.usableLocked() || v.loadLocked() != nil {
+	if !v.usableLocked() || compare(v.version, seen) < 0 || v.loadLocked() != nil {
 		return false
 	}
 	_, ok := v.index[memberName(namespace, name)]
