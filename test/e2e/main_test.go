@@ -1,8 +1,13 @@
 // Package e2e runs real kubelets with real containers behind real hubs, and does
 // with them what a cluster's admin and a node's owner do.
 //
-// The tests share one cluster and run one after the other; each has a namespace
-// of its own. They need root.
+// The tests share one cluster, and each has a namespace of its own. They run one
+// after the other; those that take the cloud away from a node run last, beside each
+// other, on a node each. They need root.
+//
+// OUTAGE=3m in the environment makes the cloud stay away for that long, and answers
+// over a thin line take as much as a minute of it; without it, the shortest time in
+// which everything can be tried.
 package e2e
 
 import (
@@ -25,6 +30,7 @@ const binaries = "../../bin"
 type environment struct {
 	*cluster.Cluster
 	client kubernetes.Interface // administrator, straight to the apiserver
+	outage time.Duration        // for how long the cloud is away at least
 }
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
@@ -41,6 +47,10 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
+	outage, err := outageLength()
+	if err != nil {
+		return 1, err
+	}
 	hub, err := filepath.Abs(filepath.Join(binaries, "edgehub"))
 	if err != nil {
 		return 1, err
@@ -65,6 +75,18 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	env = environment{c, client}
+	env = environment{c, client, outage}
 	return m.Run(), nil
+}
+
+func outageLength() (time.Duration, error) {
+	text := os.Getenv("OUTAGE")
+	if text == "" {
+		return 25 * time.Second, nil
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil || length < 0 {
+		return 0, fmt.Errorf("OUTAGE=%s: it must be a time, such as 3m", text)
+	}
+	return length, nil
 }

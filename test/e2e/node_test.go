@@ -130,9 +130,8 @@ func TestPodComesChangesAndGoes(t *testing.T) {
 	})
 }
 
-// hubKubeconfig lets kubectl through the TLS port of node's hub, as a service
-// account that may do everything.
-func hubKubeconfig(t *testing.T, ns string, node *cluster.Node) string {
+// adminToken is a token of the namespace's service account, which may do everything.
+func adminToken(t *testing.T, ns string) string {
 	t.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
@@ -152,6 +151,12 @@ func hubKubeconfig(t *testing.T, ns string, node *cluster.Node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return token.Status.Token
+}
+
+// hubKubeconfig lets kubectl through the TLS port of node's hub.
+func hubKubeconfig(t *testing.T, ns string, node *cluster.Node) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	config := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -159,7 +164,7 @@ clusters: [{name: hub, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: admin, user: {token: %q}}]
 contexts: [{name: hub, context: {cluster: hub, user: admin, namespace: %q}}]
 current-context: hub
-`, node.SecureURL(), filepath.Join(node.HubDir(), "pki", "serving.crt"), token.Status.Token, ns)
+`, node.SecureURL(), filepath.Join(node.HubDir(), "pki", "serving.crt"), adminToken(t, ns), ns)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
