@@ -47,20 +47,28 @@ func (n *fakeNetwork) network() network {
 	return network{n.dial, func(conn net.Conn) func() (uint64, bool) { return conn.(*fakeConn).backlog }}
 }
 
-// dial takes a round trip.
+// dial takes a round trip. Where packets are swallowed it is tried again after 1,
+// 3, 7 … seconds, as Linux does.
 func (n *fakeNetwork) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	select {
-	case <-time.After(2 * n.delay):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	n.set(func(n *fakeNetwork) { n.dials++ })
+	for again := time.Second; ; again *= 2 {
+		swallowed := false
+		n.set(func(n *fakeNetwork) { swallowed = n.hole })
+		wait := 2 * n.delay
+		if swallowed {
+			wait = again
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if !swallowed {
+			break
+		}
 	}
-	defer context.AfterFunc(ctx, func() { n.set(func(*fakeNetwork) {}) })()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.dials++
-	for n.hole && ctx.Err() == nil {
-		n.changed.Wait()
-	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -126,6 +126,12 @@ func TestUpgradedConnectionIsNotWatched(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		time.Sleep(time.Hour)
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
+		c.mustFail(pods, bound)
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = false }) // before the kernel gives up
+		if err := c.upstream.WaitUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		io.WriteString(shell, "answer\n")
 		if line, err := bufio.NewReader(shell).ReadString('\n'); line != "answered\n" || err != nil || c.isLost() {
 			t.Errorf("got %q, %v; log:\n%s", line, err, c.log)
@@ -350,6 +356,9 @@ func TestLossBehindAnHTTPProxy(t *testing.T) {
 						c.mustGet(pods)
 						time.Sleep(time.Minute)
 						c.mustGet(pods)
+						if c.log.Len() > 0 {
+							t.Errorf("a minute with nothing to do: %s", c.log)
+						}
 					}
 					way.set(func(*fakeNetwork) { c.networks[0].set(func(api *fakeNetwork) { lose(api, way) }) })
 					c.mustFail(pods, bound)

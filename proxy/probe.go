@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// maxProbes is how many attempts to reach an apiserver that is lost may be under
-// way. They overlap, so that one that waits for a packet that was swallowed does
-// not hide that the next would pass.
-const maxProbes = 4
+// maxSteps is how many silences of Limits.Loss a probe may have in all: one each
+// to connect, for TLS, and for the answer, and one more.
+const maxSteps = 4
 
 // run probes while the apiserver is down, and when a silent line asks for it,
 // until ctx ends.
@@ -24,7 +23,7 @@ func (s *server) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.health.wake:
-			s.untilUp(ctx, &all)
+			s.untilUp(ctx)
 		}
 	}
 }
@@ -40,9 +39,10 @@ func (s *server) answerDoubts(ctx context.Context) {
 	}
 }
 
-// untilUp begins a probe after each pause while the apiserver is down.
-func (s *server) untilUp(ctx context.Context, probes *sync.WaitGroup) {
-	slots := make(chan struct{}, maxProbes)
+// untilUp probes while the apiserver is down. A pause begins with a probe: where
+// packets are swallowed the next one follows at once, so that no more than 2 s
+// pass between two that the other side might answer.
+func (s *server) untilUp(ctx context.Context) {
 	pause := time.NewTimer(s.pause())
 	defer pause.Stop()
 	for s.health.down() != nil {
@@ -52,14 +52,7 @@ func (s *server) untilUp(ctx context.Context, probes *sync.WaitGroup) {
 		case <-pause.C:
 		}
 		pause.Reset(s.pause())
-		select {
-		case slots <- struct{}{}:
-			probes.Go(func() {
-				defer func() { <-slots }()
-				s.probe(ctx, time.Now())
-			})
-		default: // as many as may be are under way
-		}
+		s.probe(ctx, time.Now())
 	}
 }
 
@@ -101,7 +94,7 @@ func (s *server) probe(ctx context.Context, since time.Time) {
 
 // get returns the code of a small answer, which is owed from since on.
 func (s *server) get(ctx context.Context, path string, since time.Time) (int, error) {
-	ctx, cancel := context.WithTimeout(withOwedSince(ctx, since), maxProbes*s.limits.Loss)
+	ctx, cancel := context.WithTimeout(withOwedSince(ctx, since), maxSteps*s.limits.Loss)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {

@@ -80,7 +80,7 @@ type verdict int
 const (
 	leaveAlone verdict = iota
 	askServer          // a probe, beside a line that cannot be pinged
-	askAll             // this apiserver and the others
+	askAll             // this apiserver, this line among its own, and the others
 	giveLineUp
 )
 
@@ -94,8 +94,8 @@ func (l *line) lookLocked(now time.Time) (since time.Time, next verdict) {
 	return l.judgeLocked(now)
 }
 
-// judgeLocked pings where that is due. The rest is left to check, without the
-// lock. since is when the silence began.
+// judgeLocked pings a line with nothing but idle streams. The rest is left to
+// check, without the lock. since is when the silence began.
 func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 	if l.owedSince.IsZero() {
 		if l.open == 0 || now.Before(latest(l.read, l.pinged).Add(l.limits.IdlePing)) {
@@ -116,9 +116,6 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 	}
 	if progress || l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
 		return since, leaveAlone
-	}
-	if l.http2 != nil && !l.pinging {
-		l.pingLocked()
 	}
 	return since, askAll
 }

@@ -99,11 +99,8 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		// A connection that broke says little about the server: a second try
-		// opens a new one, and finds out.
+		// opens a new one, and finds out. It fails at once if the first has.
 		for range 2 {
-			if s.health.down() != nil {
-				break // the first try has found out
-			}
 			attempt, err := rewound(req, sent)
 			if err != nil {
 				return nil, err
