@@ -51,7 +51,8 @@ type Options struct {
 	// ReconnectJitter is the time over which watches are opened again after an
 	// outage; 0 opens them at once.
 	ReconnectJitter time.Duration
-	// SpoolCount and SpoolBytes bound the events that wait for the cloud.
+	// SpoolCount and SpoolBytes bound the events that wait for the cloud; the
+	// defaults are spool.Options', negative is none.
 	SpoolCount int
 	SpoolBytes int64
 

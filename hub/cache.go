@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -36,8 +37,8 @@ func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log
 		Key:             key,
 		TokenGrace:      c.OfflineTokenGrace,
 		ReconnectJitter: c.ReconnectJitter,
-		SpoolCount:      c.EventSpoolMaxCount,
-		SpoolBytes:      c.EventSpoolMaxBytes,
+		SpoolCount:      cmp.Or(c.EventSpoolMaxCount, -1), // 0 is none here, and the default there
+		SpoolBytes:      cmp.Or(c.EventSpoolMaxBytes, -1),
 		Registerer:      r,
 		Logger:          log,
 	})

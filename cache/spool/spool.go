@@ -18,8 +18,8 @@ var ErrFull = errors.New("the spool of events is full")
 
 // Options of a Spool. The zero value is usable.
 type Options struct {
-	MaxCount int   // of events; 5,000 by default
-	MaxBytes int64 // of all events, encoded; 4 MiB by default. One has some 600 bytes.
+	MaxCount int   // of events; 5,000 by default, negative for none
+	MaxBytes int64 // of all events, encoded; 4 MiB by default, negative for none. One has some 600 bytes.
 
 	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. A
 	// thousand nodes that come back at once are a load then that an apiserver bears.
@@ -66,10 +66,10 @@ const bucketName = "events"
 
 // Open returns the spool that t holds.
 func Open(t bucket.Table, o Options) (*Spool, error) {
-	if o.MaxCount <= 0 {
+	if o.MaxCount == 0 {
 		o.MaxCount = 5000
 	}
-	if o.MaxBytes <= 0 {
+	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 20
 	}
 	if o.PerSecond <= 0 {
