@@ -17,6 +17,29 @@
 // [Upstream] is an http.RoundTripper over all apiservers. A request moves on to
 // the next one only where the first cannot have carried it out.
 //
+// # Loss and return
+//
+// An apiserver is lost when it owes an answer and has sent nothing for
+// [Limits].Loss: not a byte of any answer, and none to a ping either. How long an
+// answer takes does not matter, so that a list may take a minute on a narrow
+// link, or in a slow apiserver.
+//
+//	silence on a connection           what is done
+//	0.4 s while an answer is owed     HTTP/2 ping; so are other connections, and other apiservers
+//	10 s with idle streams only       HTTP/2 ping
+//	2.5 s after the last byte         the connection is dropped, and the apiserver is lost
+//	                                  unless another connection to it has shown life
+//
+// TCP's and TLS's handshakes are bound in the same way, each by itself. Where
+// HTTP/2 is not spoken a probe beside the connection takes the place of the
+// ping. While much is being sent, acknowledgements count as life (on Linux),
+// since a ping waits behind it. Upgraded connections are left to the kernel.
+//
+// With the loss all that is under way fails, [Upstream.Lost] tells, and requests
+// fail at once from then on, until a probe is answered. An apiserver that
+// answers, but 502, 503, 504 or 429 to everything, counts as lost, too; what
+// "everything" is stands at answers.
+//
 // # What must hold
 //
 //   - Status, headers and body are the apiserver's. Only hop-by-hop headers are
@@ -31,6 +54,7 @@
 // # Life cycle
 //
 // [NewUpstream] and [New] open nothing; connections are made by requests.
+// [Upstream.Run] probes what is lost: without it nothing comes back.
 // [Proxy.Drain] ends watches cleanly before a shutdown, [Upstream.Close] drops
 // idle connections after it. Everything here is safe for concurrent use.
 package proxy
