@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,27 +116,33 @@ func (a *answers) pause() time.Duration {
 // judge passes on the answer to a client's request. Where it shows that the
 // apiserver answers so to everything, a request that may be sent again gets a
 // *busyError in its place.
-func (s *server) judge(res *http.Response) (*http.Response, error) {
-	info, _ := request.RequestInfoFrom(res.Request.Context())
-	switch s.answers.note(res.Request.URL.Path, info, res.StatusCode, time.Now()) {
+func (s *server) judge(req *http.Request, res *http.Response) (*http.Response, error) {
+	info, _ := request.RequestInfoFrom(req.Context())
+	switch s.answers.note(req.URL.Path, info, res.StatusCode, time.Now()) {
 	case unclear:
 		return res, nil
 	case useful:
 		s.health.succeeded(time.Now())
 		return res, nil
 	case worthAsking:
-		code, err := s.get(withIdentity(res.Request.Context(), Node), "/api", time.Now())
-		if err != nil || !badAnswer(code) {
+		if !s.refusesDiscovery(req.Context()) {
 			return res, nil
 		}
 	}
 	busy := &busyError{res.StatusCode}
 	s.health.failed(time.Now(), busy)
-	if !repeatable(res.Request) {
+	if !repeatable(req) {
 		return res, nil
 	}
 	res.Body.Close()
 	return nil, busy
+}
+
+// refusesDiscovery reports whether even what the apiserver knows by heart gets a
+// bad answer. That it cannot be reached is for others to notice.
+func (s *server) refusesDiscovery(ctx context.Context) bool {
+	code, err := s.get(withIdentity(ctx, Node), "/api", time.Now())
+	return err == nil && badAnswer(code)
 }
 
 // badAnswer reports whether code is one that says nothing but: not now.

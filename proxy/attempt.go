@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -28,12 +26,6 @@ type attempt struct {
 	connected bool
 	streaming bool // the answer has begun, and may pause for as long as it likes
 	ended     bool
-}
-
-// pinger is an HTTP/2 connection, as far as a line needs it.
-type pinger interface {
-	Ping(ctx context.Context) error
-	State() http2.ClientConnState
 }
 
 type attemptKey struct{}
@@ -167,33 +159,4 @@ func (b *owedBody) Read(p []byte) (int, error) {
 func (b *owedBody) Close() error {
 	b.attempt.end()
 	return b.ReadCloser.Close()
-}
-
-// pingable makes HTTP/2 connections of t known to the attempts they carry.
-func pingable(t *http.Transport) error {
-	h2, err := http2.ConfigureTransports(t)
-	if err != nil {
-		return err
-	}
-	if h2.ConnPool == nil {
-		return errors.New("net/http keeps its HTTP/2 connections to itself")
-	}
-	h2.ConnPool = notingPool{h2.ConnPool}
-	return nil
-}
-
-// notingPool is the pool of HTTP/2 connections, which tells an attempt which one
-// it gets. net/http has no ping that a caller may send.
-type notingPool struct{ http2.ClientConnPool }
-
-// GetClientConn names a type that is deprecated for http.ClientConn, which
-// cannot ping.
-func (p notingPool) GetClientConn(req *http.Request, addr string) (*http2.ClientConn, error) { //nolint:staticcheck // see above
-	conn, err := p.ClientConnPool.GetClientConn(req, addr)
-	if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok && err == nil {
-		a.mu.Lock()
-		a.http2 = conn
-		a.mu.Unlock()
-	}
-	return conn, err
 }

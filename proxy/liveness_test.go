@@ -76,7 +76,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 		go func() { ended <- c.upstream.Run(ctx) }()
 		defer func() {
 			cancel()
-			<-ended
+			<-ended //nolint:errcheck // Run returns nil
 			c.upstream.Close()
 			for _, s := range c.upstream.servers {
 				s.lines.drop(errors.New("the test is over"))

@@ -255,6 +255,62 @@ func refuse(n *fakeNetwork) {
 	}
 }
 
+// gauge returns the value of the metric for the first apiserver.
+func (c *cloud) gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestStateAndMetricsSayWhen(t *testing.T) {
+	inCloud(t, idle, append(local(), local()...), func(t *testing.T, c *cloud) {
+		start := time.Now()
+		expect := func(when string, all, first bool, since time.Time) {
+			t.Helper()
+			state := c.upstream.State()
+			up := map[bool]float64{true: 1}[first]
+			if state.Up != all || state.Servers[0].Up != first || (state.Servers[0].Err == nil) != first || !state.Servers[0].Since.Equal(since) {
+				t.Errorf("%s: state %+v", when, state)
+			}
+			if got := c.gauge(t, "edgehub_upstream_up"); got != up {
+				t.Errorf("%s: edgehub_upstream_up is %v", when, got)
+			}
+			if got := c.gauge(t, "edgehub_upstream_last_change_timestamp_seconds"); got != float64(since.UnixMilli())/1000 {
+				t.Errorf("%s: last change is %v, want %v", when, got, since)
+			}
+		}
+		expect("at the start", true, true, start)
+		time.Sleep(time.Hour)
+		lost := time.Now()
+		c.networks[0].set(refuse)
+		c.mustGet(pods)
+		expect("with the second alone", true, false, c.upstream.State().Servers[0].Since)
+		if at := c.upstream.State().Servers[0].Since; at.Sub(lost) > bound {
+			t.Errorf("the first is lost since %v, not %v", at, lost)
+		}
+		c.networks[1].set(refuse)
+		c.mustFail(pods, bound)
+		expect("with none", false, false, c.upstream.State().Servers[0].Since)
+		if s := c.upstream.State(); !s.Since.Equal(s.Servers[1].Since) {
+			t.Errorf("all are lost since %v, the last since %v", s.Since, s.Servers[1].Since)
+		}
+		c.networks[0].set(func(n *fakeNetwork) { n.refusing = false })
+		if err := c.upstream.WaitUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect("with the first alone", true, true, time.Now())
+	})
+}
+
 func TestWaitUpEndsWithItsContext(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		if err := c.upstream.WaitUp(t.Context()); err != nil {

@@ -177,12 +177,13 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 // unreachableText says that the cloud cannot be reached and, where somebody on
 // the way has wrapped cause, what that means for this request.
 func unreachableText(err error, cause *UnreachableError) string {
-	text := "the cloud cannot be reached"
-	if said := err.Error(); strings.HasPrefix(said, text) {
+	const text = "the cloud cannot be reached"
+	switch said := err.Error(); {
+	case strings.HasPrefix(said, text):
 		return said
-	} else if err == error(cause) {
+	case said == cause.Error():
 		return text + ": " + said
-	} else {
+	default:
 		return text + ", and " + said
 	}
 }

@@ -67,7 +67,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	res, err := s.send(a, req)
 	switch {
 	case err == nil:
-		return s.judge(res)
+		return s.judge(req, res)
 	case !a.reached():
 		err = asDialError(err) // an HTTP proxy on the way may have refused, too
 		if req.Context().Err() == nil && !isSilent(err) {

@@ -34,7 +34,7 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 	if got := int(acked - before); !waiting || got <= 0 || got >= sent {
 		t.Errorf("%d of %d bytes acknowledged, waiting: %v", got, sent, waiting)
 	}
-	go io.Copy(io.Discard, server) //nolint:errcheck // it ends with the connection
+	go io.Copy(io.Discard, server)
 	until(t, "all is acknowledged", func() bool {
 		acked, waiting := backlog()
 		return !waiting && int(acked-before) == sent
