@@ -44,6 +44,7 @@ func NewPods(config *rest.Config) (*Pods, error) {
 	config.GroupVersion = &corev1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.QPS = -1
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON // as the kubelet
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("create client for pods: %w", err)
@@ -51,12 +52,12 @@ func NewPods(config *rest.Config) (*Pods, error) {
 	return &Pods{client}, nil
 }
 
-// list returns the pods of a namespace, or of all for metav1.NamespaceAll, as the
-// apiserver has them: the answer does not come from a cache.
-func (p *Pods) list(ctx context.Context, namespace string, selector fields.Selector) (*corev1.PodList, error) {
+// list returns pods of all namespaces, as the apiserver has them; while the cloud
+// is away, as the cache has them.
+func (p *Pods) list(ctx context.Context, selector fields.Selector) (*corev1.PodList, error) {
 	list := new(corev1.PodList)
 	err := p.client.Get().MaxRetries(0).
-		NamespaceIfScoped(namespace, namespace != metav1.NamespaceAll).Resource("pods").
+		Resource("pods").
 		Param("fieldSelector", selector.String()).
 		Do(ctx).Into(list)
 	return list, err

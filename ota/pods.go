@@ -16,7 +16,7 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), cloudTimeout)
 	defer cancel()
 
-	list, err := s.pods.list(ctx, metav1.NamespaceAll, s.onThisNode())
+	list, err := s.nodesPods(ctx)
 	if err != nil {
 		return cloudFailure(r.Context(), err, "list the pods of node "+s.node)
 	}
@@ -33,8 +33,9 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// onThisNode is the selector of pods that a node may list; the apiserver refuses
-// a node's list without it.
-func (s *server) onThisNode() fields.Selector {
-	return fields.OneTermEqualSelector("spec.nodeName", s.node)
+// nodesPods asks what the kubelet asks: its selector is the one that a node may
+// list pods by, and while the cloud is away, its watch is what the cache has
+// the newest state from.
+func (s *server) nodesPods(ctx context.Context) (*corev1.PodList, error) {
+	return s.pods.list(ctx, fields.OneTermEqualSelector("spec.nodeName", s.node))
 }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -68,15 +67,20 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	return pod, s.delete(ctx, caller, pod)
 }
 
-// find returns the pod if this node runs it, and nil if it does not. The answer
-// is the apiserver's own, never a cache's: what is deleted next depends on it.
+// find returns the pod if this node runs it, and nil if it does not. While the
+// cloud can be reached the answer is the apiserver's own: what is deleted next
+// depends on it.
 func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	selector := fields.AndSelectors(s.onThisNode(), fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name))
-	list, err := s.pods.list(ctx, name.Namespace, selector)
-	if err != nil || len(list.Items) == 0 {
+	list, err := s.nodesPods(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return &list.Items[0], nil
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Namespace == name.Namespace && p.Name == name.Name {
+			return p, nil
+		}
+	}
+	return nil, nil
 }
 
 // explainMissing tells a pod that does not exist from one on another node. A GET
