@@ -240,8 +240,8 @@ func (s *stream) take(f *wire.Frame) {
 // unread passes on what is no event. What was in it is not known, so neither is
 // the view's state after it.
 func (s *stream) unread(f *wire.Frame) {
-	if errors.Is(f.Err, wire.ErrTruncated) && !s.torn && !s.opaque {
-		return // the end of a stream that broke off within an event: it comes again
+	if f.More && errors.Is(f.Err, wire.ErrTruncated) && !s.torn && !s.opaque {
+		return // the stream has broken off within an event, which comes again
 	}
 	s.out = append(s.out, f.Raw...)
 	if f.Err == nil && !s.opaque {
