@@ -34,6 +34,7 @@ type attemptKey struct{}
 func (a *attempt) start(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), attemptKey{}, a)
 	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:          func(string) { a.unconnected() },
 		GotConn:          func(info httptrace.GotConnInfo) { a.carriedBy(info.Conn) },
 		TLSHandshakeDone: func(tls.ConnectionState, error) { a.secured() },
 	}))
@@ -82,6 +83,14 @@ func (a *attempt) carriedBy(conn net.Conn) {
 		since = time.Now()
 	}
 	l.await(since, a.strict)
+}
+
+// unconnected notes that the request has no connection yet, or none any more: a
+// transport that sends it once more has seen that the first time did not count.
+func (a *attempt) unconnected() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.connected = false
 }
 
 // reached reports whether the request got a connection.

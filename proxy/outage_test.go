@@ -159,7 +159,9 @@ func TestWhatIsUnderWayEndsWithTheLoss(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
-		c.mustFail(pods, bound)
+		if _, _, took, err := c.get(pods); took > bound || err == nil || strings.Count(err.Error(), "api-0") != 1 {
+			t.Errorf("after %v: %v; want the apiserver named once", took, err)
+		}
 		began = began.Add(10 * time.Second)
 		for range cap(ends) {
 			var unreachable *UnreachableError

@@ -99,7 +99,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		// A connection that broke says little about the server: a second try
-		// opens a new one, and finds out. It fails at once if the first has.
+		// opens a new one, and finds out, unless the first has already.
 		for range 2 {
 			attempt, err := rewound(req, sent)
 			if err != nil {
@@ -128,6 +128,9 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if !repeatable(req) {
 				failure.Delivered = true
 				return nil, failure
+			}
+			if s.health.down() != nil {
+				break
 			}
 		}
 	}
