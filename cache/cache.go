@@ -252,15 +252,27 @@ type exchange struct {
 	began map[viewKey]string
 }
 
+// versions notes what is known before the request is sent. What it is answered
+// with, if that is the newest there is, is not older.
 func (x *exchange) versions() map[viewKey]string {
 	q := x.query
-	if q == nil || q.verb == "get" || !q.consistent() {
+	if q == nil {
+		q = x.written()
+	}
+	if q == nil || !q.consistent() {
 		return nil
 	}
 	began := map[viewKey]string{}
 	for _, r := range wire.Acceptable(q.accept) {
 		key := q.key(r)
-		if v := x.cache.views.find(key); v != nil {
+		v := x.cache.views.find(key)
+		switch {
+		case v == nil:
+		case key.Single:
+			if e, ok := v.member(memberName(q.namespace, q.name)); ok {
+				began[key] = e.version
+			}
+		default:
 			began[key] = v.position()
 		}
 	}

@@ -186,6 +186,11 @@ func (x *exchange) get() (*http.Response, error) {
 	q := x.query
 	views := x.cache.views.resource(q.user, q.resource)
 	name := memberName(q.namespace, q.name)
+	for _, v := range views {
+		if v.key.Single && v.refuses(name) {
+			return nil, errDenied
+		}
+	}
 	seen := newest(views, name)
 	for _, v := range views {
 		if v.lacks(q.namespace, q.name, seen) {
@@ -216,7 +221,7 @@ func (x *exchange) get() (*http.Response, error) {
 		}
 	}
 	for _, v := range views {
-		if _, ok := v.member(name); ok {
+		if _, ok := v.member(name); ok && v.repr.Metadata == "" {
 			return x.status(notAcceptable(q))
 		}
 	}

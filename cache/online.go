@@ -55,11 +55,9 @@ func (x *exchange) denied(code int) {
 	q := x.query
 	if q.verb == "get" {
 		if code == http.StatusForbidden {
-			for _, v := range x.cache.views.resource(q.user, q.resource) {
-				if v.key.Single {
-					v.discard(memberName(q.namespace, q.name), "")
-				}
-			}
+			v := x.cache.views.acquire(q.key(wire.Representation{Encoding: wire.JSON}))
+			v.refuse(memberName(q.namespace, q.name))
+			v.release()
 		}
 		return
 	}
@@ -86,7 +84,9 @@ func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representa
 		}
 		v := x.cache.views.acquire(q.key(repr))
 		defer v.release()
-		v.keepSingle(m.TypeMeta(), memberName(q.namespace, q.name), string(m.ResourceVersion), bare)
+		name := memberName(q.namespace, q.name)
+		v.keepSingle(m.TypeMeta(), name, x.began[v.key], string(m.ResourceVersion), bare)
+		x.cache.views.admit(q, name)
 		return nil
 	}}
 	teeBody(res, decode(res, sink), x.cache.looked)
@@ -174,10 +174,20 @@ func (s *stage) keep() *stage {
 func (x *exchange) commit(v *view, st *stage, version string) {
 	c := x.cache
 	if st.commit(version) == restored {
-		c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+		c.restored(v, version)
 	}
 	if !c.views.fit(v) {
 		c.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", c.opts.MaxBytes)
+	}
+}
+
+// restored is called when a view turned out to be newer than the apiservers.
+func (c *Cache) restored(v *view, version string) {
+	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	for _, other := range c.views.all() {
+		if other.key.Single && other.key.resource() == v.key.resource() {
+			other.rewind(version)
+		}
 	}
 }
 

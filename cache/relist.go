@@ -139,7 +139,7 @@ func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Requ
 	case outdated: // other streams were faster
 		f.from, f.events = "", nil
 	case restored:
-		c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", f.to)
+		c.restored(v, f.to)
 	case taken:
 	}
 	c.views.fit(v)
@@ -243,20 +243,17 @@ type news struct {
 	object  []byte
 }
 
-// difference is the events that lead from one state of a view to another, as a
-// watch would have sent them: what was replaced by another object of the same name
-// is deleted first. It ends early if there are more than maxDifference bytes.
+// difference is the events that lead from one state of a view to another. First
+// come the deletions, of what is gone and of what was replaced by another object of
+// the same name. They carry the old state's version, so that a client that breaks
+// off among them goes on from there, and is told to list: nothing of what follows is
+// missed. Then comes what is there now, in the order of versions. It ends early if
+// there are more than maxDifference bytes.
 func difference(old *snapshot, st *stage) ([]byte, error) {
-	var events []news
+	var gone, there []news
 	var sum int
-	e, to := st.view.repr.Encoding, st.meta.ResourceVersion
+	e := st.view.repr.Encoding
 	seen := make(map[string]bool, len(st.items))
-	gone := func(o *store.Object) error {
-		object, err := wire.SetVersion(e, o.Bytes, to)
-		events = append(events, news{watch.Deleted, to, object})
-		sum += len(object)
-		return err
-	}
 	// Only what has changed is read from the disk.
 	var changed []store.Member
 	for _, m := range old.members {
@@ -270,22 +267,28 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	for len(old.members) > 0 && sum <= maxDifference {
 		err := old.next(func(o store.Object) error {
 			item, still := st.items[o.Name]
-			if !still {
-				return gone(&o)
+			same, err := still && item.bytes != nil, error(nil)
+			if same {
+				same, err = sameUID(e, o.Bytes, item.bytes)
 			}
-			same, err := sameUID(e, o.Bytes, item.bytes)
 			if err != nil {
 				return err
 			}
-			sum += len(item.bytes)
-			if same {
-				events = append(events, news{watch.Modified, item.version, item.bytes})
-				return nil
+			kind := watch.Modified
+			if !same {
+				object, err := wire.SetVersion(e, o.Bytes, old.version)
+				if err != nil {
+					return err
+				}
+				gone = append(gone, news{watch.Deleted, old.version, object})
+				sum += len(object)
+				kind = watch.Added
 			}
-			events = append(events, news{watch.Added, item.version, item.bytes})
-			object, err := wire.SetVersion(e, o.Bytes, item.version) // just before it
-			events = append(events, news{watch.Deleted, item.version, object})
-			return err
+			if still {
+				there = append(there, news{kind, item.version, item.bytes})
+				sum += len(item.bytes)
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, err
@@ -293,11 +296,12 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	}
 	for name, item := range st.items {
 		if !seen[name] {
-			events = append(events, news{watch.Added, item.version, item.bytes})
+			there = append(there, news{watch.Added, item.version, item.bytes})
 			sum += len(item.bytes)
 		}
 	}
-	return encodeNews(events, st), nil
+	slices.SortFunc(there, func(a, b news) int { return compare(a.version, b.version) })
+	return encodeNews(append(gone, there...), st), nil
 }
 
 func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
@@ -309,14 +313,8 @@ func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 	return string(first.UID) == string(second.UID), err
 }
 
-// encodeNews writes events in the order of their versions.
+// encodeNews writes events.
 func encodeNews(events []news, st *stage) []byte {
-	slices.SortStableFunc(events, func(a, b news) int {
-		if n := compare(a.version, b.version); n != 0 {
-			return n
-		}
-		return deletedFirst(a.kind) - deletedFirst(b.kind)
-	})
 	t := itemType(&st.meta, st.kind)
 	out := []byte{}
 	for _, n := range events {
@@ -326,13 +324,6 @@ func encodeNews(events []news, st *stage) []byte {
 		out = wire.AppendEvent(out, st.view.repr.Encoding, n.kind, t, n.object)
 	}
 	return out
-}
-
-func deletedFirst(kind watch.EventType) int {
-	if kind == watch.Deleted {
-		return 0
-	}
-	return 1
 }
 
 // itemType is the type of a list's items: as an item said, or as the list's

@@ -41,9 +41,9 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 		"nothing has happened": {old, ""},
 		"all of it": {
 			[]object{{"same", "5", "1"}, {"changed", "16", "2"}, {"remade", "18", "5"}, {"new", "15", "6"}},
-			"ADDED:new=15 MODIFIED:changed=16 DELETED:remade=18 ADDED:remade=18 DELETED:gone=20",
+			"DELETED:gone=10 DELETED:remade=10 ADDED:new=15 MODIFIED:changed=16 ADDED:remade=18",
 		},
-		"everything is gone": {nil, "DELETED:changed=20 DELETED:gone=20 DELETED:remade=20 DELETED:same=20"},
+		"everything is gone": {nil, "DELETED:changed=10 DELETED:gone=10 DELETED:remade=10 DELETED:same=10"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -66,6 +66,8 @@ type viewHeader struct {
 	// Denied is set when the user was last refused the view, or its kind was not
 	// there: nothing of it is handed out.
 	Denied bool `json:"denied,omitempty"`
+	// Refused are names of a Single view that the user was last refused one by one.
+	Refused []string `json:"refused,omitempty"`
 }
 
 // memberCost is what a member takes on disk besides its object, about.
@@ -278,8 +280,10 @@ func (v *view) deny(denied bool) {
 // maxSingles bounds a Single view. A kubelet reads some dozen objects one by one.
 const maxSingles = 1024
 
-// keepSingle takes over an object that was read by itself, unless a newer one is there.
-func (v *view) keepSingle(t wire.TypeMeta, name, version string, object []byte) {
+// keepSingle takes over an object that was read by itself, unless a newer one is
+// there; one that is older than what was there when it was asked for, at version
+// began, says that the apiservers' store was restored from a backup.
+func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() {
@@ -288,7 +292,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, version string, object []byte) 
 	if v.loadLocked() != nil {
 		return
 	}
-	if old, ok := v.index[name]; ok && compare(old.version, version) >= 0 {
+	if old, ok := v.index[name]; ok && compare(old.version, version) >= 0 && compare(version, began) >= 0 {
 		return
 	}
 	before := v.version
@@ -323,6 +327,63 @@ func (v *view) discard(name, version string) {
 	v.countLocked()
 	v.removeLocked(name)
 	v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked(), Delete: []string{name}})
+}
+
+// maxRefused bounds the names that are remembered as refused; then the oldest go.
+const maxRefused = 256
+
+// refuse notes that the user may not read one object.
+func (v *view) refuse(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost.Load() || v.loadLocked() != nil || slices.Contains(v.header.Refused, name) {
+		return
+	}
+	before := v.version
+	v.countLocked()
+	v.removeLocked(name)
+	v.header.Refused = append(v.header.Refused, name)
+	if n := len(v.header.Refused); n > maxRefused {
+		v.header.Refused = slices.Clone(v.header.Refused[n-maxRefused:])
+	}
+	update := store.Change{ID: v.id, Op: store.Update, From: before, New: before == "", Header: v.headerLocked(), Delete: []string{name}}
+	v.onDisk = true
+	v.disk.change(&update)
+}
+
+// admit takes back what refuse has noted.
+func (v *view) admit(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.version
+	v.countLocked()
+	v.header.Refused = slices.DeleteFunc(slices.Clone(v.header.Refused), func(other string) bool { return other == name })
+	v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked()})
+}
+
+// refuses reports what refuse has noted.
+func (v *view) refuses(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Contains(v.header.Refused, name)
+}
+
+// rewind forgets what a Single view has from above a version, which never was if
+// the apiservers' store was restored from a backup.
+func (v *view) rewind(version string) {
+	v.mu.Lock()
+	var above []string
+	if v.loadLocked() == nil {
+		for name, e := range v.index {
+			if compare(e.version, version) > 0 {
+				above = append(above, name)
+			}
+		}
+	}
+	v.mu.Unlock()
+	for _, name := range above {
+		v.discard(name, "")
+	}
 }
 
 // countLocked gives a Single view, which has no resourceVersion, the next version.

@@ -149,8 +149,8 @@ func TestWhatMovesAView(t *testing.T) {
 func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 	v := newTestView(t)
 	v.key.Single = true
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "10", []byte("new"))
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "9", []byte("old"))
+	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "10", []byte("new"))
+	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "9", []byte("old"))
 	if e, ok := v.member("ns/a"); !ok || e.version != "10" {
 		t.Errorf("the object is at %q, want 10", e.version)
 	}

@@ -247,6 +247,15 @@ func (s *views) remove(v *view) {
 	}
 }
 
+// admit is told that a user may read an object again.
+func (s *views) admit(q *query, name string) {
+	for _, v := range s.resource(q.user, q.resource) {
+		if v.key.Single && v.refuses(name) {
+			v.admit(name)
+		}
+	}
+}
+
 // released is told that an object is gone: users do not see it by GET any more.
 func (s *views) released(user string, resource schema.GroupVersionResource, repr wire.Representation, name, version string) {
 	key := viewKey{
