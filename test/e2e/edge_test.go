@@ -53,15 +53,15 @@ func (e *edge) cut(how string) {
 		e.t.Fatal(err)
 	}
 	began := time.Now()
-	e.awaitUpstream(0)
+	awaitUpstream(e.t, e.node, 0)
 	e.t.Logf("%s: the loss was noticed after %v", how, time.Since(began).Round(time.Millisecond))
 }
 
 // awaitUpstream waits until the hub says whether it reaches the apiserver, 1 or 0.
-func (e *edge) awaitUpstream(up float64) {
-	e.t.Helper()
-	eventually(e.t, fmt.Sprintf("edgehub_upstream_up is %v", up), func(ctx context.Context) string {
-		got, err := metric(ctx, e.node, "edgehub_upstream_up")
+func awaitUpstream(t *testing.T, node *cluster.Node, up float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("edgehub_upstream_up of %s is %v", node.Name(), up), func(ctx context.Context) string {
+		got, err := metric(ctx, node, "edgehub_upstream_up")
 		if err == nil && got != up {
 			err = fmt.Errorf("it is %v", got)
 		}

@@ -143,10 +143,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 	if err := node1.Link().Up(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the cloud is back", func(ctx context.Context) string {
-		_, err := podsOf(ctx, node1)
-		return words(err)
-	})
+	awaitUpstream(t, node1, 1)
 
 	upgradeOnce(t, node1, ns, pod1)
 }

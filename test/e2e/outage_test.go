@@ -75,7 +75,7 @@ func (e *edge) disturb(pods map[string]started) []started {
 	if err := e.node.HubProcess().Start(e.t.Context()); err != nil {
 		e.t.Fatal(err)
 	}
-	e.awaitUpstream(0)
+	awaitUpstream(e.t, e.node, 0)
 	others()
 
 	// With the hub that came, and with a kubelet that knows nothing but what it says.
@@ -106,7 +106,7 @@ func (e *edge) comeBack(daemon *corev1.Pod, settled map[string]started) {
 	if err := e.node.Link().Up(); err != nil {
 		e.t.Fatal(err)
 	}
-	e.awaitUpstream(1)
+	awaitUpstream(e.t, e.node, 1)
 	e.t.Logf("the return was noticed after %v", time.Since(began).Round(time.Millisecond))
 	answers(e.t, readyPodOn(e.t, e.ns, e.node.Name(), daemon.UID), "v2")
 	e.t.Logf("the new daemon serves after %v", time.Since(began).Round(time.Millisecond))
