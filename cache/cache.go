@@ -165,14 +165,28 @@ func (c *Cache) Run(ctx context.Context) error {
 		for sleep(ctx, sweepEvery) {
 			c.views.sweep()
 			c.pages.sweep()
+			c.mend()
 		}
 		return nil
 	})
 	return g.Wait()
 }
 
-// sweepEvery is how often what nobody needs any more is looked for.
-const sweepEvery = time.Minute
+// sweepEvery is how often it is looked for what nobody needs any more, and what has
+// to be read again.
+const sweepEvery = 15 * time.Second
+
+// mend has views listed again that could not be kept, and that somebody watches.
+func (c *Cache) mend() {
+	if c.disk.failing.Load() {
+		return
+	}
+	for _, v := range c.views.all() {
+		if r := v.template.Load(); r != nil && v.lost.Load() && v.holders.Load() > 0 {
+			c.refresh(v, r)
+		}
+	}
+}
 
 // Close closes a Cache that is not run, and does nothing after Run.
 func (c *Cache) Close() error {

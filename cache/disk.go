@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,7 @@ type disk struct {
 	log     *slog.Logger
 	lost    func(store.ID, error) // see store.WriterOptions
 	reset   func()
+	failing atomic.Bool // the last commit
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
@@ -73,6 +75,7 @@ func (d *disk) newWriter(s *store.Store) *store.Writer {
 // committed is told of each commit.
 func (d *disk) committed(c store.CommitStats) {
 	result := "ok"
+	d.failing.Store(c.Err != nil)
 	if c.Err != nil {
 		result = "error"
 		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)

@@ -23,9 +23,12 @@ const (
 	// relistTimeout is how long a list may take that the hub asks for itself. Over
 	// a link of 1 Mbit/s 20 MB take three minutes.
 	relistTimeout = 15 * time.Minute
-	// relistPause is the time after a list that failed, in which open watches
-	// do not ask for another.
-	relistPause = 30 * time.Second
+	// Open watches that need their view listed wait after the last list: first for
+	// as long as backoff says, and up to maxRelistPause if that happens again and
+	// again, because the disk is full, say. After relistCalm without they may ask
+	// at once again.
+	maxRelistPause = 5 * time.Minute
+	relistCalm     = 10 * time.Minute
 	// maxDifference bounds the bytes of events that stand for a list. Where there
 	// are more, clients are told to list again.
 	maxDifference = 16 << 20
@@ -35,6 +38,7 @@ const (
 type relisting struct {
 	mu     sync.Mutex
 	last   *flight
+	tries  int // gentle ones, in a row
 	barred time.Time
 }
 
@@ -82,14 +86,11 @@ func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently 
 			if f.err == nil && !after.IsZero() && f.ended.After(after) {
 				return f, nil
 			}
-			if f.err != nil && gently && now.Sub(f.ended).Abs() < relistPause {
-				return nil, errBarred
-			}
 		default:
 			return f, nil
 		}
 	}
-	if gently && now.Before(r.barred) {
+	if gently && !r.allowedLocked(now) {
 		return nil, errBarred
 	}
 	f := &flight{done: make(chan struct{})}
@@ -105,6 +106,24 @@ func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently 
 		}
 	})
 	return f, nil
+}
+
+// allowedLocked counts the lists that open watches ask for.
+func (r *relisting) allowedLocked(now time.Time) bool {
+	if now.Before(r.barred) {
+		return false
+	}
+	if r.last != nil {
+		pause := min(time.Second<<min(r.tries, 20), maxRelistPause)
+		switch since := now.Sub(r.last.ended).Abs(); {
+		case since > relistCalm:
+			r.tries = 0
+		case r.tries > 0 && since < pause:
+			return false
+		}
+	}
+	r.tries++
+	return true
 }
 
 // fly lists the view, works out the difference, and commits.

@@ -73,6 +73,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 		view:   x.cache.views.acquire(x.query.key(repr)),
 		opened: now, marked: now, outage: x.cache.past.count(),
 	}
+	s.view.template.Store(x.req)
 	if x.query.timeout > 0 {
 		s.deadline = now.Add(x.query.timeout)
 	}

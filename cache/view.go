@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,8 @@ type view struct {
 	// holders are the requests that feed or read the view now. See views.acquire.
 	holders atomic.Int32
 
+	// template is a request of who last watched the view.
+	template  atomic.Pointer[http.Request]
 	relisting relisting
 
 	mu     sync.Mutex

@@ -125,7 +125,7 @@ func (s *views) lost(id store.ID, err error) {
 		return
 	}
 	v.lost.Store(true)
-	s.log.Warn("a part of the cache could not be kept; it is read again from the cloud", "view", v.String(), "err", err)
+	s.log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
 }
 
 // kubeletReads are the resources without which a kubelet cannot start pods.
