@@ -23,7 +23,7 @@ func (nobody) Lost() <-chan struct{} {
 	return lost
 }
 
-func testOptions(t *testing.T) Options {
+func testOptions(t testing.TB) Options {
 	return Options{
 		Unreachable: func(error) bool { return true },
 		IsNode:      func(context.Context) bool { return true },

@@ -94,6 +94,7 @@ func (s *stream) release() {
 		s.replay = nil
 	}
 	if s.view != nil {
+		s.view.template.CompareAndSwap(s.req, nil)
 		s.view.release()
 		s.view = nil
 	}
