@@ -26,9 +26,13 @@ tidy_modules := $(modules) ./test/cluster/kubernetes ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
 
-# How many seeds chaos-rollout plays, some 7 s each, and the first of them.
+# How many seeds chaos-rollout plays, some 7 s each, how many rounds crash, some 1 s
+# each, and the first of either.
 SEEDS ?= 10
+ROUNDS ?= 50
 FIRST_SEED ?= 1
+# Rounds at a time: they wait more than they compute.
+crash_rounds := 4
 
 # -count=1 stands where tests start other programs: the go command does not see
 # when those change, and would take an old result for a new one.
@@ -86,13 +90,15 @@ test-unit: ## run the tests that need no cluster
 	cd test && go test -count=1 ./layering
 
 .PHONY: test-integration
-test-integration: ## run the tests that need an apiserver; root only adds to them
+test-integration: build ## run the tests that need an apiserver; root only adds to them
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(node_packages); fi
 	cd test/cluster && go test -race -count=1 -timeout 20m ./...
-	cd test && go test -race -count=1 -timeout 20m ./integration/... ./transparency/...
+	cd test && go test -race -count=1 -timeout 20m ./integration/... ./oracle ./transparency/...
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
+	cd test && ROUNDS=50 FIRST_SEED=1 go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache
 
+# OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
 test-e2e: build ## run the tests that need nodes; root needed
 	@if (( EUID != 0 )); then \
@@ -108,6 +114,11 @@ test-e2e: build ## run the tests that need nodes; root needed
 chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED=n to begin there
 	@.ci/packages $(race_packages)
 	cd test && SEEDS=$(SEEDS) FIRST_SEED=$(FIRST_SEED) go test -race -count=1 -timeout 4h -v ./chaos/rollout
+
+# Without root no disk is full.
+.PHONY: crash
+crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a long run, FIRST_SEED=n to begin there
+	cd test && ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -parallel $(crash_rounds) -timeout 4h -v ./chaos/cache
 
 .PHONY: bench
 bench: build ## measure the hub beside a bare reverse proxy
