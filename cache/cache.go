@@ -164,6 +164,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error {
 		for sleep(ctx, sweepEvery) {
 			c.views.sweep()
+			c.views.fit(nil) // they grow by events, too
 			c.pages.sweep()
 			c.mend()
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,7 @@ type views struct {
 	max  int64 // bytes, of all views together
 	now  func() time.Time
 	log  *slog.Logger
+	full atomic.Bool // the kubelet's views alone take more than max
 
 	mu    sync.RWMutex
 	byID  map[store.ID]*view
@@ -174,7 +176,7 @@ func (s *views) fit(newest *view) bool {
 	}
 	for _, u := range all {
 		if sum <= s.max {
-			return true
+			break
 		}
 		s.evict(u.view)
 		sum -= u.bytes
@@ -182,7 +184,7 @@ func (s *views) fit(newest *view) bool {
 			return false
 		}
 	}
-	if sum > s.max {
+	if over := sum > s.max; s.full.Swap(over) != over && over {
 		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", sum, "max", s.max)
 	}
 	return true

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,19 +51,31 @@ func newWrites(c *Cache) (*writes, error) {
 	return &writes{cache: c, overlay: overlay.New(overlay.Options{}), tokens: tokens, events: events, paths: known}, nil
 }
 
-// run looks after what was written during an outage, once it is over.
+// run looks after what was written during an outage, each time one is over.
 func (w *writes) run(ctx context.Context) error {
 	for w.cache.up.WaitUp(ctx) == nil {
 		w.overlay.Drop() // the kubelet tells the cloud itself
+		w.replay(ctx)
+	}
+	return nil
+}
+
+// replay sends the events that wait, and returns at the next loss.
+func (w *writes) replay(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	lost := w.cache.up.Lost()
+	var sender sync.WaitGroup
+	sender.Go(func() {
 		if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {
 			w.cache.log.Warn("events of an outage could not be sent", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-w.cache.up.Lost():
-		}
+	})
+	select {
+	case <-ctx.Done():
+	case <-lost:
 	}
-	return nil
+	cancel()
+	sender.Wait()
 }
 
 func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
