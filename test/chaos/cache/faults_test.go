@@ -55,7 +55,7 @@ var faults = []fault{
 	{name: "bits flipped", do: func(w *world) {
 		w.kill()
 		w.damage(func(r *rand.Rand, b []byte) []byte {
-			for range 1 + r.IntN(16) {
+			for range 1 + r.IntN(1<<r.IntN(10)) {
 				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 			}
 			return b
