@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// unavailable fails the test unless a is what a client gets for what was never read:
+// 503, when to come again, and a Status that says in words what is the matter.
+func (a answer) unavailable(t *testing.T) {
+	t.Helper()
+	if a.status != http.StatusServiceUnavailable {
+		t.Errorf("want 503; got %v", a)
+		return
+	}
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 1 {
+		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(a.body, &status); err != nil || status.Kind != "Status" || status.Code != http.StatusServiceUnavailable || status.Reason != metav1.StatusReasonServiceUnavailable {
+		t.Errorf("the body is no Status of 503: %v, %s", err, a.body)
+	}
+	for _, words := range []string{"the cloud cannot be reached", "never read through this hub"} {
+		if !strings.Contains(status.Message, words) {
+			t.Errorf("the message does not say %q: %s", words, status.Message)
+		}
+	}
+}
+
+// invariant 11: what was never cached is 503, neither 404 nor an empty 200.
+func TestInvariant11_NeverCachedIs503(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2, "color=red")
+	h.node.refused(t, request{path: s.one("nobody"), accept: protobuf}, http.StatusNotFound) // is no proof later
+	h.node.get(t, s.one("c-000"), protobuf)
+	h.cut()
+	for _, path := range []string{
+		s.one("c-001"), s.one("nobody"), // neither was a list that would prove anything
+		s.path, s.path + "?resourceVersion=0", s.path + "?limit=500", s.selected("color=red"), s.named("c-000"),
+		"/api/v1/configmaps", "/api/v1/pods", "/api/v1/nodes/" + h.name, "/apis/nowhere.example/v1/things",
+		s.path + "?watch=true", s.path + "?watch=true&resourceVersion=0", s.path + "?watch=true&resourceVersion=1",
+		with(s.path, watchListQuery), with(s.named("c-000"), watchListQuery),
+		"/api/v1/namespaces/" + s.name + "/pods/p/log",
+	} {
+		for _, accept := range []string{protobuf, asJSON, kubelet, table + "," + asJSON} {
+			t.Run(path+" "+accept, func(t *testing.T) {
+				h.node.do(t, request{path: path, accept: accept}).unavailable(t)
+			})
+		}
+	}
+}
+
+// the same holds in the first moment, for the very request that finds the cloud gone,
+// and for a hub that starts without it.
+func TestInvariant11_TheFirstRequestAndAFreshHub(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	h.cut()
+	h.node.do(t, request{path: s.path, accept: protobuf}).unavailable(t)
+	h.stop()
+	h.start()
+	h.node.do(t, request{path: s.path, accept: protobuf}).unavailable(t)
+	h.node.do(t, request{path: s.one("c"), accept: protobuf}).unavailable(t)
+}
+
+// a GET is answered with 404 only where a list that covers the name proves that there
+// is no such object.
+func TestA404HasToBeProven(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2)
+	h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	a := h.node.refused(t, request{path: s.one("nobody"), accept: asJSON}, http.StatusNotFound)
+	var status metav1.Status
+	if err := json.Unmarshal(a.body, &status); err != nil || status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != "nobody" {
+		t.Errorf("want the Status of an apiserver; got %v", a)
+	}
+	// A list has what a GET of each would return, but for kind and apiVersion.
+	want := env.direct.get(t, s.one("c-001"), protobuf)
+	if got := h.node.get(t, s.one("c-001"), protobuf); !bytes.Equal(got.body, want.body) {
+		t.Errorf("GET of what only a list has: %v", got)
+	}
+	h.connect()
+	other := newSpace(t)
+	other.fill("c", 2, "color=red")
+	h.node.servedList(t, other.selected("color=red"), protobuf)
+	h.node.servedList(t, other.named("nobody"), protobuf)
+	h.cut()
+	h.node.do(t, request{path: other.one("somebody"), accept: protobuf}).unavailable(t) // it may have no such label
+	h.node.refused(t, request{path: other.one("nobody"), accept: protobuf}, http.StatusNotFound)
+	h.node.get(t, other.one("c-001"), protobuf)
+}
+
+// a GET that was answered 404 after a list had the object is newer than the list.
+func TestA404IsRememberedWithTheNextList(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2)
+	h.node.get(t, s.one("c-001"), protobuf)
+	s.remove("c-001")
+	h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	h.node.refused(t, request{path: s.one("c-001"), accept: protobuf}, http.StatusNotFound)
+}

@@ -1,0 +1,130 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// invariant 16: a disk that takes a second for each write does not delay events.
+func TestInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
+	t.Parallel()
+	option, trace := traced(t, "pwrite64,fdatasync,fsync", "delay_enter=1000000")
+	f := newFake(t)
+	frames := make(chan []byte)
+	f.script(answering(t, fakeList(100, 50, ""), asJSON), sending(asJSON, frames))
+	h := newHubBefore(t, f, option)
+	h.node.get(t, fakeMaps, asJSON)
+	w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
+	slowest := time.Duration(0)
+	const events, pause = 200, 30 * time.Millisecond
+	for i := range events {
+		frame := modified(t, "c-007", 101+i)
+		began := time.Now()
+		send(t, frames, frame)
+		w.expect(t, watch.Modified, "c-007")
+		slowest = max(slowest, time.Since(began))
+		<-time.After(pause)
+	}
+	t.Logf("the slowest of %d events took %v", events, slowest.Round(time.Millisecond))
+	if slowest > knownBound {
+		t.Errorf("an event took %v; want at most %v", slowest, knownBound)
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if delayed := strings.Count(string(text), "DELAYED"); delayed < 5 {
+		t.Errorf("%d writes were delayed: the disk was not slow", delayed)
+	}
+}
+
+// modified is a frame of a JSON watch.
+func modified(t *testing.T, name string, version int) []byte {
+	t.Helper()
+	m := fakeMap(name, version)
+	m.Kind, m.APIVersion = "ConfigMap", "v1"
+	return fmt.Appendf(nil, `{"type":"MODIFIED","object":%s}`+"\n", bytes.TrimSpace(encode(t, &m, asJSON)))
+}
+
+// invariant 23: what is on disk does not depend on how many consumers read the same,
+// and hardly on how many identities do.
+func TestInvariant23_BytesOnDiskDoNotGrowWithConsumers(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.large("c", 100, 7000) // 0.7 MB: the file grows by doubling, so a second copy shows
+	size := func(consumers int, accounts ...string) int64 {
+		t.Helper()
+		h := newHub(t)
+		clients := []*client{h.node}
+		for _, token := range accounts {
+			clients = append(clients, h.as(token))
+		}
+		for _, c := range clients {
+			for i := range consumers {
+				c = c.named(fmt.Sprintf("consumer-%d/v1", i))
+				c.servedList(t, s.path, protobuf)
+				c.watch(t, with(s.path, watchListQuery), protobuf).initial(t)
+			}
+		}
+		h.stop()
+		info, err := os.Stat(largestFile(t, h.cacheDir()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	one := size(1)
+	ten := size(10)
+	three := size(1, s.account("alice"), s.account("bob"))
+	t.Logf("1 consumer: %d bytes; 10: %d; 3 identities: %d", one, ten, three)
+	if ten > one {
+		t.Errorf("10 consumers take %d bytes on disk, one takes %d", ten, one)
+	}
+	if three > one*3/2 {
+		t.Errorf("3 identities take %d bytes on disk, one takes %d", three, one)
+	}
+}
+
+// invariant 24: at 200 updates a second the disk is synced at most once a second.
+func TestInvariant24_SyncsPerSecond(t *testing.T) {
+	t.Parallel()
+	option, trace := traced(t, "fsync,fdatasync", "")
+	f := newFake(t)
+	frames := make(chan []byte)
+	f.script(answering(t, fakeList(100, 50, ""), asJSON), sending(asJSON, frames))
+	h := newHubBefore(t, f, option)
+	h.node.get(t, fakeMaps, asJSON)
+	w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
+	h.awaitDisk()
+	syncs := func() int {
+		text, err := os.ReadFile(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "sync(")
+	}
+	before, began := syncs(), time.Now()
+	const seconds, perSecond = 8, 200
+	ticker := time.NewTicker(time.Second / perSecond)
+	defer ticker.Stop()
+	for i := range seconds * perSecond {
+		<-ticker.C
+		send(t, frames, modified(t, fmt.Sprintf("c-%03d", i%50), 101+i))
+		w.change(t)
+	}
+	took, n := time.Since(began), syncs()-before
+	rate := float64(n) / took.Seconds()
+	t.Logf("%d syncs in %v: %.2f a second", n, took.Round(time.Millisecond), rate)
+	if n == 0 {
+		t.Error("nothing was synced")
+	}
+	if rate > 1.1 {
+		t.Errorf("%.2f syncs a second; want at most 1", rate)
+	}
+}

@@ -1,0 +1,160 @@
+package cache
+
+import (
+	"net/http"
+	"testing"
+)
+
+// agents are User-Agents of those that other hubs trust.
+var agents = []string{"", "kubelet/v1.36.3 (linux/amd64) kubernetes/abcdef", "kube-proxy/v1.36.3", "edgehub/v1"} //nolint:gochecknoglobals // a table
+
+// invariant 18: offline, an identity reads what it has read itself, and nothing of
+// another's, whatever its User-Agent says; and so it is after a restart of the hub.
+func TestInvariant18_NobodyReadsWhatAnotherHasRead(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.create("c")
+	alice, bob, carol := h.as(s.account("alice")), h.as(s.account("bob")), h.as(s.account("carol"))
+	other := s.named("c")
+	h.node.servedList(t, s.selected("n=1"), protobuf)
+	for _, path := range []string{s.path, s.one("c")} {
+		alice.get(t, path, protobuf)
+	}
+	bob.get(t, other, protobuf) // who has read something is known, and still reads no more than that
+	check := func(t *testing.T) {
+		t.Helper()
+		alice.servedList(t, s.path, protobuf)
+		alice.get(t, s.one("c"), protobuf)
+		bob.servedList(t, other, protobuf)
+		h.node.servedList(t, s.selected("n=1"), protobuf)
+		h.withCert().servedList(t, s.selected("n=1"), protobuf)
+		for _, agent := range agents {
+			for _, path := range []string{s.path, s.one("c"), with(s.path, watchListQuery), s.path + "?watch=true&resourceVersion=0"} {
+				if a := bob.named(agent).do(t, request{path: path, accept: protobuf}); a.status == http.StatusOK && path != s.one("c") {
+					t.Errorf("bob as %q reads %s: %v", agent, path, a)
+				}
+				carol.named(agent).refused(t, request{path: path, accept: protobuf}, http.StatusServiceUnavailable)
+				h.node.named(agent).refused(t, request{path: path, accept: protobuf}, http.StatusServiceUnavailable)
+			}
+			alice.named(agent).refused(t, request{path: s.selected("n=1"), accept: protobuf}, http.StatusServiceUnavailable)
+		}
+	}
+	h.cut()
+	check(t)
+	h.stop()
+	h.start()
+	check(t)
+}
+
+// invariant 18: a token that was never accepted reads nothing, not even with a known
+// name in it; without a token and a certificate there is nothing at all.
+func TestInvariant18_UnknownTokensReadNothing(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	token := s.account("alice")
+	h.as(token).servedList(t, s.path, protobuf)
+	h.cut()
+	forged := forge(token)
+	for name, other := range map[string]string{
+		"a new token of the same account": s.token("alice"),
+		"a forged signature":              forged,
+		"no JWT":                          "abc",
+		"a cut token":                     token[:len(token)-1],
+	} {
+		if a := h.as(other).do(t, request{path: s.path, accept: protobuf}); a.status != http.StatusServiceUnavailable && a.status != http.StatusUnauthorized {
+			t.Errorf("%s: %v", name, a)
+		}
+	}
+	if a := h.secure(nil).do(t, request{path: s.path, accept: protobuf}); a.status != http.StatusUnauthorized {
+		t.Errorf("without credentials: %v", a)
+	}
+	h.as(token).servedList(t, s.path, protobuf)
+	plain := *h.node // the plain port does not make the node of somebody with a token
+	plain.token = token
+	plain.servedList(t, s.path, protobuf)
+	plain.token = "abc"
+	if a := plain.do(t, request{path: s.path, accept: protobuf}); a.status == http.StatusOK {
+		t.Errorf("a wrong token on the plain port: %v", a)
+	}
+}
+
+// invariant 18: a token that the apiserver refuses does not stand for the name in it.
+func TestInvariant18_ARefusedTokenIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	token := s.account("alice")
+	h.as(token).servedList(t, s.path, protobuf)
+	forged := forge(token)
+	h.as(forged).refused(t, request{path: s.path, accept: protobuf}, http.StatusUnauthorized)
+	h.cut()
+	if a := h.as(forged).do(t, request{path: s.path, accept: protobuf}); a.status == http.StatusOK {
+		t.Errorf("the forged token reads: %v", a)
+	}
+	h.as(token).servedList(t, s.path, protobuf)
+}
+
+// a token that is renewed stands for the same identity, so that what was read with the
+// one is read with the other.
+func TestARenewedTokenReadsOn(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	first := s.account("alice")
+	h.as(first).servedList(t, s.path, protobuf)
+	second := s.token("alice")
+	h.as(second).get(t, s.named("nobody"), protobuf) // accepted
+	h.cut()
+	h.as(second).servedList(t, s.path, protobuf)
+	h.as(first).servedList(t, s.path, protobuf)
+}
+
+// an upstream 403 takes away, from that identity alone, what it was refused: a list, an
+// object, also where a list has it. A right to read one object does not go with the
+// right to list all.
+func TestAForbiddenIdentityLosesWhatItIsRefused(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.create("c")
+	s.create("d")
+	alice, bob, carol := h.as(s.account("alice")), h.as(s.account("bob")), h.as(s.account("carol"))
+	for _, c := range []*client{alice, bob, carol} {
+		c.servedList(t, s.path, protobuf)
+		c.get(t, s.one("c"), protobuf)
+	}
+	s.forbid("alice")
+	s.forbid("carol")
+	alice.refused(t, request{path: s.path, accept: protobuf}, http.StatusForbidden)
+	alice.refused(t, request{path: s.one("c"), accept: protobuf}, http.StatusForbidden)
+	carol.refused(t, request{path: s.one("c"), accept: protobuf}, http.StatusForbidden)
+	check := func() {
+		t.Helper()
+		for _, path := range []string{s.path, s.one("c"), s.one("d"), with(s.path, watchListQuery)} {
+			if w := alice.watch(t, path, protobuf); w.status == http.StatusOK {
+				t.Errorf("alice still reads %s", path)
+			}
+		}
+		if a := carol.do(t, request{path: s.one("c"), accept: protobuf}); a.status == http.StatusOK {
+			t.Errorf("carol still reads what she was refused: %v", a)
+		}
+		bob.servedList(t, s.path, protobuf)
+		bob.get(t, s.one("c"), protobuf)
+	}
+	h.cut()
+	check()
+	h.stop()
+	h.start()
+	check()
+	h.connect()
+	s.allow("alice")
+	alice.servedList(t, s.path, protobuf)
+	h.cut()
+	alice.servedList(t, s.path, protobuf)
+}
+
+// forge changes a token's signature.
+func forge(token string) string {
+	out, at := []byte(token), len(token)-10
+	if out[at] = 'A'; token[at] == 'A' {
+		out[at] = 'B'
+	}
+	return string(out)
+}

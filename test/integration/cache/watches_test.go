@@ -1,0 +1,328 @@
+package cache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// quiet is how long a test listens where nothing may come.
+const quiet = time.Second
+
+// invariant 7: GET, PUT and PATCH at a higher version do not move that of the list; what
+// came in between arrives after the return of the cloud, a deletion among it.
+func TestInvariant07_SingleObjectsDoNotMoveTheList(t *testing.T) {
+	t.Parallel()
+	for _, accept := range []string{protobuf, asJSON} {
+		t.Run(accept, func(t *testing.T) {
+			t.Parallel()
+			h, s := newHub(t), newSpace(t)
+			s.fill("c", 4)
+			list := h.node.servedList(t, s.path, accept)
+			s.remove("c-000")
+			s.change("c-001", "changed behind the hub's back")
+			patch := h.node.do(t, request{method: http.MethodPatch, path: s.one("c-002"), accept: accept,
+				contentType: "application/merge-patch+json", body: []byte(`{"data":{"value":"patched"}}`)})
+			if patch.status != http.StatusOK {
+				t.Fatal(patch)
+			}
+			s.change("c-003", "changed before it was read")
+			newest := h.node.get(t, s.one("c-003"), accept)
+
+			h.cut()
+			if l := h.node.servedList(t, s.path, accept); l.version != list.version {
+				t.Errorf("the list has moved from version %s to %s", list.version, l.version)
+			}
+			if got := h.node.get(t, s.one("c-002"), accept); !slices.Equal(got.body, patch.body) {
+				t.Errorf("GET says %v; want what the PATCH was answered with", got)
+			}
+			if got := h.node.get(t, s.one("c-003"), accept); !slices.Equal(got.body, newest.body) {
+				t.Errorf("GET says %v; want the newest that was read", got)
+			}
+			w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+list.version), accept)
+			w.silent(t, quiet)
+			h.connect()
+			w.expect(t, watch.Deleted, "c-000")
+			w.expect(t, watch.Modified, "c-001")
+			w.expect(t, watch.Modified, "c-002")
+			w.expect(t, watch.Modified, "c-003")
+		})
+	}
+}
+
+// invariant 8: what is deleted stays so, whatever lists and watches of one query do
+// at the same time.
+func TestInvariant08_DeletedStaysDeleted(t *testing.T) {
+	t.Parallel()
+	for _, accept := range []string{protobuf, asJSON} {
+		t.Run(accept, func(t *testing.T) {
+			t.Parallel()
+			h, s := newHub(t), newSpace(t)
+			s.fill("c", 10)
+			first := h.node.servedList(t, s.path, accept)
+			streams := []*stream{}
+			for range 2 {
+				streams = append(streams, h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+first.version), accept))
+			}
+			var all sync.WaitGroup
+			done := make(chan struct{})
+			for range 2 {
+				all.Go(func() { // lists race with the events
+					for {
+						select {
+						case <-done:
+							return
+						default:
+							h.node.try(t.Context(), request{path: s.path, accept: accept})
+						}
+					}
+				})
+			}
+			for round := range 40 {
+				name := fmt.Sprintf("c-%03d", rand.IntN(10))
+				s.remove(name)
+				if round%2 == 0 {
+					s.create(name)
+				} else {
+					s.create("d-" + strconv.Itoa(round))
+					s.create(name)
+					s.remove(name)
+					s.create(name)
+				}
+			}
+			s.remove("c-007")
+			s.remove("c-008")
+			last := s.create("last").ResourceVersion
+			for _, w := range streams {
+				for w.change(t).version != last {
+				}
+			}
+			close(done)
+			all.Wait()
+			h.cut()
+			l := h.node.servedList(t, s.path, accept)
+			if number(t, l.version) < number(t, last) {
+				t.Errorf("the list is at %s, though an event at %s was seen", l.version, last)
+			}
+			for _, name := range []string{"c-007", "c-008"} {
+				h.node.refused(t, request{path: s.one(name), accept: accept}, http.StatusNotFound)
+			}
+		})
+	}
+}
+
+// invariant 8: a second watch that begins further back, or whose stream is slow, brings
+// nothing back that the first has seen deleted.
+func TestInvariant08_AnOlderStreamBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 3)
+	first := h.node.servedList(t, s.path, protobuf).version
+	w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+first), protobuf)
+	s.change("c-001", "changed")
+	w.expect(t, watch.Modified, "c-001")
+	s.remove("c-001")
+	deleted := w.expect(t, watch.Deleted, "c-001").version
+
+	again := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+first), protobuf)
+	again.expect(t, watch.Modified, "c-001") // it is passed on, and not taken for news
+	h.cut()
+	if l := h.node.servedList(t, s.path, protobuf); l.version != deleted || len(l.items) != 3 {
+		t.Errorf("the list is at %s with %v; want %s without c-001", l.version, l.names(), deleted)
+	}
+}
+
+// invariant 9: a WatchList online is enough for LIST and WatchList offline.
+func TestInvariant09_AWatchListIsEnough(t *testing.T) {
+	t.Parallel()
+	for _, accept := range []string{protobuf, asJSON} {
+		t.Run(accept, func(t *testing.T) {
+			t.Parallel()
+			h, s := newHub(t), newSpace(t)
+			s.fill("c", 5)
+			w := h.node.watch(t, with(s.path, watchListQuery), accept)
+			items, _ := w.initial(t)
+			if len(items) != 6 {
+				t.Fatalf("online the WatchList has %v", items)
+			}
+			s.change("c-001", "changed")
+			w.expect(t, watch.Modified, "c-001")
+			s.remove("c-002")
+			last := w.expect(t, watch.Deleted, "c-002").version
+			check := func(when string) {
+				t.Helper()
+				l := h.node.servedList(t, s.path, accept)
+				if l.version != last || len(l.items) != 5 {
+					t.Errorf("%s the LIST is at %s with %v; want %s", when, l.version, l.names(), last)
+				}
+				again := h.node.watch(t, with(s.path, watchListQuery), accept)
+				items, version := again.initial(t)
+				if version != last || len(items) != len(l.items) {
+					t.Errorf("%s the WatchList is at %s with %v; want %s with %v", when, version, items, last, l.names())
+				}
+				for name, version := range items {
+					if l.items[s.name+"/"+name] != version {
+						t.Errorf("%s the WatchList has %s at %s", when, name, version)
+					}
+				}
+				again.silent(t, quiet)
+			}
+			h.cut()
+			check("offline")
+			h.stop()
+			h.start()
+			check("after a restart")
+		})
+	}
+}
+
+// invariant 9: a WatchList that breaks off before its end bookmark leaves nothing, or
+// what was there before.
+func TestInvariant09_AWatchListWithoutItsEndIsNone(t *testing.T) {
+	t.Parallel()
+	added := func(name string, version int) []byte {
+		m := fakeMap(name, version)
+		m.Kind, m.APIVersion = "ConfigMap", "v1"
+		return fmt.Appendf(nil, `{"type":"ADDED","object":%s}`+"\n", encode(t, &m, asJSON))
+	}
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a list is known: %v", known), func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			frames := make(chan []byte)
+			f.script(answering(t, fakeList(100, 5, ""), asJSON), sending(asJSON, frames))
+			h := newHubBefore(t, f)
+			if known {
+				h.node.get(t, fakeMaps, asJSON)
+			}
+			w := h.node.watch(t, fakeMaps+"?"+watchListQuery, asJSON)
+			send(t, frames, added("x", 150))
+			send(t, frames, added("y", 151))
+			w.expect(t, watch.Added, "x")
+			w.expect(t, watch.Added, "y")
+			h.cut()
+			if !known {
+				h.node.refused(t, request{path: fakeMaps, accept: asJSON}, http.StatusServiceUnavailable)
+				return
+			}
+			if l := h.node.get(t, fakeMaps, asJSON).listing(t); l.version != "100" || len(l.items) != 5 {
+				t.Errorf("the list is at %s with %v", l.version, l.names())
+			}
+		})
+	}
+}
+
+// invariant 10: offline, a watch from a version before the known one is refused with
+// 410; from "" and "0" it begins with what there is; from the known one it is held
+// open; from one above it is held silently.
+func TestInvariant10_OfflineWatches(t *testing.T) {
+	t.Parallel()
+	for _, accept := range []string{protobuf, asJSON} {
+		t.Run(accept, func(t *testing.T) {
+			t.Parallel()
+			h, s := newHub(t), newSpace(t)
+			s.fill("c", 3)
+			old := h.node.servedList(t, s.path, accept).version
+			s.change("c-001", "changed")
+			l := h.node.servedList(t, s.path, accept)
+			h.cut()
+			from := func(version string) string { return with(s.path, watchQuery+"&resourceVersion="+version) }
+			h.node.watch(t, from(old), accept).tooOld(t)
+			h.node.watch(t, from("1"), accept).tooOld(t)
+			held := h.node.watch(t, from(l.version), accept)
+			above := h.node.watch(t, from(strconv.FormatUint(number(t, l.version)+1, 10)), accept)
+			begun := []*stream{h.node.watch(t, with(s.path, watchQuery), accept), h.node.watch(t, from("0"), accept)}
+			for _, w := range begun {
+				got := map[string]string{}
+				for range l.items {
+					e := w.change(t)
+					if e.kind != watch.Added {
+						t.Errorf("want ADDED; got %+v", e)
+					}
+					got[s.name+"/"+e.name] = e.version
+				}
+				if d := differences(got, l.items); d != differences(l.items, l.items) {
+					t.Error(d)
+				}
+			}
+			for _, w := range append(begun, held, above) {
+				w.silent(t, quiet/4)
+			}
+			h.connect()
+			s.change("c-002", "the cloud is back")
+			version := s.change("c-002", "and again")
+			for _, w := range append(begun, held, above) {
+				// The hub lists for the one that is above, and may tell the others of
+				// both changes at once.
+				for w.expect(t, watch.Modified, "c-002").version != version {
+				}
+			}
+		})
+	}
+}
+
+// a watch that is open when the cloud goes is held, with bookmarks if the client takes
+// them, ends when its time is over, and goes on where it was when the cloud is back.
+func TestAWatchOutlivesOutages(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 3)
+	l := h.node.servedList(t, s.path, protobuf)
+	w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+l.version), protobuf)
+	other := h.node.watch(t, with(s.named("c-001"), watchListQuery), asJSON)
+	other.initial(t)
+	for i, lose := range []func(){h.cut, func() { h.blackHole() }, h.cut} {
+		lose()
+		s.change("c-001", fmt.Sprint("outage ", i))
+		name := fmt.Sprintf("new-%d", i)
+		s.create(name)
+		s.remove(name)
+		w.silent(t, quiet)
+		h.connect()
+		w.expect(t, watch.Modified, "c-001")
+		w.expect(t, watch.Added, name)
+		w.expect(t, watch.Deleted, name)
+		other.expect(t, watch.Modified, "c-001")
+	}
+}
+
+// offline, a watch that is held shows that it lives, and ends when its time is over.
+func TestAHeldWatchEndsInTime(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	l := h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	began := time.Now()
+	w := h.node.watch(t, with(s.path, watchQuery+"&timeoutSeconds=3&resourceVersion="+l.version), protobuf)
+	for {
+		e := w.next(t)
+		if e.err != nil {
+			break
+		}
+		if e.kind != watch.Bookmark || e.version != l.version {
+			t.Fatalf("got %+v", e)
+		}
+	}
+	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
+		t.Errorf("a watch with timeoutSeconds=3 has ended after %v", took)
+	}
+}
+
+// without allowWatchBookmarks there is none.
+func TestNoBookmarksForThoseWhoDoNotAsk(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	l := h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	w := h.node.watch(t, with(s.path, "watch=true&timeoutSeconds=3&resourceVersion="+l.version), protobuf)
+	if e := w.next(t); e.err == nil {
+		t.Errorf("got %+v", e)
+	}
+}
