@@ -1,0 +1,157 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// offline answers say of themselves what an apiserver's do.
+func TestOfflineAnswersLookLikeAnApiservers(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.create("c")
+	watching := with(s.path, watchQuery+"&timeoutSeconds=1&resourceVersion=0")
+	online := map[[2]string]http.Header{}
+	for _, accept := range []string{protobuf, asJSON, kubelet, metaList} {
+		for _, path := range []string{s.path, s.one("c"), watching} {
+			if a := h.node.do(t, request{path: path, accept: accept}); a.status == http.StatusOK {
+				online[[2]string{path, accept}] = a.header
+			}
+		}
+	}
+	h.cut()
+	for asked, header := range online {
+		a := h.node.do(t, request{path: asked[0], accept: asked[1], gzip: true})
+		if a.status != http.StatusOK {
+			t.Errorf("%s: %v", asked, a)
+			continue
+		}
+		for _, name := range []string{"Content-Type", "Cache-Control"} {
+			if got, want := a.header.Get(name), header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", asked, name, got, want)
+			}
+		}
+		if len(inflated(t, a)) == 0 {
+			t.Errorf("%s: the body is empty", asked)
+		}
+	}
+}
+
+// a watch that was opened offline, in a representation that is made from another, goes on
+// when the cloud is back.
+func TestAConvertedWatchGoesOn(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2)
+	l := h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	fresh := h.node.watch(t, with(s.path, watchListQuery), asJSON)
+	if items, version := fresh.initial(t); len(items) != 3 || version != l.version {
+		t.Fatalf("the WatchList has %v at %s", items, version)
+	}
+	held := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+l.version), asJSON)
+	s.change("c-001", "changed")
+	s.remove("c-000")
+	h.connect()
+	for _, w := range []*stream{fresh, held} {
+		w.expect(t, watch.Modified, "c-001")
+		w.expect(t, watch.Deleted, "c-000")
+	}
+}
+
+// a client that reads a list slowly gets the list as it was, though all of it is
+// replaced meanwhile; or it is told that something went wrong.
+func TestASlowReaderGetsOneVersion(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.large("c", 20, 400_000)
+	l := h.node.servedList(t, s.path, protobuf)
+	h.awaitDisk()
+	h.cut()
+	res, err := h.node.open(t.Context(), request{path: s.path, accept: protobuf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	begin := make([]byte, 100_000)
+	if _, err := io.ReadFull(res.Body, begin); err != nil {
+		t.Fatal(err)
+	}
+	h.connect()
+	for _, name := range l.names() {
+		s.change(name, "replaced")
+	}
+	h.node.servedList(t, s.path, protobuf)
+	h.awaitDisk()
+	rest, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Logf("the list broke off: %v", err)
+		return
+	}
+	answer{status: res.StatusCode, body: append(begin, rest...)}.served(t, s.path, protobuf)
+}
+
+// a list of exactly one version is that or none.
+func TestAListOfExactlyOneVersion(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2)
+	old := h.node.servedList(t, s.path, protobuf).version
+	s.change("c-001", "changed")
+	l := h.node.servedList(t, s.path, protobuf)
+	h.cut()
+	exact := func(version string) string {
+		return s.path + "?resourceVersionMatch=Exact&resourceVersion=" + version
+	}
+	if a := h.node.do(t, request{path: exact(l.version), accept: protobuf}); a.status == http.StatusOK {
+		a.served(t, s.path, protobuf)
+	} else {
+		a.unavailableStatus(t)
+	}
+	if a := h.node.do(t, request{path: exact(old), accept: protobuf}); a.status == http.StatusOK {
+		t.Errorf("asked for %s exactly, got %s", old, a.listing(t).version)
+	}
+}
+
+// kubectl goes on reading what was read before.
+func TestKubectlOffline(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	s.fill("c", 2)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: h.node.url}
+	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", Namespace: s.name}
+	config.CurrentContext = "hub"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	get := func(args ...string) (string, error) {
+		cacheDir := t.TempDir() // discovery is asked for each time
+		return env.Kubectl(t.Context(), append([]string{"--kubeconfig=" + file, "--cache-dir=" + cacheDir, "get", "configmaps"}, args...)...)
+	}
+	online, err := get("-o", "yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.lose()
+	if out, err := get("-o", "yaml"); err != nil || out != online {
+		t.Errorf("kubectl get -o yaml: %v\n%s\nwant\n%s", err, out, online)
+	}
+	if out, err := get("c-001", "-o", "name"); err != nil || strings.TrimSpace(out) != "configmap/c-001" {
+		t.Errorf("kubectl get c-001: %v: %s", err, out)
+	}
+	if out, err := get("-o", "wide"); err != nil || !strings.Contains(out, "c-000") || !strings.Contains(out, "c-001") {
+		t.Errorf("kubectl get: %v: %s", err, out)
+	}
+	if _, err := get("--all-namespaces"); err == nil || !strings.Contains(err.Error(), "never read through this hub") {
+		t.Errorf("kubectl get of what was never read: %v", err)
+	}
+}
