@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,33 +121,44 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 }
 
 func (c *Cache) load() error {
-	salt, err := loadSalt(c.disk)
+	salt, err := loadSalt(c.disk, nil)
 	if err != nil {
 		return err
 	}
-	c.callers = &callers{isNode: c.opts.IsNode, grace: c.opts.TokenGrace, salt: salt, disk: c.disk, now: c.now, tokens: map[string]token{}}
+	c.callers = &callers{isNode: c.opts.IsNode, grace: c.opts.TokenGrace, disk: c.disk, now: c.now}
 	c.views = &views{
-		disk: c.disk, salt: salt, max: c.opts.MaxBytes, now: c.now, log: c.log,
+		disk: c.disk, max: c.opts.MaxBytes, now: c.now, log: c.log,
 		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
 	}
-	c.disk.lost, c.disk.reset = c.views.lost, c.reset
+	c.disk.lost, c.disk.reset, c.disk.wait = c.views.lost, c.reset, c.wait
 	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
-	if err := c.callers.load(); err != nil {
+	if err := c.callers.load(salt); err != nil {
 		return err
 	}
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	return c.views.load()
+	return c.views.load(salt)
 }
 
-// reset is called when the file was damaged, and another one took its place.
+// reset is called when another file has taken the place of one that was damaged,
+// or could not be opened. What is in it counts, and not what is in memory: the
+// bytes that memory names may be nowhere.
 func (c *Cache) reset() {
-	if err := c.views.load(); err != nil {
+	salt, err := loadSalt(c.disk, c.callers.saltNow())
+	if err == nil {
+		err = errors.Join(c.callers.load(salt), c.writes.load(), c.views.load(salt))
+	}
+	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
-	// The salt has to stay what it was: names and hashes are made with it.
-	_ = c.disk.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: c.callers.salt})
+}
+
+// wait reports that it is better not to open the store yet: it could not be opened
+// when the hub started, and what has been read since, into memory, is all that the
+// node has while the cloud is away.
+func (c *Cache) wait() bool {
+	return !c.isUp() && slices.ContainsFunc(c.views.all(), (*view).usable)
 }
 
 func (c *Cache) now() time.Time { return time.Now() }
@@ -163,10 +175,12 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error { return c.writes.run(ctx) })
 	g.Go(func() error {
 		for sleep(ctx, sweepEvery) {
-			c.views.sweep()
-			c.views.fit(nil) // they grow by events, too
 			c.pages.sweep()
-			c.mend()
+			c.views.fit(nil) // they grow by events, too
+			if c.isUp() {
+				c.views.sweep()
+				c.mend()
+			}
 		}
 		return nil
 	})
@@ -176,6 +190,16 @@ func (c *Cache) Run(ctx context.Context) error {
 // sweepEvery is how often it is looked for what nobody needs any more, and what has
 // to be read again.
 const sweepEvery = 15 * time.Second
+
+// isUp reports whether an apiserver can be reached.
+func (c *Cache) isUp() bool {
+	select {
+	case <-c.up.Lost():
+		return false
+	default:
+		return true
+	}
+}
 
 // mend has views listed again that could not be kept, and that somebody watches.
 func (c *Cache) mend() {

@@ -40,11 +40,11 @@ const (
 type callers struct {
 	isNode func(context.Context) bool
 	grace  time.Duration // beyond a token's expiry; 0 is without end
-	salt   []byte
 	disk   *disk
 	now    func() time.Time
 
 	mu     sync.Mutex
+	salt   []byte
 	tokens map[string]token // by salted hash
 }
 
@@ -62,8 +62,9 @@ type caller struct {
 	expires time.Time
 }
 
-// loadSalt returns the random bytes that all names and hashes on disk are made with.
-func loadSalt(d *disk) ([]byte, error) {
+// loadSalt returns the random bytes that all names and hashes on disk are made
+// with. Where there are none, those of before stay, or new ones are made.
+func loadSalt(d *disk, before []byte) ([]byte, error) {
 	salt, err := d.Get(tableMeta, keySalt)
 	if err == nil && len(salt) == sha256.Size {
 		return salt, nil
@@ -71,13 +72,15 @@ func loadSalt(d *disk) ([]byte, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
 		return nil, fmt.Errorf("read cache: %w", err)
 	}
-	salt = make([]byte, sha256.Size)
-	rand.Read(salt) // never fails
-	return salt, d.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: salt})
+	if before == nil {
+		before = make([]byte, sha256.Size)
+		rand.Read(before) // never fails
+	}
+	return before, d.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: before})
 }
 
-// load reads the tokens that were accepted before.
-func (c *callers) load() error {
+// load reads the tokens that were accepted before, which were hashed with salt.
+func (c *callers) load(salt []byte) error {
 	tokens := map[string]token{}
 	err := rangeAll(c.disk, tableTokens, func(key string, value []byte) {
 		var t token
@@ -87,7 +90,7 @@ func (c *callers) load() error {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens = tokens
+	c.salt, c.tokens = salt, tokens
 	return err
 }
 
@@ -112,7 +115,7 @@ func (c *callers) of(r *http.Request) (caller, bool) {
 	if !ok || !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return caller{}, false
 	}
-	mac := hmac.New(sha256.New, c.salt)
+	mac := hmac.New(sha256.New, c.saltNow())
 	mac.Write([]byte(secret))
 	who := caller{hash: hex.EncodeToString(mac.Sum(nil))}
 	who.user, who.expires = subject(secret)
@@ -120,6 +123,12 @@ func (c *callers) of(r *http.Request) (caller, bool) {
 		who.user = "token:" + who.hash
 	}
 	return who, true
+}
+
+func (c *callers) saltNow() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.salt
 }
 
 // subject reads whom a JSON Web Token is about, and until when. That is only

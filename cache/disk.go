@@ -37,6 +37,7 @@ type disk struct {
 	log     *slog.Logger
 	lost    func(store.ID, error) // see store.WriterOptions
 	reset   func()
+	wait    func() bool // not now; see Cache.wait
 	failing atomic.Bool // the last commit
 
 	mu      sync.RWMutex
@@ -106,7 +107,8 @@ func (d *disk) run(ctx context.Context) error {
 		if d.openErr == nil {
 			d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
 		}
-		if !d.reopen(ctx) {
+		absent := d.openErr != nil
+		if !d.reopen(ctx, absent) {
 			return nil
 		}
 	}
@@ -122,8 +124,13 @@ func (d *disk) runOnce(ctx context.Context) error {
 
 // reopen opens the store again, however long that takes. It returns false when
 // ctx has ended.
-func (d *disk) reopen(ctx context.Context) bool {
+func (d *disk) reopen(ctx context.Context, absent bool) bool {
 	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
+		for absent && d.wait() {
+			if !sleep(ctx, firstReopen) {
+				return false
+			}
+		}
 		s, err := store.Open(d.dir, d.options)
 		if err == nil {
 			d.mu.Lock()

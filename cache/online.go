@@ -173,8 +173,14 @@ func (s *stage) keep() *stage {
 // commit makes a list the state of its view.
 func (x *exchange) commit(v *view, st *stage, version string) {
 	c := x.cache
-	if st.commit(version) == restored {
+	switch st.commit(version) {
+	case restored:
 		c.restored(v, version)
+	case outdated:
+		if !st.consistent {
+			c.verify(v, x.req)
+		}
+	case taken:
 	}
 	if !c.views.fit(v) {
 		c.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", c.opts.MaxBytes)

@@ -89,7 +89,7 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 	default:
 		return nil
 	}
-	if isTrue(values.Get("watch")) != (q.verb == "watch") || strings.Contains(r.URL.Path, "/watch/") {
+	if isTrue(values, "watch") != (q.verb == "watch") || strings.Contains(r.URL.Path, "/watch/") {
 		return nil // the watch paths of old
 	}
 	if limit := values.Get("limit"); limit != "" {
@@ -99,8 +99,11 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 		}
 		q.limit = n
 	}
-	q.bookmarks = isTrue(values.Get("allowWatchBookmarks"))
-	q.initialEvents = isTrue(values.Get("sendInitialEvents"))
+	q.bookmarks = isTrue(values, "allowWatchBookmarks")
+	q.initialEvents = isTrue(values, "sendInitialEvents")
+	if q.verb == "watch" && values.Has("sendInitialEvents") && !q.initialEvents && !isVersion(q.version) {
+		return nil // from whatever version it is, without what was there: there is nothing to feed a view from
+	}
 	if seconds := values.Get("timeoutSeconds"); seconds != "" {
 		n, err := strconv.ParseInt(seconds, 10, 32)
 		if err != nil || n < 0 {
@@ -112,10 +115,13 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 }
 
 // isTrue reads a parameter as an apiserver does (runtime.Convert_Slice_string_To_bool):
-// what is there and not false is true.
-func isTrue(value string) bool {
-	switch strings.ToLower(value) {
-	case "", "false", "0":
+// what is there and not false is true, the empty word too.
+func isTrue(values url.Values, name string) bool {
+	if !values.Has(name) {
+		return false
+	}
+	switch strings.ToLower(values.Get(name)) {
+	case "false", "0":
 		return false
 	}
 	return true

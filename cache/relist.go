@@ -40,6 +40,8 @@ type relisting struct {
 	last   *flight
 	tries  int // gentle ones, in a row
 	barred time.Time
+	// verified is when the view was last compared with the apiservers.
+	verified time.Time
 }
 
 // bar keeps open watches from having the view listed until then.
@@ -136,6 +138,8 @@ func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Requ
 	defer cancel()
 
 	c.metrics.relists.Inc()
+	v.countLists(1)
+	defer v.countLists(-1)
 	st := v.newStage(v.position(), true)
 	defer st.end()
 	if err := c.fetch(ctx, st, template); err != nil {

@@ -58,9 +58,12 @@ func (s *stream) resume(ctx context.Context) error {
 		return err
 	}
 	s.tries++
-	gone := s.overtaken(ctx)
+	gone, err := s.overtaken()
+	if err != nil {
+		s.cache.log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
+		return nil
+	}
 	if !gone {
-		var err error
 		if gone, err = s.reopen(ctx); err != nil {
 			return err
 		}
@@ -167,7 +170,7 @@ func (s *stream) relist() {
 	s.out = append(s.out, f.events...)
 	s.at = f.to
 	s.mark()
-	s.tries, s.suspect = 0, false
+	s.lostAt, s.suspect = s.cache.now(), false
 }
 
 // follows reports whether a list's events lead on from where the client is.
@@ -178,15 +181,18 @@ func (s *stream) follows(f *flight) bool {
 // overtaken reports whether it is known already that upstream cannot go on from
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
-func (s *stream) overtaken(ctx context.Context) bool {
+func (s *stream) overtaken() (bool, error) {
 	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && compare(s.at, f.to) != 0 {
-		return true
+		return true, nil
 	}
 	if !s.suspect {
-		return false
+		return false, nil
 	}
-	newest, err := s.cache.newest(ctx, s)
-	return err == nil && compare(s.at, newest) > 0
+	newest, err := s.cache.newest(s.context(), s.view, s.req, s.lostAt)
+	if final(err) { // who may watch may not be allowed to list
+		return false, nil
+	}
+	return err == nil && compare(s.at, newest) > 0, err
 }
 
 // ended returns a list that has ended after a time, or nil.
@@ -215,31 +221,72 @@ type versionCheck struct {
 	err     error
 }
 
-// newest returns the version at which the apiservers were some time after s was lost.
-// A watch above it would be held open, in silence, until they get there: they do
-// not say that their store was restored from a backup.
-func (c *Cache) newest(ctx context.Context, s *stream) (string, error) {
-	c.past.mu.Lock()
-	check := c.past.check
-	first := check == nil || check.began.Before(s.lostAt)
-	if first {
-		check = &versionCheck{began: c.now(), done: make(chan struct{})}
-		c.past.check = check
-	}
-	c.past.mu.Unlock()
-	if first {
-		check.version, check.err = c.askVersion(ctx, s)
-		if check.err != nil { // the next one asks again
-			c.past.forget(check)
+// newest returns the version at which the apiservers were some time after the given
+// one. A watch above it would be held open, in silence, until they get there: they do
+// not say that their store was restored from a backup. template is a request of who
+// may list the view.
+func (c *Cache) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
+	for {
+		c.past.mu.Lock()
+		check := c.past.check
+		mine := check == nil || check.began.Before(after)
+		if mine {
+			check = &versionCheck{began: c.now(), done: make(chan struct{})}
+			c.past.check = check
 		}
-		close(check.done)
+		c.past.mu.Unlock()
+		if mine {
+			check.version, check.err = c.askVersion(ctx, v, template)
+			if check.err != nil { // it may be for a reason of this one caller
+				c.past.forget(check)
+			}
+			close(check.done)
+			return check.version, check.err
+		}
+		select {
+		case <-check.done:
+			if check.err == nil {
+				return check.version, nil
+			}
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
-	select {
-	case <-check.done:
-		return check.version, check.err
-	case <-ctx.Done():
-		return "", ctx.Err()
+}
+
+// verifyEvery is how often at most it is looked whether a view is newer than the
+// apiservers.
+const verifyEvery = time.Minute
+
+// verify is called when an apiserver has shown a state that is older than the
+// view. It may be behind the others; or the store was restored from a backup, and
+// then the view has to follow.
+func (c *Cache) verify(v *view, template *http.Request) {
+	if !v.relisting.verify(c.now()) {
+		return
 	}
+	v.holders.Add(1)
+	c.background(func(ctx context.Context) {
+		defer v.release()
+		newest, err := c.newest(withValuesOf(ctx, template.Context()), v, template, c.now())
+		if err == nil && compare(newest, v.position()) < 0 {
+			_, err = c.relist(v, template, time.Time{}, true)
+		}
+		if err != nil {
+			c.log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
+		}
+	})
+}
+
+// verify reports whether it is time to look again.
+func (r *relisting) verify(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.verified).Abs() < verifyEvery {
+		return false
+	}
+	r.verified = now
+	return true
 }
 
 func (p *past) count() int {
@@ -259,16 +306,16 @@ func (p *past) forget(check *versionCheck) {
 // maxVersionAnswer is more than a list of one object takes.
 const maxVersionAnswer = 4 << 20
 
-// askVersion asks for one object of the stream's view. The list says at which
-// version the apiserver's store is.
-func (c *Cache) askVersion(ctx context.Context, s *stream) (string, error) {
-	res, err := c.list(withValuesOf(ctx, s.context()), s.view, s.req, url.Values{"limit": {"1"}})
+// askVersion asks for one object of a view. The list says at which version the
+// apiserver's store is.
+func (c *Cache) askVersion(ctx context.Context, v *view, template *http.Request) (string, error) {
+	res, err := c.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
 	var found version
-	d := newDecoder(s.repr, res, &found)
+	d := newDecoder(v.repr, res, &found)
 	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
 	if err = errors.Join(err, d.finish()); err != nil {
 		return "", err

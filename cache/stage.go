@@ -153,6 +153,7 @@ func (s *stage) commit(version string) verdict {
 		}
 	}
 	v.replaceLocked(s, version)
+	v.catchUpLocked()
 	return result
 }
 
@@ -160,7 +161,7 @@ func (s *stage) commit(version string) verdict {
 func (v *view) allowLocked() {
 	if v.header.Denied {
 		v.header.Denied = false
-		v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -172,7 +173,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 	v.version, v.complete = version, true
 	v.header = viewHeader{APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted, Changed: v.header.Changed}
 	if same {
-		v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked()})
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
 		return
 	}
 	v.header.Changed = version
@@ -184,7 +185,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Bytes: item.bytes})
 		v.setLocked(name, item.entry)
 	}
-	v.disk.change(&store.Change{ID: v.id, Op: store.Replace, Header: v.headerLocked(), Put: put})
+	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }
 
 // holdsLocked reports whether these are the view's members.

@@ -118,17 +118,16 @@ func (s *stream) attach(res *http.Response) error {
 	}
 	s.upstream, s.frames = res.Body, frames
 	s.view.deny(false)
-	if s.at != "" && s.behind() {
+	if s.at == "" {
+		return nil
+	}
+	switch p := s.view.position(); {
+	case compare(p, s.at) < 0: // events would leave a gap
 		s.cache.refresh(s.view, s.req)
+	case compare(p, s.at) > 0 && !s.resumed:
+		s.cache.verify(s.view, s.req)
 	}
 	return nil
-}
-
-// behind reports whether the view is not where the client is, so that events
-// would leave a gap.
-func (s *stream) behind() bool {
-	p := s.view.position()
-	return p == "" || compare(p, s.at) < 0
 }
 
 func (s *stream) Close() error {
@@ -203,7 +202,7 @@ func (s *stream) broken(err error) {
 	case s.opaque:
 		s.err = err
 	default:
-		s.lostAt, s.suspect = now, s.suspect || !clean
+		s.lostAt, s.suspect = now, true
 	}
 }
 
@@ -350,7 +349,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		return
 	}
 	s.describe(f)
-	x := &exchange{cache: s.cache, query: s.query}
+	x := &exchange{cache: s.cache, query: s.query, req: s.req}
 	x.commit(s.view, s.stage, version)
 	s.endStage()
 }

@@ -20,7 +20,7 @@ import (
 //
 // All changes are made under mu, and handed to the disk under it, in order.
 type view struct {
-	id    store.ID
+	id    atomic.Pointer[store.ID] // changes only with the file; see views.rename
 	key   viewKey
 	raw   []byte // of the key
 	scope string
@@ -29,8 +29,10 @@ type view struct {
 
 	// lost is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
-	lost atomic.Bool
-	used atomic.Int64 // when somebody last read it, in Unix nanoseconds
+	lost     atomic.Bool
+	used     atomic.Int64 // when somebody last read it, in Unix nanoseconds
+	seenUsed int64        // used, as the last sweep saw it
+	unused   int          // sweeps since
 	// holders are the requests that feed or read the view now. See views.acquire.
 	holders atomic.Int32
 
@@ -47,6 +49,9 @@ type view struct {
 	version  string
 	complete bool
 	stages   []*stage // being filled
+	listing  int      // lists of the hub's own that are under way
+	tail     []late   // events that came meanwhile, and were beyond the view
+	tailSize int      // bytes of them
 	onDisk   bool     // a change for the view has been handed to the disk, or read from it
 	members  int      // as the disk says; until loaded
 }
@@ -77,7 +82,9 @@ type viewHeader struct {
 const memberCost = 100
 
 func newView(d *disk, id store.ID, key viewKey) *view {
-	return &view{id: id, key: key, raw: key.bytes(), scope: key.scope(), repr: key.representation(), disk: d}
+	v := &view{key: key, raw: key.bytes(), scope: key.scope(), repr: key.representation(), disk: d}
+	v.id.Store(&id)
+	return v
 }
 
 // restore takes over what the disk says of the view.
@@ -114,7 +121,7 @@ func (v *view) loadLocked() error {
 		return nil
 	}
 	s, _ := v.disk.now()
-	stored, members, err := s.Members(v.id)
+	stored, members, err := s.Members(*v.id.Load())
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 		v.dropLocked()
 		return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
@@ -133,7 +140,7 @@ func (v *view) loadLocked() error {
 // dropLocked removes the view from memory and disk.
 func (v *view) dropLocked() {
 	if v.onDisk {
-		v.disk.change(&store.Change{ID: v.id, Op: store.Drop})
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
 	}
 	v.forgetLocked()
 }
@@ -202,24 +209,50 @@ const (
 	isBeyond                // the view is not at the version that the event follows
 )
 
+// late is an event that has to wait for a list, because the view is not at the
+// version that it follows. A bookmark has no name.
+type late struct {
+	from string
+	change
+}
+
+// maxTail bounds the bytes of events that wait for a list.
+const maxTail = 8 << 20
+
 // apply takes over an event of a stream that has passed everything up to
 // version from. c.object is the view's afterwards.
 func (v *view) apply(from string, c *change) applied {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if a := v.followsLocked(from, c.version); a != isNews {
+	return v.applyLocked(from, c)
+}
+
+// advance takes over a bookmark of a stream that has passed everything up to from.
+func (v *view) advance(from, to string) applied {
+	return v.apply(from, &change{version: to})
+}
+
+func (v *view) applyLocked(from string, c *change) applied {
+	a := v.followsLocked(from, c.version)
+	if a == isBeyond && v.waitLocked(from, c) {
+		return isKnown
+	}
+	if a != isNews {
 		return a
 	}
 	if v.loadLocked() != nil {
 		return isBeyond
 	}
-	before := v.version
-	v.version, v.header.Changed = c.version, c.version
-	update := store.Change{ID: v.id, Op: store.Update, From: before}
-	if c.object == nil {
+	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version}
+	v.version = c.version
+	switch {
+	case c.name == "":
+	case c.object == nil:
+		v.header.Changed = c.version
 		v.removeLocked(c.name)
 		update.Delete = []string{c.name}
-	} else {
+	default:
+		v.header.Changed = c.version
 		v.setLocked(c.name, entry{c.version, len(c.object)})
 		update.Put = []store.Object{{Name: c.name, ResourceVersion: c.version, Bytes: c.object}}
 	}
@@ -228,17 +261,34 @@ func (v *view) apply(from string, c *change) applied {
 	return isNews
 }
 
-// advance takes over a bookmark of a stream that has passed everything up to from.
-func (v *view) advance(from, to string) applied {
+// waitLocked has an event wait for the list that is under way. It says no if there
+// is none, or too much waits.
+func (v *view) waitLocked(from string, c *change) bool {
+	if v.listing == 0 || v.tailSize > maxTail {
+		return false
+	}
+	v.tail = append(v.tail, late{from, *c})
+	v.tailSize += len(c.object) + len(c.name) + memberCost
+	return true
+}
+
+// countLists is called before a list of the hub's own, with 1, and after it, with -1.
+func (v *view) countLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if a := v.followsLocked(from, to); a != isNews {
-		return a
+	if v.listing += n; v.listing == 0 {
+		v.tail, v.tailSize = nil, 0
 	}
-	before := v.version
-	v.version = to
-	v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked()})
-	return isNews
+}
+
+// catchUpLocked applies what has waited for a list. What the list has already is
+// known by its version.
+func (v *view) catchUpLocked() {
+	tail := v.tail
+	v.tail, v.tailSize = nil, 0
+	for i := range tail {
+		v.applyLocked(tail[i].from, &tail[i].change)
+	}
 }
 
 // followsLocked holds an event against the view's version. A stream that begins
@@ -276,7 +326,7 @@ func (v *view) deny(denied bool) {
 	}
 	v.header.Denied = denied
 	if v.onDisk && !v.lost.Load() {
-		v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -303,7 +353,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
 	v.setLocked(name, entry{version, len(object)})
 	update := store.Change{
-		ID: v.id, Op: store.Update, From: before, New: before == "",
+		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",
 		Put: []store.Object{{Name: name, ResourceVersion: version, Bytes: object}},
 	}
 	if len(v.index) > maxSingles {
@@ -329,7 +379,7 @@ func (v *view) discard(name, version string) {
 	before := v.version
 	v.countLocked()
 	v.removeLocked(name)
-	v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked(), Delete: []string{name}})
+	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked(), Delete: []string{name}})
 }
 
 // maxRefused bounds the names that are remembered as refused; then the oldest go.
@@ -349,7 +399,7 @@ func (v *view) refuse(name string) {
 	if n := len(v.header.Refused); n > maxRefused {
 		v.header.Refused = slices.Clone(v.header.Refused[n-maxRefused:])
 	}
-	update := store.Change{ID: v.id, Op: store.Update, From: before, New: before == "", Header: v.headerLocked(), Delete: []string{name}}
+	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: before, New: before == "", Header: v.headerLocked(), Delete: []string{name}}
 	v.onDisk = true
 	v.disk.change(&update)
 }
@@ -361,7 +411,7 @@ func (v *view) admit(name string) {
 	before := v.version
 	v.countLocked()
 	v.header.Refused = slices.DeleteFunc(slices.Clone(v.header.Refused), func(other string) bool { return other == name })
-	v.disk.change(&store.Change{ID: v.id, Op: store.Update, From: before, Header: v.headerLocked()})
+	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
 }
 
 // refuses reports what refuse has noted.

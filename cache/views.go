@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -18,13 +19,13 @@ import (
 // views is all views there are. It is safe for concurrent use.
 type views struct {
 	disk *disk
-	salt []byte
 	max  int64 // bytes, of all views together
 	now  func() time.Time
 	log  *slog.Logger
 	full atomic.Bool // the kubelet's views alone take more than max
 
 	mu    sync.RWMutex
+	salt  []byte
 	byID  map[store.ID]*view
 	byKey map[viewKey]*view
 	// of are the views in which a user's objects of one resource are.
@@ -41,8 +42,9 @@ const viewCost = 1 << 10
 
 // load takes over the views that are on disk: their headers only, and their
 // members when somebody needs them. It may be called again, after the file
-// was damaged, and then overrules what is in memory.
-func (s *views) load() error {
+// was damaged or could not be opened, and then overrules what is in memory.
+func (s *views) load(salt []byte) error {
+	s.rename(salt)
 	found := map[store.ID]store.View{}
 	st, _ := s.disk.now()
 	err := st.Views(func(v store.View) error {
@@ -54,7 +56,7 @@ func (s *views) load() error {
 	}
 	for _, stored := range found {
 		var key viewKey
-		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.id(s.salt) != stored.ID || !key.representation().Cacheable() {
+		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.id(salt) != stored.ID || !key.representation().Cacheable() {
 			s.log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
 			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
@@ -65,11 +67,27 @@ func (s *views) load() error {
 		v.release()
 	}
 	for _, v := range s.all() {
-		if _, ok := found[v.id]; !ok {
+		if _, ok := found[*v.id.Load()]; !ok {
 			v.forget()
 		}
 	}
 	return nil
+}
+
+// rename gives the views the names that they have with a salt.
+func (s *views) rename(salt []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Equal(s.salt, salt) {
+		return
+	}
+	s.salt = salt
+	clear(s.byID)
+	for _, v := range s.byKey {
+		id := v.key.id(salt)
+		v.id.Store(&id)
+		s.byID[id] = v
+	}
 }
 
 // find returns a view that there is, or nil.
@@ -94,7 +112,7 @@ func (s *views) acquire(key viewKey) *view {
 	v.forget()
 	v.touch(s.now())
 	v.holders.Add(1)
-	s.byID[v.id], s.byKey[key] = v, v
+	s.byID[*v.id.Load()], s.byKey[key] = v, v
 	of := userResource{key.User, key.resource()}
 	s.of[of] = append(s.of[of], v)
 	return v
@@ -207,19 +225,30 @@ func (s *views) evict(v *view) {
 const (
 	// evictedFor is how long open watches do not bring back what was evicted.
 	evictedFor = 10 * time.Minute
-	// unusedFor is how long a view is kept that nobody reads any more while the
-	// cloud can be reached: those of pods that are gone, say.
-	unusedFor = 30 * 24 * time.Hour
+	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
+	// that nobody reads a view any more before it goes: 30 days. Views of pods that
+	// are gone end so. Clocks have no say in it: they may be wrong by years.
+	unusedFor = int(30 * 24 * time.Hour / sweepEvery)
 )
 
-// sweep drops views that nobody has used for long, and forgets empty ones.
+// sweep drops views that nobody has used for long, and forgets empty ones. It is
+// for one goroutine, and to be called only while the cloud can be reached.
 func (s *views) sweep() {
-	for _, v := range s.all() {
-		if v.holders.Load() == 0 && s.now().Sub(time.Unix(0, v.used.Load())) > unusedFor {
+	all := s.all()
+	kubelet := slices.ContainsFunc(all, func(v *view) bool { return v.kubelets() && v.holders.Load() > 0 })
+	for _, v := range all {
+		used := v.used.Load()
+		switch {
+		case v.holders.Load() > 0 || used != v.seenUsed:
+			v.seenUsed, v.unused = used, 0
+		case v.kubelets() && !kubelet: // it may just be stopped
+		default:
+			v.unused++
+		}
+		if v.unused > unusedFor {
+			s.log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
 			v.drop()
 		}
-	}
-	for _, v := range s.all() {
 		if v.empty() {
 			s.remove(v)
 		}
@@ -240,7 +269,7 @@ func (s *views) remove(v *view) {
 	if v.holders.Load() > 0 {
 		return
 	}
-	delete(s.byID, v.id)
+	delete(s.byID, *v.id.Load())
 	delete(s.byKey, v.key)
 	of := userResource{v.key.User, v.key.resource()}
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })

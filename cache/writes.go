@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,27 +29,40 @@ var errWrite = errors.New("this cannot be done without it")
 type writes struct {
 	cache   *Cache
 	overlay *overlay.Overlay
-	tokens  *satoken.Tokens
 	events  *spool.Spool
-	paths   *paths.Paths
+	kept    atomic.Pointer[kept]
+}
+
+// kept is what was answered before, and is answered again.
+type kept struct {
+	tokens *satoken.Tokens
+	paths  *paths.Paths
 }
 
 func newWrites(c *Cache) (*writes, error) {
-	tokens, err := satoken.Open(c.disk, satoken.Options{Logger: c.log})
-	if err != nil {
-		return nil, err
-	}
 	events, err := spool.Open(c.disk, spool.Options{
 		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.opts.Registerer,
 	})
 	if err != nil {
 		return nil, err
 	}
-	known, err := paths.Open(c.disk, paths.Options{Logger: c.log})
+	w := &writes{cache: c, overlay: overlay.New(overlay.Options{}), events: events}
+	return w, w.load()
+}
+
+// load reads what is on disk. Events that are there are not among it: they wait
+// for the next start.
+func (w *writes) load() error {
+	tokens, err := satoken.Open(w.cache.disk, satoken.Options{Logger: w.cache.log})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &writes{cache: c, overlay: overlay.New(overlay.Options{}), tokens: tokens, events: events, paths: known}, nil
+	known, err := paths.Open(w.cache.disk, paths.Options{Logger: w.cache.log})
+	if err != nil {
+		return err
+	}
+	w.kept.Store(&kept{tokens, known})
+	return nil
 }
 
 // run looks after what was written during an outage, each time one is over.
@@ -106,13 +120,13 @@ func (w *writes) online(x *exchange, res *http.Response) {
 // keepPath keeps what an apiserver says of itself: its version, and what it serves.
 func (w *writes) keepPath(x *exchange, res *http.Response) {
 	if res.StatusCode != http.StatusOK {
-		w.paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
+		w.kept.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
 		return
 	}
 	header := res.Header.Clone()
 	header.Del("Content-Encoding")
 	sink := &objectSink{take: func(body []byte) error {
-		w.paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
+		w.kept.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
 		return nil
 	}}
 	teeBody(res, decode(res, sink), x.cache.looked)
@@ -135,7 +149,7 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 	}
 	contentType := res.Header.Get("Content-Type")
 	sink := &objectSink{take: func(body []byte) error {
-		return w.tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
+		return w.kept.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
 	teeBody(res, decode(res, sink), x.cache.looked)
 }
@@ -191,7 +205,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	case "/healthz", "/livez", "/readyz": // of whom the client talks to
 		return answerBytes(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
-	code, header, body, ok := w.paths.Answer(x.who.user, x.req)
+	code, header, body, ok := w.kept.Load().paths.Answer(x.who.user, x.req)
 	if !ok {
 		return nil, errNeverRead
 	}
@@ -206,7 +220,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 }
 
 func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
-	body, contentType, ok := w.tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
+	body, contentType, ok := w.kept.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
 	if !ok {
 		return nil, errors.New("no such token was ever issued through this hub")
 	}
