@@ -94,7 +94,9 @@ type Cache struct {
 	running context.Context // ends with Run
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
-	ran     atomic.Bool
+	// starting is held while a task is started, so that none is after the last.
+	starting sync.Mutex
+	ran      atomic.Bool
 }
 
 // Open opens the cache in a folder, which is made if it is not there. Its errors
@@ -167,8 +169,7 @@ func (c *Cache) now() time.Time { return time.Now() }
 // cloud is back, until ctx ends. It returns nil.
 func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
-	defer c.tasks.Wait()
-	defer c.stop()
+	defer c.halt()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.disk.run(ctx) })
 	g.Go(func() error { return c.watchCloud(ctx) })
@@ -218,14 +219,27 @@ func (c *Cache) Close() error {
 	if c.ran.Swap(true) {
 		return nil
 	}
-	c.stop()
-	c.tasks.Wait()
+	c.halt()
 	return c.disk.store.Close()
 }
 
-// background runs fn until Run ends.
-func (c *Cache) background(fn func(context.Context)) {
+// background runs fn until Run ends. It says no if that is so already.
+func (c *Cache) background(fn func(context.Context)) bool {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if c.running.Err() != nil {
+		return false
+	}
 	c.tasks.Go(func() { fn(c.running) })
+	return true
+}
+
+// halt ends what runs in the background.
+func (c *Cache) halt() {
+	c.starting.Lock()
+	c.stop()
+	c.starting.Unlock()
+	c.tasks.Wait()
 }
 
 // watchCloud notes losses and returns.
@@ -247,14 +261,14 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 type past struct {
 	mu      sync.Mutex
 	outages int
-	check   *versionCheck // of the last outage, once somebody has begun it
+	checks  map[string]*versionCheck // of the last outage, by versionSpace
 }
 
 func (p *past) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outages++
-	p.check = nil
+	clear(p.checks)
 }
 
 // RoundTrip sends a request upstream and looks at the answer. Where the cloud

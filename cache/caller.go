@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -90,6 +91,14 @@ func (c *callers) load(salt []byte) error {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if bytes.Equal(salt, c.salt) { // another file has taken the place of one that knew them
+		for hash, t := range c.tokens {
+			if _, ok := tokens[hash]; !ok {
+				tokens[hash] = t
+				c.putLocked(hash, t)
+			}
+		}
+	}
 	c.salt, c.tokens = salt, tokens
 	return err
 }
@@ -170,15 +179,18 @@ func (c *callers) accepted(who caller) {
 	}
 	t := token{User: who.user, Expires: who.expires, Accepted: now}
 	c.tokens[who.hash] = t
+	c.putLocked(who.hash, t)
+	if len(c.tokens) > maxTokens {
+		_ = c.disk.Put(c.forgetOldestLocked()...) // names are valid
+	}
+}
+
+func (c *callers) putLocked(hash string, t token) {
 	value, err := json.Marshal(t)
 	if err != nil {
 		return // times beyond the year 9999
 	}
-	pairs := []store.Pair{{Bucket: tableTokens, Key: who.hash, Value: value}}
-	if len(c.tokens) > maxTokens {
-		pairs = append(pairs, c.forgetOldestLocked()...)
-	}
-	_ = c.disk.Put(pairs...) // names are valid
+	_ = c.disk.Put(store.Pair{Bucket: tableTokens, Key: hash, Value: value}) // the name is valid
 }
 
 // forgetOldestLocked makes room, for some time.

@@ -23,7 +23,7 @@ type decoder struct {
 	failed error
 }
 
-// sink takes the plain bytes of a body. Write never fails.
+// sink takes the plain bytes of a body. An error of Write says that it wants no more.
 type sink interface {
 	io.Writer
 	// Close is called after a clean end, and returns what was wrong with the body.
@@ -75,6 +75,13 @@ func gunzip(w io.Writer, r io.Reader) error {
 	return err
 }
 
+// Write ends a copy, too, when the list cannot be kept: nobody decompresses then
+// what nobody reads.
+func (l *listSink) Write(p []byte) (int, error) {
+	n, _ := l.Splitter.Write(p)
+	return n, l.Failed()
+}
+
 func (d *decoder) Write(p []byte) (int, error) {
 	switch {
 	case d.failed != nil:
@@ -83,9 +90,19 @@ func (d *decoder) Write(p []byte) (int, error) {
 			d.failed = err
 		}
 	default:
-		d.sink.Write(p) //nolint:errcheck // a sink's Write does not fail
+		if _, err := d.sink.Write(p); err != nil {
+			d.failed = err
+		}
 	}
 	return len(p), nil
+}
+
+// strict is a decoder that ends a copy as soon as the body cannot be kept.
+type strict struct{ *decoder }
+
+func (s strict) Write(p []byte) (int, error) {
+	n, _ := s.decoder.Write(p)
+	return n, s.failed
 }
 
 // finish is called after a clean end of the body. It returns nil if the body was

@@ -162,14 +162,15 @@ func (b *listBody) fill() {
 	}
 	err := b.snapshot.next(func(o store.Object) error { return b.list.WriteItem(o.Bytes) })
 	if err != nil {
-		b.err = b.view.broken(err)
+		b.err = b.view.broken(b.snapshot.version, err)
 	}
 }
 
-// broken is called when an object that should be there cannot be read.
-func (v *view) broken(err error) error {
+// broken is called when an object that should be there at a version of the view
+// cannot be read.
+func (v *view) broken(version string, err error) error {
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
-		v.drop()
+		v.dropAt(version)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

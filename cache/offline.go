@@ -212,7 +212,7 @@ func (x *exchange) get() (*http.Response, error) {
 					best = &found{source{v, r}, name, e.version}
 				}
 			}
-			if i == 0 && best != nil {
+			if i == 0 && best != nil && best.version == seen {
 				break // no conversion where there is no need for one
 			}
 		}
@@ -296,7 +296,7 @@ func (v *view) read(name, version string) ([]byte, error) {
 		return b, nil
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-		v.drop()
+		v.dropIf(name, version)
 	}
 	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

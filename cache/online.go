@@ -16,7 +16,7 @@ import (
 func (x *exchange) online(res *http.Response) {
 	c := x.cache
 	switch {
-	case res.StatusCode == http.StatusUnauthorized:
+	case res.StatusCode == http.StatusUnauthorized && x.info.Subresource != "proxy": // there, it may be a backend's
 		c.callers.refused(x.who)
 		return
 	case res.StatusCode/100 == 2:
@@ -61,11 +61,8 @@ func (x *exchange) denied(code int) {
 		}
 		return
 	}
-	for _, v := range x.cache.views.resource(q.user, q.resource) {
-		if k := q.key(v.repr); k == v.key {
-			v.deny(true)
-		}
-	}
+	key := q.key(wire.Representation{})
+	x.cache.views.deny(&key)
 }
 
 // keepObject has an object that was read, or written, kept.
@@ -139,6 +136,9 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 		next = before.with(st)
 		defer next.end()
 	}
+	if next.bytes > maxStage {
+		return errStageFull
+	}
 	if token := st.meta.Continue; token != "" {
 		v.holders.Add(1)
 		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
@@ -166,6 +166,8 @@ func (p *pageStage) with(page *stage) *stage {
 // keep is a stage of the same contents with an end of its own.
 func (s *stage) keep() *stage {
 	kept := s.view.newStage(s.began, s.consistent)
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
 	kept.items, kept.bytes, kept.kind = s.items, s.bytes, s.kind
 	return kept
 }
@@ -176,6 +178,7 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 	switch st.commit(version) {
 	case restored:
 		c.restored(v, version)
+		c.refresh(v, x.req)
 	case outdated:
 		if !st.consistent {
 			c.verify(v, x.req)
@@ -187,12 +190,14 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 	}
 }
 
-// restored is called when a view turned out to be newer than the apiservers.
+// restored is called when a view turned out to be newer than the apiservers. What
+// was read one by one cannot be compared with them either.
 func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	v.drop()
 	for _, other := range c.views.all() {
-		if other.key.Single && other.key.resource() == v.key.resource() {
-			other.rewind(version)
+		if other.key.Single {
+			other.drop()
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,16 +38,41 @@ type relisting struct {
 	mu     sync.Mutex
 	last   *flight
 	tries  int // gentle ones, in a row
+	bars   int // in a row
 	barred time.Time
 	// verified is when the view was last compared with the apiservers.
 	verified time.Time
 }
 
-// bar keeps open watches from having the view listed until then.
-func (r *relisting) bar(until time.Time) {
+const (
+	// A view that was evicted, or that cannot be kept for a reason that does not
+	// pass, is left alone for firstBar, twice as long the next time, and so on.
+	firstBar = 10 * time.Minute
+	lastBar  = 6 * time.Hour
+)
+
+// bar keeps open watches from having the view listed for some time.
+func (r *relisting) bar(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.barred = until
+	r.barred = now.Add(min(firstBar<<min(r.bars, 16), lastBar))
+	r.bars++
+}
+
+// tidy lets go of a list that nobody can need any more.
+func (r *relisting) tidy(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return
+	}
+	select {
+	case <-r.last.done:
+		if now.Sub(r.last.ended).Abs() > relistCalm {
+			r.last, r.tries = nil, 0
+		}
+	default:
+	}
 }
 
 // flight is a list that the hub asked for, and what it changed.
@@ -63,6 +87,15 @@ type flight struct {
 	changed, from, to string
 	events            []byte
 }
+
+// errUnfit is returned for a list that cannot be kept, now or later.
+var errUnfit = errors.New("what came cannot be kept")
+
+// permanent reports whether listing again soon is no use.
+func permanent(err error) bool { return final(err) || errors.Is(err, errUnfit) }
+
+// errStopped is returned while the hub stops.
+var errStopped = errors.New("the hub is stopping")
 
 // errBarred is returned where a view is not to be listed now.
 var errBarred = errors.New("it was evicted, or listing it has just failed")
@@ -98,15 +131,23 @@ func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently 
 	f := &flight{done: make(chan struct{})}
 	r.last = f
 	v.holders.Add(1)
-	c.background(func(ctx context.Context) {
+	started := c.background(func(ctx context.Context) {
 		defer v.release()
 		f.err = c.fly(ctx, f, v, template)
 		f.ended = c.now()
 		close(f.done)
+		if permanent(f.err) {
+			r.bar(f.ended)
+		}
 		if f.err != nil && ctx.Err() == nil {
 			c.log.Warn("view could not be listed again", "view", v.String(), "err", f.err)
 		}
 	})
+	if !started {
+		v.release()
+		f.err = errStopped
+		close(f.done)
+	}
 	return f, nil
 }
 
@@ -140,33 +181,49 @@ func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Requ
 	c.metrics.relists.Inc()
 	v.countLists(1)
 	defer v.countLists(-1)
+	verdict, err := c.flyOnce(ctx, f, v, template)
+	if err == nil && verdict == restored {
+		// Versions name other objects now: nothing may be taken for known.
+		c.restored(v, f.to)
+		_, err = c.flyOnce(ctx, f, v, template)
+		f.from, f.events = "", nil
+	}
+	if err == nil && !c.views.fit(v) {
+		return fmt.Errorf("list: %w: it takes more than --cache-max-bytes alone", errUnfit)
+	}
+	return err
+}
+
+func (c *Cache) flyOnce(ctx context.Context, f *flight, v *view, template *http.Request) (verdict, error) {
 	st := v.newStage(v.position(), true)
 	defer st.end()
 	if err := c.fetch(ctx, st, template); err != nil {
-		return err
+		return outdated, err
 	}
+	f.to = st.meta.ResourceVersion
+	f.changed, f.from, f.events = c.compareWith(v, st)
+	verdict := st.commit(f.to)
+	if verdict != taken { // other streams were faster, or there is no way from there to here
+		f.from, f.events = "", nil
+	}
+	return verdict, nil
+}
+
+// compareWith returns the events that lead from the view's state, as it is between
+// two versions, to that of a stage; no version where there are no such events.
+func (c *Cache) compareWith(v *view, st *stage) (changed, from string, events []byte) {
 	old, err := v.snapshot()
 	if err != nil {
 		c.log.Error("cache is damaged", "view", v.String(), "err", err)
 	}
-	if old != nil {
-		f.changed, f.from = old.changed, old.version
-		f.events, err = difference(old, st)
-		old.reader.Close()
-		if err != nil || len(f.events) > maxDifference {
-			f.from, f.events = "", nil
-		}
+	if old == nil {
+		return "", "", nil
 	}
-	f.to = st.meta.ResourceVersion
-	switch st.commit(f.to) {
-	case outdated: // other streams were faster
-		f.from, f.events = "", nil
-	case restored:
-		c.restored(v, f.to)
-	case taken:
+	defer old.reader.Close()
+	if events, err = difference(old, st); err != nil || len(events) > maxDifference {
+		return "", "", nil
 	}
-	c.views.fit(v)
-	return nil
+	return old.changed, old.version, events
 }
 
 // values are those of a request whose sender may be gone.
@@ -192,12 +249,15 @@ func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) er
 	}
 	defer res.Body.Close()
 	d := newDecoder(st.view.repr, res, st)
-	_, err = io.Copy(d, res.Body)
-	if err = errors.Join(err, d.finish()); err != nil {
-		return fmt.Errorf("list: %w", err)
+	_, err = io.Copy(strict{d}, res.Body)
+	if err != nil && d.failed == nil {
+		return fmt.Errorf("list: %w", errors.Join(err, d.stop(err)))
+	}
+	if err := d.finish(); err != nil {
+		return fmt.Errorf("list: %w: %w", errUnfit, err)
 	}
 	if st.meta.Continue != "" || !isVersion(st.meta.ResourceVersion) {
-		return fmt.Errorf("list: the answer is a page at version %q, where all was asked for", st.meta.ResourceVersion)
+		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.meta.ResourceVersion)
 	}
 	return nil
 }
@@ -227,13 +287,13 @@ func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more 
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		if res.StatusCode == http.StatusForbidden {
-			v.deny(true)
+			c.views.deny(&v.key)
 		}
 		return nil, &refusal{res.StatusCode}
 	}
 	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.repr {
 		res.Body.Close()
-		return nil, fmt.Errorf("list: the apiserver answered in %q, not %s", res.Header.Get("Content-Type"), v.repr)
+		return nil, fmt.Errorf("list: %w: the apiserver answered in %q, not %s", errUnfit, res.Header.Get("Content-Type"), v.repr)
 	}
 	return res, nil
 }
@@ -372,8 +432,10 @@ func (s semaphore) acquire(ctx context.Context) error {
 
 func (s semaphore) release() { <-s }
 
-// backoff is how long to wait before try n, from 0 on.
+// backoff is how long to wait before try n, from 0 on: no two watches, and no two
+// nodes, wait equally long.
 func backoff(n int) time.Duration {
 	const first, most = 200 * time.Millisecond, 10 * time.Second
-	return min(time.Duration(float64(first)*math.Pow(2, float64(min(n, 10)))), most)
+	wait := min(first<<min(max(n, 0), 10), most)
+	return wait/2 + jitter(wait)
 }

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -91,17 +94,26 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 
 // pause spreads the watches that are opened again after an outage.
 func (s *stream) pause(ctx context.Context) error {
-	wait := backoff(s.tries - 1)
-	if s.tries == 0 {
-		wait = 0
-		if n := s.cache.past.count(); n != s.outage {
-			s.outage, wait = n, jitter(s.cache.opts.ReconnectJitter)
-		}
+	now := s.cache.now()
+	if n := s.cache.past.count(); n != s.outage {
+		s.outage, s.tries, s.notBefore = n, 0, now.Add(jitter(s.cache.opts.ReconnectJitter))
+	}
+	wait := s.notBefore.Sub(now)
+	if s.tries > 0 {
+		wait = max(wait, backoff(s.tries-1))
 	}
 	if wait > 0 && !sleep(ctx, wait) {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// untilEnd ends when the client leaves, or its time is over.
+func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
+	if s.deadline.IsZero() {
+		return context.WithCancel(s.context())
+	}
+	return context.WithDeadline(s.context(), s.deadline)
 }
 
 // request is the client's, from where the client is now.
@@ -137,6 +149,9 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 	default:
 		// The client finds out for itself: its token may have expired, and it
 		// knows how to get another.
+		if code == http.StatusForbidden || code == http.StatusNotFound {
+			s.cache.views.deny(&s.view.key)
+		}
 		s.err = io.EOF
 	}
 	res.Body.Close()
@@ -148,15 +163,21 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 func (s *stream) relist() {
 	f, err := s.cache.relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
+		wait, cancel := s.untilEnd()
+		defer cancel()
 		select {
 		case <-f.done:
 			err = f.err
-		case <-s.context().Done():
-			return
+		case <-wait.Done():
+			return // hold sees why
 		}
 	}
-	if final(err) { // the client finds out for itself
+	switch {
+	case final(err): // the client finds out for itself
 		s.err = io.EOF
+		return
+	case permanent(err):
+		s.expire()
 		return
 	}
 	if err != nil {
@@ -228,17 +249,21 @@ type versionCheck struct {
 func (c *Cache) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
 	for {
 		c.past.mu.Lock()
-		check := c.past.check
+		space := versionSpace(v.key.resource().GroupResource())
+		check := c.past.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
 			check = &versionCheck{began: c.now(), done: make(chan struct{})}
-			c.past.check = check
+			if c.past.checks == nil {
+				c.past.checks = map[string]*versionCheck{}
+			}
+			c.past.checks[space] = check
 		}
 		c.past.mu.Unlock()
 		if mine {
 			check.version, check.err = c.askVersion(ctx, v, template)
 			if check.err != nil { // it may be for a reason of this one caller
-				c.past.forget(check)
+				c.past.forget(space, check)
 			}
 			close(check.done)
 			return check.version, check.err
@@ -295,12 +320,25 @@ func (p *past) count() int {
 	return p.outages
 }
 
-func (p *past) forget(check *versionCheck) {
+func (p *past) forget(space string, check *versionCheck) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.check == check {
-		p.check = nil
+	if p.checks[space] == check {
+		delete(p.checks, space)
 	}
+}
+
+// versionSpace tells apart resources whose versions do not count together: events
+// are often in an etcd of their own, and other apiservers behind the aggregator
+// have stores of theirs.
+func versionSpace(r schema.GroupResource) string {
+	switch {
+	case r.Resource == "events":
+		return "events"
+	case !strings.Contains(r.Group, "."), strings.HasSuffix(r.Group, ".k8s.io") && !strings.Contains(r.Group, "metrics"):
+		return "" // the apiserver's own
+	}
+	return r.Group
 }
 
 // maxVersionAnswer is more than a list of one object takes.

@@ -130,7 +130,10 @@ type verdict uint8
 const (
 	taken    verdict = iota
 	outdated         // the view is newer
-	restored         // the view was newer than the apiservers are: their store was restored
+	// restored: the view was newer than the apiservers are, so their store was restored
+	// from a backup. The stage is not taken: a version that it has in common with the
+	// view may name another object. Drop the view, and list it again.
+	restored
 )
 
 // commit makes the stage the view's state at version.
@@ -138,7 +141,6 @@ func (s *stage) commit(version string) verdict {
 	v := s.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	result := taken
 	if v.complete && !v.lost.Load() {
 		order := compare(version, v.version)
 		switch {
@@ -146,7 +148,7 @@ func (s *stage) commit(version string) verdict {
 			v.allowLocked()
 			return taken
 		case order < 0 && s.consistent && compare(version, s.began) < 0:
-			result = restored
+			return restored
 		case order < 0:
 			v.allowLocked()
 			return outdated
@@ -154,7 +156,7 @@ func (s *stage) commit(version string) verdict {
 	}
 	v.replaceLocked(s, version)
 	v.catchUpLocked()
-	return result
+	return taken
 }
 
 // allowLocked notes that the user may read the view.

@@ -51,19 +51,20 @@ type stream struct {
 
 	// at is the version up to which the client has been told everything. It is
 	// empty until the initial events have ended.
-	at      string
-	initial bool          // initial events are coming
-	stage   *stage        // of initial events; nil where they are not kept
-	replay  *replay       // initial events that come from the cache
-	item    wire.TypeMeta // of the objects; empty until it is known
-	resumed bool          // upstream was opened here, and the client does not know
-	opaque  bool          // the rest of upstream's bytes cannot be read; they pass
-	torn    bool          // part of an event has been passed on
-	lostAt  time.Time     // when upstream broke off
-	tries   int           // to open it again
-	outage  int           // the last that was known; see past
-	suspect bool          // upstream was lost, and may come back as another
-	marked  time.Time     // when the last bookmark of ours was due
+	at        string
+	initial   bool          // initial events are coming
+	stage     *stage        // of initial events; nil where they are not kept
+	replay    *replay       // initial events that come from the cache
+	item      wire.TypeMeta // of the objects; empty until it is known
+	resumed   bool          // upstream was opened here, and the client does not know
+	opaque    bool          // the rest of upstream's bytes cannot be read; they pass
+	torn      bool          // part of an event has been passed on
+	lostAt    time.Time     // when upstream broke off
+	tries     int           // to open it again
+	outage    int           // the last that was known; see past
+	notBefore time.Time     // when to open upstream again after the last outage, at the earliest
+	suspect   bool          // upstream was lost, and may come back as another
+	marked    time.Time     // when the last bookmark of ours was due
 }
 
 func newStream(x *exchange, repr wire.Representation) *stream {
@@ -81,7 +82,9 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 		s.at = q.version
 	} else {
 		s.initial = true
-		s.stage = s.view.newStage(x.began[s.view.key], q.consistent())
+		if q.bookmarks || q.initialEvents { // there will be an end to them
+			s.stage = s.view.newStage(x.began[s.view.key], q.consistent())
+		}
 	}
 	return s
 }
@@ -151,7 +154,9 @@ func (s *stream) Read(p []byte) (int, error) {
 		if s.err != nil {
 			return 0, s.err
 		}
-		s.out, s.sent = s.out[:0], 0
+		if s.out, s.sent = s.out[:0], 0; cap(s.out) > 4*maxBuffered {
+			s.out = nil // one large event is no reason to keep as much for good
+		}
 		switch {
 		case s.replay != nil:
 			s.repeat()

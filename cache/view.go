@@ -421,24 +421,6 @@ func (v *view) refuses(name string) bool {
 	return slices.Contains(v.header.Refused, name)
 }
 
-// rewind forgets what a Single view has from above a version, which never was if
-// the apiservers' store was restored from a backup.
-func (v *view) rewind(version string) {
-	v.mu.Lock()
-	var above []string
-	if v.loadLocked() == nil {
-		for name, e := range v.index {
-			if compare(e.version, version) > 0 {
-				above = append(above, name)
-			}
-		}
-	}
-	v.mu.Unlock()
-	for _, name := range above {
-		v.discard(name, "")
-	}
-}
-
 // countLocked gives a Single view, which has no resourceVersion, the next version.
 func (v *view) countLocked() {
 	n, _ := strconv.ParseUint(v.version, 10, 64) // "" is 0
@@ -453,6 +435,24 @@ func (v *view) oldestLocked() string {
 		}
 	}
 	return oldest
+}
+
+// dropIf drops the view if name is still the member that could not be read.
+func (v *view) dropIf(name, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e, ok := v.index[name]; ok && e.version == version {
+		v.dropLocked()
+	}
+}
+
+// dropAt drops the view if it is still at the version at which it could not be read.
+func (v *view) dropAt(version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.version == version {
+		v.dropLocked()
+	}
 }
 
 // member looks one object up.

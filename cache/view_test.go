@@ -119,6 +119,8 @@ func TestWhatMovesAView(t *testing.T) {
 			if got := fill(t, v, "10", "8", true, map[string]string{"c": "7"}); got != restored {
 				t.Errorf("commit says %d", got)
 			}
+			v.drop()
+			fill(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *view) {
 			v.lost.Store(true)

@@ -171,16 +171,21 @@ type usage struct {
 	used  int64
 }
 
+// maxViews bounds the number of views: a kubelet with 250 pods has some 1,000.
+const maxViews = 4096
+
 // fit evicts the views that were not used for the longest time, until the rest
-// is within the bound. It returns false if newest, which was just read, had to go.
+// is within the bounds. It returns false if newest, which was just read, had to go.
 func (s *views) fit(newest *view) bool {
 	var all []usage
 	var sum int64
+	count := 0
 	for _, v := range s.all() {
 		v.mu.Lock()
 		u := usage{v, v.bytes, v.used.Load()}
 		if v.onDisk {
 			u.bytes += viewCost
+			count++
 		}
 		v.mu.Unlock()
 		sum += u.bytes
@@ -193,11 +198,11 @@ func (s *views) fit(newest *view) bool {
 		all = append(all, usage{view: newest, bytes: newest.size()})
 	}
 	for _, u := range all {
-		if sum <= s.max {
+		if sum <= s.max && count <= maxViews {
 			break
 		}
 		s.evict(u.view)
-		sum -= u.bytes
+		sum, count = sum-u.bytes, count-1
 		if u.view == newest {
 			return false
 		}
@@ -218,13 +223,11 @@ func (v *view) size() int64 {
 // client that lists it does.
 func (s *views) evict(v *view) {
 	s.log.Info("evicted from the cache to make room", "view", v.String(), "bytes", v.size())
-	v.relisting.bar(s.now().Add(evictedFor))
+	v.relisting.bar(s.now())
 	v.drop()
 }
 
 const (
-	// evictedFor is how long open watches do not bring back what was evicted.
-	evictedFor = 10 * time.Minute
 	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
 	// that nobody reads a view any more before it goes: 30 days. Views of pods that
 	// are gone end so. Clocks have no say in it: they may be wrong by years.
@@ -249,6 +252,7 @@ func (s *views) sweep() {
 			s.log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
 			v.drop()
 		}
+		v.relisting.tidy(s.now())
 		if v.empty() {
 			s.remove(v)
 		}
@@ -275,6 +279,26 @@ func (s *views) remove(v *view) {
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
+	}
+}
+
+// discard is told that a user has deleted an object.
+func (s *views) discard(q *query, name string) {
+	for _, v := range s.resource(q.user, q.resource) {
+		if v.key.Single {
+			v.discard(name, "")
+		}
+	}
+}
+
+// deny is told that a user was refused a query. In no representation it is
+// answered from the cache until the user is let in again.
+func (s *views) deny(query *viewKey) {
+	for _, v := range s.resource(query.User, query.resource()) {
+		k := v.key
+		if k.Representation = query.Representation; k == *query {
+			v.deny(true)
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func (s *stream) repeat() {
 		return err
 	})
 	if err != nil {
-		s.err = r.source.view.broken(err)
+		s.err = r.source.view.broken(r.snapshot.version, err)
 		return
 	}
 	if len(r.snapshot.members) > 0 {

@@ -110,6 +110,10 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 			x.keepObject(res, q, repr)
 		}
+	case x.req.Method == http.MethodDelete && res.StatusCode/100 == 2:
+		if q := x.written(); q != nil && x.info.Subresource == "" {
+			x.cache.views.discard(q, memberName(q.namespace, q.name))
+		}
 	case x.isTokenRequest() && res.StatusCode == http.StatusCreated:
 		w.keepToken(x, res)
 	case !x.info.IsResourceRequest && paths.Wanted(x.req):
