@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -29,7 +31,7 @@ func (x *exchange) online(res *http.Response) {
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusForbidden, http.StatusNotFound:
-		x.denied(res.StatusCode)
+		x.denied(res)
 		return
 	default:
 		return
@@ -51,18 +53,38 @@ func (x *exchange) online(res *http.Response) {
 // denied notes that the user may not read what it asked for, or that its kind is
 // not there. What is kept of a view stays, but is not handed out until the user
 // is let in again.
-func (x *exchange) denied(code int) {
+func (x *exchange) denied(res *http.Response) {
 	q := x.query
-	if q.verb == "get" {
-		if code == http.StatusForbidden {
-			v := x.cache.views.acquire(q.key(wire.Representation{Encoding: wire.JSON}))
-			v.refuse(memberName(q.namespace, q.name))
-			v.release()
-		}
+	switch {
+	case q.verb == "get" && res.StatusCode == http.StatusNotFound:
+		x.gone(res)
+		return
+	case q.verb == "get":
+		v := x.cache.views.acquire(q.key(wire.Representation{Encoding: wire.JSON}))
+		v.refuse(memberName(q.namespace, q.name))
+		v.release()
 		return
 	}
 	key := q.key(wire.Representation{})
 	x.cache.views.deny(&key)
+}
+
+// gone forgets an object that was read by itself, when an apiserver says of this
+// very object that it is not there. Any other 404 says nothing.
+func (x *exchange) gone(res *http.Response) {
+	contentType := res.Header.Get("Content-Type")
+	sink := &objectSink{take: func(body []byte) error {
+		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
+		if err != nil {
+			return err
+		}
+		q := x.query
+		if s, ok := object.(*metav1.Status); ok && s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name == q.name && s.Details.Kind == q.resource.Resource {
+			x.cache.views.discard(q, memberName(q.namespace, q.name))
+		}
+		return nil
+	}}
+	teeBody(res, decode(res, sink), x.cache.looked)
 }
 
 // keepObject has an object that was read, or written, kept.
