@@ -120,9 +120,12 @@ chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED
 crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a long run, FIRST_SEED=n to begin there
 	cd test && ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -parallel $(crash_rounds) -timeout 4h -v ./chaos/cache
 
+# ARGS=--only=memory,offline measures a part of it; --help lists what there is. Syncs of
+# the disk are counted with strace.
 .PHONY: bench
-bench: build ## measure the hub beside a bare reverse proxy
-	cd test && go run ./bench
+bench: build ## measure the hub: times beside a bare reverse proxy, memory, disk, starts, reconnects
+	@.ci/packages strace
+	cd test && go run ./bench $(ARGS)
 
 # A quarter of an hour on two cores, or less. ARGS="--nodes=500,1000 --other-pods=10000" is a
 # smaller one; --help lists what else it takes.

@@ -44,7 +44,7 @@ func (c *compared) String() string {
 	case c.limit > 0:
 		verdict = fmt.Sprintf("  ok: within %.2f", c.limit)
 	}
-	return fmt.Sprintf("%-38s %12v %12v   %5.2f (%.2f to %.2f)%s",
+	return fmt.Sprintf("%-46s %12v %12v   %5.2f (%.2f to %.2f)%s",
 		c.name, round(median(c.bare)), round(median(c.hub)), median(r), slices.Min(r), slices.Max(r), verdict)
 }
 

@@ -20,6 +20,7 @@ type target struct {
 	url    string
 	client *http.Client
 	cmd    *exec.Cmd
+	exited chan struct{} // closed when the process has ended
 }
 
 // startTarget runs a proxy that serves on address, and waits until it does.
@@ -30,25 +31,31 @@ func startTarget(ctx context.Context, name, address string, cmd *exec.Cmd) (*tar
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
-	t := &target{name: name, url: "http://" + address, client: &http.Client{Transport: transport}, cmd: cmd}
+	t := &target{name: name, url: "http://" + address, client: &http.Client{Transport: transport}, cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // it is killed, or says itself why it ends
+		close(t.exited)
+	}()
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			return t, conn.Close()
 		}
 		select {
+		case <-t.exited:
+			return nil, fmt.Errorf("%s has ended instead of serving on %s: %s", name, address, cmd.ProcessState)
 		case <-ctx.Done():
 			return nil, errors.Join(fmt.Errorf("%s does not serve on %s: %w", name, address, err), t.stop())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
 
 func (t *target) stop() error {
-	if err := t.cmd.Process.Kill(); err != nil {
+	if err := t.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	_ = t.cmd.Wait() // it says: killed
+	<-t.exited
 	return nil
 }
 

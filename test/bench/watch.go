@@ -128,7 +128,7 @@ func (b *bench) watchRound(ctx context.Context, n int) (out [2]delays, err error
 			watchers[k] = append(watchers[k], w)
 		}
 	}
-	if err := writeEvents(ctx, b.client); err != nil {
+	if err := writeEvents(ctx, b.client, eventsPerRound); err != nil {
 		return out, err
 	}
 	if err := readers.Wait(); err != nil {
@@ -149,12 +149,13 @@ func (b *bench) watchRound(ctx context.Context, n int) (out [2]delays, err error
 	return out, nil
 }
 
-func writeEvents(ctx context.Context, client kubernetes.Interface) error {
+// writeEvents makes n updates, eventsPerSecond of them a second.
+func writeEvents(ctx context.Context, client kubernetes.Interface, n int) error {
 	tick := time.NewTicker(time.Second / eventsPerSecond)
 	defer tick.Stop()
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(8) // an update takes a few ms, and one is due every 5 ms
-	for i := range eventsPerRound {
+	for i := range n {
 		<-tick.C
 		writers.Go(func() error {
 			return update(ctx, client, i%watchedPods, stamp+strconv.FormatInt(time.Now().UnixNano(), 10))

@@ -58,6 +58,7 @@ type Server struct {
 	latest map[string]map[string]*event
 	more   chan struct{}  // closed, and replaced, when log grows; guarded by mu
 	counts map[string]int // requests by verb; guarded by mu
+	oldest int            // the first version that a watch may begin from; guarded by mu
 }
 
 // New returns an oracle without objects.
@@ -121,8 +122,22 @@ func (s *Server) Version() int {
 	return len(s.log)
 }
 
-// Requests is how many requests with this verb ("list", "watch", "get", "other")
-// have come.
+// Forget makes watches from versions before the latest end with 410, as after etcd
+// was compacted. Those that are open go on.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldest = len(s.log)
+}
+
+func (s *Server) forgotten(version int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return version < s.oldest
+}
+
+// Requests is how many requests with this verb have come: "list", "watch", "get",
+// "other", or "version" for a list of one object, which only asks for the version.
 func (s *Server) Requests(verb string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,6 +31,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.watch:
 		s.count("watch")
 		s.watch(w, r, q)
+	case q.limit == 1 && q.continuation == "":
+		s.count("version")
+		s.list(w, q)
 	default:
 		s.count("list")
 		s.list(w, q)
@@ -118,6 +121,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, q request) {
 		if q.initialEvents {
 			send(watch.Bookmark, q.bookmark(version, true))
 		}
+	}
+	if !fromStart && s.forgotten(version) {
+		status := apierrors.NewResourceExpired("too old resource version").Status()
+		status.Kind, status.APIVersion = "Status", "v1"
+		send(watch.Error, q.encoding.encode(&status))
+		return
 	}
 	if err := out.Flush(); err != nil {
 		return

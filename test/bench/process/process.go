@@ -54,3 +54,30 @@ func CPU(pid int) (time.Duration, error) {
 	}
 	return time.Duration(ticks) * clockTick, nil
 }
+
+// Written is how many bytes the process has had written to a disk.
+func Written(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "write_bytes: "); ok {
+			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("no write_bytes in /proc/%d/io", pid)
+}
+
+// Child is the first process that a process has started and that lives.
+func Child(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("process %d has no children", pid)
+	}
+	return strconv.Atoi(fields[0])
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// offlineLimit is how much longer a LIST from the cache may take than the same
+	// bytes from memory.
+	offlineLimit = 2.0
+	// startLimit is the time from the start of a hub without a cloud to the end of the
+	// first LIST, in ms.
+	startLimit = 500
+)
+
+var podsPath = "/api/v1/namespaces/" + namespace + "/pods?resourceVersion=0"
+
+// offline takes the cloud away from a hub that has read all pods, and measures how
+// soon after its start it answers, and how long the answer takes.
+func (b *bench) offline(ctx context.Context) (err error) {
+	e, err := b.newEdge(b.apiserver, b.kubeconfig, "offline")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.start(ctx); err != nil {
+		return err
+	}
+	body, err := e.read(ctx, podsPath)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(e.awaitDisk(ctx), e.cut()); err != nil {
+		return err
+	}
+	started := &bounded{name: fmt.Sprintf("start without a cloud to %d pods listed", podCount), unit: "ms", limit: startLimit}
+	for range b.rounds {
+		if err := e.stop(); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := e.start(ctx); err != nil {
+			return err
+		}
+		if _, size, err := e.timed(ctx, podsPath); err != nil || size < int64(len(body))*9/10 {
+			return fmt.Errorf("first LIST of %d bytes, %d online: %w", size, len(body), err)
+		}
+		started.values = append(started.values, milliseconds(time.Since(began)))
+	}
+	b.show(started.name, started)
+	return b.offlineList(ctx, e)
+}
+
+// offlineList compares with a server that has the hub's answer in memory.
+func (b *bench) offlineList(ctx context.Context, e *edge) (err error) {
+	body, err := e.read(ctx, podsPath)
+	if err != nil {
+		return err
+	}
+	bin, file := filepath.Join(b.dir, "plain"), filepath.Join(b.dir, "list")
+	if err := os.WriteFile(file, body, 0o600); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./bench/plain").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the plain server: %w: %s", err, out)
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	plain, err := startTarget(ctx, "plain", address, exec.CommandContext(ctx, bin, "--listen="+address, "--file="+file, "--content-type="+protobuf))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plain.stop()) }()
+	fmt.Printf("%-46s %12s %12s   %s\n", "", "plain server", "edgehub", "ratio (range)")
+	list, err := b.requests(ctx, fmt.Sprintf("offline LIST %d pods, beside plain bytes", podCount), podsPath, listsPerRound, [2]*target{plain, e.target}, offlineLimit)
+	if err != nil {
+		return err
+	}
+	b.show(list.name, list)
+	list.more()
+	return nil
+}
+
+// read returns the body of one GET.
+func (t *target) read(ctx context.Context, path string) ([]byte, error) {
+	res, err := t.open(ctx, path, "")
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	return io.ReadAll(res.Body)
+}
+
+// open begins one GET in protobuf; an answer other than 200 is an error.
+func (t *target) open(ctx context.Context, path, token string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", protobuf)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := t.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return nil, errors.Join(fmt.Errorf("%s by %s: %s %s", path, t.name, res.Status, text), res.Body.Close())
+	}
+	return res, nil
+}
