@@ -45,7 +45,7 @@ func (b *bench) newEdge(apiserver, kubeconfig, dir string) (*edge, error) {
 // arguments that runs the hub.
 func (e *edge) start(ctx context.Context, wrap ...string) error {
 	line := append(append(wrap, e.bin), e.args...)
-	t, err := startTarget(ctx, "hub", e.address, exec.CommandContext(ctx, line[0], line[1:]...)) //nolint:gosec // of this program's own making
+	t, err := startTarget(ctx, "hub", e.address, exec.CommandContext(ctx, line[0], line[1:]...))
 	e.target = t
 	return err
 }

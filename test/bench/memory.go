@@ -89,7 +89,7 @@ func (t *target) follow(ctx context.Context, path, token string) error {
 	if strings.Contains(path, "?") {
 		separator = "&"
 	}
-	res, err := t.open(ctx, path+separator+"watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", token)
+	res, err := t.open(ctx, path+separator+"watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", token) //nolint:bodyclose // closed below, when it ends
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func freePort(t *testing.T) string {
 // launch starts the hub, and waits for nothing.
 func (w *world) launch() {
 	w.t.Helper()
-	cmd := exec.Command(w.binary, w.args...) //nolint:noctx // it is killed by the round
+	cmd := exec.Command(w.binary, w.args...) // killed by the round
 	cmd.Stdout, cmd.Stderr = w.output, w.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
