@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -139,6 +140,52 @@ func TestInvariant08_AnOlderStreamBringsNothingBack(t *testing.T) {
 	}
 }
 
+// invariant 8: the same to the letter, with streams that stand still at the worst moment: a
+// second watch that has told of a change and not yet of the deletion behind it, and a
+// list that was made before the deletion and comes after it.
+func TestInvariant08_LateNewsIsNoNews(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.script(answering(t, fakeList(100, 5, ""), asJSON), nil)
+	h := newHubBefore(t, f)
+	h.node.get(t, fakeMaps, asJSON)
+	open := func() (*stream, chan<- []byte) {
+		t.Helper()
+		frames := make(chan []byte)
+		f.script(nil, sending(asJSON, frames))
+		return h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON), frames
+	}
+	first, one := open()
+	second, two := open()
+
+	late, asked := make(chan struct{}), make(chan struct{})
+	list := answering(t, fakeList(101, 5, ""), asJSON)
+	f.script(func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-late
+		list(w, r)
+	}, nil)
+	read := make(chan answer, 1)
+	go func() { read <- h.node.try(t.Context(), request{path: fakeMaps, accept: asJSON}) }()
+	<-asked
+
+	send(t, one, modified(t, "c-001", 101))
+	send(t, one, bytes.Replace(modified(t, "c-001", 102), []byte("MODIFIED"), []byte("DELETED"), 1))
+	first.expect(t, watch.Modified, "c-001")
+	first.expect(t, watch.Deleted, "c-001")
+	send(t, two, modified(t, "c-001", 101))
+	second.expect(t, watch.Modified, "c-001")
+	close(late)
+	if l := (<-read).listing(t); len(l.items) != 5 || l.version != "101" {
+		t.Fatalf("the late list is at %s with %v", l.version, l.names())
+	}
+	h.cut()
+	if l := h.node.get(t, fakeMaps, asJSON).listing(t); len(l.items) != 4 || l.version != "102" {
+		t.Errorf("the list is at %s with %v; want 102, without c-001", l.version, l.names())
+	}
+	h.node.refused(t, request{path: fakeMaps + "/c-001", accept: asJSON}, http.StatusNotFound)
+}
+
 // invariant 9: a WatchList online is enough for LIST and WatchList offline.
 func TestInvariant09_AWatchListIsEnough(t *testing.T) {
 	t.Parallel()
@@ -265,64 +312,5 @@ func TestInvariant10_OfflineWatches(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// a watch that is open when the cloud goes is held, with bookmarks if the client takes
-// them, ends when its time is over, and goes on where it was when the cloud is back.
-func TestAWatchOutlivesOutages(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	l := h.node.servedList(t, s.path, protobuf)
-	w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+l.version), protobuf)
-	other := h.node.watch(t, with(s.named("c-001"), watchListQuery), asJSON)
-	other.initial(t)
-	for i, lose := range []func(){h.cut, func() { h.blackHole() }, h.cut} {
-		lose()
-		s.change("c-001", fmt.Sprint("outage ", i))
-		name := fmt.Sprintf("new-%d", i)
-		s.create(name)
-		s.remove(name)
-		w.silent(t, quiet)
-		h.connect()
-		w.expect(t, watch.Modified, "c-001")
-		w.expect(t, watch.Added, name)
-		w.expect(t, watch.Deleted, name)
-		other.expect(t, watch.Modified, "c-001")
-	}
-}
-
-// offline, a watch that is held shows that it lives, and ends when its time is over.
-func TestAHeldWatchEndsInTime(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	l := h.node.servedList(t, s.path, protobuf)
-	h.cut()
-	began := time.Now()
-	w := h.node.watch(t, with(s.path, watchQuery+"&timeoutSeconds=3&resourceVersion="+l.version), protobuf)
-	for {
-		e := w.next(t)
-		if e.err != nil {
-			break
-		}
-		if e.kind != watch.Bookmark || e.version != l.version {
-			t.Fatalf("got %+v", e)
-		}
-	}
-	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
-		t.Errorf("a watch with timeoutSeconds=3 has ended after %v", took)
-	}
-}
-
-// without allowWatchBookmarks there is none.
-func TestNoBookmarksForThoseWhoDoNotAsk(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	l := h.node.servedList(t, s.path, protobuf)
-	h.cut()
-	w := h.node.watch(t, with(s.path, "watch=true&timeoutSeconds=3&resourceVersion="+l.version), protobuf)
-	if e := w.next(t); e.err == nil {
-		t.Errorf("got %+v", e)
 	}
 }
