@@ -40,6 +40,8 @@ type disk struct {
 	wait    func() bool // not now; see Cache.wait
 	failing atomic.Bool // the last commit
 
+	shared shared
+
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
 	writer  *store.Writer

@@ -137,23 +137,59 @@ type listBody struct {
 	view     *view
 	snapshot *snapshot
 	list     *wire.ListWriter
-	buf      bytes.Buffer
+	buf      pieces
 	err      error // behind buf
 }
 
+// pieces is bytes that wait to be read. Objects are not copied into it: they hold
+// until the next are read from the disk, and that is when pieces is empty.
+type pieces struct {
+	all   [][]byte
+	small []byte // what is copied
+}
+
+// smallPiece is the size below which copying costs less than another piece.
+const smallPiece = 512
+
+func (s *pieces) Write(p []byte) (int, error) {
+	if len(p) >= smallPiece {
+		s.all = append(s.all, p)
+		return len(p), nil
+	}
+	if len(s.small)+len(p) > cap(s.small) {
+		s.small = make([]byte, 0, 16<<10)
+	}
+	start := len(s.small)
+	s.small = append(s.small, p...)
+	s.all = append(s.all, s.small[start:])
+	return len(p), nil
+}
+
+// read is for a p that is not empty, and pieces that are not either.
+func (s *pieces) read(p []byte) (n int) {
+	for n < len(p) && len(s.all) > 0 {
+		copied := copy(p[n:], s.all[0])
+		n += copied
+		if s.all[0] = s.all[0][copied:]; len(s.all[0]) == 0 {
+			s.all = s.all[1:]
+		}
+	}
+	return n
+}
+
 func (b *listBody) Read(p []byte) (int, error) {
-	for b.buf.Len() == 0 {
+	for len(b.buf.all) == 0 {
 		if b.err != nil {
 			return 0, b.err
 		}
 		b.fill()
 	}
-	return b.buf.Read(p)
+	return b.buf.read(p), nil
 }
 
 // fill puts the next objects into buf.
 func (b *listBody) fill() {
-	b.buf.Reset()
+	b.buf.small = b.buf.small[:0] // all of it has been read
 	if len(b.snapshot.members) == 0 {
 		if b.err = b.list.Close(); b.err == nil {
 			b.err = io.EOF

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -17,8 +16,7 @@ var errStageFull = errors.New("the list is too large to be kept")
 
 // stage is a view in the making: what a list, or the initial events of a watch,
 // has brought so far. Nothing of it can be seen before it is whole. It is for
-// one goroutine at a time, but for its items, which mu of the view guards: other
-// stages of the view share their bytes.
+// one goroutine at a time.
 type stage struct {
 	view *view
 	// began is the view's version at the time of the request. An answer that
@@ -41,18 +39,12 @@ type staged struct {
 
 func (v *view) newStage(began string, consistent bool) *stage {
 	s := &stage{view: v, began: began, consistent: consistent, items: map[string]staged{}}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.stages = append(v.stages, s)
+	v.disk.shared.join(v.scope)
 	return s
 }
 
-// end takes the stage off its view. It has to be called once.
-func (s *stage) end() {
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
-	s.view.stages = slices.DeleteFunc(s.view.stages, func(other *stage) bool { return other == s })
-}
+// end lets go of what the stage shares with others. It has to be called once.
+func (s *stage) end() { s.view.disk.shared.leave(s.view.scope) }
 
 // add takes over an object, bare or self-describing. A copy is made of it, if it
 // is news.
@@ -64,11 +56,9 @@ func (s *stage) add(name, version string, object []byte) error {
 	if old, ok := v.hasLocked(name); ok && old.version == version {
 		item.size = old.size
 	} else {
-		if item.bytes = v.sharedLocked(name, version); item.bytes == nil {
-			var err error
-			if item.bytes, err = wire.AppendBare(nil, v.repr.Encoding, object); err != nil {
-				return err
-			}
+		var err error
+		if item.bytes, err = v.shared(name, version, object); err != nil {
+			return err
 		}
 		item.size = len(item.bytes)
 	}
@@ -94,14 +84,19 @@ func (v *view) hasLocked(name string) (entry, bool) {
 	return e, ok
 }
 
-// sharedLocked looks for an object that another client is just reading, too.
-func (v *view) sharedLocked(name, version string) []byte {
-	for _, other := range v.stages {
-		if item, ok := other.items[name]; ok && item.version == version && item.bytes != nil {
-			return item.bytes
-		}
+// shared returns an object in its bare form: bytes that another client has just
+// read or that wait for the disk, or else a copy.
+func (v *view) shared(name, version string, object []byte) ([]byte, error) {
+	known := &v.disk.shared
+	if b := known.get(v.scope, name, version); b != nil {
+		return b, nil
 	}
-	return nil
+	b, err := wire.AppendBare(nil, v.repr.Encoding, object)
+	if err != nil {
+		return nil, err
+	}
+	known.put(v.scope, name, version, b)
+	return b, nil
 }
 
 // remove takes out an object that was deleted while the initial events came.
@@ -112,16 +107,6 @@ func (s *stage) remove(name string) {
 		s.bytes -= old.cost(name)
 		delete(s.items, name)
 	}
-}
-
-// merge takes over the items of a page.
-func (s *stage) merge(page *stage) {
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
-	for name, item := range page.items {
-		s.items[name] = item
-	}
-	s.bytes += page.bytes
 }
 
 // verdict says what commit made of a stage.

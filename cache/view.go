@@ -48,12 +48,11 @@ type view struct {
 	// version is the last that is proven for the members; of a Single view, a count of changes.
 	version  string
 	complete bool
-	stages   []*stage // being filled
-	listing  int      // lists of the hub's own that are under way
-	tail     []late   // events that came meanwhile, and were beyond the view
-	tailSize int      // bytes of them
-	onDisk   bool     // a change for the view has been handed to the disk, or read from it
-	members  int      // as the disk says; until loaded
+	listing  int    // lists of the hub's own that are under way
+	tail     []late // events that came meanwhile, and were beyond the view
+	tailSize int    // bytes of them
+	onDisk   bool   // a change for the view has been handed to the disk, or read from it
+	members  int    // as the disk says; until loaded
 }
 
 // entry is a member in the index.

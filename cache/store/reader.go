@@ -25,7 +25,7 @@ func (s *Store) NewReader(scope string) *Reader {
 
 // Read calls each for the first of members, as many as are read at once (256
 // KiB, or one that is larger), and returns how many these were. An object's
-// bytes are valid until each returns. The error is ErrChanged for an object that
+// bytes are valid until the next Read. The error is ErrChanged for an object that
 // is not there (any more), ErrCorrupt for a damaged one, or that of each.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 	n, err := r.chunk.read(members)

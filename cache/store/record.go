@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -99,10 +98,14 @@ func (c codec) seal(at place, name, payload []byte) []byte {
 // open returns the payload of a record, and the name its key stands for. Without
 // encryption both are part of the arguments, not copies.
 func (c codec) open(at place, record []byte) (name, payload []byte, err error) {
+	return c.openAt(at, at.bytes(), record)
+}
+
+// openAt is open for whoever has the place's bytes.
+func (c codec) openAt(at place, where, record []byte) (name, payload []byte, err error) {
 	if len(record) < sumSize {
 		return nil, nil, corrupt(errShort)
 	}
-	where := at.bytes()
 	body := record[sumSize:]
 	if binary.LittleEndian.Uint32(record) != sum(where, body) {
 		return nil, nil, corrupt(errChecksum)
@@ -129,7 +132,10 @@ func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }
 
 // bytes is the same for no two places.
 func (p place) bytes() []byte {
-	b := make([]byte, 0, 1+len(p.parent)+len(p.key)+binary.MaxVarintLen32)
+	return p.append(make([]byte, 0, 1+len(p.parent)+len(p.key)+binary.MaxVarintLen32))
+}
+
+func (p place) append(b []byte) []byte {
 	b = append(b, byte(p.kind))
 	b = appendBytes(b, p.parent)
 	return append(b, p.key...)
@@ -141,5 +147,13 @@ func sum(where, body []byte) uint32 {
 
 // bytes of the key an object has before it is hidden. Its parts have no NUL.
 func (k ObjectKey) bytes() []byte {
-	return bytes.Join([][]byte{[]byte(k.Scope), []byte(k.Name), []byte(k.ResourceVersion)}, []byte{0})
+	return k.append(make([]byte, 0, len(k.Scope)+len(k.Name)+len(k.ResourceVersion)+2))
+}
+
+func (k ObjectKey) append(b []byte) []byte {
+	b = append(b, k.Scope...)
+	b = append(b, 0)
+	b = append(b, k.Name...)
+	b = append(b, 0)
+	return append(b, k.ResourceVersion...)
 }

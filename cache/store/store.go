@@ -161,6 +161,8 @@ func (s *Store) marked(err error) error {
 	switch {
 	case errors.Is(err, bolt.ErrDatabaseNotOpen): //nolint:staticcheck // the same value as in bbolt/errors
 		return ErrClosed
+	case errors.Is(err, bolt.ErrIncompatibleValue): //nolint:staticcheck // as above
+		f = &fault{err} // a bucket where a value belongs, or the other way round
 	case !errors.As(err, &f):
 		return spaceError(err)
 	}

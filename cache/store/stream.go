@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -62,7 +63,9 @@ type objectChunk struct {
 	store *Store
 	view  View
 	buf   []byte
-	ends  []int // of each object in buf
+	ends  []int  // of each object in buf
+	key   []byte // of the object being read
+	where []byte // its place
 }
 
 func (c *objectChunk) bytes(i int) []byte {
@@ -81,12 +84,13 @@ func (c *objectChunk) read(members []Member) (int, error) {
 	c.buf, c.ends = c.buf[:0], c.ends[:0]
 	var at string
 	err := c.store.view(func(tx *bolt.Tx) error {
+		objects := tx.Bucket(bucketObjects).Cursor()
 		for _, m := range members {
 			if len(c.buf) > 0 && len(c.buf)+m.Size > streamChunk {
 				break
 			}
 			at = m.Name
-			if err := c.append(tx, m); err != nil {
+			if err := c.append(tx, objects, m); err != nil {
 				return err
 			}
 		}
@@ -95,8 +99,8 @@ func (c *objectChunk) read(members []Member) (int, error) {
 	return len(c.ends), ofView(c.view.ID, at, err)
 }
 
-func (c *objectChunk) append(tx *bolt.Tx, m Member) error {
-	buf, err := c.store.codec.object(tx, ObjectKey{c.view.Scope, m.Name, m.ResourceVersion}, c.buf)
+func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
+	buf, err := c.object(objects, ObjectKey{c.view.Scope, m.Name, m.ResourceVersion})
 	if errors.Is(err, ErrNotFound) {
 		return c.missing(tx, m)
 	}
@@ -105,6 +109,21 @@ func (c *objectChunk) append(tx *bolt.Tx, m Member) error {
 	}
 	c.buf, c.ends = buf, append(c.ends, len(buf))
 	return nil
+}
+
+// object is codec.object without its allocations: a list has thousands.
+func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) {
+	codec := c.store.codec
+	c.key = k.append(c.key[:0])
+	key := codec.hide(kindObject, nil, c.key)
+	found, record := objects.Seek(key)
+	if !bytes.Equal(found, key) {
+		return c.buf, ErrNotFound
+	}
+	at := place{kindObject, nil, key}
+	c.where = at.append(c.where[:0])
+	_, b, err := codec.openAt(at, c.where, record)
+	return append(c.buf, b...), err
 }
 
 // missing says whether an object has rightly gone.
