@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// limit is how much longer than with the bare proxy anything may take.
+	limit = 1.25
+	// idleWatches is what a kubelet with a few pods has open, and a little more.
+	idleWatches = 30
+
+	getsPerRound  = 300
+	listsPerRound = 8
+)
+
+func (b *bench) startTargets(ctx context.Context) error {
+	c, dir := b.cluster, b.dir
+	var addresses [4]string
+	for i := range addresses {
+		var err error
+		if addresses[i], err = freeAddress(); err != nil {
+			return err
+		}
+	}
+	port := func(i int) string { return addresses[i][len("127.0.0.1:"):] }
+	bareBin := filepath.Join(dir, "bare")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bareBin, "./bench/bare").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the bare proxy: %w: %s", err, out)
+	}
+	cert, key, err := c.ClientCert("admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	b.targets[0], err = startTarget(ctx, "bare", addresses[0], exec.CommandContext(ctx, bareBin,
+		"--listen="+addresses[0], "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key))
+	if err != nil {
+		return err
+	}
+	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.CommandContext(ctx, b.hubBin,
+		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
+		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
+	return err
+}
+
+// online compares with the bare proxy.
+func (b *bench) online(ctx context.Context) (err error) {
+	if err := b.startTargets(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, t := range b.targets {
+			err = errors.Join(err, t.stop())
+		}
+	}()
+	idle, err := b.targets[1].resident()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-46s %12s %12s   %s\n", "", "bare proxy", "edgehub", "ratio (range)")
+	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.targets, limit)
+	if err != nil {
+		return err
+	}
+	b.show(get.name, get)
+	list, err := b.requests(ctx, fmt.Sprintf("LIST %d pods, p50", podCount), podsPath, listsPerRound, b.targets, limit)
+	if err != nil {
+		return err
+	}
+	b.show(list.name, list)
+	list.more()
+	for _, n := range []int{1, 10} {
+		p50, p99, err := b.watches(ctx, n)
+		if err != nil {
+			return err
+		}
+		b.show(p50.name, p50)
+		b.show(p99.name, p99)
+	}
+	watching, err := b.residentWhileWatching(ctx)
+	if err != nil {
+		return err
+	}
+	binary, err := os.Stat(b.hubBin)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("hub: resident %.1f MB idle, %.1f MB with %d watches after all this; binary %.1f MB\n",
+		megabytes(idle), megabytes(watching), idleWatches, megabytes(binary.Size()))
+	return nil
+}
+
+// requested is a measure of requests, with what else was seen.
+type requested struct {
+	*compared
+	size int64            // of an answer's body, in bytes
+	cpu  [2]time.Duration // a request, of bare and hub
+}
+
+func (r *requested) throughput(times []time.Duration) string {
+	return fmt.Sprintf("%.0f MB/s", float64(r.size)/1e6/median(times).Seconds())
+}
+
+// more prints what else was seen.
+func (r *requested) more() {
+	fmt.Printf("%-46s %12s %12s\n", "  throughput", r.throughput(r.bare), r.throughput(r.hub))
+	fmt.Printf("%-46s %12v %12v\n", "  CPU a LIST", round(r.cpu[0]), round(r.cpu[1]))
+}
+
+// requests compares the median time of n GETs of path.
+func (b *bench) requests(ctx context.Context, name, path string, n int, targets [2]*target, limit float64) (*requested, error) {
+	r := &requested{compared: &compared{name: name, limit: limit}}
+	if _, _, err := alternate(ctx, path, n/10+1, targets); err != nil { // warm up
+		return nil, err
+	}
+	var before [2]time.Duration
+	for k, t := range targets {
+		var err error
+		if before[k], err = t.cpu(); err != nil {
+			return nil, err
+		}
+	}
+	for range b.rounds {
+		times, size, err := alternate(ctx, path, n, targets)
+		if err != nil {
+			return nil, err
+		}
+		r.bare, r.hub, r.size = append(r.bare, median(times[0])), append(r.hub, median(times[1])), size
+	}
+	for k, t := range targets {
+		after, err := t.cpu()
+		if err != nil {
+			return nil, err
+		}
+		r.cpu[k] = (after - before[k]) / time.Duration(n*b.rounds)
+	}
+	return r, nil
+}
+
+// watches compares the delay from an update to its event at n watchers, and
+// prints how much of it the proxies add.
+func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err error) {
+	name := fmt.Sprintf("watch event, %d/s, %d watchers", eventsPerSecond, n)
+	p50, p99 = &compared{name: name + ", p50", limit: limit}, &compared{name: name + ", p99", limit: limit}
+	added := map[float64]*compared{50: {}, 99: {}}
+	for range b.rounds {
+		d, err := b.watchRound(ctx, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		for c, p := range map[*compared]float64{p50: 50, p99: 99} {
+			c.bare, c.hub = append(c.bare, percentile(d[0].total, p)), append(c.hub, percentile(d[1].total, p))
+			a := added[p]
+			a.bare, a.hub = append(a.bare, percentile(d[0].added, p)), append(a.hub, percentile(d[1].added, p))
+		}
+	}
+	for _, p := range []float64{50, 99} {
+		fmt.Printf("%-46s %12v %12v\n", fmt.Sprintf("  later than a direct watch, %d, p%v", n, p), round(median(added[p].bare)), round(median(added[p].hub)))
+	}
+	return p50, p99, nil
+}
+
+func (b *bench) residentWhileWatching(ctx context.Context) (int64, error) {
+	ctx, leave := context.WithCancel(ctx) // ends the watches
+	defer leave()
+	for range idleWatches {
+		if _, err := b.targets[1].watchPods(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return b.targets[1].resident()
+}
