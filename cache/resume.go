@@ -18,7 +18,7 @@ import (
 // hold waits until there is something for the client, or an apiserver again.
 func (s *stream) hold() {
 	ctx := s.context()
-	if s.cache.now().After(s.marked.Add(bookmarkEvery)) {
+	if !s.cache.now().Before(s.marked.Add(bookmarkEvery)) {
 		s.mark()
 		return
 	}
