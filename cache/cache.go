@@ -251,8 +251,8 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 		case <-c.up.Lost():
 		}
 		c.past.lost()
-		if c.up.WaitUp(ctx) != nil {
-			return nil
+		if err := c.up.WaitUp(ctx); err != nil {
+			return nil //nolint:nilerr // it is ctx's
 		}
 	}
 }

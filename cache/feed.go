@@ -86,13 +86,9 @@ func (d *decoder) Write(p []byte) (int, error) {
 	switch {
 	case d.failed != nil:
 	case d.unzip != nil:
-		if _, err := d.unzip.Write(p); err != nil {
-			d.failed = err
-		}
+		_, d.failed = d.unzip.Write(p)
 	default:
-		if _, err := d.sink.Write(p); err != nil {
-			d.failed = err
-		}
+		_, d.failed = d.sink.Write(p)
 	}
 	return len(p), nil
 }
@@ -199,7 +195,7 @@ func (t *tee) Read(p []byte) (int, error) {
 		t.left -= int64(n)
 	}
 	switch {
-	case err == io.EOF, err == nil && t.left == 0: //nolint:errorlint // bodies return it bare
+	case err == io.EOF, err == nil && t.left == 0:
 		t.finish(t.decoder.finish())
 	case err != nil:
 		t.finish(errors.Join(err, t.decoder.stop(err)))

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -393,7 +394,7 @@ func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 		return false, err
 	}
 	second, err := wire.Inspect(e, b)
-	return string(first.UID) == string(second.UID), err
+	return bytes.Equal(first.UID, second.UID), err
 }
 
 // encodeNews writes events.

@@ -47,7 +47,10 @@ func newWrites(c *Cache) (*writes, error) {
 		return nil, err
 	}
 	w := &writes{cache: c, overlay: overlay.New(overlay.Options{}), events: events}
-	return w, w.load()
+	if err := w.load(); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // load reads what is on disk. Events that are there are not among it: they wait
