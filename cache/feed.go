@@ -82,15 +82,22 @@ func (l *listSink) Write(p []byte) (int, error) {
 	return n, l.Failed()
 }
 
+// Write never fails: a client's answer does not depend on whether it can be kept.
 func (d *decoder) Write(p []byte) (int, error) {
-	switch {
-	case d.failed != nil:
-	case d.unzip != nil:
-		_, d.failed = d.unzip.Write(p)
-	default:
-		_, d.failed = d.sink.Write(p)
+	if d.failed == nil {
+		d.failed = d.look(p)
 	}
 	return len(p), nil
+}
+
+func (d *decoder) look(p []byte) error {
+	var err error
+	if d.unzip != nil {
+		_, err = d.unzip.Write(p)
+	} else {
+		_, err = d.sink.Write(p)
+	}
+	return err
 }
 
 // strict is a decoder that ends a copy as soon as the body cannot be kept.
