@@ -39,7 +39,7 @@ func TestInformersSurviveCuts(t *testing.T) {
 		i.lists.Store(0)
 	}
 	mark := env.audit.mark(t)
-	began := time.Now()
+	began, before := time.Now(), h.takeStock()
 	for n := range cuts {
 		for range random.IntN(4) { // some just before, whose events may be cut off
 			s.anything(random)
@@ -81,6 +81,7 @@ func TestInformersSurviveCuts(t *testing.T) {
 	if reads != 0 {
 		t.Errorf("the apiserver was read as a whole %d times, though it forgot nothing", reads)
 	}
+	h.awaitStock(before)
 }
 
 func seedOf(t *testing.T) uint64 {

@@ -29,6 +29,7 @@ type follower struct {
 	version  string
 	lists    int
 	ends     int      // of watches, however they ended
+	breaks   bool     // streams may break: see allowBreaks
 	deleted  []string // names, in order
 	problems []string
 }
@@ -118,7 +119,7 @@ func (f *follower) take(e event) bool {
 	defer f.mu.Unlock()
 	if e.err != nil {
 		f.ends++
-		if !errors.Is(e.err, io.EOF) && !errors.Is(e.err, context.Canceled) {
+		if !f.breaks && !errors.Is(e.err, io.EOF) && !errors.Is(e.err, context.Canceled) {
 			f.problems = append(f.problems, "the stream broke: "+e.err.Error())
 		}
 		return false
@@ -163,6 +164,13 @@ func (f *follower) take(e event) bool {
 	}
 	f.version = e.version
 	return true
+}
+
+// allowBreaks is for tests that break the streams themselves.
+func (f *follower) allowBreaks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breaks = true
 }
 
 // before reports whether version a comes before b.
