@@ -1,0 +1,265 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// largePod is a pod of about size bytes.
+func largePod(name, version string, size int) string {
+	return podJSON(name, version, strings.Repeat("x", size))
+}
+
+func keptBytes(c *Cache) (sum int64) {
+	for _, s := range c.State() {
+		sum += s.Bytes
+	}
+	return sum
+}
+
+func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
+	const most, size = 256 << 10, 32 << 10
+	tests := map[string]func(t *testing.T, c *Cache, u *upstream){
+		"by objects that are read one by one": func(t *testing.T, c *Cache, u *upstream) {
+			for i := range 20 {
+				name := fmt.Sprint("p", i)
+				u.onText("get", http.StatusOK, largePod(name, "50", size))
+				ask(as(t.Context(), "coredns"), t, c, "GET", "/api/v1/namespaces/ns/pods/"+name)
+			}
+		},
+		"by events": func(t *testing.T, c *Cache, u *upstream) {
+			u.shows("100", podJSON("a", "50"))
+			ask(as(t.Context(), "coredns"), t, c, "GET", urlPods)
+			startWatch(as(t.Context(), "coredns"), t, c, urlWatch+"&resourceVersion=100")
+			feed, before := <-u.feeds, u.count("list")
+			for i := range 20 {
+				send(t, feed, `{"type":"ADDED","object":`+largePod(fmt.Sprint("p", i), fmt.Sprint(200+i), size)+"}\n")
+			}
+			time.Sleep(2 * sweepEvery)
+			for i := range 20 { // which do not bring it back
+				send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(300+i)))
+				time.Sleep(time.Second)
+			}
+			if n := u.count("list") - before; n != 0 {
+				t.Errorf("what was evicted is listed again, %d times", n)
+			}
+		},
+		"by lists": func(t *testing.T, c *Cache, u *upstream) {
+			u.shows("100", largePod("b", "50", size))
+			for i := range 20 {
+				ask(as(t.Context(), "coredns"), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
+			}
+			if sum := keptBytes(c); sum > most {
+				t.Errorf("%d KiB are kept before the next sweep, and the bound is %d", sum>>10, most>>10)
+			}
+			u.goAway()
+			if got := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods+"?labelSelector=l19"); !strings.HasPrefix(got, "100: b=50") {
+				t.Errorf("what was read last is gone: %.40q", got)
+			}
+		},
+	}
+	for name, grow := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"))
+				c := startCache(t, u, func(o *Options) { o.MaxBytes = most })
+				get(t, c, urlPods)
+				grow(t, c, u)
+				time.Sleep(2 * sweepEvery)
+				if sum := keptBytes(c); sum > most {
+					t.Errorf("%d KiB are kept, and the bound is %d", sum>>10, most>>10)
+				}
+				if !keptViews(c)[nodeUser] {
+					t.Error("the kubelet's view had to go")
+				}
+			})
+		})
+	}
+}
+
+func TestViewsAreBoundedInNumber(t *testing.T) {
+	c := openCache(t, t.TempDir(), newUpstream())
+	for i := range maxViews + 100 {
+		key := podsKey("jwt:|somebody")
+		key.Labels = fmt.Sprint("l=", i)
+		v := c.views.acquire(key)
+		v.used.Store(int64(i))
+		v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
+		v.release()
+	}
+	c.views.fit(nil)
+	kept := c.State()
+	if len(kept) > maxViews || len(kept) < maxViews/2 {
+		t.Errorf("%d views are kept, and the bound is %d", len(kept), maxViews)
+	}
+	for _, s := range kept {
+		if s.LastUsed.UnixNano() < 100 {
+			t.Errorf("the view %q is kept, and others went that were used later", s.LabelSelector)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// largeList is a list of pods of 1 MiB each, in protobuf, which is read quickly.
+func largeList(t *testing.T, version string, n int) string {
+	t.Helper()
+	var sizes wire.ItemSizes
+	items := make([][]byte, n)
+	for i := range items {
+		items[i] = pod(t, fmt.Sprint("p", i), "50", strings.Repeat("x", 1<<20))
+		sizes.Add(len(items[i]))
+	}
+	meta := podList
+	meta.ResourceVersion = version
+	var body bytes.Buffer
+	list, err := wire.NewListWriter(&body, wire.Protobuf, meta, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range items {
+		if err := list.WriteItem(item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := list.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body.String()
+}
+
+func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
+	tests := map[string]struct {
+		pods, max int // in MiB
+	}{
+		"more than a list may take":          {maxStage>>20 + 2, 0},
+		"more than --cache-max-bytes, alone": {4, 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				c := startCache(t, u, func(o *Options) { o.MaxBytes = int64(test.max) << 20 })
+				answer := func(body string) answerFunc {
+					return func(*http.Request) *http.Response {
+						res := respond(http.StatusOK, body)
+						res.Header.Set("Content-Type", protobuf)
+						return res
+					}
+				}
+				u.on("check", answer(largeList(t, "200", 1)))
+				u.on("list", answer(largeList(t, "200", test.pods)))
+				u.on("watch", func(r *http.Request) *http.Response {
+					res := u.open(r)
+					res.Header.Set("Content-Type", protobuf+";stream=watch")
+					return res
+				})
+				ctx := context.WithValue(as(t.Context(), "coredns"), acceptKey{}, protobuf)
+				w := startWatch(ctx, t, c, urlPods+"?watch=true&resourceVersion=100")
+				feed := <-u.feeds
+				synctest.Wait() // there was a gap
+				if n := u.count("list"); n != 1 {
+					t.Errorf("%d lists for the gap, want one", n)
+				}
+				u.onText("watch", http.StatusGone, "{}")
+				feed.CloseWithError(io.ErrUnexpectedEOF)
+				time.Sleep(10 * time.Minute)
+				if !w.ended() || !strings.Contains(w.body.String(), "too old resource version") {
+					t.Errorf("the stream has ended: %t, and the client got %q; want it told to list", w.ended(), w.body.String())
+				}
+				if n := u.count("list"); n != 2 {
+					t.Errorf("%d lists for the watch, want one", n-1)
+				}
+				if n := keptBytes(c); n != 0 {
+					t.Errorf("%d bytes are kept of it", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAListInPagesIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("90", podJSON("a", "50"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, `"100","continue":"next"`, 1))
+		get(t, c, urlPods+"?limit=2")
+		waiting := func() *pageStage {
+			c.pages.mu.Lock()
+			defer c.pages.mu.Unlock()
+			for _, s := range c.pages.stages {
+				return s
+			}
+			return nil
+		}
+		waiting().bytes = maxStage // as if the first page had been large
+		u.onText("list", http.StatusOK, podsJSON("100", podJSON("c", "98")))
+		get(t, c, urlPods+"?limit=2&continue=next")
+		u.goAway()
+		if got, want := get(t, c, urlPods), "90: a=50"; got != want {
+			t.Errorf("offline: %.40q, want %q", got, want)
+		}
+		time.Sleep(pageTimeout + 2*sweepEvery)
+		if waiting() != nil {
+			t.Error("a list waits for a page that nobody asks for")
+		}
+	})
+}
+
+func TestListsInPagesAreBoundedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		for i := range 2 * maxPages { // lists that are not read on
+			u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, fmt.Sprintf(`"100","continue":"%d"`, i), 1))
+			get(t, c, urlPods+"?limit=2")
+		}
+		if n := stages(c); n > maxPages {
+			t.Errorf("%d lists wait for their next page, and the bound is %d", n, maxPages)
+		}
+	})
+}
+
+// Two clients read the same pages at the same time. The race detector looks on.
+func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
+	v := newTestView(t)
+	page, other := v.newStage("", true), v.newStage("", true)
+	defer page.end()
+	defer other.end()
+	if err := page.add("ns/p0", "5", pod(t, "p0", "5")); err != nil {
+		t.Fatal(err)
+	}
+	objects := make([][]byte, 500)
+	for i := range objects {
+		objects[i] = pod(t, fmt.Sprint("p", i), "5")
+	}
+	var g sync.WaitGroup
+	g.Go(func() {
+		for range objects {
+			page.keep().end()
+			(&pageStage{stage: page, view: v}).with(page).end()
+		}
+	})
+	g.Go(func() {
+		for i, o := range objects {
+			if err := other.add(fmt.Sprint("ns/p", i), "5", o); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	g.Wait()
+}

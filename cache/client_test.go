@@ -1,0 +1,286 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+const (
+	urlPods  = "/api/v1/pods"
+	urlPodA  = "/api/v1/namespaces/ns/pods/a"
+	urlWatch = urlPods + "?watch=true&allowWatchBookmarks=true"
+)
+
+// podsKey is the view of all pods, as JSON.
+func podsKey(user string) viewKey {
+	return viewKey{User: user, Version: "v1", Resource: "pods", Representation: "json"}
+}
+
+// tokenKey is the context's key of a bearer token. Who has none is the node.
+type tokenKey struct{}
+
+// acceptKey is the context's key of what a client takes, if that is not JSON.
+type acceptKey struct{}
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// as is a context of requests with a bearer token.
+func as(ctx context.Context, token string) context.Context {
+	return context.WithValue(ctx, tokenKey{}, token)
+}
+
+// openCache opens a cache whose file is in dir. In a bubble its clock is the bubble's.
+func openCache(t *testing.T, dir string, u *upstream, more ...func(*Options)) *Cache {
+	t.Helper()
+	o := testOptions(t)
+	o.Unreachable = func(err error) bool { return errors.Is(err, errRefused) }
+	o.IsNode = func(ctx context.Context) bool { return ctx.Value(tokenKey{}) == nil }
+	for _, m := range more {
+		m(&o)
+	}
+	c, err := Open(dir, u, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// runCache runs a cache until stop is called, or the test ends. Then nothing may be
+// held of any view: each test is a test of leaks.
+func runCache(t *testing.T, c *Cache) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		nothingIsHeld(t, c)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// startCache is a cache that runs, in a folder of its own.
+func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
+	t.Helper()
+	c := openCache(t, t.TempDir(), u, more...)
+	runCache(t, c)
+	return c
+}
+
+// nothingIsHeld fails a test if a view is held, or filled, by nobody who is there.
+func nothingIsHeld(t *testing.T, c *Cache) {
+	t.Helper()
+	pages, waiting := map[*view]int{}, 0
+	c.pages.mu.Lock()
+	for _, p := range c.pages.stages {
+		pages[p.view]++
+		waiting++
+	}
+	c.pages.mu.Unlock()
+	for _, v := range c.views.all() {
+		v.mu.Lock()
+		listing := v.listing
+		v.mu.Unlock()
+		if n := int(v.holders.Load()); n != pages[v] || listing != 0 {
+			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, listing, pages[v])
+		}
+	}
+	c.disk.shared.mu.Lock()
+	defer c.disk.shared.mu.Unlock()
+	stages := 0
+	for _, of := range c.disk.shared.scopes {
+		stages += of.stages
+	}
+	if stages != len(c.pages.stages) {
+		t.Errorf("%d stages are left, and %d pages wait", stages, len(c.pages.stages))
+	}
+}
+
+// stages is how many views are in the making.
+func stages(c *Cache) (n int) {
+	s := &c.disk.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, scope := range s.scopes {
+		n += scope.stages
+	}
+	return n
+}
+
+func newRequest(ctx context.Context, method, url string) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, method, "http://apiserver"+url, nil)
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Accept", "application/json")
+	if accept, ok := ctx.Value(acceptKey{}).(string); ok {
+		r.Header.Set("Accept", accept)
+	}
+	if token, ok := ctx.Value(tokenKey{}).(string); ok {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := factory.NewRequestInfo(r)
+	if err != nil {
+		panic(err)
+	}
+	return r.WithContext(request.WithRequestInfo(ctx, info))
+}
+
+// ask sends a request, and says what came: "100: a=50 b=51" for a list, "a=50" for
+// an object, the code for what is neither, or why there is no answer.
+func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string {
+	t.Helper()
+	res, err := c.RoundTrip(newRequest(ctx, method, url))
+	if err != nil {
+		for _, why := range []error{errNeverRead, errDenied, errStranger} {
+			if errors.Is(err, why) {
+				return why.Error()
+			}
+		}
+		return err.Error()
+	}
+	body, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		return err.Error()
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Sprint(res.StatusCode)
+	}
+	return described(t, body)
+}
+
+// get is ask for a GET of the node.
+func get(t *testing.T, c *Cache, url string) string {
+	t.Helper()
+	return ask(t.Context(), t, c, http.MethodGet, url)
+}
+
+// offered is what a client sees of an object or list.
+type offered struct {
+	Metadata struct {
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Items []offered `json:"items"`
+	Code  int       `json:"code"` // of a Status
+}
+
+func (o *offered) String() string {
+	s := o.Metadata.Name + "=" + o.Metadata.ResourceVersion
+	if l := o.Metadata.Labels["l"]; l != "" {
+		s += "/" + l
+	}
+	return s
+}
+
+func described(t *testing.T, body []byte) string {
+	t.Helper()
+	var o offered
+	if err := json.Unmarshal(body, &o); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if o.Metadata.Name != "" {
+		return o.String()
+	}
+	all := []string{o.Metadata.ResourceVersion + ":"}
+	for i := range o.Items {
+		all = append(all, o.Items[i].String())
+	}
+	return strings.Join(all, " ")
+}
+
+// watcher is a client that watches.
+type watcher struct {
+	stop context.CancelFunc // goes away
+	done chan struct{}      // closed when the stream has ended
+
+	mu   sync.Mutex
+	body bytes.Buffer
+	err  error // of the stream's end, nil if it was clean
+}
+
+// startWatch has a client watch until the test ends.
+func startWatch(ctx context.Context, t *testing.T, c *Cache, url string) *watcher {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url))
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("watch: %v %v", res, err)
+	}
+	w := &watcher{stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		_, err := io.Copy(w, res.Body)
+		err = errors.Join(err, res.Body.Close())
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.err = err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-w.done
+	})
+	return w
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.body.Write(p)
+}
+
+// heard is what the client was told: "ADDED:a=50 BOOKMARK:=60 ERROR:410".
+func (w *watcher) heard(t *testing.T) string {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for d := json.NewDecoder(bytes.NewReader(w.body.Bytes())); ; {
+		var e struct {
+			Type   string  `json:"type"`
+			Object offered `json:"object"`
+		}
+		switch err := d.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return strings.Join(all, " ")
+		case err != nil:
+			t.Fatal(err)
+		case e.Type == "ERROR":
+			all = append(all, fmt.Sprintf("ERROR:%d", e.Object.Code))
+		default:
+			all = append(all, e.Type+":"+e.Object.String())
+		}
+	}
+}
+
+// heardEvents is heard, one by one.
+func (w *watcher) heardEvents(t *testing.T) []string { return strings.Fields(w.heard(t)) }
+
+// ended reports that the stream has ended, cleanly.
+func (w *watcher) ended() bool {
+	select {
+	case <-w.done:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.err == nil
+	default:
+		return false
+	}
+}

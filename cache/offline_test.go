@@ -1,0 +1,115 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("5", podJSON("a", "5"))
+		c := startCache(t, u)
+		get(t, c, urlPodA) // once, long ago, by a person with kubectl
+		v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+		fill(t, v, "", "100", true, map[string]string{"a": "90"})
+		v.release()
+		u.goAway()
+		if got, want := get(t, c, urlPodA), "a=90"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		v := c.views.find(podsKey(nodeUser))
+		before, _ := v.member("ns/a")
+		v.apply("100", &change{name: "ns/a", version: "101", object: []byte(podJSON("a", "101"))})
+		time.Sleep(5 * time.Second) // the old bytes are gone from the disk
+		if _, err := v.read("ns/a", before.version); err == nil {
+			t.Fatal("what was replaced can still be read: this test shows nothing")
+		}
+		if got, want := v.shows(), "101 ns/a=101 ns/b=51"; got != want {
+			t.Errorf("the view shows %q, want %q", got, want)
+		}
+	})
+}
+
+func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
+	tests := map[string]struct {
+		fail func(v *view)
+		want string
+	}{
+		"an object that the view names": {func(v *view) { v.dropIf("ns/a", "101") }, " unusable"},
+		"one that was replaced":         {func(v *view) { v.dropIf("ns/a", "50") }, "101 ns/a=101"},
+		"one that is gone":              {func(v *view) { v.dropIf("ns/b", "50") }, "101 ns/a=101"},
+		"a list of the view as it is": {func(v *view) {
+			v.broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
+		}, " unusable"},
+		"a slow list of the view as it was": {func(v *view) {
+			v.broken("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
+		}, "101 ns/a=101"},
+		"a list while the store is closed": {func(v *view) {
+			v.broken("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
+		}, "101 ns/a=101"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := newTestView(t)
+			fill(t, v, "", "100", true, map[string]string{"a": "50"})
+			v.apply("100", &change{name: "ns/a", version: "101", object: pod(t, "a", "101")})
+			test.fail(v)
+			if got := v.shows(); got != test.want {
+				t.Errorf("the view shows %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A person on a thin line reads an old state to its end, whatever comes meanwhile.
+func TestASlowReaderOfAListDoesNotHarmTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "51", strings.Repeat("x", 300<<10)))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		time.Sleep(5 * time.Second)
+		u.goAway()
+		res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := make([]byte, 10)
+		if _, err := io.ReadFull(res.Body, head); err != nil {
+			t.Fatal(err)
+		}
+		u.comeBack()
+		u.shows("200", podJSON("a", "150"))
+		get(t, c, urlPods)
+		time.Sleep(5 * time.Second)
+		rest, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Errorf("the slow one: %v", err)
+		} else if got := described(t, append(head, rest...)); !strings.HasPrefix(got, "100: a=50 b=51") {
+			t.Errorf("the slow one reads %.40q, want what there was when it began", got)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		u.goAway()
+		if got, want := get(t, c, urlPods), "200: a=150"; got != want {
+			t.Errorf("the next one reads %.40q, want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package cache
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		var version atomic.Int64
+		version.Store(100)
+		u.on("list", func(*http.Request) *http.Response { // over a thin link
+			body, out := io.Pipe()
+			at := fmt.Sprint(version.Load())
+			go func() {
+				time.Sleep(10 * time.Second)
+				io.WriteString(out, podsJSON(at, podJSON("a", at))) //nolint:errcheck // nobody may read it any more
+				out.Close()
+			}()
+			res := respond(http.StatusOK, "")
+			res.Body = body
+			return res
+		})
+		c := startCache(t, u)
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		for range 1500 {
+			send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(version.Add(1))))
+			time.Sleep(20 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := u.count("list"); n != 1 {
+			t.Errorf("%d lists for one gap, while there are 50 events a second", n)
+		}
+		if got, want := c.views.find(podsKey(nodeUser)).shows(), "1600 ns/a=1600"; got != want {
+			t.Errorf("the view shows %q, want %q", got, want)
+		}
+	})
+}
+
+func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
+	tests := map[string]struct {
+		list           func(*http.Request) *http.Response
+		lose           bool // what was listed, each time
+		events         time.Duration
+		total          time.Duration
+		first, longest time.Duration // pauses between lists
+	}{
+		"the apiserver is overloaded": {
+			list:   func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
+			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: maxRelistPause,
+		},
+		"the disk is full": {
+			list: func(*http.Request) *http.Response {
+				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
+			},
+			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: maxRelistPause,
+		},
+		"who may watch may not list": {
+			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
+			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+		},
+		"what comes is a page, where all was asked for": {
+			list: func(*http.Request) *http.Response {
+				return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"x"},"items":[]}`)
+			},
+			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+		},
+		"what comes is no list": {
+			list:   func(*http.Request) *http.Response { return respond(http.StatusOK, "<html>") },
+			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.on("list", test.list)
+				c := startCache(t, u)
+				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+				v, feed := c.views.find(podsKey(nodeUser)), <-u.feeds
+				events := int(test.total / test.events)
+				for n := range events {
+					if test.lose {
+						c.views.lost(*v.id.Load(), store.ErrOverflow)
+					}
+					send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(200+n)))
+					time.Sleep(test.events)
+				}
+				lists := u.all("list")
+				if len(lists) < 5 {
+					t.Fatalf("%d lists: it is given up for good", len(lists))
+				}
+				before := time.Duration(0)
+				for i := range lists[1:] {
+					pause := lists[i+1].at.Sub(lists[i].at)
+					if least := min(max(2*before-2*test.events, test.first), test.longest); pause < least || pause > test.longest+sweepEvery+test.events {
+						t.Errorf("list %d comes %s after the one before, which came after %s; want %s to %s", i+1, pause, before, least, test.longest)
+					}
+					before = pause
+				}
+				if before < test.longest {
+					t.Errorf("the last pause is %s, want %s", before, test.longest)
+				}
+				synctest.Wait()
+				if got, want := len(w.heardEvents(t)), events; got != want {
+					t.Errorf("the client got %d events of %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
+	tests := map[string]struct {
+		watched bool
+		want    string
+		lists   int
+	}{
+		"while somebody watches it": {true, "100: a=50", 2},
+		"not if nobody does":        {false, errNeverRead.Error(), 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"))
+				c := startCache(t, u)
+				get(t, c, urlPods)
+				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+				if !test.watched {
+					w.stop()
+					<-w.done
+				}
+				c.views.lost(*c.views.find(podsKey(nodeUser)).id.Load(), store.ErrOverflow)
+				time.Sleep(sweepEvery + time.Second) // without any event
+				u.goAway()
+				if got := get(t, c, urlPods); got != test.want {
+					t.Errorf("offline: %q, want %q", got, test.want)
+				}
+				if n := u.count("list"); n != test.lists {
+					t.Errorf("%d lists, want %d", n, test.lists)
+				}
+			})
+		})
+	}
+}
+
+func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
+		synctest.Wait()
+		r := &c.views.find(podsKey(nodeUser)).relisting
+		last := func() *flight {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.last
+		}
+		if last() == nil {
+			t.Fatal("nothing was listed")
+		}
+		time.Sleep(relistCalm + 2*sweepEvery)
+		if last() != nil {
+			t.Error("what a list has changed is held for good")
+		}
+	})
+}

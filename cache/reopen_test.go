@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// openFile reports whether the cache's file is open.
+func openFile(c *Cache) bool {
+	c.disk.mu.RLock()
+	defer c.disk.mu.RUnlock()
+	return c.disk.openErr == nil
+}
+
+func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+		u.shows("100", podJSON("a", "50"))
+		c := openCache(t, dir, u)
+		stop := runCache(t, c)
+		coredns := as(t.Context(), "coredns")
+		ask(coredns, t, c, "GET", urlPods)
+		get(t, c, urlPods)
+		stop()
+		u.goAway()
+
+		// The disk is mounted after the hub has begun.
+		away := dir + ".away"
+		if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		c = openCache(t, dir, u)
+		stop = runCache(t, c)
+		if got := get(t, c, urlPods); got != errNeverRead.Error() {
+			t.Errorf("without the disk: %q", got)
+		}
+		if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lastReopen)
+		for _, when := range []string{"after it was mounted", "after a restart"} {
+			if got, want := get(t, c, urlPods), "100: a=50"; got != want {
+				t.Errorf("%s, the node reads %q, want %q", when, got, want)
+			}
+			if got, want := ask(coredns, t, c, "GET", urlPods), "100: a=50"; got != want {
+				t.Errorf("%s, a pod reads %q, want %q", when, got, want)
+			}
+			stop()
+			c = openCache(t, dir, u)
+			stop = runCache(t, c)
+		}
+	})
+}
+
+func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u.shows("100", podJSON("a", "50"))
+		c := openCache(t, dir, u)
+		runCache(t, c)
+		get(t, c, urlPods)
+		u.goAway()
+		time.Sleep(time.Second)
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+		u.comeBack()
+		time.Sleep(2 * lastReopen)
+		if !openFile(c) {
+			t.Error("the file is not opened, though the cloud is back")
+		}
+		get(t, c, urlPods)
+		u.goAway()
+		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
+			t.Errorf("offline again: %q, want %q", got, want)
+		}
+	})
+}
+
+func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), t.TempDir()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		coredns := as(t.Context(), "coredns")
+		ask(coredns, t, c, "GET", urlPods)
+		time.Sleep(5 * time.Second)
+
+		// An empty file takes the place of one that was damaged.
+		s, err := store.Open(dir, c.disk.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		c.disk.mu.Lock()
+		old, writer := c.disk.store, c.disk.writer
+		c.disk.store, c.disk.writer = s, c.disk.newWriter(s)
+		c.disk.mu.Unlock()
+		c.reset()
+		who, _ := c.callers.of(newRequest(coredns, "GET", urlPods))
+		if err := c.callers.known(who); err != nil {
+			t.Errorf("in memory: %v", err)
+		}
+		if _, err := c.disk.Get(tableTokens, who.hash); err != nil {
+			t.Errorf("in the new file: %v", err)
+		}
+		c.disk.mu.Lock()
+		c.disk.store, c.disk.writer = old, writer
+		c.disk.mu.Unlock()
+	})
+}

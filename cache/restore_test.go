@@ -1,0 +1,187 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// b=95 is what a client has seen, and what the backup that is put back lacks.
+func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
+	tests := map[string]func(t *testing.T, u *upstream, feed *io.PipeWriter){
+		"where it broke off": func(_ *testing.T, _ *upstream, feed *io.PipeWriter) { feed.CloseWithError(io.ErrUnexpectedEOF) },
+		"where the apiserver ended it, to be stopped": func(_ *testing.T, _ *upstream, feed *io.PipeWriter) {
+			feed.Close()
+		},
+		"where the first question for the version fails": func(_ *testing.T, u *upstream, feed *io.PipeWriter) {
+			after := podsJSON("90", podJSON("a", "50"))
+			u.on("check", func(*http.Request) *http.Response {
+				u.onText("check", http.StatusOK, after)
+				return respond(http.StatusServiceUnavailable, "{}")
+			})
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+		},
+		"where the cloud was away for an hour": func(_ *testing.T, u *upstream, feed *io.PipeWriter) {
+			u.goAway()
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+			time.Sleep(time.Hour)
+			u.comeBack()
+		},
+	}
+	for name, lose := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
+				c := startCache(t, u)
+				get(t, c, urlPods)
+				w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
+				feed := <-u.feeds
+				u.shows("90", podJSON("a", "50"))
+				lose(t, u, feed)
+				time.Sleep(time.Minute)
+				if got := w.heard(t); got != "ERROR:410" || !w.ended() {
+					t.Errorf("the client heard %q, and the stream has ended: %t; want it told to list", got, w.ended())
+				}
+				if n := u.count("watch"); n != 1 {
+					t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
+				}
+				u.goAway()
+				if got, want := get(t, c, urlPods), "90: a=50"; got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchThatWasOpenedOfflineIsToldToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		u.goAway()
+		w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
+		time.Sleep(time.Minute)
+		u.shows("90", podJSON("a", "50"))
+		u.comeBack()
+		time.Sleep(time.Minute)
+		if got := w.heard(t); got != "ERROR:410" || !w.ended() {
+			t.Errorf("the client heard %q, and the stream has ended: %t; want it told to list", got, w.ended())
+		}
+	})
+}
+
+// The hub holds no watch that would tell.
+func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
+	const after = "90: a=50/new"
+	tests := map[string]string{ // the URL of the first request after it
+		"a list of the newest state":                 urlPods,
+		"a list from an apiserver's memory":          urlPods + "?resourceVersion=0",
+		"a watch that begins where the store is now": urlWatch + "&resourceVersion=90&timeoutSeconds=1",
+		"initial events":                             urlWatch + "&timeoutSeconds=1",
+	}
+	for name, url := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50", "old"), podJSON("b", "95"))
+				c := startCache(t, u)
+				get(t, c, urlPods)
+				get(t, c, urlPodA)
+				time.Sleep(5 * time.Second)
+				// Version 50 names another state of the object now.
+				u.shows("90", podJSON("a", "50", "new"))
+				u.on("watch", func(r *http.Request) *http.Response {
+					events := podBookmark("90", false)
+					if !r.URL.Query().Has("resourceVersion") {
+						events = `{"type":"ADDED","object":` + podJSON("a", "50", "new") + "}\n" + events
+					}
+					return respond(http.StatusOK, events)
+				})
+				res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil {
+					t.Error(err)
+				}
+				if err := res.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				u.goAway()
+				if got := get(t, c, urlPods); got != after {
+					t.Errorf("offline list: %q, want %q", got, after)
+				}
+				if got, want := get(t, c, urlPodA), "a=50/new"; got != want {
+					t.Errorf("offline object: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestEventsOfTwoHistoriesAreNotMixed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("1000", podJSON("a", "50"), podJSON("b", "950"))
+		c := startCache(t, u)
+		get(t, c, urlPods+"?resourceVersion=0")
+		u.shows("900", podJSON("a", "50"))
+		get(t, c, urlPods+"?resourceVersion=0") // as reflectors without WatchList do
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=900")
+		feed := <-u.feeds
+		u.shows("901", podJSON("a", "50"), podJSON("c", "901"))
+		send(t, feed, podEvent("ADDED", "c", "901"))
+		time.Sleep(time.Minute)
+		send(t, feed, podEvent("ADDED", "d", "1001"))
+		synctest.Wait()
+		u.goAway()
+		if got, want := get(t, c, urlPods), "1001: a=50 c=901 d=1001"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+func TestASingleObjectFollowsARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("1000", podJSON("a", "1000"))
+		c := startCache(t, u)
+		get(t, c, urlPodA)
+		get(t, c, urlPods)
+		u.shows("900", podJSON("a", "900"))
+		get(t, c, urlPods)
+		get(t, c, urlPodA)
+		u.goAway()
+		if got, want := get(t, c, urlPodA), "a=900"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// An apiserver may be behind the others for a while, and nothing is lost for it.
+func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		u.onText("list", http.StatusOK, podsJSON("90", podJSON("a", "50")))
+		for range 10 {
+			get(t, c, urlPods+"?resourceVersion=0")
+		}
+		time.Sleep(time.Second)
+		if n := u.count("check"); n != 1 {
+			t.Errorf("the apiservers were asked %d times for their version, want once", n)
+		}
+		u.goAway()
+		if got, want := get(t, c, urlPods), "100: a=50 b=95"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}

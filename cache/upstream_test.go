@@ -1,0 +1,223 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// errRefused is what the cache is told while no apiserver can be reached.
+var errRefused = errors.New("connection refused")
+
+// answerFunc says what the apiservers answer; nil is a connection that is refused.
+type answerFunc func(*http.Request) *http.Response
+
+// upstream is the apiservers, in memory. A test says what they answer to a "get",
+// "list", "watch", "delete" and "check"; the last is the list of one object, of
+// which the hub wants to know nothing but the version. Watches stay open unless a
+// test says otherwise, and come to the test through feeds.
+type upstream struct {
+	feeds chan *io.PipeWriter // holds more than any test opens
+
+	mu      sync.Mutex
+	answers map[string]answerFunc
+	asked   map[string][]asked
+	up      chan struct{} // closed while there is an apiserver
+	lost    chan struct{} // closed while there is none
+}
+
+// asked is a request that has arrived.
+type asked struct {
+	at    time.Time
+	query url.Values
+}
+
+func newUpstream() *upstream {
+	u := &upstream{
+		feeds: make(chan *io.PipeWriter, 1000), answers: map[string]answerFunc{}, asked: map[string][]asked{},
+		up: make(chan struct{}), lost: make(chan struct{}),
+	}
+	close(u.up)
+	u.on("watch", u.open)
+	return u
+}
+
+// on says what is answered to a verb from now on.
+func (u *upstream) on(verb string, answer answerFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.answers[verb] = answer
+}
+
+// onText is on for an answer that is always the same.
+func (u *upstream) onText(verb string, code int, body string) {
+	u.on(verb, func(*http.Request) *http.Response { return respond(code, body) })
+}
+
+// shows says at which version the apiservers are from now on, and what there is.
+func (u *upstream) shows(version string, pods ...string) {
+	u.onText("list", http.StatusOK, podsJSON(version, pods...))
+	u.onText("check", http.StatusOK, podsJSON(version, pods...))
+	u.on("get", func(r *http.Request) *http.Response {
+		for _, p := range pods {
+			if strings.Contains(p, fmt.Sprintf(`"name":%q`, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])) {
+				return respond(http.StatusOK, p)
+			}
+		}
+		return respond(http.StatusNotFound, "{}")
+	})
+}
+
+// open answers with a body that lasts until the test ends it, or the request ends.
+func (u *upstream) open(r *http.Request) *http.Response {
+	in, out := io.Pipe()
+	context.AfterFunc(r.Context(), func() { out.CloseWithError(context.Cause(r.Context())) })
+	u.feeds <- out
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in, ContentLength: -1,
+	}
+}
+
+// count is how many requests have arrived.
+func (u *upstream) count(verb string) int { return len(u.all(verb)) }
+
+func (u *upstream) all(verb string) []asked {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.asked[verb]
+}
+
+// goAway lets nobody reach the apiservers any more.
+func (u *upstream) goAway() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.lost)
+	u.up = make(chan struct{})
+}
+
+func (u *upstream) isUp() bool {
+	select {
+	case <-u.Lost():
+		return false
+	default:
+		return true
+	}
+}
+
+func (u *upstream) comeBack() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.up)
+	u.lost = make(chan struct{})
+}
+
+func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := u.arrived(r)
+	if answer == nil {
+		return nil, errRefused
+	}
+	if res := answer(r); res != nil {
+		return res, nil
+	}
+	return nil, errRefused
+}
+
+func (u *upstream) arrived(r *http.Request) answerFunc {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	select {
+	case <-u.lost:
+		return nil
+	default:
+	}
+	verb := verbOf(r)
+	u.asked[verb] = append(u.asked[verb], asked{time.Now(), r.URL.Query()})
+	return u.answers[verb]
+}
+
+func (u *upstream) WaitUp(ctx context.Context) error {
+	u.mu.Lock()
+	up := u.up
+	u.mu.Unlock()
+	if ctx.Err() != nil {
+		time.Sleep(1) // a bubble's clock stands still for who looks at it again and again
+	}
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (u *upstream) Lost() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lost
+}
+
+func verbOf(r *http.Request) string {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	query := r.URL.Query()
+	switch {
+	case r.Method == http.MethodDelete:
+		return "delete"
+	case query.Has("watch"):
+		return "watch"
+	case len(parts) > 1:
+		return "get"
+	case query.Get("limit") == "1":
+		return "check"
+	}
+	return "list"
+}
+
+func respond(code int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1,
+	}
+}
+
+func podJSON(name, version string, labels ...string) string {
+	var label string
+	if len(labels) > 0 {
+		label = fmt.Sprintf(`,"labels":{"l":%q}`, labels[0])
+	}
+	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"ns","uid":"u-%s","resourceVersion":%q%s}}`, name, name, version, label)
+}
+
+func podsJSON(version string, pods ...string) string {
+	return fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`, version, strings.Join(pods, ","))
+}
+
+func podEvent(kind, name, version string) string {
+	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, podJSON(name, version))
+}
+
+// podBookmark is a bookmark; with end it is the one behind the initial events.
+func podBookmark(version string, end bool) string {
+	annotations := ""
+	if end {
+		annotations = `,"annotations":{"k8s.io/initial-events-end":"true"}`
+	}
+	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q%s}}}`+"\n", version, annotations)
+}
+
+// send puts events into a watch.
+func send(t *testing.T, feed *io.PipeWriter, events ...string) {
+	t.Helper()
+	if _, err := io.WriteString(feed, strings.Join(events, "")); err != nil {
+		t.Fatalf("send: %v", err)
+	}
+}
