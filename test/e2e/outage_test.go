@@ -16,6 +16,7 @@ import (
 // happen to a node happen to it, and gives the cloud back, where two things have
 // changed meanwhile: those two are done, and nothing else is touched.
 func TestPodsLiveOnWhileTheCloudIsAway(t *testing.T) {
+	t.Parallel()
 	for how, node := range map[string]string{"refused": "node1", "black hole": "node2"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ type fault struct {
 var faults = []fault{
 	{name: "killed", do: (*world).kill},
 	{name: "killed when all was written", do: func(w *world) {
+		w.freeDisk() // which an earlier fault may have left full
 		version := w.cloud.Version()
 		w.await("all views are whole", func() error { return w.whole(version) })
 		commits := w.commits()
