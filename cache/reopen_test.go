@@ -40,6 +40,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 		if got := get(t, c, urlPods); got != errNeverRead.Error() {
 			t.Errorf("without the disk: %q", got)
 		}
+		synctest.Wait() // it was tried to open the file
 		if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 			t.Fatal(err)
 		}
