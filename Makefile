@@ -92,7 +92,7 @@ test-unit: ## run the tests that need no cluster
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
 	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then .ci/packages $(node_packages); fi
+	@if (( EUID == 0 )); then .ci/packages $(node_packages) strace; fi
 	cd test/cluster && go test -race -count=1 -timeout 20m ./...
 	cd test && go test -race -count=1 -timeout 20m ./integration/... ./oracle ./transparency/...
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout

@@ -228,7 +228,7 @@ func TestListsInPagesAreBoundedTogether(t *testing.T) {
 			u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, fmt.Sprintf(`"100","continue":"%d"`, i), 1))
 			get(t, c, urlPods+"?limit=2")
 		}
-		if n := stages(c); n > maxPages {
+		if n := len(c.pages.stages); n > maxPages {
 			t.Errorf("%d lists wait for their next page, and the bound is %d", n, maxPages)
 		}
 	})

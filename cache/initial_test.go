@@ -66,7 +66,7 @@ func TestInitialEventsWithoutAnEndAreNotCollected(t *testing.T) {
 		startWatch(t.Context(), t, c, urlPods+"?watch=true")
 		send(t, <-u.feeds, podEvent("ADDED", "a", "50"))
 		synctest.Wait()
-		if stages(c) != 0 {
+		if shares(c) != 0 {
 			t.Error("what can never be committed is held for as long as the watch is open")
 		}
 	})

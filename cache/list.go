@@ -205,7 +205,7 @@ func (b *listBody) fill() {
 // broken is called when an object that should be there at a version of the view
 // cannot be read.
 func (v *view) broken(version string, err error) error {
-	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
+	if !errors.Is(err, store.ErrClosed) {
 		v.dropAt(version)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -176,21 +175,18 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 // with is a stage of what was read so far and another page.
 func (p *pageStage) with(page *stage) *stage {
 	whole := p.view.newStage(p.began, p.consistent)
-	p.view.mu.Lock()
-	defer p.view.mu.Unlock()
-	whole.items = maps.Clone(p.items)
-	maps.Copy(whole.items, page.items)
-	whole.bytes, whole.kind = p.bytes+page.bytes, p.kind
-	whole.meta = page.meta
+	whole.kind, whole.meta = p.kind, page.meta
+	whole.also(p.items)
+	whole.also(page.items)
+	whole.bytes = p.bytes + page.bytes
 	return whole
 }
 
 // keep is a stage of the same contents with an end of its own.
 func (s *stage) keep() *stage {
 	kept := s.view.newStage(s.began, s.consistent)
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
-	kept.items, kept.bytes, kept.kind = s.items, s.bytes, s.kind
+	kept.kind = s.kind
+	kept.also(s.items)
 	return kept
 }
 
@@ -212,16 +208,17 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 	}
 }
 
-// restored is called when a view turned out to be newer than the apiservers. What
-// was read one by one cannot be compared with them either.
+// restored is called when a view turned out to be newer than the apiservers.
+// Versions may name other objects from now on, so everything goes that shares
+// objects with it; what was read one by one cannot be compared with them either.
 func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
-	v.drop()
 	for _, other := range c.views.all() {
-		if other.key.Single {
+		if other.key.Single || other.scope == v.scope {
 			other.drop()
 		}
 	}
+	c.disk.shared.forget(v.scope)
 }
 
 // keepWatch makes the answer to a watch one that goes on over outages.

@@ -3,55 +3,71 @@ package cache
 import "sync"
 
 // shared is the bytes of objects that are just being read, by whomever: several
-// clients that begin at once read the same, and it is held once. A scope's bytes
-// are let go of when its last stage ends. It is safe for concurrent use; the zero
-// value is empty.
+// clients that begin at once read the same, and it is held once, for as long as a
+// stage has it. It is safe for concurrent use; the zero value is empty.
 type shared struct {
 	mu     sync.Mutex
-	scopes map[string]*sharedScope
-}
-
-type sharedScope struct {
-	stages int
-	bytes  map[sharedKey][]byte
+	scopes map[string]map[sharedKey]sharedBytes
 }
 
 type sharedKey struct{ name, version string }
 
-// join is the beginning of a stage.
-func (s *shared) join(scope string) {
+type sharedBytes struct {
+	bytes  []byte
+	stages int // that have it
+}
+
+// take returns an object's bytes, which nobody may change, or nil. Each take, and
+// each put, has to be followed by a drop.
+func (s *shared) take(scope, name, version string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.scopes == nil {
-		s.scopes = map[string]*sharedScope{}
-	}
-	of := s.scopes[scope]
-	if of == nil {
-		of = &sharedScope{bytes: map[sharedKey][]byte{}}
-		s.scopes[scope] = of
+	key := sharedKey{name, version}
+	of, ok := s.scopes[scope][key]
+	if !ok {
+		return nil
 	}
 	of.stages++
-}
-
-// leave is its end.
-func (s *shared) leave(scope string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := s.scopes[scope]
-	if of.stages--; of.stages == 0 {
-		delete(s.scopes, scope)
-	}
-}
-
-// get returns an object's bytes, which nobody may change, or nil.
-func (s *shared) get(scope, name, version string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.scopes[scope].bytes[sharedKey{name, version}]
+	s.scopes[scope][key] = of
+	return of.bytes
 }
 
 func (s *shared) put(scope, name, version string, bytes []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.scopes[scope].bytes[sharedKey{name, version}] = bytes
+	if s.scopes == nil {
+		s.scopes = map[string]map[sharedKey]sharedBytes{}
+	}
+	of := s.scopes[scope]
+	if of == nil {
+		of = map[sharedKey]sharedBytes{}
+		s.scopes[scope] = of
+	}
+	key := sharedKey{name, version}
+	of[key] = sharedBytes{bytes, of[key].stages + 1}
+}
+
+func (s *shared) drop(scope, name, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, key := s.scopes[scope], sharedKey{name, version}
+	b, ok := of[key]
+	if !ok {
+		return // of before forget
+	}
+	if b.stages--; b.stages > 0 {
+		of[key] = b
+		return
+	}
+	if delete(of, key); len(of) == 0 {
+		delete(s.scopes, scope)
+	}
+}
+
+// forget has nothing of a scope shared any more: its versions name other objects
+// now.
+func (s *shared) forget(scope string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.scopes, scope)
 }

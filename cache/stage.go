@@ -38,13 +38,39 @@ type staged struct {
 }
 
 func (v *view) newStage(began string, consistent bool) *stage {
-	s := &stage{view: v, began: began, consistent: consistent, items: map[string]staged{}}
-	v.disk.shared.join(v.scope)
-	return s
+	return &stage{view: v, began: began, consistent: consistent, items: map[string]staged{}}
 }
 
-// end lets go of what the stage shares with others. It has to be called once.
-func (s *stage) end() { s.view.disk.shared.leave(s.view.scope) }
+// end lets go of what the stage shares with others. It has to be called once, and
+// the stage is not to be changed after that.
+func (s *stage) end() {
+	for name, item := range s.items {
+		s.view.letGo(name, &item)
+	}
+}
+
+func (v *view) letGo(name string, item *staged) {
+	if item.bytes != nil {
+		v.disk.shared.drop(v.scope, name, item.version)
+	}
+}
+
+// also makes the stage one that has the items of others.
+func (s *stage) also(items map[string]staged) {
+	for name, item := range items {
+		if item.bytes != nil && s.view.disk.shared.take(s.view.scope, name, item.version) == nil {
+			s.view.disk.shared.put(s.view.scope, name, item.version, item.bytes)
+		}
+		s.put(name, item)
+	}
+}
+
+// put sets an item.
+func (s *stage) put(name string, item staged) {
+	s.remove(name)
+	s.bytes += item.cost(name)
+	s.items[name] = item
+}
 
 // add takes over an object, bare or self-describing. A copy is made of it, if it
 // is news.
@@ -62,12 +88,7 @@ func (s *stage) add(name, version string, object []byte) error {
 		}
 		item.size = len(item.bytes)
 	}
-	if old, ok := s.items[name]; ok {
-		s.bytes -= old.cost(name)
-	}
-	s.bytes += item.cost(name)
-	s.items[name] = item
-	if s.bytes > maxStage {
+	if s.put(name, item); s.bytes > maxStage {
 		return errStageFull
 	}
 	return nil
@@ -88,7 +109,7 @@ func (v *view) hasLocked(name string) (entry, bool) {
 // read or that wait for the disk, or else a copy.
 func (v *view) shared(name, version string, object []byte) ([]byte, error) {
 	known := &v.disk.shared
-	if b := known.get(v.scope, name, version); b != nil {
+	if b := known.take(v.scope, name, version); b != nil {
 		return b, nil
 	}
 	b, err := wire.AppendBare(nil, v.repr.Encoding, object)
@@ -101,9 +122,8 @@ func (v *view) shared(name, version string, object []byte) ([]byte, error) {
 
 // remove takes out an object that was deleted while the initial events came.
 func (s *stage) remove(name string) {
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
 	if old, ok := s.items[name]; ok {
+		s.view.letGo(name, &old)
 		s.bytes -= old.cost(name)
 		delete(s.items, name)
 	}

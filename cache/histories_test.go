@@ -1,0 +1,35 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A version names another state of an object in the history that begins with a
+// restore, and other views are of the old one still.
+func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
+	const selected = urlPods + "?labelSelector=l"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50", "old"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		get(t, c, selected)
+		time.Sleep(5 * time.Second)
+		u.shows("90", podJSON("a", "50", "newer"))
+		get(t, c, urlPods)
+		time.Sleep(time.Second) // it is listed once more
+		for range 2 {
+			u.goAway()
+			if got, want := get(t, c, urlPods), "90: a=50/newer"; got != want {
+				t.Errorf("offline: %q, want %q", got, want)
+			}
+			if got := get(t, c, selected); got != "100: a=50/old" && got != errNeverRead.Error() {
+				t.Errorf("offline, the view that has not followed yet: %q", got)
+			}
+			u.comeBack()
+			time.Sleep(5 * time.Second) // and then from the disk
+		}
+	})
+}

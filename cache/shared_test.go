@@ -1,0 +1,30 @@
+package cache
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		for i := range 300 { // a client that wants to know no more than whether there is any, again and again
+			body := podsJSON("1000", podJSON("a", fmt.Sprint(i+1)))
+			u.onText("list", http.StatusOK, strings.Replace(body, `"1000"`, fmt.Sprintf(`"1000","continue":"%d"`, i), 1))
+			get(t, c, urlPods+"?limit=2")
+			time.Sleep(10 * time.Second)
+		}
+		if n := shares(c); n > 2*maxPages {
+			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, len(c.pages.stages))
+		}
+		time.Sleep(2 * pageTimeout)
+		if n := shares(c); n != 0 {
+			t.Errorf("%d objects are held, and nobody reads", n)
+		}
+	})
+}
