@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,17 +114,18 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
-// largeList is a list of pods of 1 MiB each, in protobuf, which is read quickly.
-func largeList(t *testing.T, version string, n int) string {
+// largeList answers with the pods from one number to another, of 1 MiB each, in
+// protobuf, which is read quickly.
+func largeList(t *testing.T, version, next string, from, to int) answerFunc {
 	t.Helper()
 	var sizes wire.ItemSizes
-	items := make([][]byte, n)
+	items := make([][]byte, to-from)
 	for i := range items {
-		items[i] = pod(t, fmt.Sprint("p", i), "50", strings.Repeat("x", 1<<20))
+		items[i] = pod(t, fmt.Sprint("p", from+i), "50", strings.Repeat("x", 1<<20))
 		sizes.Add(len(items[i]))
 	}
 	meta := podList
-	meta.ResourceVersion = version
+	meta.ResourceVersion, meta.Continue = version, next
 	var body bytes.Buffer
 	list, err := wire.NewListWriter(&body, wire.Protobuf, meta, sizes)
 	if err != nil {
@@ -137,7 +139,11 @@ func largeList(t *testing.T, version string, n int) string {
 	if err := list.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return body.String()
+	return func(*http.Request) *http.Response {
+		res := respond(http.StatusOK, body.String())
+		res.Header.Set("Content-Type", protobuf)
+		return res
+	}
 }
 
 func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
@@ -152,15 +158,8 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
 				c := startCache(t, u, func(o *Options) { o.MaxBytes = int64(test.max) << 20 })
-				answer := func(body string) answerFunc {
-					return func(*http.Request) *http.Response {
-						res := respond(http.StatusOK, body)
-						res.Header.Set("Content-Type", protobuf)
-						return res
-					}
-				}
-				u.on("check", answer(largeList(t, "200", 1)))
-				u.on("list", answer(largeList(t, "200", test.pods)))
+				u.on("check", largeList(t, "200", "more", 0, 1))
+				u.on("list", largeList(t, "200", "", 0, test.pods))
 				u.on("watch", func(r *http.Request) *http.Response {
 					res := u.open(r)
 					res.Header.Set("Content-Type", protobuf+";stream=watch")
@@ -191,30 +190,39 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 }
 
 func TestAListInPagesIsBounded(t *testing.T) {
+	const half = maxStage>>21 + 1 // MiB
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
-		u.shows("90", podJSON("a", "50"))
 		c := startCache(t, u)
-		get(t, c, urlPods)
-		u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, `"100","continue":"next"`, 1))
-		get(t, c, urlPods+"?limit=2")
-		waiting := func() *pageStage {
+		reads := func(list answerFunc, url string) {
+			u.on("list", list)
+			ctx := context.WithValue(t.Context(), acceptKey{}, protobuf)
+			res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.Copy(io.Discard, res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waiting := func() int {
 			c.pages.mu.Lock()
 			defer c.pages.mu.Unlock()
-			for _, s := range c.pages.stages {
-				return s
-			}
-			return nil
+			return len(c.pages.stages)
 		}
-		waiting().bytes = maxStage // as if the first page had been large
-		u.onText("list", http.StatusOK, podsJSON("100", podJSON("c", "98")))
-		get(t, c, urlPods+"?limit=2&continue=next")
+		reads(largeList(t, "90", "", 0, 1), urlPods)
+		reads(largeList(t, "100", "next", 0, half), urlPods+"?limit=50")
+		if waiting() != 1 {
+			t.Fatal("the first page is not kept: this test shows nothing")
+		}
+		reads(largeList(t, "100", "", half, 2*half), urlPods+"?limit=50&continue=next")
 		u.goAway()
-		if got, want := get(t, c, urlPods), "90: a=50"; got != want {
+		if got, want := get(t, c, urlPods), "90: p0=50"; got != want {
 			t.Errorf("offline: %.40q, want %q", got, want)
 		}
 		time.Sleep(pageTimeout + 2*sweepEvery)
-		if waiting() != nil {
+		if waiting() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}
 	})
