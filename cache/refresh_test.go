@@ -22,7 +22,7 @@ func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
 			at := fmt.Sprint(version.Load())
 			go func() {
 				time.Sleep(10 * time.Second)
-				io.WriteString(out, podsJSON(at, podJSON("a", at))) //nolint:errcheck // nobody may read it any more
+				io.WriteString(out, podsJSON(at, podJSON("a", at)))
 				out.Close()
 			}()
 			res := respond(http.StatusOK, "")

@@ -148,17 +148,49 @@ func TestEventsOfTwoHistoriesAreNotMixed(t *testing.T) {
 }
 
 func TestASingleObjectFollowsARestore(t *testing.T) {
+	tests := map[string][]string{ // what is read after it
+		"where it is read again":            {urlPodA},
+		"where its kind is listed":          {urlPods},
+		"where it is read again and listed": {urlPods, urlPodA},
+	}
+	for name, urls := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("1000", podJSON("a", "1000"))
+				c := startCache(t, u)
+				get(t, c, urlPodA)
+				if urls[0] == urlPods {
+					get(t, c, urlPods)
+				}
+				u.shows("900", podJSON("a", "900"))
+				for _, url := range urls {
+					get(t, c, url)
+				}
+				time.Sleep(time.Second)
+				u.goAway()
+				if got, want := get(t, c, urlPodA), "a=900"; got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Nothing tells of them whether they are of the old history, whatever their kind.
+func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
+	const urlConfigMap = "/api/v1/namespaces/ns/configmaps/a"
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
-		u.shows("1000", podJSON("a", "1000"))
+		u.shows("1000", podJSON("a", "950"))
 		c := startCache(t, u)
-		get(t, c, urlPodA)
+		get(t, c, urlConfigMap)
 		get(t, c, urlPods)
-		u.shows("900", podJSON("a", "900"))
+		u.shows("900")
 		get(t, c, urlPods)
-		get(t, c, urlPodA)
+		time.Sleep(time.Second)
 		u.goAway()
-		if got, want := get(t, c, urlPodA), "a=900"; got != want {
+		if got, want := get(t, c, urlConfigMap), errNeverRead.Error(); got != want {
 			t.Errorf("offline: %q, want %q", got, want)
 		}
 	})

@@ -9,34 +9,30 @@ import (
 	"time"
 )
 
+// step is something that happens before the cloud is lost.
+type step func(*testing.T, *Cache, *upstream)
+
 func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 	const all = "100: a=50"
 	never, denied := errNeverRead.Error(), errDenied.Error()
 	notFound := func(resource, name string) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":%q}}`, name, resource)
 	}
-	asks := func(urls ...string) func(*testing.T, *Cache, *upstream) {
+	asks := func(urls ...string) step {
 		return func(t *testing.T, c *Cache, _ *upstream) {
 			for _, url := range urls {
 				get(t, c, url)
 			}
 		}
 	}
-	then := func(steps ...func(*testing.T, *Cache, *upstream)) func(*testing.T, *Cache, *upstream) {
-		return func(t *testing.T, c *Cache, u *upstream) {
-			for _, step := range steps {
-				step(t, c, u)
-			}
-		}
-	}
-	answers := func(verb string, code int, body string) func(*testing.T, *Cache, *upstream) {
+	answers := func(verb string, code int, body string) step {
 		return func(_ *testing.T, _ *Cache, u *upstream) { u.onText(verb, code, body) }
 	}
 	deletes := func(t *testing.T, c *Cache, _ *upstream) {
 		ask(t.Context(), t, c, http.MethodDelete, urlPodA)
 	}
 	var open *watcher
-	watches := func(version string) func(*testing.T, *Cache, *upstream) {
+	watches := func(version string) step {
 		return func(t *testing.T, c *Cache, _ *upstream) {
 			open = startWatch(t.Context(), t, c, urlWatch+"&resourceVersion="+version)
 			synctest.Wait()
@@ -51,25 +47,25 @@ func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 		<-open.done
 	}
 	tests := map[string]struct {
-		do           func(t *testing.T, c *Cache, u *upstream)
+		do           []step
 		object, list string // offline
 	}{
-		"a read object":                             {asks(urlPodA), "a=50", never},
-		"a read object that is gone":                {then(asks(urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)), never, never},
-		"a 404 that is about something else":        {then(asks(urlPodA), answers("get", 404, notFound("namespaces", "ns")), asks(urlPodA)), "a=50", never},
-		"a 404 that says nothing":                   {then(asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)), "a=50", never},
-		"a 404 for what a list view has":            {then(asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)), "a=50", all},
-		"a read object that its reader has deleted": {then(asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes), never, never},
-		"an object whose deletion was refused":      {then(asks(urlPodA), answers("delete", 409, "{}"), deletes), "a=50", never},
-		"a refused read":                            {then(asks(urlPodA), answers("get", 403, "{}"), asks(urlPodA)), denied, never},
-		"a refused read of what was listed":         {then(asks(urlPods), answers("get", 403, "{}"), asks(urlPodA)), denied, all},
-		"a refused read, and then one that was not": {then(asks(urlPods), answers("get", 403, "{}"), asks(urlPodA), answers("get", 200, podJSON("a", "50")), asks(urlPodA)), "a=50", all},
-		"a refused list":                            {then(asks(urlPods), answers("list", 403, "{}"), asks(urlPods)), never, denied},
-		"a refused list, and then one that was not": {then(asks(urlPods), answers("list", 403, "{}"), asks(urlPods), answers("list", 200, podsJSON("100", podJSON("a", "50"))), asks(urlPods)), "a=50", all},
-		"a list of a kind that is gone":             {then(asks(urlPods), answers("list", 404, "{}"), asks(urlPods)), never, denied},
-		"a list that failed":                        {then(asks(urlPods), answers("list", 500, "{}"), asks(urlPods)), "a=50", all},
-		"a watch that is refused when it goes on":   {then(asks(urlPods), watches("100"), answers("watch", 403, "{}"), breaksOff), never, denied},
-		"a list of the hub's own that is refused":   {then(asks(urlPods), answers("list", 403, "{}"), watches("150"), leaves), never, denied},
+		"a read object":                             {[]step{asks(urlPodA)}, "a=50", never},
+		"a read object that is gone":                {[]step{asks(urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, never, never},
+		"a 404 that is about something else":        {[]step{asks(urlPodA), answers("get", 404, notFound("namespaces", "ns")), asks(urlPodA)}, "a=50", never},
+		"a 404 that says nothing":                   {[]step{asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)}, "a=50", never},
+		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "a=50", all},
+		"a read object that its reader has deleted": {[]step{asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes}, never, never},
+		"an object whose deletion was refused":      {[]step{asks(urlPodA), answers("delete", 409, "{}"), deletes}, "a=50", never},
+		"a refused read":                            {[]step{asks(urlPodA), answers("get", 403, "{}"), asks(urlPodA)}, denied, never},
+		"a refused read of what was listed":         {[]step{asks(urlPods), answers("get", 403, "{}"), asks(urlPodA)}, denied, all},
+		"a refused read, and then one that was not": {[]step{asks(urlPods), answers("get", 403, "{}"), asks(urlPodA), answers("get", 200, podJSON("a", "50")), asks(urlPodA)}, "a=50", all},
+		"a refused list":                            {[]step{asks(urlPods), answers("list", 403, "{}"), asks(urlPods)}, never, denied},
+		"a refused list, and then one that was not": {[]step{asks(urlPods), answers("list", 403, "{}"), asks(urlPods), answers("list", 200, podsJSON("100", podJSON("a", "50"))), asks(urlPods)}, "a=50", all},
+		"a list of a kind that is gone":             {[]step{asks(urlPods), answers("list", 404, "{}"), asks(urlPods)}, never, denied},
+		"a list that failed":                        {[]step{asks(urlPods), answers("list", 500, "{}"), asks(urlPods)}, "a=50", all},
+		"a watch that is refused when it goes on":   {[]step{asks(urlPods), watches("100"), answers("watch", 403, "{}"), breaksOff}, never, denied},
+		"a list of the hub's own that is refused":   {[]step{asks(urlPods), answers("list", 403, "{}"), watches("150"), leaves}, never, denied},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +74,9 @@ func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 				u.shows("100", podJSON("a", "50"))
 				c := openCache(t, dir, u)
 				stop := runCache(t, c)
-				test.do(t, c, u)
+				for _, do := range test.do {
+					do(t, c, u)
+				}
 				u.goAway()
 				for _, when := range []string{"offline", "offline, and after a restart"} {
 					if got := get(t, c, urlPodA); got != test.object {

@@ -79,14 +79,13 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 		u.goAway()
 		time.Sleep(365 * 24 * time.Hour)
 		c = openCache(t, dir, u)
-		runCache(t, c)
 		v := c.views.all()[0]
-		v.unused = unusedFor
+		v.seenUsed, v.unused = v.used.Load(), unusedFor
+		runCache(t, c)
 		time.Sleep(time.Hour)
 		if got, want := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods), "100: a=50"; got != want {
 			t.Errorf("offline, an hour after the boot: %q, want %q", got, want)
 		}
-		v.unused = unusedFor
 		u.comeBack()
 		time.Sleep(3 * sweepEvery)
 		if got, want := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods), "100: a=50"; got != want {

@@ -146,9 +146,6 @@ func (u *upstream) WaitUp(ctx context.Context) error {
 	u.mu.Lock()
 	up := u.up
 	u.mu.Unlock()
-	if ctx.Err() != nil {
-		time.Sleep(1) // a bubble's clock stands still for who looks at it again and again
-	}
 	select {
 	case <-up:
 		return nil
