@@ -184,7 +184,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 		return
 	}
 	v.header.Changed = version
-	v.index, v.bytes, v.loaded, v.onDisk = make(map[string]entry, len(s.items)), 0, true, true
+	v.index, v.sorted, v.bytes, v.loaded, v.onDisk = make(map[string]entry, len(s.items)), nil, 0, true, true
 	put := make([]store.Object, 0, len(s.items))
 	for name, item := range s.items {
 		// An item without bytes was the view's when it came. Should it have gone

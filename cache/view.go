@@ -43,6 +43,7 @@ type view struct {
 	mu     sync.Mutex
 	loaded bool // index is there; until then the view is as its header on disk says
 	index  map[string]entry
+	sorted []store.Member // of index, while nothing has changed since it was asked for
 	bytes  int64 // of all members, about as store.View counts them
 	header viewHeader
 	// version is the last that is proven for the members; of a Single view, a count of changes.
@@ -108,7 +109,7 @@ func (v *view) forget() {
 }
 
 func (v *view) forgetLocked() {
-	v.index, v.loaded = map[string]entry{}, true
+	v.index, v.sorted, v.loaded = map[string]entry{}, nil, true
 	v.bytes, v.members, v.version, v.complete, v.onDisk = 0, 0, "", false, false
 	v.header = viewHeader{}
 	v.lost.Store(false)
@@ -309,6 +310,7 @@ func (v *view) setLocked(name string, e entry) {
 }
 
 func (v *view) removeLocked(name string) {
+	v.sorted = nil
 	if old, ok := v.index[name]; ok {
 		delete(v.index, name)
 		v.bytes -= int64(old.size + len(name) + memberCost)
@@ -514,21 +516,31 @@ func (v *view) snapshot() (*snapshot, error) {
 		meta: wire.ListMeta{
 			TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}, ResourceVersion: v.version, Sorted: v.header.Sorted,
 		},
-		members: make([]store.Member, 0, len(v.index)),
+		members: v.sortedLocked(),
 		pending: map[string][]byte{},
 	}
-	waiting := w.Pending() > 0
+	if w.Pending() == 0 {
+		return snap, nil
+	}
 	for name, e := range v.index {
-		snap.members = append(snap.members, store.Member{Name: name, ResourceVersion: e.version, Size: e.size})
-		if !waiting {
-			continue
-		}
 		if b, ok := w.Object(store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version}); ok {
 			snap.pending[name] = b
 		}
 	}
-	slices.SortFunc(snap.members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
 	return snap, nil
+}
+
+// sortedLocked returns the members in order. Nobody may change them. They are kept
+// for the next who asks: while the cloud is away nothing changes.
+func (v *view) sortedLocked() []store.Member {
+	if v.sorted == nil {
+		v.sorted = make([]store.Member, 0, len(v.index))
+		for name, e := range v.index {
+			v.sorted = append(v.sorted, store.Member{Name: name, ResourceVersion: e.version, Size: e.size})
+		}
+		slices.SortFunc(v.sorted, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return v.sorted
 }
 
 // each calls fn for the next members, about 256 KiB of them, and takes them off

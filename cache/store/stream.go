@@ -116,7 +116,13 @@ func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) 
 	codec := c.store.codec
 	c.key = k.append(c.key[:0])
 	key := codec.hide(kindObject, nil, c.key)
-	found, record := objects.Seek(key)
+	var found, record []byte
+	if len(c.ends) > 0 && !codec.encrypts() { // where names are not hidden, the next is beside the last
+		found, record = objects.Next()
+	}
+	if !bytes.Equal(found, key) {
+		found, record = objects.Seek(key)
+	}
 	if !bytes.Equal(found, key) {
 		return c.buf, ErrNotFound
 	}
