@@ -44,7 +44,7 @@ type view struct {
 	loaded bool // index is there; until then the view is as its header on disk says
 	index  map[string]entry
 	sorted []store.Member // of index, while nothing has changed since it was asked for
-	bytes  int64 // of all members, about as store.View counts them
+	bytes  int64          // of all members, about as store.View counts them
 	header viewHeader
 	// version is the last that is proven for the members; of a Single view, a count of changes.
 	version  string
