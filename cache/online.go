@@ -218,6 +218,7 @@ func (c *Cache) restored(v *view, version string) {
 			other.drop()
 		}
 	}
+	c.pages.forget(v.scope)
 	c.disk.shared.forget(v.scope)
 }
 

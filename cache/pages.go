@@ -83,6 +83,17 @@ func (p *pages) dropLocked(key pageKey, s *pageStage) {
 	s.view.release()
 }
 
+// forget drops the lists of a scope: their versions name other objects now.
+func (p *pages) forget(scope string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, s := range p.stages {
+		if s.view.scope == scope {
+			p.dropLocked(key, s)
+		}
+	}
+}
+
 func (p *pages) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
