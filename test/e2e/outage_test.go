@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodsLiveOnWhileTheCloudIsAway takes the cloud away from a node, lets what can
+// TestPodsLiveOnWhileTheCloudIsAway (invariant 22) takes the cloud away from a node, lets what can
 // happen to a node happen to it, and gives the cloud back, where two things have
 // changed meanwhile: those two are done, and nothing else is touched.
 func TestPodsLiveOnWhileTheCloudIsAway(t *testing.T) {

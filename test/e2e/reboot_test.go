@@ -17,7 +17,7 @@ import (
 
 const tokenFile = "file/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// TestPodsComeBackAfterARebootWithoutTheCloud pulls the plug of a node that has no
+// TestPodsComeBackAfterARebootWithoutTheCloud (invariant 22) pulls the plug of a node that has no
 // cloud: all that was in memory is gone, kubelet's volumes and what it knew among it.
 func TestPodsComeBackAfterARebootWithoutTheCloud(t *testing.T) {
 	t.Parallel()

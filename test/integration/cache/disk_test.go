@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -91,15 +92,16 @@ func TestInvariant13_AnySuffixOfTheFileDropped(t *testing.T) {
 		truncated := ""
 		if i%2 == 1 {
 			file := largestFile(t, filepath.Join(dir, "cache"))
-			info, err := os.Stat(file)
+			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			size := rand.Int64N(info.Size())
-			if err := os.Truncate(file, size); err != nil {
+			used := len(bytes.TrimRight(content, "\x00")) // it grows by zeros, 1 MiB at once
+			size := rand.IntN(used)
+			if err := os.Truncate(file, int64(size)); err != nil {
 				t.Fatal(err)
 			}
-			truncated = fmt.Sprintf(", truncated to %d of %d bytes", size, info.Size())
+			truncated = fmt.Sprintf(", truncated to %d of %d bytes", size, used)
 		}
 		t.Run(fmt.Sprint("copy ", i, truncated), func(t *testing.T) {
 			crashed := newHub(t, inDir(dir), startOffline)
@@ -110,7 +112,10 @@ func TestInvariant13_AnySuffixOfTheFileDropped(t *testing.T) {
 			}
 			crashed.connect() // and it goes on
 			crashed.node.get(t, s.path, protobuf)
+			crashed.awaitDisk() // of a new file, if the old one is of no use
 			crashed.cut()
+			crashed.kill()
+			crashed.start()
 			crashed.node.servedList(t, s.path, protobuf)
 		})
 	}
@@ -136,24 +141,36 @@ func TestInvariant14_AFullDisk(t *testing.T) {
 	h.awaitDisk()
 
 	free := fillDisk(t, disk)
+	last := ""
 	for i := range 20 {
 		began := time.Now()
 		s.change("c-001", noise(10_000))
-		w.expect(t, watch.Modified, "c-001")
+		last = w.expect(t, watch.Modified, "c-001").version
 		if took := time.Since(began); took > knownBound {
 			t.Errorf("event %d came after %v", i, took)
 		}
 		h.node.servedList(t, s.path, asJSON)
 		<-time.After(150 * time.Millisecond) // some commits fail meanwhile
 	}
-	if failed, ok := h.metric("edgehub_cache_commits_total", `result="error"`); !ok || failed == 0 {
+	failed, ok := h.metric("edgehub_cache_commits_total", `result="error"`)
+	if !ok || failed == 0 {
 		t.Errorf("%v commits failed: the disk was not full", failed)
+	}
+	if lists, _ := h.metric("edgehub_cache_relists_total"); lists > 0 {
+		t.Errorf("the hub has listed %v times: memory did not keep what the disk refused", lists)
 	}
 	h.cut() // and what is in memory is served
 	version := h.node.servedList(t, s.path, protobuf).version
+	if number(t, version) < number(t, last) {
+		t.Errorf("the list is at %s, though an event at %s was seen", version, last)
+	}
 	h.node.servedList(t, s.path, asJSON)
 	h.connect()
 
+	eventually(t, "it is tried again, though nothing is new", func() bool {
+		now, _ := h.metric("edgehub_cache_commits_total", `result="error"`)
+		return now >= failed+3
+	})
 	free()
 	h.awaitDisk()
 	h.kill()

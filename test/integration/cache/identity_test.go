@@ -37,6 +37,8 @@ func TestInvariant18_NobodyReadsWhatAnotherHasRead(t *testing.T) {
 				h.node.named(agent).refused(t, request{path: path, accept: protobuf}, http.StatusServiceUnavailable)
 			}
 			alice.named(agent).refused(t, request{path: s.selected("n=1"), accept: protobuf}, http.StatusServiceUnavailable)
+			alice.named(agent).servedList(t, s.path, protobuf) // nor does it take anything away
+			h.node.named(agent).servedList(t, s.selected("n=1"), protobuf)
 		}
 	}
 	h.cut()

@@ -183,6 +183,13 @@ func TestInvariant21_ARestoreOfEtcdConverges(t *testing.T) {
 			s.remove("old-003")
 			s.change("old-002", "lost")
 			h.node.get(t, s.one("old-002"), protobuf)
+			h.node.get(t, s.one("old-001"), protobuf) // and not again after the restore
+			own := "/api/v1/namespaces/" + s.name     // is in no list
+			labelled := h.node.do(t, request{method: http.MethodPatch, path: own, accept: protobuf,
+				contentType: "application/merge-patch+json", body: []byte(`{"metadata":{"labels":{"lost":"yes"}}}`)})
+			if labelled.status != http.StatusOK {
+				t.Fatal(labelled)
+			}
 			for _, f := range followers {
 				f.reaches(t, world.direct)
 			}
@@ -213,8 +220,14 @@ func TestInvariant21_ARestoreOfEtcdConverges(t *testing.T) {
 				f.reaches(t, world.direct)
 			}
 			want := world.direct.get(t, s.path, protobuf)
-			object := h.node.get(t, s.one("old-002"), protobuf)
+			object, namespace := h.node.get(t, s.one("old-002"), protobuf), h.node.get(t, own, protobuf)
+			unread := world.direct.get(t, s.one("old-001"), protobuf)
 			h.cut()
+			for path, want := range map[string]answer{own: namespace, s.one("old-001"): unread} {
+				if a := h.node.get(t, path, protobuf); string(a.body) != string(want.body) {
+					t.Errorf("offline, GET %s says %v", path, a)
+				}
+			}
 			got := h.node.get(t, s.path, protobuf).listing(t)
 			if w := want.listing(t); differences(got.items, w.items) != differences(w.items, w.items) {
 				t.Errorf("offline, after the restore: %s", differences(got.items, w.items))
