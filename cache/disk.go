@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,8 +76,17 @@ func (d *disk) newWriter(s *store.Store) *store.Writer {
 	})
 }
 
+// largeCommit is the size, in bytes, of a commit that leaves so much garbage, its
+// own and that of the lists before it, that it is given back to the machine at
+// once: a hub that is quiet afterwards would keep it for minutes. That takes some
+// milliseconds, in which nobody waits.
+const largeCommit = 4 << 20
+
 // committed is told of each commit.
 func (d *disk) committed(c store.CommitStats) {
+	if c.Bytes > largeCommit {
+		defer debug.FreeOSMemory()
+	}
 	result := "ok"
 	d.failing.Store(c.Err != nil)
 	if c.Err != nil {
