@@ -1,21 +1,15 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -318,105 +312,6 @@ func acceptOf(r wire.Representation) string {
 		return r.Encoding.MediaType()
 	}
 	return r.Encoding.MediaType() + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=" + r.Metadata
-}
-
-// news is an event that stands for what a list has shown.
-type news struct {
-	kind    watch.EventType
-	version string
-	object  []byte
-}
-
-// difference is the events that lead from one state of a view to another. First
-// come the deletions, of what is gone and of what was replaced by another object of
-// the same name. They carry the old state's version, so that a client that breaks
-// off among them goes on from there, and is told to list: nothing of what follows is
-// missed. Then comes what is there now, in the order of versions. It ends early if
-// there are more than maxDifference bytes.
-func difference(old *snapshot, st *stage) ([]byte, error) {
-	var gone, there []news
-	var sum int
-	e := st.view.repr.Encoding
-	seen := make(map[string]bool, len(st.items))
-	// Only what has changed is read from the disk.
-	var changed []store.Member
-	for _, m := range old.members {
-		item, still := st.items[m.Name]
-		seen[m.Name] = true
-		if !still || item.version != m.ResourceVersion {
-			changed = append(changed, m)
-		}
-	}
-	old.members = changed
-	for len(old.members) > 0 && sum <= maxDifference {
-		err := old.next(func(o store.Object) error {
-			item, still := st.items[o.Name]
-			same, err := still && item.bytes != nil, error(nil)
-			if same {
-				same, err = sameUID(e, o.Bytes, item.bytes)
-			}
-			if err != nil {
-				return err
-			}
-			kind := watch.Modified
-			if !same {
-				object, err := wire.SetVersion(e, o.Bytes, old.version)
-				if err != nil {
-					return err
-				}
-				gone = append(gone, news{watch.Deleted, old.version, object})
-				sum += len(object)
-				kind = watch.Added
-			}
-			if still {
-				there = append(there, news{kind, item.version, item.bytes})
-				sum += len(item.bytes)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	for name, item := range st.items {
-		if !seen[name] {
-			there = append(there, news{watch.Added, item.version, item.bytes})
-			sum += len(item.bytes)
-		}
-	}
-	slices.SortFunc(there, func(a, b news) int { return compare(a.version, b.version) })
-	return encodeNews(append(gone, there...), st), nil
-}
-
-func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
-	first, err := wire.Inspect(e, a)
-	if err != nil {
-		return false, err
-	}
-	second, err := wire.Inspect(e, b)
-	return bytes.Equal(first.UID, second.UID), err
-}
-
-// encodeNews writes events.
-func encodeNews(events []news, st *stage) []byte {
-	t := itemType(&st.meta, st.kind)
-	out := []byte{}
-	for _, n := range events {
-		if len(out) > maxDifference {
-			break
-		}
-		out = wire.AppendEvent(out, st.view.repr.Encoding, n.kind, t, n.object)
-	}
-	return out
-}
-
-// itemType is the type of a list's items: as an item said, or as the list's
-// name suggests.
-func itemType(m *wire.ListMeta, kind string) wire.TypeMeta {
-	if kind == "" {
-		kind = strings.TrimSuffix(m.Kind, "List")
-	}
-	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
 }
 
 // semaphore bounds how much is done at once.

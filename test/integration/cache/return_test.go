@@ -224,7 +224,7 @@ func TestInvariant21_ARestoreOfEtcdConverges(t *testing.T) {
 			unread := world.direct.get(t, s.one("old-001"), protobuf)
 			h.cut()
 			for path, want := range map[string]answer{own: namespace, s.one("old-001"): unread} {
-				if a := h.node.get(t, path, protobuf); string(a.body) != string(want.body) {
+				if a := h.node.get(t, path, protobuf); !bytes.Equal(a.body, want.body) {
 					t.Errorf("offline, GET %s says %v", path, a)
 				}
 			}

@@ -1,0 +1,116 @@
+package cache
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// maxSingles bounds a Single view. A kubelet reads some dozen objects one by one.
+const maxSingles = 1024
+
+// keepSingle takes over an object that was read by itself, unless a newer one is
+// there; one that is older than what was there when it was asked for, at version
+// began, says that the apiservers' store was restored from a backup.
+func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost.Load() {
+		v.dropLocked()
+	}
+	if v.loadLocked() != nil {
+		return
+	}
+	if old, ok := v.index[name]; ok && compare(old.version, version) >= 0 && compare(version, began) >= 0 {
+		return
+	}
+	before := v.version
+	v.countLocked()
+	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
+	v.setLocked(name, entry{version, len(object)})
+	update := store.Change{
+		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",
+		Put: []store.Object{{Name: name, ResourceVersion: version, Bytes: object}},
+	}
+	if len(v.index) > maxSingles {
+		oldest := v.oldestLocked()
+		v.removeLocked(oldest)
+		update.Delete = []string{oldest}
+	}
+	update.Header, v.onDisk = v.headerLocked(), true
+	v.disk.change(&update)
+}
+
+// discard forgets an object of a Single view, which is known to be gone since version.
+func (v *view) discard(name, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.loadLocked() != nil {
+		return
+	}
+	old, ok := v.index[name]
+	if !ok || v.lost.Load() || version != "" && compare(old.version, version) > 0 {
+		return
+	}
+	before := v.version
+	v.countLocked()
+	v.removeLocked(name)
+	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked(), Delete: []string{name}})
+}
+
+// maxRefused bounds the names that are remembered as refused; then the oldest go.
+const maxRefused = 256
+
+// refuse notes that the user may not read one object.
+func (v *view) refuse(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost.Load() || v.loadLocked() != nil || slices.Contains(v.header.Refused, name) {
+		return
+	}
+	before := v.version
+	v.countLocked()
+	v.removeLocked(name)
+	v.header.Refused = append(v.header.Refused, name)
+	if n := len(v.header.Refused); n > maxRefused {
+		v.header.Refused = slices.Clone(v.header.Refused[n-maxRefused:])
+	}
+	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: before, New: before == "", Header: v.headerLocked(), Delete: []string{name}}
+	v.onDisk = true
+	v.disk.change(&update)
+}
+
+// admit takes back what refuse has noted.
+func (v *view) admit(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.version
+	v.countLocked()
+	v.header.Refused = slices.DeleteFunc(slices.Clone(v.header.Refused), func(other string) bool { return other == name })
+	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
+}
+
+// refuses reports what refuse has noted.
+func (v *view) refuses(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Contains(v.header.Refused, name)
+}
+
+// countLocked gives a Single view, which has no resourceVersion, the next version.
+func (v *view) countLocked() {
+	n, _ := strconv.ParseUint(v.version, 10, 64) // "" is 0
+	v.version = strconv.FormatUint(n+1, 10)
+}
+
+func (v *view) oldestLocked() string {
+	var oldest string
+	for name, e := range v.index {
+		if oldest == "" || compare(e.version, v.index[oldest].version) < 0 {
+			oldest = name
+		}
+	}
+	return oldest
+}
