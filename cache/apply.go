@@ -55,7 +55,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 		return isBeyond
 	}
 	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version}
-	v.version = c.version
+	v.version, v.header.Updated = c.version, v.disk.clock()
 	switch {
 	case c.name == "":
 	case c.object == nil:

@@ -18,10 +18,13 @@ type ViewState struct {
 	Single          bool   `json:"single,omitempty"` // objects that were read one by one
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Complete views answer their query while the cloud is away.
-	Complete bool      `json:"complete"`
-	Denied   bool      `json:"denied,omitempty"` // the user was refused it when it was last asked for
-	Objects  int       `json:"objects"`
-	Bytes    int64     `json:"bytes"`
+	Complete bool  `json:"complete"`
+	Denied   bool  `json:"denied,omitempty"` // the user was refused it when it was last asked for
+	Objects  int   `json:"objects"`
+	Bytes    int64 `json:"bytes"`
+	// Updated is when an apiserver last confirmed or changed the view, LastUsed when
+	// a client last asked for it.
+	Updated  time.Time `json:"updated,omitzero"`
 	LastUsed time.Time `json:"lastUsed"`
 	// Requests are those that feed or read the view now.
 	Requests int `json:"requests"`
@@ -42,7 +45,7 @@ func (v *view) state() ViewState {
 		Representation: k.Representation, Single: k.Single,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
 		Objects: v.members, Bytes: v.bytes,
-		LastUsed: time.Unix(0, v.used.Load()), Requests: int(v.holders.Load()),
+		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: int(v.holders.Load()),
 		kept: v.onDisk,
 	}
 	if v.loaded {

@@ -161,6 +161,9 @@ func (d *disk) reopen(ctx context.Context, absent bool) bool {
 	}
 }
 
+// clock is the time as it is noted in views: to the second.
+func (d *disk) clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
 func (d *disk) now() (*store.Store, *store.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -28,7 +28,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	before := v.version
 	v.countLocked()
-	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
+	v.header.APIVersion, v.header.Kind, v.header.Updated = t.APIVersion, t.Kind, v.disk.clock()
 	v.setLocked(name, entry{version, len(object)})
 	update := store.Change{
 		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",

@@ -150,6 +150,7 @@ func (s *stage) commit(version string) verdict {
 		order := compare(version, v.version)
 		switch {
 		case order == 0:
+			v.header.Updated = v.disk.clock()
 			v.allowLocked()
 			return taken
 		case order < 0 && s.consistent && compare(version, s.began) < 0:
@@ -178,7 +179,10 @@ func (v *view) replaceLocked(s *stage, version string) {
 	same := v.complete && !v.lost.Load() && compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
 	v.lost.Store(false)
 	v.version, v.complete = version, true
-	v.header = viewHeader{APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted, Changed: v.header.Changed}
+	v.header = viewHeader{
+		APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted,
+		Changed: v.header.Changed, Updated: v.disk.clock(),
+	}
 	if same {
 		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
 		return

@@ -65,6 +65,8 @@ type viewHeader struct {
 	Kind       string `json:"kind,omitempty"`       // of the list; of a Single view, of the objects
 	Item       string `json:"item,omitempty"`       // kind of the items, where one has said it
 	Sorted     bool   `json:"sorted,omitempty"`     // see wire.ListMeta
+	// Updated is when an apiserver last confirmed or changed the view.
+	Updated time.Time `json:"updated,omitzero"`
 	// Changed is the version of the last change of a member: from there to the
 	// view's version nothing has happened.
 	Changed string `json:"changed,omitempty"`
