@@ -57,6 +57,7 @@ type stream struct {
 	replay    *replay       // initial events that come from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
 	resumed   bool          // upstream was opened here, and the client does not know
+	blind     bool          // an event has passed that could not be read
 	opaque    bool          // the rest of upstream's bytes cannot be read; they pass
 	torn      bool          // part of an event has been passed on
 	lostAt    time.Time     // when upstream broke off
@@ -257,21 +258,34 @@ func (s *stream) unread(f *wire.Frame) {
 	if f.More && !errors.Is(f.Err, wire.ErrTooLarge) {
 		s.opaque = true
 	}
+	s.lose()
+}
+
+// lose is called when an event has passed that could not be read: what it did to
+// the view, and at which version, is not known.
+func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
+		s.blind = true
 		s.view.invalidate()
 		s.cache.refresh(s.view, s.req)
 	}
+}
+
+// from is the version up to which everything before an event at a version is known.
+func (s *stream) from(version string) string {
+	if s.blind {
+		s.blind = false
+		return version // what was before it is not: a list has to have it
+	}
+	return s.at
 }
 
 // event feeds the view. It returns false for what the client has seen already.
 func (s *stream) event(f *wire.Frame) bool {
 	name, version := memberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
 	if !isVersion(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
-		s.endStage()
-		if s.at != "" {
-			s.view.invalidate()
-		}
+		s.lose()
 		return true
 	}
 	s.item = f.Meta.TypeMeta()
@@ -286,12 +300,12 @@ func (s *stream) event(f *wire.Frame) bool {
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
 		if err != nil { // a frame that was read has an object that is one
-			s.view.invalidate()
+			s.lose()
 			return true
 		}
 		c.object = bare
 	}
-	if s.view.apply(s.at, c) == isBeyond {
+	if s.view.apply(s.from(version), c) == isBeyond {
 		s.cache.refresh(s.view, s.req)
 	}
 	if f.Type == watch.Deleted {
@@ -339,7 +353,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if compare(version, s.at) < 0 {
 			return
 		}
-		if s.view.advance(s.at, version) == isBeyond {
+		if s.view.advance(s.from(version), version) == isBeyond {
 			s.cache.refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.cache.now()

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 )
 
 // replica is edgehub-controller as a process.
@@ -227,10 +228,14 @@ func TestALeaderThatLosesItsLeaseEnds(t *testing.T) {
 	freshLease(t)
 	leader := startReplica(t)
 	eventually(t, "it leads", leader.leads)
-	l := lease(t)
-	other := "another"
-	l.Spec.HolderIdentity = &other
-	if _, err := env.admin.CoordinationV1().Leases(systemNamespace).Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // it is renewed meanwhile
+		l := lease(t)
+		other := "another"
+		l.Spec.HolderIdentity = &other
+		_, err := env.admin.CoordinationV1().Leases(systemNamespace).Update(t.Context(), l, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if code := leader.code(); code != 1 || !strings.Contains(leader.output.String(), "lease could not be renewed") {
