@@ -154,6 +154,9 @@ func (c *Cache) reset() {
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
+	if c.isUp() {
+		c.mend()
+	}
 }
 
 // wait reports that it is better not to open the store yet: it could not be opened
@@ -202,13 +205,14 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// mend has views listed again that could not be kept, and that somebody watches.
+// mend has views listed again that could not be kept, or went with a damaged file,
+// and that somebody watches.
 func (c *Cache) mend() {
 	if c.disk.failing.Load() {
 		return
 	}
 	for _, v := range c.views.all() {
-		if r := v.template.Load(); r != nil && v.lost.Load() && v.holders.Load() > 0 {
+		if r := v.template.Load(); r != nil && v.position() == "" && v.holders.Load() > 0 {
 			c.refresh(v, r)
 		}
 	}

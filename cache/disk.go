@@ -148,6 +148,7 @@ func (d *disk) reopen(ctx context.Context, absent bool) bool {
 			d.mu.Lock()
 			d.store, d.writer, d.openErr = s, d.newWriter(s), nil
 			d.mu.Unlock()
+			d.failing.Store(false)
 			d.metrics.setStoreUp(true)
 			d.reset()
 			d.log.Info("cache is open again", "folder", d.dir)

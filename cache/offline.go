@@ -176,8 +176,8 @@ func (x *exchange) status(err error) (*http.Response, error) {
 // found is one object that was found for a GET.
 type found struct {
 	source
-	name    string
-	version string
+	name  string
+	entry entry
 }
 
 // get answers with the newest version of the object that the user has seen, from
@@ -208,11 +208,11 @@ func (x *exchange) get() (*http.Response, error) {
 					continue
 				}
 				e, ok := v.member(name)
-				if ok && (best == nil || compare(e.version, best.version) > 0) {
-					best = &found{source{v, r}, name, e.version}
+				if ok && (best == nil || compare(e.version, best.entry.version) > 0) {
+					best = &found{source{v, r}, name, e}
 				}
 			}
-			if i == 0 && best != nil && best.version == seen {
+			if i == 0 && best != nil && best.entry.version == seen {
 				break // no conversion where there is no need for one
 			}
 		}
@@ -241,7 +241,7 @@ func newest(views []*view, name string) string {
 
 // object answers with one object.
 func (x *exchange) object(f *found) (*http.Response, error) {
-	bare, err := f.view.read(f.name, f.version)
+	bare, err := f.view.read(f.name, f.entry)
 	if err != nil {
 		return nil, err
 	}
@@ -282,21 +282,27 @@ func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Res
 }
 
 // read returns the bytes of a member.
-func (v *view) read(name, version string) ([]byte, error) {
+func (v *view) read(name string, e entry) ([]byte, error) {
 	s, w := v.disk.now()
-	key := store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: version}
+	key := store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version}
 	if b, ok := w.Object(key); ok {
 		return b, nil
 	}
-	b, err := s.Object(key)
+	reader := s.NewReader(*v.id.Load(), v.scope)
+	defer reader.Close()
+	var b []byte
+	_, err := reader.Read([]store.Member{{Name: name, ResourceVersion: e.version, Size: e.size}}, func(o store.Object) error {
+		b = o.Bytes // the reader reads nothing else
+		return nil
+	})
 	if err == nil {
 		return b, nil
 	}
 	if b, ok := w.Object(key); ok { // it was given just now
 		return b, nil
 	}
-	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-		v.dropIf(name, version)
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
+		v.dropIf(name, e.version)
 	}
 	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

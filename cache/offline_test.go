@@ -37,7 +37,7 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 		before, _ := v.member("ns/a")
 		v.apply("100", &change{name: "ns/a", version: "101", object: []byte(podJSON("a", "101"))})
 		time.Sleep(5 * time.Second) // the old bytes are gone from the disk
-		if _, err := v.read("ns/a", before.version); err == nil {
+		if _, err := v.read("ns/a", before); err == nil {
 			t.Fatal("what was replaced can still be read: this test shows nothing")
 		}
 		if got, want := v.shows(), "101 ns/a=101 ns/b=51"; got != want {

@@ -22,7 +22,7 @@ type snapshot struct {
 // snapshot returns nil where the view cannot answer.
 func (v *view) snapshot() (*snapshot, error) {
 	s, w := v.disk.now()
-	reader := s.NewReader(v.scope) // from here on nothing that is in the index goes
+	reader := s.NewReader(*v.id.Load(), v.scope) // from here on nothing that is in the index goes
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.usableLocked() {

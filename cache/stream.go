@@ -75,7 +75,6 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 		view:   x.cache.views.acquire(x.query.key(repr)),
 		opened: now, marked: now, outage: x.cache.past.count(),
 	}
-	s.view.template.Store(x.req)
 	if x.query.timeout > 0 {
 		s.deadline = now.Add(x.query.timeout)
 	}
@@ -125,6 +124,7 @@ func (s *stream) attach(res *http.Response) error {
 	if s.at == "" {
 		return nil
 	}
+	s.view.template.Store(s.req)
 	switch p := s.view.position(); {
 	case compare(p, s.at) < 0: // events would leave a gap
 		s.cache.refresh(s.view, s.req)
@@ -363,6 +363,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		return
 	}
 	s.initial, s.at = false, version
+	s.view.template.Store(s.req)
 	if s.stage == nil {
 		s.cache.refresh(s.view, s.req)
 		return

@@ -33,7 +33,8 @@ type view struct {
 	// holders are the requests that feed or read the view now. See views.acquire.
 	holders atomic.Int32
 
-	// template is a request of who last watched the view.
+	// template is the request of a watch that goes on from a version: should the view
+	// get lost, it is not the watch that brings it back.
 	template  atomic.Pointer[http.Request]
 	relisting relisting
 

@@ -20,6 +20,7 @@ func (x *exchange) watch() (*http.Response, error) {
 	s.endStage()
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
 	s.item = src.itemType()
+	s.view.template.Store(s.req)
 	src.view.touch(x.cache.now())
 	if err := s.openOffline(src, q); err != nil {
 		s.release()

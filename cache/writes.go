@@ -285,7 +285,7 @@ func (x *exchange) cached(q *query) (object, bool) {
 	if best == nil {
 		return object{}, false
 	}
-	bare, err := best.read(name, newest.version)
+	bare, err := best.read(name, newest)
 	if err != nil {
 		x.cache.log.Error("cached object cannot be read", "err", err)
 		return object{}, false

@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// Reader reads objects whose names and versions the caller knows. While it is
-// open, what commits remove is kept, up to Options.MaxHeld, so a caller that
-// opens a Reader first and then notes what is in a view, finds all of it. It is
+// Reader reads objects of a view, whose names and versions the caller knows. While
+// it is open, what commits remove is kept, up to Options.MaxHeld, so a caller that
+// opens a Reader first and then notes what is in the view, finds all of it. It is
 // for one goroutine at a time.
 type Reader struct {
 	chunk objectChunk
 	close func()
 }
 
-// NewReader returns a Reader of objects of one scope. Close has to be called.
-func (s *Store) NewReader(scope string) *Reader {
+// NewReader returns a Reader of a view whose objects are of one scope. Close has
+// to be called.
+func (s *Store) NewReader(id ID, scope string) *Reader {
 	s.pins.readers.Add(1)
 	return &Reader{
-		chunk: objectChunk{store: s, view: View{Header: Header{Scope: scope}, Bytes: streamChunk}},
+		chunk: objectChunk{store: s, view: View{ID: id, Header: Header{Scope: scope}}},
 		close: sync.OnceFunc(func() { s.pins.readers.Add(-1) }),
 	}
 }
@@ -26,7 +27,8 @@ func (s *Store) NewReader(scope string) *Reader {
 // Read calls each for the first of members, as many as are read at once (256
 // KiB, or one that is larger), and returns how many these were. An object's
 // bytes are valid until the next Read. The error is ErrChanged for an object that
-// is not there (any more), ErrCorrupt for a damaged one, or that of each.
+// is not there, rightly; ErrCorrupt for a damaged one, or for one that is missing
+// though the view on disk has it; or that of each.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 	n, err := r.chunk.read(members)
 	if err != nil {

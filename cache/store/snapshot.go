@@ -15,7 +15,8 @@ import (
 const firstSnapshot = 5 * time.Minute
 
 // Run takes a snapshot now and then, if there is anything new, until ctx ends.
-// It returns ErrDamaged or ErrClosed, after which it makes no sense to go on.
+// It returns ErrDamaged, as soon as anything has met damage, or ErrClosed, after
+// which it makes no sense to go on.
 // A snapshot that fails for any other reason is logged and tried again next
 // time. Wait for Run to return before Close.
 func (s *Store) Run(ctx context.Context) error {
@@ -24,6 +25,8 @@ func (s *Store) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.damaged:
+			return *s.damage.Load()
 		case <-time.After(next):
 		}
 		at, err := s.snapshot(taken)

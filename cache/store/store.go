@@ -51,7 +51,8 @@ type Store struct {
 	db   *bolt.DB
 	file *os.File // db's own
 
-	damage atomic.Pointer[error] // set once: what ErrDamaged is returned with
+	damage  atomic.Pointer[error] // set once: what ErrDamaged is returned with
+	damaged chan struct{}         // closed then
 
 	snapshots sync.Mutex // held while one is written
 
@@ -168,6 +169,7 @@ func (s *Store) marked(err error) error {
 	}
 	damaged := fmt.Errorf("%w: %w; the cache must be opened again", ErrDamaged, f)
 	if s.damage.CompareAndSwap(nil, &damaged) {
+		defer close(s.damaged) // when the next Open knows
 		if err := s.dir.setState(state{phase: phaseDamaged}); err != nil {
 			damaged = fmt.Errorf("%w (it could not be marked: %w)", damaged, err)
 		}

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
@@ -33,8 +32,8 @@ func (p *pins) held() bool { return p.readers.Load() > 0 }
 // missing or damaged object is an *Error with its name. An error of head or
 // each ends it.
 func (s *Store) Objects(id ID, head func(View) error, each func(Object) error) error {
-	s.pins.readers.Add(1) // before the members are read: what is seen there is kept
-	defer s.pins.readers.Add(-1)
+	r := s.NewReader(id, "") // before the members are read: what is seen there is kept
+	defer r.Close()
 	v, members, err := s.Members(id)
 	if err != nil {
 		return err
@@ -42,16 +41,11 @@ func (s *Store) Objects(id ID, head func(View) error, each func(Object) error) e
 	if err := head(v); err != nil {
 		return err
 	}
-	chunk := objectChunk{store: s, view: v}
+	r.chunk.view = v
 	for len(members) > 0 {
-		n, err := chunk.read(members)
+		n, err := r.Read(members, each)
 		if err != nil {
-			return fmt.Errorf("read objects: %w", err)
-		}
-		for i, m := range members[:n] {
-			if err := each(Object{m.Name, m.ResourceVersion, chunk.bytes(i)}); err != nil {
-				return err
-			}
+			return err
 		}
 		members = members[n:]
 	}
@@ -79,7 +73,7 @@ func (c *objectChunk) bytes(i int) []byte {
 // read fills the chunk with the first objects of members and says with how many.
 func (c *objectChunk) read(members []Member) (int, error) {
 	if c.buf == nil {
-		c.buf = make([]byte, 0, min(c.view.Bytes, streamChunk+streamChunk/4))
+		c.buf = make([]byte, 0, chunkSize(members))
 	}
 	c.buf, c.ends = c.buf[:0], c.ends[:0]
 	var at string
@@ -97,6 +91,17 @@ func (c *objectChunk) read(members []Member) (int, error) {
 		return nil
 	})
 	return len(c.ends), ofView(c.view.ID, at, err)
+}
+
+// chunkSize is what the first chunk of members takes, in bytes.
+func chunkSize(members []Member) int {
+	size := 0
+	for _, m := range members {
+		if size += m.Size; size >= streamChunk {
+			return streamChunk + streamChunk/4
+		}
+	}
+	return size
 }
 
 func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
