@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -23,6 +24,10 @@ const (
 	// ImageCondition is False while the node pulls the images of the target
 	// revision, and True once all of them are there. The hub sets it.
 	ImageCondition corev1.PodConditionType = "PodImageReady"
+
+	// PrepullAnnotation on a DaemonSet, when "true", has nodes pull the images of a
+	// new revision as soon as their pod is marked.
+	PrepullAnnotation = "apps.openyurt.io/image-prepull"
 
 	// TargetAnnotation carries a Target, as JSON, on a pod that needs an
 	// upgrade. A node may not read DaemonSets or ControllerRevisions, its own
@@ -43,6 +48,9 @@ type Target struct {
 	InitContainers []Image `json:"initContainers,omitempty"`
 	// ImagePullSecrets are names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	// Prepull is since when the node should pull the images without being asked by
+	// its owner; nil is never. The controller sets it, by its own clock.
+	Prepull *metav1.Time `json:"prepull,omitempty"`
 }
 
 // Image is the image one container of the target revision runs.
