@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // rolling is what is remembered of a DaemonSet that is rolled out by its nodes.
@@ -39,23 +40,28 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 	if t.rolling == nil {
 		t.rolling = &rolling{seen: rollout.NewSightings(), sent: newDeletions()}
 	}
-	target, err := r.target(ctx, ds, w, t.rolling)
+	newest, err := r.newest(ctx, ds, w, t.rolling)
 	if err != nil {
 		return err
 	}
-	if target == "" { // the DaemonSet or a revision will change
+	if newest == nil { // the DaemonSet or a revision will change
 		return r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.AwaitRevision()...))
+	}
+	target, err := targetOf(newest)
+	if err != nil {
+		return err
 	}
 	return r.step(ctx, key, ds, t, options, target)
 }
 
-// step deletes what is to be deleted now, and says where everything stands.
-func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target string) error {
+// step deletes what is to be deleted now, tells nodes which images to pull, and says
+// where everything stands.
+func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target) error {
 	now := time.Now()
 	pods := t.watch.allPodsOf(ds)
 	again := t.rolling.sent.caughtUp(pods)
 	plan := rollout.Make(rollout.Input{
-		DaemonSet: ds, Options: options, Revision: target,
+		DaemonSet: ds, Options: options, Revision: target.Revision,
 		Nodes: r.nodes.seen(), Pods: pods,
 		Deleted: t.rolling.sent.has, Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
 		Now: now, Timing: r.timing,
@@ -63,11 +69,15 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 	t.pace.took(now, time.Now())
 	for _, d := range plan.Delete {
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
-			"daemonset", key.String(), "revision", target, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)
+			"daemonset", key.String(), "revision", target.Revision, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)
 	}
 	changed, failed := r.deletePods(ctx, t.rolling.sent, append(again, plan.Delete...))
 	if ctx.Err() != nil {
 		return failed
+	}
+	untold := r.tellNodes(ctx, key, ds, t, target, &plan, pods, now)
+	if ctx.Err() != nil {
+		return untold
 	}
 	if changed {
 		r.queue.AddAfter(key, minBackoff) // the watch is late, and the change may be one that wakes nobody
@@ -76,26 +86,25 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 		r.queue.AddAfter(key, plan.Wake.Sub(now))
 	}
 	r.metrics.setRollout(key, &plan)
-	r.tellRollout(ds, t, &plan, now)
+	r.tellRollout(ds, t, &plan, options, now)
 	r.tellDeletions(ds, t, failed)
-	return errors.Join(failed, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
+	return errors.Join(failed, untold, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
 }
 
-// target returns the hash of the revision that the pods should have, "" while it
-// is not known.
+// newest returns the revision that the pods should have, nil while it is not known.
 //
 // That Kubernetes has seen the newest template can be known here before its
 // revision is, since they come by two watches. For that moment the revision
 // before would be the newest, and new pods would be deleted for being none of it.
 // So once for each generation the apiserver itself is asked.
-func (r *reconciler) target(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling) (string, error) {
+func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling) (*appsv1.ControllerRevision, error) {
 	if ds.Status.ObservedGeneration < ds.Generation {
-		return "", nil
+		return nil, nil
 	}
 	if t.generation != ds.Generation || t.confirmed == nil {
 		list, err := r.client.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector.String()})
 		if err != nil {
-			return "", fmt.Errorf("list ControllerRevisions: %w", err)
+			return nil, fmt.Errorf("list ControllerRevisions: %w", err)
 		}
 		var revisions []*appsv1.ControllerRevision
 		for i := range list.Items {
@@ -107,15 +116,7 @@ func (r *reconciler) target(ctx context.Context, ds *appsv1.DaemonSet, w *watch,
 	if t.confirmed != nil {
 		revisions = append(revisions, t.confirmed)
 	}
-	newest := daemonset.NewestRevision(ds, revisions)
-	if newest == nil {
-		return "", nil
-	}
-	hash := newest.Labels[appsv1.ControllerRevisionHashLabelKey]
-	if hash == "" {
-		return "", fmt.Errorf("read ControllerRevision %s/%s: no label %s", newest.Namespace, newest.Name, appsv1.ControllerRevisionHashLabelKey)
-	}
-	return hash, nil
+	return daemonset.NewestRevision(ds, revisions), nil
 }
 
 // stopRolling forgets a rollout that is no longer asked for.

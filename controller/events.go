@@ -93,9 +93,12 @@ func (r *reconciler) tellUnmarked(ds *appsv1.DaemonSet, t *tracked, pods int) {
 	if pods == 0 {
 		return
 	}
-	r.log.Info("marks taken off pods: the DaemonSet no longer asks for OTA", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
-	r.events.normal(ds, reasonOptedOut,
-		fmt.Sprintf("the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade", pods))
+	r.log.Info("marks taken off pods: the DaemonSet no longer asks for them", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
+	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
+	if t.marked == forHubs {
+		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images"
+	}
+	r.events.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))
 }
 
 // maxEventMessage is the apiserver's limit for the message of a core/v1 Event.

@@ -19,8 +19,10 @@ const (
 )
 
 // mark is what the controller says about one pod, on the pod: the condition
-// PodNeedUpgrade and the annotation with the target. The zero value is a pod
-// about which nothing is said.
+// PodNeedUpgrade, which lets the owner of the node upgrade it, and the annotation
+// with the target. One without a condition is for a pod that the controller itself
+// replaces once the node has the images. The zero value is a pod about which nothing
+// is said.
 type mark struct {
 	status  corev1.ConditionStatus
 	reason  string
@@ -31,12 +33,39 @@ type mark struct {
 
 // marker says what the marks of a DaemonSet's pods should be.
 type marker struct {
-	revision string
-	target   string
+	revision  string
+	targetFor func(*corev1.Pod) string
 }
 
+// newMarker is for nodes that pull images when their owner asks for it.
 func newMarker(t upgrade.Target) marker {
-	return marker{revision: t.Revision, target: t.Encode()}
+	encoded := t.Encode()
+	return marker{revision: t.Revision, targetFor: func(*corev1.Pod) string { return encoded }}
+}
+
+// newPrepullMarker is for nodes that pull images as soon as they are told.
+func newPrepullMarker(t upgrade.Target, now time.Time) marker {
+	target, prepulls := newDated(t), upgrade.NewPrepulls(t.Revision)
+	return marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.encode(prepulls.From(pod, now)) }}
+}
+
+// dated encodes one target with a time since when nodes are to pull its images. Most
+// pods of a DaemonSet share one of a few times.
+type dated struct {
+	target  upgrade.Target
+	encoded map[int64]string // by Unix time
+}
+
+func newDated(t upgrade.Target) dated { return dated{target: t, encoded: map[int64]string{}} }
+
+func (d dated) encode(t time.Time) string {
+	out, ok := d.encoded[t.Unix()]
+	if !ok {
+		d.target.Prepull = &metav1.Time{Time: t}
+		out = d.target.Encode()
+		d.encoded[t.Unix()] = out
+	}
+	return out
 }
 
 // markFor is what should be said about pod.
@@ -48,7 +77,7 @@ func (m marker) markFor(pod *corev1.Pod) mark {
 		status:  corev1.ConditionTrue,
 		reason:  reasonUpgradeAvailable,
 		message: upgrade.Message(m.revision),
-		target:  m.target,
+		target:  m.targetFor(pod),
 	}
 }
 

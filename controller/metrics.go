@@ -20,13 +20,15 @@ const (
 )
 
 // metrics has two series for each DaemonSet that asks for OTA, one for each state
-// of a node for one that asks for AdvancedRollingUpdate, and a handful besides.
+// of a node and one for images for one that asks for AdvancedRollingUpdate, and a
+// handful besides.
 type metrics struct {
 	reconciles *prometheus.CounterVec
 	patches    *prometheus.CounterVec
 	deletions  *prometheus.CounterVec
 	pods       *prometheus.GaugeVec
 	nodes      *prometheus.GaugeVec
+	images     *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -47,6 +49,10 @@ func newMetrics() *metrics {
 			Name: metricsPrefix + "rollout_nodes",
 			Help: "Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, by state: " + rolloutStates() + ".",
 		}, []string{"namespace", "daemonset", "state"}),
+		images: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: metricsPrefix + "rollout_nodes_awaiting_images",
+			Help: "Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",
+		}, []string{"namespace", "daemonset"}),
 		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: metricsPrefix + "daemonset_pods",
 			Help: "Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
@@ -56,7 +62,7 @@ func newMetrics() *metrics {
 
 func (m *metrics) register(r prometheus.Registerer) error {
 	return errors.Join(r.Register(m.reconciles), r.Register(m.patches), r.Register(m.deletions),
-		r.Register(m.pods), r.Register(m.nodes))
+		r.Register(m.pods), r.Register(m.nodes), r.Register(m.images))
 }
 
 func (m *metrics) reconciled(err error) {
@@ -105,8 +111,10 @@ func (m *metrics) setRollout(key cache.ObjectName, p *rollout.Plan) {
 	for _, state := range rollout.States() {
 		m.nodes.WithLabelValues(key.Namespace, key.Name, string(state)).Set(float64(p.Counts[state]))
 	}
+	m.images.WithLabelValues(key.Namespace, key.Name).Set(float64(p.AwaitImages))
 }
 
 func (m *metrics) forgetRollout(key cache.ObjectName) {
 	m.nodes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
+	m.images.DeleteLabelValues(key.Namespace, key.Name)
 }

@@ -106,12 +106,9 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 // follow does what ds asks for, and undoes what it no longer asks for.
 func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted daemonset.Strategy, problem string) error {
 	t := r.tracked.getOrAdd(key)
-	var options rollout.Options
-	if wanted == daemonset.AdvancedRollingUpdate {
-		var err error
-		if options, err = rollout.ParseOptions(ds.Annotations); err != nil {
-			problem = err.Error()
-		}
+	options, err := optionsOf(ds, wanted)
+	if err != nil {
+		problem = err.Error()
 	}
 	r.tellProblem(ds, t, problem)
 	switch {
@@ -122,22 +119,35 @@ func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv
 	case wanted == daemonset.OTA:
 		r.stopRolling(key, t)
 		return errors.Join(
-			r.markPods(ctx, key, ds, t),
+			r.markPods(ctx, key, ds, t, options.Prepull),
 			r.setConditions(ctx, key, ds, t, withdrawn(mended(ds), ofRollouts[:]...)),
 		)
 	default:
-		if err := r.unmarkPods(ctx, key, ds, t); err != nil {
-			return err
+		if t.marked == forOwners {
+			if err := r.unmarkPods(ctx, key, ds, t, options.Prepull); err != nil {
+				return err
+			}
 		}
 		return r.advance(ctx, key, ds, t, options)
 	}
+}
+
+// optionsOf reads those annotations that count with the strategy.
+func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Options, err error) {
+	switch wanted {
+	case daemonset.AdvancedRollingUpdate:
+		return rollout.ParseOptions(ds.Annotations)
+	case daemonset.OTA:
+		o.Prepull, err = rollout.ParsePrepull(ds.Annotations)
+	}
+	return o, err
 }
 
 // letGo undoes everything on a DaemonSet that asks for nothing, or for something
 // that Kubernetes does itself.
 func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, problem string) error {
 	r.stopRolling(key, t)
-	if err := r.unmarkPods(ctx, key, ds, t); err != nil {
+	if err := r.unmarkPods(ctx, key, ds, t, false); err != nil {
 		return err
 	}
 	if t.watch != nil {
@@ -156,8 +166,9 @@ func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1
 	return nil
 }
 
-// markPods carries out the strategy OTA.
-func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) error {
+// markPods carries out the strategy OTA. With prepull, nodes pull the images before
+// their owners ask.
+func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, prepull bool) error {
 	w, err := r.watchFor(ctx, key, ds, t)
 	if err != nil {
 		return err
@@ -165,7 +176,7 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if !w.synced() {
 		return nil // it calls when it is
 	}
-	t.marked = true
+	t.marked = forOwners
 	revision := daemonset.NewestRevision(ds, w.revisionsSeen())
 	if revision == nil {
 		return nil // the DaemonSet or a revision will change
@@ -174,7 +185,11 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if err != nil {
 		return err
 	}
-	p := planMarks(newMarker(target), w.podsOf(ds), time.Now())
+	now, m := time.Now(), newMarker(target)
+	if prepull {
+		m = newPrepullMarker(target, now)
+	}
+	p := planMarks(m, w.podsOf(ds), now)
 	r.metrics.setPods(key, p.need, p.total-p.need)
 	done := r.apply(ctx, p.changes)
 	w.wrote(done.changed)

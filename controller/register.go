@@ -14,8 +14,8 @@ import (
 type tracked struct {
 	// watch is nil unless the DaemonSet opted in.
 	watch *watch
-	// marked is set once pods may have marks.
-	marked bool
+	// marked is for whom pods may have marks.
+	marked audience
 	// rolling is nil unless the DaemonSet is rolled out by its nodes.
 	rolling *rolling
 	// pace is the only part that is not for the worker alone.
@@ -29,6 +29,15 @@ type tracked struct {
 	failure string
 	summary string
 }
+
+// audience is for whom the marks are that pods may have.
+type audience int
+
+const (
+	forNobody audience = iota
+	forOwners          // OTA
+	forHubs            // AdvancedRollingUpdate, with images first
+)
 
 // register holds what is tracked. It is safe for concurrent use.
 type register struct {

@@ -32,15 +32,19 @@ type story struct {
 }
 
 // tellRollout tells what is new about a rollout, on the DaemonSet and in the log.
-func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, now time.Time) {
+func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, options rollout.Options, now time.Time) {
 	s := &t.rolling.story
 	reason := conditionFor(rollout.ProgressingCondition, p).Reason
 	if s.revision != p.Revision {
 		*s = begin(ds, p, now)
 		if s.reason == "" && !p.Complete() {
 			s.reason = rollout.ReasonUpdating
-			r.tell(ds, reasonRolloutStarted, fmt.Sprintf("controllerrevision %s: %s; at most %d of %d Ready nodes are unavailable at a time",
-				p.Revision, p.Summary(), p.Max, p.Ready))
+			message := fmt.Sprintf("controllerrevision %s: %s; at most %d of %d Ready nodes are unavailable at a time",
+				p.Revision, p.Summary(), p.Max, p.Ready)
+			if options.Prepull {
+				message += fmt.Sprintf(", and each keeps its pod until its images are there, for %v at most", options.PrepullTimeout)
+			}
+			r.tell(ds, reasonRolloutStarted, message)
 		}
 	}
 	was := s.reason

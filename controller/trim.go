@@ -33,7 +33,8 @@ func trimDaemonSet(object any) (any, error) {
 			DeletionTimestamp: ds.DeletionTimestamp,
 			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
 				rollout.MaxUnavailableAnnotation, rollout.PartitionAnnotation, rollout.PausedAnnotation,
-				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation),
+				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation,
+				upgrade.PrepullAnnotation, rollout.PrepullTimeoutAnnotation),
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:        ds.Spec.Selector,
@@ -121,7 +122,8 @@ func trimPod(object any) (any, error) {
 		},
 	}
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady || c.Type == upgrade.NeedCondition {
+		switch c := &pod.Status.Conditions[i]; c.Type {
+		case corev1.PodReady, upgrade.NeedCondition, upgrade.ImageCondition:
 			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
 			})

@@ -13,11 +13,13 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // unmarkPods takes what the controller said off the pods of a DaemonSet that no
-// longer asks for OTA. A pod that went on saying that it needs an upgrade would let
-// its node delete it.
+// longer asks for it. A pod that went on saying that it needs an upgrade would let
+// its node delete it. With keepTargets, nodes that pull images need not begin anew:
+// what is said of the target is for advance to put right.
 //
 // That a DaemonSet once asked is known only from its watch, which is kept until
 // all is done. If nobody watched when the DaemonSet changed its mind, because the
@@ -25,22 +27,23 @@ import (
 // the pods are replaced, or the DaemonSet opts in and out again: finding them
 // would take a list of all pods of the cluster. The same goes for a DaemonSet
 // that is deleted without its pods.
-func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) error {
-	if !t.marked {
+func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, keepTargets bool) error {
+	if t.marked == forNobody {
 		return nil
 	}
 	if t.watch != nil && t.watch.serves(ds) { // else it is another DaemonSet by now
-		changes, err := r.marked(ctx, ds, t.watch)
+		changes, err := r.marked(ctx, ds, t.watch, keepTargets)
 		if err != nil {
 			return err
 		}
 		done := r.apply(ctx, changes)
+		t.watch.wrote(done.changed)
 		if err := done.err(); err != nil {
 			return err
 		}
 		r.tellUnmarked(ds, t, len(done.changed))
 	}
-	t.marked = false
+	t.marked = forNobody
 	r.metrics.forgetPods(key)
 	return nil
 }
@@ -48,7 +51,7 @@ func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *a
 // marked returns what takes the marks off ds's pods. It asks the apiserver, since
 // the watch may not have seen the last marks yet, and page by page, since pods
 // arrive whole.
-func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch) ([]change, error) {
+func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch, keepTargets bool) ([]change, error) {
 	var (
 		changes []change
 		now     = time.Now()
@@ -60,7 +63,11 @@ func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch)
 		if !ok || !daemonset.Controls(ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		if patch := patchTo(mark{}, pod, now); patch != nil {
+		var want mark
+		if keepTargets {
+			want.target = pod.Annotations[upgrade.TargetAnnotation]
+		}
+		if patch := patchTo(want, pod, now); patch != nil {
 			changes = append(changes, change{
 				pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
 				patch: patch,

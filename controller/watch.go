@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,6 +119,7 @@ func podChanged(before, after any) bool {
 		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
 		waiting(a) != waiting(b) ||
 		markOn(a) != markOn(b) ||
+		imagesOn(a) != imagesOn(b) ||
 		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!sameController(a, b)
@@ -125,6 +127,16 @@ func podChanged(before, after any) bool {
 
 // readyOn returns pod's Ready condition, or nil.
 func readyOn(pod *corev1.Pod) *corev1.PodCondition { return upgrade.Condition(pod, corev1.PodReady) }
+
+// imagesOn is what pod's node says about the images of the next revision, without
+// the times.
+func imagesOn(pod *corev1.Pod) corev1.PodCondition {
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	if c == nil {
+		return corev1.PodCondition{}
+	}
+	return corev1.PodCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+}
 
 // waiting is what the first container that waits does so for, or "".
 func waiting(pod *corev1.Pod) string {
@@ -175,31 +187,28 @@ func (w *watch) revisionsSeen() []*appsv1.ControllerRevision {
 // podsOf returns ds's pods that are not on their way out, each in the newest
 // state known. They are shared and must not be changed.
 func (w *watch) podsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
-	var out []*corev1.Pod
+	all := w.allPodsOf(ds)
+	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
+}
+
+// allPodsOf returns ds's pods, also those on their way out, each in the newest
+// state known. They are shared and must not be changed.
+func (w *watch) allPodsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
+	objects := w.pods.GetStore().List()
+	out := make([]*corev1.Pod, 0, len(objects))
 	ahead := map[types.UID]*corev1.Pod{}
-	for _, pod := range w.allPodsOf(ds) {
+	for _, object := range objects {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !daemonset.Controls(ds, pod) {
+			continue
+		}
 		if written, ok := w.written[pod.UID]; ok && newerThan(written, pod) {
 			ahead[pod.UID] = written
 			pod = written
 		}
-		if pod.DeletionTimestamp.IsZero() {
-			out = append(out, pod)
-		}
+		out = append(out, pod)
 	}
 	w.written = ahead // the others have been caught up with, or are gone
-	return out
-}
-
-// allPodsOf returns ds's pods as the watch shows them, also those on their way
-// out. They are shared and must not be changed.
-func (w *watch) allPodsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
-	objects := w.pods.GetStore().List()
-	out := make([]*corev1.Pod, 0, len(objects))
-	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok && daemonset.Controls(ds, pod) {
-			out = append(out, pod)
-		}
-	}
 	return out
 }
 

@@ -6,12 +6,14 @@ import (
 )
 
 // order is that in which candidates get their turn: nodes that may be touched
-// first, so that others hold up nothing; then pods that serve nobody; then the
+// first, so that others hold up nothing; then pods that serve nobody; then those
+// whose images are there, and those that have waited for them long enough; then the
 // pods that have been Ready for longest; then by name.
 func order(a, b candidate) int {
 	return cmp.Or(
 		cmp.Compare(rank(a.settled), rank(b.settled)),
 		cmp.Compare(rank(!a.ready), rank(!b.ready)),
+		cmp.Compare(a.wait.images, b.wait.images),
 		a.turned.Compare(b.turned),
 		cmp.Compare(a.node, b.node),
 	)
@@ -51,6 +53,8 @@ func (m *maker) turn(c candidate) {
 			m.plan.wakeAt(c.settles)
 		}
 		m.wait(c, "node became Ready a moment ago")
+	case c.ready && c.wait.images == imagesAwaited:
+		m.awaitImages(c)
 	case !m.room(c):
 		m.wait(c, "")
 	case len(m.plan.Delete) == Burst:
@@ -84,8 +88,21 @@ func (m *maker) wait(c candidate, reason string) {
 	m.put(c.node, c.pod, Unavailable, c.trouble)
 }
 
+// awaitImages keeps a pod, which uses up nothing of the maximum meanwhile.
+func (m *maker) awaitImages(c candidate) {
+	if !c.wait.until.IsZero() { // else the pod will change
+		m.plan.wakeAt(c.wait.until)
+	}
+	m.wait(c, c.wait.reason)
+	n := &m.plan.Nodes[len(m.plan.Nodes)-1]
+	n.AwaitsImages = n.State == Pending
+}
+
 func (m *maker) replace(c candidate) {
 	reason := "its turn has come"
+	if c.wait.images == imagesLate {
+		reason += ", though " + c.wait.reason
+	}
 	switch {
 	case !c.ready:
 		reason = "it serves nobody: " + c.trouble

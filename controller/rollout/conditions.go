@@ -129,13 +129,21 @@ func (p *Plan) Summary() string {
 		out = append(out, s)
 	}
 	add(Unavailable, "unavailable", true)
-	add(Pending, "pending", false)
+	add(Pending, "pending"+p.awaiting(), false)
 	add(WaitingNotReady, "waiting until their node is Ready", true)
 	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
 	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
 	add(HeldByBreaker, "held by the circuit breaker", false)
 	return strings.Join(out, ", ")
+}
+
+// awaiting says how many of the pending nodes are not in line for their turn.
+func (p *Plan) awaiting() string {
+	if p.AwaitImages == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d until their images are there)", p.AwaitImages)
 }
 
 // names lists the nodes in a state, those that are unavailable with the reason.

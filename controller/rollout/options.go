@@ -6,17 +6,28 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // DefaultMaxUnavailable holds without MaxUnavailableAnnotation, and when that is
 // "0" or "0%": a rollout that may not make anything unavailable could never begin.
 var DefaultMaxUnavailable = Amount{Value: 10, Percent: true}
 
+// Bounds of Options.PrepullTimeout. There is no 0, which one person would take for
+// not waiting and another for waiting as long as it takes.
+const (
+	DefaultPrepullTimeout = 30 * time.Minute
+	minPrepullTimeout     = time.Second
+	maxPrepullTimeout     = 720 * time.Hour
+)
+
 // Options are what the annotations of a DaemonSet say. The zero value is that of
-// a DaemonSet without any, except for MaxUnavailable.
+// a DaemonSet without any, except for MaxUnavailable and PrepullTimeout.
 type Options struct {
 	// MaxUnavailable is how many of the Ready nodes that should run the daemon may
 	// be without an available pod before the next pod is deleted. It is not 0.
@@ -31,6 +42,11 @@ type Options struct {
 	NodeSelector labels.Selector
 	// Continue is the revision for which the circuit breaker does not count.
 	Continue string
+	// Prepull has nodes pull the images of the target first. A pod that serves
+	// somebody is deleted once they are there, or when PrepullTimeout has passed
+	// since its node was told and Ready. It is not 0.
+	Prepull        bool
+	PrepullTimeout time.Duration
 }
 
 // Amount is a number, or a percentage of something.
@@ -58,22 +74,43 @@ func (a Amount) String() string {
 // than any cluster has, and fit an int.
 var amountPattern = regexp.MustCompile(`^(?:([0-9]{1,9})|([0-9]{1,2}|100)%)$`)
 
+// option is an annotation and what reads its value.
+type option struct {
+	key   string
+	parse func(string) error
+}
+
 // ParseOptions reads the annotations of a DaemonSet. White space around a value
 // does not matter. The error is one line that names each annotation with a wrong
 // value, the value, and what to write instead.
 func ParseOptions(annotations map[string]string) (Options, error) {
-	o := Options{MaxUnavailable: DefaultMaxUnavailable}
+	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout}
+	err := parse(annotations,
+		option{MaxUnavailableAnnotation, o.parseMaxUnavailable},
+		option{PartitionAnnotation, o.parsePartition},
+		option{PausedAnnotation, o.parsePaused},
+		option{NodeSelectorAnnotation, o.parseNodeSelector},
+		option{ContinueAnnotation, o.parseContinue},
+		option{upgrade.PrepullAnnotation, o.parsePrepull},
+		option{PrepullTimeoutAnnotation, o.parsePrepullTimeout},
+	)
+	if err != nil {
+		return Options{}, err
+	}
+	return o, nil
+}
+
+// ParsePrepull reads the only one of these annotations that says something with the
+// strategy OTA as well. The error is as that of ParseOptions.
+func ParsePrepull(annotations map[string]string) (bool, error) {
+	var o Options
+	err := parse(annotations, option{upgrade.PrepullAnnotation, o.parsePrepull})
+	return o.Prepull, err
+}
+
+func parse(annotations map[string]string, options ...option) error {
 	var problems []string
-	for _, p := range []struct {
-		key   string
-		parse func(string) error
-	}{
-		{MaxUnavailableAnnotation, o.parseMaxUnavailable},
-		{PartitionAnnotation, o.parsePartition},
-		{PausedAnnotation, o.parsePaused},
-		{NodeSelectorAnnotation, o.parseNodeSelector},
-		{ContinueAnnotation, o.parseContinue},
-	} {
+	for _, p := range options {
 		value, ok := annotations[p.key]
 		if !ok {
 			continue
@@ -83,9 +120,9 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		}
 	}
 	if problems != nil {
-		return Options{}, errors.New(strings.Join(problems, "; "))
+		return errors.New(strings.Join(problems, "; "))
 	}
-	return o, nil
+	return nil
 }
 
 func (o *Options) parseMaxUnavailable(s string) error {
@@ -101,14 +138,37 @@ func (o *Options) parsePartition(s string) (err error) {
 	return err
 }
 
-func (o *Options) parsePaused(s string) error {
+func (o *Options) parsePaused(s string) (err error) {
+	o.Paused, err = parseBool(s)
+	return err
+}
+
+func (o *Options) parsePrepull(s string) (err error) {
+	o.Prepull, err = parseBool(s)
+	return err
+}
+
+func parseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "true":
-		o.Paused = true
+		return true, nil
 	case "false":
+		return false, nil
 	default:
-		return errors.New("write true or false, or remove it")
+		return false, errors.New("write true or false, or remove it")
 	}
+}
+
+// durationPattern is what is taken for a duration: as much of Go's as a person
+// writes, and so little that it cannot overflow.
+var durationPattern = regexp.MustCompile(`^([0-9]{1,5}([.][0-9]{1,3})?[hms]){1,3}$`)
+
+func (o *Options) parsePrepullTimeout(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || !durationPattern.MatchString(s) || d < minPrepullTimeout || d > maxPrepullTimeout {
+		return errors.New("write a duration such as 30m or 12h, from 1s to 720h")
+	}
+	o.PrepullTimeout = d
 	return nil
 }
 

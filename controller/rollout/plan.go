@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -68,7 +70,7 @@ func (in *Input) minReady() time.Duration {
 func Make(in Input) Plan {
 	in.Seen.see(&in)
 	where := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
-	m := maker{in: &in, where: where, places: in.places(where)}
+	m := maker{in: &in, where: where, places: in.places(where), prepulls: upgrade.NewPrepulls(in.Revision)}
 	m.plan.Revision = in.Revision
 
 	m.count()
@@ -81,6 +83,7 @@ func Make(in Input) Plan {
 	m.wakeForBreaker()
 
 	m.choose()
+	m.plan.Pulls = m.pulls()
 	return m.sum()
 }
 
@@ -89,6 +92,7 @@ type maker struct {
 	in         *Input
 	where      Placement
 	places     []place
+	prepulls   *upgrade.Prepulls
 	plan       Plan
 	candidates []candidate
 	old        int // live pods of other revisions, wherever they are
@@ -104,6 +108,7 @@ type candidate struct {
 	settles time.Time
 	turned  time.Time // Ready, in the words of its node: for the order only
 	trouble string    // why it is not available
+	wait    imageWait
 }
 
 // count puts every place but those of candidates into its state.
@@ -173,6 +178,7 @@ func (m *maker) candidate(p *place, pod *corev1.Pod, avail bool, why string) can
 		settled: p.seen.readyFor(m.in.Now) >= m.in.settle() && m.where.gets(p.node),
 		settles: p.seen.since.Add(m.in.settle()),
 		turned:  seen.written, trouble: why,
+		wait: m.imagesFor(p, pod),
 	}
 }
 
@@ -216,6 +222,9 @@ func (m *maker) sum() Plan {
 	m.plan.Counts = map[State]int{}
 	for i := range m.plan.Nodes {
 		m.plan.Counts[m.plan.Nodes[i].State]++
+		if m.plan.Nodes[i].AwaitsImages {
+			m.plan.AwaitImages++
+		}
 	}
 	return m.plan
 }

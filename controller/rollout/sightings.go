@@ -58,6 +58,18 @@ type nodeSight struct {
 	round uint64
 	// before is the status when it was looked at the last time, "" if it was not.
 	before corev1.ConditionStatus
+	// witnessed is false while the status is that of the first look: since when it
+	// has been so, nobody saw.
+	witnessed bool
+}
+
+// back is when the node became Ready, as far as anybody knows. If nobody saw it, its
+// own word counts, which may be wrong but not later than the first look.
+func (n nodeSight) back() time.Time {
+	if !n.witnessed && !n.written.IsZero() && n.written.Before(n.since) {
+		return n.written
+	}
+	return n.since
 }
 
 type podSight struct {
@@ -87,6 +99,7 @@ func (s *Sightings) seeNode(node *corev1.Node, now time.Time) nodeSight {
 	out := nodeSight{uid: node.UID, round: s.round, sight: s.next(before.sight, known, status, written, now)}
 	if known {
 		out.before = before.status
+		out.witnessed = before.witnessed || out.sight != before.sight
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // State is where a node stands in a rollout. Every node that should run the
@@ -18,7 +19,8 @@ const (
 	// Unavailable nodes are Ready and have no available pod, of whatever revision:
 	// most of them are being updated right now.
 	Unavailable State = "unavailable"
-	// Pending nodes have an available old pod and wait for their turn.
+	// Pending nodes have an available old pod and wait for their turn, or for
+	// their images.
 	Pending State = "pending"
 	// WaitingNotReady nodes are NotReady and lack a pod of the target revision.
 	WaitingNotReady State = "waiting_not_ready"
@@ -49,6 +51,9 @@ type NodeStatus struct {
 	// none or more than one.
 	Pod      string
 	Revision string
+	// AwaitsImages is set on Pending nodes whose turn does not come before the
+	// images of the target are there.
+	AwaitsImages bool
 }
 
 // Deletion is a pod to delete, with its UID as precondition.
@@ -67,10 +72,16 @@ type Plan struct {
 	Revision string
 	// Delete are the pods to delete now.
 	Delete []Deletion
+	// Pulls are the old pods that are to tell their nodes, by a Target with this
+	// Prepull, to pull the images of the target; no other pod is to. Those that do
+	// already keep their time.
+	Pulls map[types.UID]time.Time
 	// Nodes are all nodes that should run the daemon, by name. Counts sums them
 	// up; it has no entry for a state that no node is in.
 	Nodes  []NodeStatus
 	Counts map[State]int
+	// AwaitImages is how many of Nodes are Pending because of images.
+	AwaitImages int
 	// Ready is how many of Nodes are, Unavailable how many of those have no
 	// available pod once Delete is done, and Max how many may.
 	Ready       int

@@ -2,7 +2,8 @@ package rollout
 
 import appsv1 "k8s.io/api/apps/v1"
 
-// Annotations of a DaemonSet that say how it is rolled out. See Options.
+// Annotations of a DaemonSet that say how it is rolled out, besides
+// upgrade.PrepullAnnotation. See Options.
 const (
 	MaxUnavailableAnnotation = "apps.openyurt.io/max-unavailable"
 	PartitionAnnotation      = "apps.openyurt.io/partition"
@@ -11,6 +12,9 @@ const (
 	// ContinueAnnotation names the revision for which an open circuit breaker
 	// does not count. A later revision has a breaker again.
 	ContinueAnnotation = "apps.openyurt.io/rollout-continue"
+	// PrepullTimeoutAnnotation is how long an old pod is kept for the images of the
+	// new one.
+	PrepullTimeoutAnnotation = "apps.openyurt.io/image-prepull-timeout"
 )
 
 // Conditions of a DaemonSet.

@@ -4,7 +4,8 @@
 // needs. The controller writes it, the node's hub reads it; neither imports the
 // other.
 //
-// Everything here is a pure function of a pod and safe for concurrent use.
+// Everything here but Prepulls is a pure function of a pod and safe for concurrent
+// use.
 package upgrade
 
 import (
@@ -30,7 +31,8 @@ const (
 	PrepullAnnotation = "apps.openyurt.io/image-prepull"
 
 	// TargetAnnotation carries a Target, as JSON, on a pod that needs an
-	// upgrade. A node may not read DaemonSets or ControllerRevisions, its own
+	// upgrade, or that is replaced by the controller and whose node is to pull the
+	// images first. A node may not read DaemonSets or ControllerRevisions, its own
 	// pods it may, and they are in its cache.
 	TargetAnnotation = "apps.openyurt.io/upgrade-target"
 )
@@ -49,7 +51,8 @@ type Target struct {
 	// ImagePullSecrets are names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// Prepull is since when the node should pull the images without being asked by
-	// its owner; nil is never. The controller sets it, by its own clock.
+	// its owner; nil is never. The controller sets it, by its own clock, in whole
+	// seconds, and leaves it as it is while Revision is the same.
 	Prepull *metav1.Time `json:"prepull,omitempty"`
 }
 
@@ -84,7 +87,7 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 func (t Target) Encode() string {
 	b, err := json.Marshal(t)
 	if err != nil {
-		panic("upgrade: encode target: " + err.Error()) // strings and slices of strings only
+		panic("upgrade: encode target: " + err.Error()) // strings, slices of strings, and a time
 	}
 	return string(b)
 }

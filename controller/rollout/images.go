@@ -1,0 +1,105 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// images is how far a node is with the images of the target. The numbers are the
+// order in which candidates get their turn.
+type images int
+
+const (
+	// imagesThere is also what holds when nobody asked for images first.
+	imagesThere images = iota
+	// imagesLate have had their time: the pod goes without them.
+	imagesLate
+	imagesAwaited
+)
+
+// imageWait is what keeps, or does not keep, a pod until its images are there.
+type imageWait struct {
+	images images
+	// until is when it ends at the latest; zero when that is not known, because the
+	// node has not been told to pull yet.
+	until  time.Time
+	reason string
+}
+
+// imagesFor looks at how far p is with the images for the pod that replaces pod.
+func (m *maker) imagesFor(p *place, pod *corev1.Pod) imageWait {
+	if !m.in.Options.Prepull {
+		return imageWait{images: imagesThere}
+	}
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	if c != nil && upgrade.RevisionOf(c) != m.in.Revision {
+		c = nil
+	}
+	if c != nil && c.Status == corev1.ConditionTrue {
+		return imageWait{images: imagesThere}
+	}
+	since, told := m.prepulls.Since(pod)
+	if !told {
+		return imageWait{images: imagesAwaited, reason: "its node is yet to be told to pull its image"}
+	}
+	if back := p.seen.back(); back.After(since) {
+		since = back // it has had no time before
+	}
+	w := imageWait{images: imagesAwaited, until: since.Add(m.in.Options.PrepullTimeout), reason: imageTrouble(c)}
+	if !m.in.Now.Before(w.until) {
+		w.images = imagesLate
+	}
+	return w
+}
+
+// imageTrouble says what c, which is nil or not True, says about images.
+func imageTrouble(c *corev1.PodCondition) string {
+	if c != nil {
+		switch c.Reason {
+		case "", upgrade.ReasonQueued, upgrade.ReasonPulling:
+		default:
+			return fmt.Sprintf("its image could not be pulled yet (%s)", c.Reason)
+		}
+	}
+	return "its image is being pulled"
+}
+
+// pulls returns which pods tell their nodes to pull, and since when.
+func (m *maker) pulls() map[types.UID]time.Time {
+	if !m.in.Options.Prepull {
+		return nil
+	}
+	out := map[types.UID]time.Time{}
+	for i := range m.places {
+		p := &m.places[i]
+		if !m.selected(p.node) {
+			continue
+		}
+		for _, pod := range p.live {
+			if m.tells(pod) {
+				out[pod.UID] = m.prepulls.From(pod, m.in.Now)
+			}
+		}
+	}
+	for _, d := range m.plan.Delete {
+		delete(out, d.Pod.UID)
+	}
+	return out
+}
+
+// tells leaves those that tell already as they are while nothing is to begin.
+func (m *maker) tells(pod *corev1.Pod) bool {
+	if revisionOf(pod) == m.in.Revision {
+		return false
+	}
+	if m.in.Options.Paused || m.plan.Breaker.Holds() {
+		_, already := m.prepulls.Since(pod)
+		return already
+	}
+	return true
+}
