@@ -1,29 +1,16 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-	"text/tabwriter"
-)
+import "github.com/edgehub-io/edgehub/cmd/internal/table"
 
 // table has a row for each node.
 func (r *report) table() string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NODE\tSTATE\tPOD\tREVISION\tREASON")
+	var rows [][]string
 	for _, n := range r.Nodes {
-		fmt.Fprintln(w, n.row())
+		rows = append(rows, n.row())
 	}
-	_ = w.Flush() // into memory
-	return out.String()
+	return table.Text([]string{"NODE", "STATE", "POD", "REVISION", "REASON"}, rows)
 }
 
-func (n nodeReport) row() string {
-	cells := []string{n.Node, string(n.State), n.Pod, n.Revision, n.Reason}
-	for i, c := range cells {
-		if c == "" {
-			cells[i] = "-"
-		}
-	}
-	return strings.Join(cells, "\t")
+func (n nodeReport) row() []string {
+	return table.Filled([]string{n.Node, string(n.State), n.Pod, n.Revision, n.Reason})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 )
 
 // view shows reports, one after the other, to a person or to a program.
@@ -13,15 +15,15 @@ type view func(*report)
 // viewFor chooses how to show what: JSON, a picture on a terminal that is kept up
 // to date, or lines that can go to a log.
 func viewFor(o *options, w io.Writer) view {
-	size, isTerminal := terminal(w)
+	size, isTerminal := screen.Terminal(w)
 	switch {
 	case o.output == "json":
 		return jsonView(w, o.watch)
 	case o.watch && isTerminal:
-		s := &screen{w: w, size: size}
+		s := screen.New(w, size)
 		return func(r *report) {
 			width, _ := size()
-			s.draw(o.picture(r, width))
+			s.Draw(o.picture(r, width))
 		}
 	case o.watch:
 		return logView(w, o.nodes)
@@ -70,7 +72,7 @@ func logView(w io.Writer, nodes bool) view {
 	return func(r *report) {
 		if nodes {
 			for _, n := range r.Nodes {
-				if row := strings.ReplaceAll(n.row(), "\t", " "); row != rows[n.Node] {
+				if row := strings.Join(n.row(), " "); row != rows[n.Node] {
 					fmt.Fprintln(w, row)
 					rows[n.Node] = row
 				}

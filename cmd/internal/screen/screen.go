@@ -1,4 +1,5 @@
-package main
+// Package screen shows people a text that changes, on a terminal, in place.
+package screen
 
 import (
 	"fmt"
@@ -17,8 +18,8 @@ const (
 	defaultHeight = 24
 )
 
-// terminal returns how large w is now, and false when w is no terminal.
-func terminal(w io.Writer) (size func() (width, height int), ok bool) {
+// Terminal returns how large w is now, and false when w is no terminal.
+func Terminal(w io.Writer) (size func() (width, height int), ok bool) {
 	file, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return nil, false
@@ -32,12 +33,17 @@ func terminal(w io.Writer) (size func() (width, height int), ok bool) {
 	}, true
 }
 
-// screen keeps one text on a terminal up to date, in place.
-type screen struct {
+// Screen keeps one text on a terminal up to date. It is not safe for concurrent
+// use.
+type Screen struct {
 	w     io.Writer
 	size  func() (width, height int)
 	lines int // of the text that is there
 }
+
+// New returns a screen on w, which is a terminal as large as size says, asked
+// before each drawing: windows are resized.
+func New(w io.Writer, size func() (width, height int)) *Screen { return &Screen{w: w, size: size} }
 
 // Control sequences of ECMA-48, which every terminal of the last decades knows.
 const (
@@ -45,10 +51,10 @@ const (
 	clearBelow = "\x1b[J"
 )
 
-// draw puts text in place of what it drew before. It is cut to the terminal: a
+// Draw puts text in place of what it drew before. It is cut to the terminal: a
 // line that wraps would not be counted, and one that has scrolled away cannot be
 // drawn over.
-func (s *screen) draw(text string) {
+func (s *Screen) Draw(text string) {
 	width, height := s.size()
 	lines := slices.Collect(strings.Lines(text))
 	if room := max(1, height-1); len(lines) > room { // the cursor has the last line

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 
 func TestAScreenIsDrawnInPlace(t *testing.T) {
 	var out bytes.Buffer
-	s := &screen{w: &out, size: func() (int, int) { return 20, 5 }}
-	s.draw("one\ntwo\n")
+	s := New(&out, func() (int, int) { return 20, 5 })
+	s.Draw("one\ntwo\n")
 	if got, want := out.String(), "\x1b[Jone\ntwo\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	out.Reset()
-	s.draw("three\n")
+	s.Draw("three\n")
 	if got, want := out.String(), "\x1b[2A\r\x1b[Jthree\n"; got != want {
 		t.Errorf("got %q, want the two lines drawn over, %q", got, want)
 	}
@@ -22,8 +22,8 @@ func TestAScreenIsDrawnInPlace(t *testing.T) {
 
 func TestATextIsCutToTheScreen(t *testing.T) {
 	var out bytes.Buffer
-	s := &screen{w: &out, size: func() (int, int) { return 10, 4 }}
-	s.draw("ünder ten\nthis is more than ten\n3\n4\n5\n")
+	s := New(&out, func() (int, int) { return 10, 4 })
+	s.Draw("ünder ten\nthis is more than ten\n3\n4\n5\n")
 	want := "\x1b[Jünder ten\nthis is...\n... and...\n"
 	if got := out.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -34,7 +34,7 @@ func TestATextIsCutToTheScreen(t *testing.T) {
 }
 
 func TestABufferIsNoTerminal(t *testing.T) {
-	if _, ok := terminal(&bytes.Buffer{}); ok {
+	if _, ok := Terminal(&bytes.Buffer{}); ok {
 		t.Error("a buffer is taken for a terminal")
 	}
 }
