@@ -49,7 +49,7 @@ func (r *reconciler) tellProblem(ds *appsv1.DaemonSet, t *tracked, problem strin
 	if problem != "" && problem != t.problem {
 		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
 			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
-		r.events.warning(ds, reasonInvalidStrategy, problem)
+		r.events.warning(ds, reasonInvalidStrategy, truncated(problem))
 	}
 	t.problem = problem
 }

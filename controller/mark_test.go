@@ -43,7 +43,11 @@ func marked(pod *corev1.Pod, m mark) *corev1.Pod {
 }
 
 func newTarget(hash string) marker {
-	return newMarker(upgrade.Target{Revision: hash, Containers: []upgrade.Image{{Name: "app", Image: "app:" + hash}}})
+	return newMarker(imagesOf(hash))
+}
+
+func imagesOf(hash string) upgrade.Target {
+	return upgrade.Target{Revision: hash, Containers: []upgrade.Image{{Name: "app", Image: "app:" + hash}}}
 }
 
 // patched applies patch the way an apiserver does.
@@ -140,6 +144,52 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 	}
 	if got.Annotations["keep"] != "me" || got.UID != "pod-uid" {
 		t.Errorf("metadata of others changed: %+v", got.ObjectMeta)
+	}
+}
+
+// told is pod with what tells its node to pull the images of the revision with this
+// hash.
+func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
+	pod.Annotations[upgrade.TargetAnnotation] = newDated(imagesOf(hash)).encode(since)
+	return pod
+}
+
+func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
+	m := newPrepullMarker(imagesOf("new"), now)
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want time.Time
+	}{
+		"a pod without a mark":                 {podAt("old"), now},
+		"one that had none of this":            {marked(podAt("old"), newTarget("new").markFor(podAt("old"))), now},
+		"one that has told already":            {told(podAt("old"), "new", before), before},
+		"one that has told of another":         {told(podAt("old"), "between", before), now},
+		"one that has told a time yet to come": {told(podAt("old"), "new", now.Add(time.Hour)), now},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := tt.pod
+			if patch := patchTo(m.markFor(got), got, now); patch != nil {
+				got = patched(t, got, patch)
+			}
+			target, ok, err := upgrade.TargetOf(got)
+			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
+				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
+			}
+			later := newPrepullMarker(imagesOf("new"), now.Add(time.Hour))
+			if again := patchTo(later.markFor(got), got, now); again != nil {
+				t.Errorf("got a second patch %s, want none", again)
+			}
+			checkRestUntouched(t, got)
+		})
+	}
+	fine := patched(t, told(podAt("new"), "new", before), patchTo(m.markFor(podAt("new")), told(podAt("new"), "new", before), now))
+	if fine.Annotations[upgrade.TargetAnnotation] != "" {
+		t.Error("a pod at the target tells its node to pull")
+	}
+	off := newTarget("new").markFor(podAt("old"))
+	if got := patched(t, told(podAt("old"), "new", before), patchTo(off, told(podAt("old"), "new", before), now)); markOn(got) != off {
+		t.Errorf("without images first: got %+v, want %+v", markOn(got), off)
 	}
 }
 

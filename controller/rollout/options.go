@@ -213,8 +213,8 @@ func parseAmount(s string) (Amount, error) {
 	return Amount{Value: value, Percent: m[2] != ""}, nil
 }
 
-// maxQuoted is how many bytes of somebody's words are repeated, so that five of
-// them fit an Event, whose message may have 1024.
+// maxQuoted is how many bytes of somebody's words are repeated, so that five wrong
+// values at once fit an Event, whose message may have 1024.
 const maxQuoted = 60
 
 func quotable(s string) string {

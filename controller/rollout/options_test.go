@@ -3,6 +3,9 @@ package rollout
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -32,7 +35,7 @@ func TestParseOptions(t *testing.T) {
 			if got := o.MaxUnavailable.String() + " " + o.Partition.String(); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			if o.Paused || o.NodeSelector != nil || o.Continue != "" {
+			if o.Paused || o.NodeSelector != nil || o.Continue != "" || o.Prepull || o.PrepullTimeout != 30*time.Minute {
 				t.Errorf("got %v", o)
 			}
 		})
@@ -44,6 +47,25 @@ func TestParseOptionsThatAreNotAmounts(t *testing.T) {
 		o, err := ParseOptions(map[string]string{PausedAnnotation: value})
 		if err != nil || o.Paused != paused {
 			t.Errorf("%q: got %v, %v", value, o.Paused, err)
+		}
+	}
+	for value, prepull := range map[string]bool{"true": true, " True ": true, "false": false} {
+		annotations := map[string]string{upgrade.PrepullAnnotation: value, MaxUnavailableAnnotation: "3"}
+		o, err := ParseOptions(annotations)
+		if err != nil || o.Prepull != prepull {
+			t.Errorf("%q: got %v, %v", value, o.Prepull, err)
+		}
+		annotations[MaxUnavailableAnnotation] = "none of its business"
+		if got, err := ParsePrepull(annotations); err != nil || got != prepull {
+			t.Errorf("%q alone: got %v, %v", value, got, err)
+		}
+	}
+	for value, want := range map[string]time.Duration{
+		"30m": 30 * time.Minute, " 12h\n": 12 * time.Hour, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "1s": time.Second, "720h": 720 * time.Hour, "1h0m0s": time.Hour,
+	} {
+		o, err := ParseOptions(map[string]string{PrepullTimeoutAnnotation: value})
+		if err != nil || o.PrepullTimeout != want {
+			t.Errorf("%q: got %v, %v", value, o.PrepullTimeout, err)
 		}
 	}
 	o, err := ParseOptions(map[string]string{NodeSelectorAnnotation: "zone=a,disk!=hdd", ContinueAnnotation: "7d4f8b9c6"})
@@ -72,6 +94,18 @@ func TestWrongOptionsAreQuotedWithWhatToWrite(t *testing.T) {
 		{ContinueAnnotation, "true", "the revision"},
 		{ContinueAnnotation, "", "the revision"},
 		{ContinueAnnotation, "no such thing", "the revision"},
+		{upgrade.PrepullAnnotation, "yes", "true or false"},
+		{upgrade.PrepullAnnotation, "", "true or false"},
+		{PrepullTimeoutAnnotation, "", "a duration such as 30m"},
+		{PrepullTimeoutAnnotation, "30", "a duration such as 30m"},
+		{PrepullTimeoutAnnotation, "0", "from 1s to 720h"},
+		{PrepullTimeoutAnnotation, "0s", "from 1s to 720h"},
+		{PrepullTimeoutAnnotation, "-30m", "from 1s to 720h"},
+		{PrepullTimeoutAnnotation, "721h", "from 1s to 720h"},
+		{PrepullTimeoutAnnotation, "30 m", "a duration"},
+		{PrepullTimeoutAnnotation, "1d", "a duration"},
+		{PrepullTimeoutAnnotation, "1000ms", "a duration"},
+		{PrepullTimeoutAnnotation, "9999999999999h", "a duration"},
 	}
 	for _, tt := range tests {
 		_, err := ParseOptions(map[string]string{tt.key: tt.value})
@@ -87,9 +121,12 @@ func TestWrongOptionsAreQuotedWithWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestEveryWrongOptionIsNamedAndAllFitAnEvent(t *testing.T) {
+func TestEveryWrongOptionIsNamedAndFiveFitAnEvent(t *testing.T) {
 	long := strings.Repeat("x y", 500)
-	keys := []string{MaxUnavailableAnnotation, PartitionAnnotation, PausedAnnotation, NodeSelectorAnnotation, ContinueAnnotation}
+	keys := []string{
+		MaxUnavailableAnnotation, PartitionAnnotation, PausedAnnotation, NodeSelectorAnnotation, ContinueAnnotation,
+		upgrade.PrepullAnnotation, PrepullTimeoutAnnotation,
+	}
 	annotations := map[string]string{}
 	for _, key := range keys {
 		annotations[key] = long
@@ -98,12 +135,17 @@ func TestEveryWrongOptionIsNamedAndAllFitAnEvent(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
+	if _, err := ParsePrepull(annotations); err == nil || !strings.Contains(err.Error(), upgrade.PrepullAnnotation) {
+		t.Errorf("prepull alone: got %v", err)
+	}
 	for _, key := range keys {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not named", key)
 		}
 	}
-	if len(err.Error()) > 1024 || strings.Contains(err.Error(), "\n") {
+	delete(annotations, upgrade.PrepullAnnotation)
+	delete(annotations, PrepullTimeoutAnnotation)
+	if _, err = ParseOptions(annotations); len(err.Error()) > 1024 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%d bytes: %v", len(err.Error()), err)
 	}
 }

@@ -1,0 +1,403 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// newPrepullWorld has images first, and lets all nodes be unavailable unless the
+// maximum is set to something else.
+func newPrepullWorld(t *testing.T, n int, annotations map[string]string) *world {
+	t.Helper()
+	w := newWorld(t, n)
+	w.ds.Annotations[upgrade.PrepullAnnotation] = "true"
+	w.ds.Annotations[MaxUnavailableAnnotation] = "100%"
+	maps.Copy(w.ds.Annotations, annotations)
+	return w
+}
+
+// carryOut makes the pods say what the plan wants, and returns the nodes whose pods
+// say something then.
+func (w *world) carryOut(p Plan) []string {
+	var told []string
+	for uid, pod := range w.pods {
+		pod = pod.DeepCopy()
+		pod.Annotations = nil
+		if since, ok := p.Pulls[uid]; ok {
+			target := upgrade.Target{Revision: p.Revision, Containers: []upgrade.Image{{Name: "app", Image: "app:2"}}, Prepull: &metav1.Time{Time: since}}
+			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+			told = append(told, pod.Spec.NodeName)
+		}
+		w.pods[uid] = pod
+	}
+	slices.Sort(told)
+	return told
+}
+
+// tell makes a plan that deletes nothing, and carries out what nodes are told.
+func (w *world) tell(want ...string) {
+	w.t.Helper()
+	if got := w.carryOut(w.expect()); !slices.Equal(got, want) {
+		w.t.Fatalf("the nodes %v are told to pull, want %v", got, want)
+	}
+}
+
+// images sets what a node says about the images of a revision.
+func (w *world) images(node string, status corev1.ConditionStatus, revision, reason string) {
+	w.t.Helper()
+	pod := w.on(node).DeepCopy()
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == upgrade.ImageCondition })
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: upgrade.ImageCondition, Status: status, Reason: reason, Message: upgrade.Message(revision),
+	})
+	w.pods[pod.UID] = pod
+}
+
+const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+
+func TestAPodThatServesIsKeptUntilItsImagesAreThere(t *testing.T) {
+	w := newPrepullWorld(t, 3, nil)
+	w.tell("n1", "n2", "n3")
+	p := w.expect()
+	if p.AwaitImages != 3 || p.Counts[Pending] != 3 || p.Unavailable != 0 {
+		t.Errorf("%s", p.Summary())
+	}
+	if want := w.now.Add(DefaultPrepullTimeout); !p.Wake.Equal(want) {
+		t.Errorf("wake at %v, want %v", p.Wake, want)
+	}
+	w.pass(time.Minute)
+	w.images("n2", no, target, upgrade.ReasonPulling)
+	w.expect()
+	w.images("n2", yes, target, "")
+	w.expect("n2")
+	w.upgrade("n2", true)
+	p = w.expect()
+	if got := w.carryOut(p); !slices.Equal(got, []string{"n1", "n3"}) {
+		t.Errorf("%v are told to pull, want n1 and n3", got)
+	}
+}
+
+func TestWhatIsTakenForImagesThatAreThere(t *testing.T) {
+	tests := map[string]struct {
+		status   corev1.ConditionStatus
+		revision string
+		want     []string
+	}{
+		"those of the target":            {yes, target, []string{"n1"}},
+		"those of the revision before":   {yes, oldRevision, nil},
+		"those of a revision in between": {yes, "between", nil},
+		"not all of them":                {no, target, nil},
+		"nobody knows":                   {corev1.ConditionUnknown, target, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newPrepullWorld(t, 1, nil)
+			w.tell("n1")
+			w.images("n1", tt.status, tt.revision, "")
+			w.expect(tt.want...)
+		})
+	}
+}
+
+func TestImagesThatAreThereBeforeTheNodeIsTold(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	w.images("n1", yes, target, "")
+	if p := w.expect("n1"); len(p.Pulls) > 0 {
+		t.Errorf("a pod that is deleted is to tell its node to pull: %v", p.Pulls)
+	}
+}
+
+func TestWithoutTheAnnotationNobodyWaitsForImages(t *testing.T) {
+	for _, value := range []string{"false", ""} {
+		w := newPrepullWorld(t, 2, map[string]string{MaxUnavailableAnnotation: "1"})
+		w.tell("n1", "n2")
+		w.ds.Annotations[upgrade.PrepullAnnotation] = value
+		if value == "" {
+			delete(w.ds.Annotations, upgrade.PrepullAnnotation)
+		}
+		p := w.expect("n1")
+		if told := w.carryOut(p); len(told) > 0 {
+			t.Errorf("%q: %v are told to pull", value, told)
+		}
+	}
+}
+
+func TestPodsThatServeNobodyDoNotWaitForImages(t *testing.T) {
+	w := newPrepullWorld(t, 3, nil)
+	w.ready(w.on("n2").UID, false)
+	if told := w.carryOut(w.expect("n2")); !slices.Equal(told, []string{"n1", "n3"}) {
+		t.Errorf("%v are told to pull, want those whose pods stay", told)
+	}
+}
+
+func TestAPodThatIsReadyForTooShortWaitsForItsImages(t *testing.T) {
+	w := newPrepullWorld(t, 2, nil)
+	w.ds.Spec.MinReadySeconds = 600
+	w.ready(w.on("n1").UID, false)
+	w.ready(w.on("n1").UID, true)
+	w.pass(time.Minute)
+	w.tell("n1", "n2")
+	p := w.expect()
+	if got := state(t, &p, "n1"); got.State != Unavailable || got.AwaitsImages {
+		t.Errorf("n1 %+v", got)
+	}
+	w.images("n1", yes, target, "")
+	w.expect("n1")
+}
+
+func TestAfterTheTimeoutAPodGoesWithoutItsImages(t *testing.T) {
+	w := newPrepullWorld(t, 2, map[string]string{PrepullTimeoutAnnotation: "10m"})
+	w.tell("n1", "n2")
+	w.pass(10*time.Minute - time.Second)
+	w.expect()
+	w.images("n1", no, target, "RegistryUnreachable")
+	w.pass(time.Second)
+	p := w.expect("n1", "n2")
+	if got := p.Delete[0].Reason; !strings.Contains(got, "could not be pulled yet (RegistryUnreachable)") {
+		t.Errorf("n1 goes because %q", got)
+	}
+}
+
+func TestAnotherTimeoutCountsFromTheSameMoment(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	w.tell("n1")
+	w.pass(5 * time.Minute)
+	w.expect()
+	w.ds.Annotations[PrepullTimeoutAnnotation] = "5m"
+	w.expect("n1")
+}
+
+func TestANodeThatWasAwayGetsItsTime(t *testing.T) {
+	w := newPrepullWorld(t, 2, nil)
+	w.turn("n2", never)
+	w.tell("n1", "n2")
+	w.pass(2 * time.Hour)
+	w.expect("n1")
+	w.upgrade("n1", true)
+	w.turn("n2", yes)
+	p := w.expect()
+	w.pass(NodeSettle)
+	p = w.expect()
+	back := w.now.Add(-NodeSettle)
+	if want := back.Add(DefaultPrepullTimeout); !p.Wake.Equal(want) {
+		t.Errorf("wake at %v, want %v: half an hour after the node was back", p.Wake, want)
+	}
+	w.pass(DefaultPrepullTimeout - NodeSettle - time.Second)
+	w.expect()
+	w.pass(time.Second)
+	w.expect("n2")
+}
+
+func TestARestartOfTheControllerGivesNoTimeAnew(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	w.tell("n1")
+	w.pass(20 * time.Minute)
+	w.restart()
+	w.expect()
+	w.pass(10*time.Minute - time.Second)
+	w.expect()
+	w.pass(time.Second)
+	w.expect("n1")
+}
+
+// Nobody saw it come back, and its own word is all there is.
+func TestANodeThatCameBackWhileNoControllerRan(t *testing.T) {
+	for name, tt := range map[string]struct {
+		clock time.Duration // of the node, compared with that of the controller
+		left  time.Duration
+	}{
+		"its clock is right":        {0, 20 * time.Minute},
+		"its clock is years behind": {-20 * 365 * 24 * time.Hour, 0},
+		"its clock is years ahead":  {20 * 365 * 24 * time.Hour, 30 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPrepullWorld(t, 1, nil)
+			w.turn("n1", never)
+			w.tell("n1")
+			w.pass(2 * time.Hour)
+			node := w.nodes["n1"].DeepCopy()
+			node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = yes, metav1.NewTime(w.now.Add(tt.clock))
+			w.nodes["n1"] = node
+			w.pass(10 * time.Minute)
+			w.restart()
+			w.expect()
+			if tt.left > 0 {
+				w.pass(tt.left - time.Second)
+				w.expect()
+			}
+			w.pass(max(time.Second, NodeSettle-tt.left))
+			w.expect("n1")
+		})
+	}
+}
+
+func TestPodsWithImagesGoFirstAndWaitingOnesHoldUpNothing(t *testing.T) {
+	w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2", PrepullTimeoutAnnotation: "10m"})
+	w.turn("n1", never)
+	w.tell("n1", "n2", "n3", "n4", "n5")
+	w.turn("n1", yes)
+	w.expect()
+	w.pass(10 * time.Minute)
+	w.images("n4", yes, target, "")
+	w.images("n5", yes, target, "")
+	// n2 and n3 have waited long enough; n1, the oldest, has been back for too short.
+	w.turn("n1", never)
+	w.turn("n1", yes)
+	w.look()
+	p := w.expect("n4", "n5")
+	if got := state(t, &p, "n2"); got.State != Pending || got.AwaitsImages {
+		t.Errorf("n2 %+v, want one that waits for its turn", got)
+	}
+	w.upgrade("n4", true)
+	w.upgrade("n5", true)
+	w.pass(NodeSettle)
+	p = w.expect("n2", "n3")
+	if p.Unavailable != 2 || p.AwaitImages != 1 || !state(t, &p, "n1").AwaitsImages {
+		t.Errorf("%d unavailable; %s", p.Unavailable, p.Summary())
+	}
+}
+
+func TestTheMaximumHoldsForPodsWithImages(t *testing.T) {
+	w := newPrepullWorld(t, 4, map[string]string{MaxUnavailableAnnotation: "1"})
+	w.tell("n1", "n2", "n3", "n4")
+	for _, n := range []string{"n1", "n2", "n3", "n4"} {
+		w.images(n, yes, target, "")
+	}
+	w.expect("n1")
+	w.upgrade("n1", false)
+	w.expect()
+	w.ready(w.on("n1").UID, true)
+	w.expect("n2")
+}
+
+func TestAPartitionIsFilledByPodsWithoutImages(t *testing.T) {
+	w := newPrepullWorld(t, 3, map[string]string{PartitionAnnotation: "2"})
+	w.tell("n1", "n2", "n3")
+	w.images("n3", yes, target, "")
+	w.expect("n3")
+}
+
+func TestWhichNodesAreTold(t *testing.T) {
+	t.Run("those that the selector selects, Ready or not", func(t *testing.T) {
+		w := newPrepullWorld(t, 4, map[string]string{NodeSelectorAnnotation: "name in (n2,n3)"})
+		w.turn("n3", never)
+		w.tell("n2", "n3")
+		w.ds.Annotations[NodeSelectorAnnotation] = "name=n3"
+		w.tell("n3")
+	})
+	t.Run("those without the target", func(t *testing.T) {
+		w := newPrepullWorld(t, 3, nil)
+		w.upgrade("n2", true)
+		w.tell("n1", "n3")
+	})
+	t.Run("no further one while it is paused", func(t *testing.T) {
+		w := newPrepullWorld(t, 3, nil)
+		w.turn("n1", never)
+		w.tell("n1", "n2", "n3")
+		w.ds.Annotations[PausedAnnotation] = "true"
+		w.remove("n2")
+		w.addPod("n2", oldRevision, true)
+		w.tell("n1", "n3")
+		w.target = "newer"
+		w.tell()
+		w.ds.Annotations[PausedAnnotation] = "false"
+		w.tell("n1", "n2", "n3")
+	})
+	t.Run("no further one while the circuit breaker is open", func(t *testing.T) {
+		w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2"})
+		w.tell("n1", "n2", "n3", "n4", "n5")
+		w.images("n1", yes, target, "")
+		w.images("n2", yes, target, "")
+		w.expect("n1", "n2")
+		w.upgrade("n1", true)
+		w.upgrade("n2", true)
+		w.expect()
+		w.turn("n1", never)
+		w.turn("n2", never)
+		w.remove("n3")
+		w.addPod("n3", oldRevision, true)
+		w.tell("n4", "n5")
+	})
+}
+
+func TestSinceWhenANodePullsStays(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	since := func() time.Time {
+		t.Helper()
+		p := w.expect()
+		w.carryOut(p)
+		return p.Pulls[w.on("n1").UID]
+	}
+	first := since()
+	w.pass(time.Minute)
+	w.restart()
+	if got := since(); !got.Equal(first) {
+		t.Errorf("it moved from %v to %v", first, got)
+	}
+	w.target = "newer"
+	second := since()
+	if !second.Equal(w.now) {
+		t.Errorf("for another revision it is %v, want %v", second, w.now)
+	}
+	w.pass(DefaultPrepullTimeout - time.Second)
+	w.images("n1", yes, target, "") // too late
+	if got := since(); !got.Equal(second) {
+		t.Errorf("it moved from %v to %v", second, got)
+	}
+	w.pass(time.Second)
+	w.expect("n1")
+}
+
+func TestATimeToComeIsWrittenAnew(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	w.pass(time.Hour)
+	w.tell("n1")
+	w.pass(-time.Hour) // whoever wrote it had a clock that was ahead
+	p := w.expect()
+	if got := p.Pulls[w.on("n1").UID]; !got.Equal(w.now) {
+		t.Errorf("got %v, want %v", got, w.now)
+	}
+}
+
+func TestANodeThatIsNotToldYet(t *testing.T) {
+	w := newPrepullWorld(t, 1, nil)
+	p := w.expect()
+	if got := state(t, &p, "n1"); got.State != Pending || got.Reason != "its node is yet to be told to pull its image" || !got.AwaitsImages {
+		t.Errorf("n1 %+v", got)
+	}
+	w.pass(time.Hour)
+	w.expect()
+}
+
+func TestPlansSayWhoWaitsForImages(t *testing.T) {
+	w := newPrepullWorld(t, 4, map[string]string{MaxUnavailableAnnotation: "1"})
+	w.tell("n1", "n2", "n3", "n4")
+	w.images("n2", no, target, upgrade.ReasonQueued)
+	w.images("n3", no, target, "Unauthorized")
+	w.images("n4", no, oldRevision, "Unauthorized")
+	p := w.expect()
+	for node, want := range map[string]string{
+		"n1": "its image is being pulled",
+		"n2": "its image is being pulled",
+		"n3": "its image could not be pulled yet (Unauthorized)",
+		"n4": "its image is being pulled",
+	} {
+		if got := state(t, &p, node); got.Reason != want || got.State != Pending {
+			t.Errorf("%s %+v, want %s", node, got, want)
+		}
+	}
+	if got, want := p.Summary(), "0 of 4 nodes updated, 4 pending (4 until their images are there)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if c := Conditions(&p)[1]; c.Status != yes || c.Reason != ReasonUpdating {
+		t.Errorf("%+v, want a rollout that goes on by itself", c)
+	}
+}
