@@ -55,13 +55,32 @@ func byReason(_ *report, nodes []nodeReport) string {
 	return strings.Join(out, "; ")
 }
 
-// byLimit says what nodes wait for that wait for their turn.
-func byLimit(r *report, _ []nodeReport) string {
+// byLimit says what nodes wait for that wait for their turn, or for their images.
+func byLimit(r *report, nodes []nodeReport) string {
 	if r.Limits == nil {
 		return ""
 	}
-	return fmt.Sprintf("%d of at most %d unavailable (%s of %d Ready nodes)",
+	limit := fmt.Sprintf("%d of at most %d unavailable (%s of %d Ready nodes)",
 		r.Limits.UnavailableNodes, r.Limits.MaxUnavailableNodes, r.Limits.MaxUnavailable, r.Limits.ReadyNodes)
+	switch n := awaitImages(nodes); n {
+	case 0:
+		return limit
+	case len(nodes):
+		return "until their images are there"
+	default:
+		return fmt.Sprintf("%d until their images are there; %s", n, limit)
+	}
+}
+
+// awaitImages counts the nodes whose old pod is kept for the images of the new one.
+func awaitImages(nodes []nodeReport) int {
+	count := 0
+	for _, n := range nodes {
+		if n.AwaitsImages {
+			count++
+		}
+	}
+	return count
 }
 
 // byHolder says what holds nodes back.

@@ -29,6 +29,9 @@ How it is rolled out is up to further annotations, all of them optional:
   apps.openyurt.io/rollout-node-selector: zone=test
                                                only nodes with these labels
   apps.openyurt.io/rollout-paused: "true"      what pause sets and resume removes
+  apps.openyurt.io/image-prepull: "true"       nodes pull the new images first, with
+                                               OTA as well
+  apps.openyurt.io/image-prepull-timeout: 30m  and a pod is kept for its images so long
 To undo a change of the pod template: kubectl rollout undo ds/NAME
 `
 
@@ -51,7 +54,8 @@ What the lines mean:
   updated        the node runs the new revision, and its pod is available
   unavailable    the node is Ready and has no available pod; most of these are being
                  updated right now. The reason is told
-  pending        the old pod is available, and is replaced when it is its turn
+  pending        the old pod is available, and is replaced when it is its turn; with
+                 images first, not before its images are there
   not ready      the node is not Ready. It is left alone and not counted, and is
                  updated when it is Ready again
   held           the annotations, a pause or the circuit breaker keep the old pod

@@ -14,6 +14,10 @@ import (
 // judgeOTA counts who has upgraded. The rules of a rollout that is paused tell old
 // pods from new ones; whom an old pod waits for is another matter here.
 func (r *report) judgeOTA(o objects, now time.Time) {
+	if _, err := rollout.ParsePrepull(o.daemonSet.Annotations); err != nil {
+		r.wrong(err.Error())
+		return
+	}
 	if !r.target(o) {
 		return
 	}
@@ -89,7 +93,7 @@ func imagesOn(pod *corev1.Pod, revision string) string {
 	case c.Status == corev1.ConditionTrue:
 		return "its images are there"
 	default:
-		return joined("its images are being pulled", c.Reason)
+		return rollout.ImageTrouble(c)
 	}
 }
 

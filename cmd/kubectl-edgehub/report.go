@@ -82,6 +82,8 @@ type nodeReport struct {
 	Reason   string        `json:"reason,omitempty"`
 	Pod      string        `json:"pod,omitempty"`
 	Revision string        `json:"revision,omitempty"`
+	// AwaitsImages is set where the old pod is kept until the images are there.
+	AwaitsImages bool `json:"awaitsImages,omitempty"`
 }
 
 // errNotOurs is for a DaemonSet that never asked for anything.
@@ -140,7 +142,7 @@ func (r *report) judgeRollout(o objects, now time.Time) {
 	r.Limits = limitsOf(&plan, options)
 	c := conditionOf(o.daemonSet, rollout.ProgressingCondition)
 	r.spoke = c != nil && rollout.RevisionIn(c.Message) == r.Revision
-	r.sumUp(&plan, o.daemonSet)
+	r.sumUp(&plan, options, o.daemonSet)
 }
 
 // makePlan asks the controller's own rules. They are asked once, and for a moment
@@ -168,7 +170,9 @@ func (r *report) fill(plan *rollout.Plan, states []rollout.State, adapt func(*ro
 	for _, n := range plan.Nodes {
 		adapt(&n)
 		r.Counts[n.State]++
-		r.Nodes = append(r.Nodes, nodeReport{Node: n.Name, State: n.State, Reason: n.Reason, Pod: n.Pod, Revision: n.Revision})
+		r.Nodes = append(r.Nodes, nodeReport{
+			Node: n.Name, State: n.State, Reason: n.Reason, Pod: n.Pod, Revision: n.Revision, AwaitsImages: n.AwaitsImages,
+		})
 	}
 }
 
@@ -187,7 +191,7 @@ func limitsOf(plan *rollout.Plan, options rollout.Options) *limits {
 }
 
 // sumUp says where the rollout as a whole stands, in the words of the conditions.
-func (r *report) sumUp(plan *rollout.Plan, ds *appsv1.DaemonSet) {
+func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.DaemonSet) {
 	conditions := map[appsv1.DaemonSetConditionType]appsv1.DaemonSetCondition{}
 	for _, c := range rollout.Conditions(plan) {
 		conditions[c.Type] = c
@@ -209,10 +213,18 @@ func (r *report) sumUp(plan *rollout.Plan, ds *appsv1.DaemonSet) {
 	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
 		r.State, r.Advice = held, "every node that the annotations let go is updated"
 	default:
-		r.State, r.Advice = updating, "it goes on by itself"
-		if plan.Counts[rollout.Pending] > 0 && plan.Unavailable >= plan.Max {
-			r.Advice = fmt.Sprintf("the next pods follow when fewer than %d Ready nodes are unavailable", plan.Max)
-		}
+		r.State, r.Advice = updating, whatIsNext(plan, options)
+	}
+}
+
+func whatIsNext(plan *rollout.Plan, options rollout.Options) string {
+	switch pending := plan.Counts[rollout.Pending]; {
+	case pending > 0 && pending == plan.AwaitImages:
+		return fmt.Sprintf("the next pods follow when their images are there, or after %v without them", options.PrepullTimeout)
+	case pending > 0 && plan.Unavailable >= plan.Max:
+		return fmt.Sprintf("the next pods follow when fewer than %d Ready nodes are unavailable", plan.Max)
+	default:
+		return "it goes on by itself"
 	}
 }
 

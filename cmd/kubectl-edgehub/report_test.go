@@ -167,7 +167,7 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 	}
 	w.nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
 	r := w.judge(t)
-	for i, want := range []string{"its images are there", "its images are being pulled, Pulling", "", "node is not Ready"} {
+	for i, want := range []string{"its images are there", "its images are being pulled", "", "node is not Ready"} {
 		if n := r.Nodes[i]; n.State != waitsForOwner || n.Reason != want {
 			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, waitsForOwner, want)
 		}

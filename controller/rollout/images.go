@@ -45,28 +45,29 @@ func (m *maker) imagesFor(p *place, pod *corev1.Pod) imageWait {
 	}
 	since, told := m.prepulls.Since(pod)
 	if !told {
-		return imageWait{images: imagesAwaited, reason: "its node is yet to be told to pull its image"}
+		return imageWait{images: imagesAwaited, reason: "its node is yet to be told to pull its images"}
 	}
 	if back := p.seen.back(); back.After(since) {
 		since = back // it has had no time before
 	}
-	w := imageWait{images: imagesAwaited, until: since.Add(m.in.Options.PrepullTimeout), reason: imageTrouble(c)}
+	w := imageWait{images: imagesAwaited, until: since.Add(m.in.Options.PrepullTimeout), reason: ImageTrouble(c)}
 	if !m.in.Now.Before(w.until) {
 		w.images = imagesLate
 	}
 	return w
 }
 
-// imageTrouble says what c, which is nil or not True, says about images.
-func imageTrouble(c *corev1.PodCondition) string {
+// ImageTrouble puts into words what a pod's condition, which is nil or not True, says
+// about the images of the next revision.
+func ImageTrouble(c *corev1.PodCondition) string {
 	if c != nil {
 		switch c.Reason {
 		case "", upgrade.ReasonQueued, upgrade.ReasonPulling:
 		default:
-			return fmt.Sprintf("its image could not be pulled yet (%s)", c.Reason)
+			return fmt.Sprintf("its images could not be pulled yet (%s)", c.Reason)
 		}
 	}
-	return "its image is being pulled"
+	return "its images are being pulled"
 }
 
 // pulls returns which pods tell their nodes to pull, and since when.

@@ -370,7 +370,7 @@ func TestATimeToComeIsWrittenAnew(t *testing.T) {
 func TestANodeThatIsNotToldYet(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	p := w.expect()
-	if got := state(t, &p, "n1"); got.State != Pending || got.Reason != "its node is yet to be told to pull its image" || !got.AwaitsImages {
+	if got := state(t, &p, "n1"); got.State != Pending || got.Reason != "its node is yet to be told to pull its images" || !got.AwaitsImages {
 		t.Errorf("n1 %+v", got)
 	}
 	w.pass(time.Hour)
@@ -385,10 +385,10 @@ func TestPlansSayWhoWaitsForImages(t *testing.T) {
 	w.images("n4", no, oldRevision, "Unauthorized")
 	p := w.expect()
 	for node, want := range map[string]string{
-		"n1": "its image is being pulled",
-		"n2": "its image is being pulled",
-		"n3": "its image could not be pulled yet (Unauthorized)",
-		"n4": "its image is being pulled",
+		"n1": "its images are being pulled",
+		"n2": "its images are being pulled",
+		"n3": "its images could not be pulled yet (Unauthorized)",
+		"n4": "its images are being pulled",
 	} {
 		if got := state(t, &p, node); got.Reason != want || got.State != Pending {
 			t.Errorf("%s %+v, want %s", node, got, want)
