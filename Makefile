@@ -20,9 +20,9 @@ build_flags := -trimpath -buildvcs=false -tags grpcnotrace \
 hub_size_limit := 40000000
 
 # Folders with a go.mod. test/cluster/kubernetes is one file that pulls in all of
-# Kubernetes; linting it would cost minutes.
+# Kubernetes; linting it would cost minutes. test/cluster/containerd* have no code.
 modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/cluster/go.mod))
-tidy_modules := $(modules) ./test/cluster/kubernetes ./.ci/tools
+tidy_modules := $(modules) ./test/cluster/kubernetes ./test/cluster/containerd17 ./test/cluster/containerd2 ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
 

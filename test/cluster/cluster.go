@@ -35,6 +35,7 @@ type Cluster struct {
 	cgroups       cgroupTree
 	programs      programs
 	registry      *images.Registry
+	containerds   map[ContainerdVersion]containerdProgram // those that nodes run
 	nodes         []*Node
 	controller    *Process
 	controllerURL string

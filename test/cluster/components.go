@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,7 @@ type components struct {
 // findComponents takes what the user named, or builds the binary.
 func findComponents(ctx context.Context, named string, log *progress) (components, error) {
 	if named == "" {
-		binary, err := buildKubernetes(ctx, log)
+		binary, err := kubernetesRecipe.build(ctx, log)
 		return components{path: binary}, err
 	}
 	named, err := filepath.Abs(named) // nodes have another working folder
@@ -48,12 +47,6 @@ func (c components) command(component string, args ...string) *exec.Cmd {
 		return command(filepath.Join(c.path, component), args...)
 	}
 	return command(c.path, append([]string{component}, args...)...)
-}
-
-// BuildKubernetes builds the Kubernetes binary unless the user's cache folder
-// has it already, and returns its path. The first build takes some minutes.
-func BuildKubernetes(ctx context.Context, log io.Writer) (string, error) {
-	return buildKubernetes(ctx, newProgress(log))
 }
 
 // command describes a process of the cluster. It is bound to no context: it lives

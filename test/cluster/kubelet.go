@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"os/exec"
 	"strconv"
@@ -26,7 +27,9 @@ func (n *Node) newKubelet() (*Process, error) {
 	if err := (kubeconfig{server: n.HubURL()}).write(n.path("kubelet.kubeconfig")); err != nil {
 		return nil, err
 	}
-	config, err := yaml.Marshal(n.kubeletConfig(authority.certFile(), cert, key))
+	fields := n.kubeletConfig(authority.certFile(), cert, key)
+	maps.Copy(fields, n.cluster.options.KubeletConfig)
+	config, err := yaml.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -75,6 +76,14 @@ func (n *Node) NodeKubeconfig() string { return n.path("hub.kubeconfig") }
 // HubDir is the hub's --root-dir.
 func (n *Node) HubDir() string { return n.path("hub") }
 
+// HostsDir is the folder that tells the node's containerd how to reach registries,
+// as /etc/containerd/certs.d does. It is the same on the host and in the node.
+func (n *Node) HostsDir() string { return n.path("certs.d") }
+
+// ContainerdSocket is where the host reaches the node's containerd, while the node
+// runs. The path stays the same when the node is powered off and on.
+func (n *Node) ContainerdSocket() string { return n.path("containerd.sock") }
+
 func (n *Node) url(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort(n.network.loopback, strconv.Itoa(port))
 }
@@ -83,10 +92,12 @@ func (n *Node) path(elements ...string) string {
 	return n.cluster.path(append([]string{n.name}, elements...)...)
 }
 
+func nodeName(number int) string { return "node" + strconv.Itoa(number) }
+
 // newNode describes a node; the registry and the control plane's certificates
 // must be there.
 func (c *Cluster) newNode(number int) (*Node, error) {
-	n := &Node{cluster: c, name: "node" + strconv.Itoa(number), network: networkOf(number)}
+	n := &Node{cluster: c, name: nodeName(number), network: networkOf(number)}
 	port, err := c.ports.next()
 	if err != nil {
 		return nil, err
@@ -173,7 +184,21 @@ func (n *Node) startRuntime(ctx context.Context) error {
 	if err := n.sandbox.start(ctx); err != nil {
 		return err
 	}
+	if err := n.linkSocket(); err != nil {
+		return err
+	}
 	return n.containerd.Start(ctx)
+}
+
+// linkSocket makes ContainerdSocket lead into the sandbox, whose path on the host is
+// another after each start.
+func (n *Node) linkSocket() error {
+	fresh := n.ContainerdSocket() + ".new"
+	_ = os.Remove(fresh)
+	if err := os.Symlink(n.sandbox.root(containerdSocket), fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, n.ContainerdSocket())
 }
 
 func (n *Node) awaitReady(ctx context.Context) error {

@@ -35,7 +35,27 @@ func (c *Cluster) prepareNodes(ctx context.Context) error {
 	if c.programs, err = c.buildPrograms(ctx); err != nil {
 		return err
 	}
+	if err := c.findContainerds(ctx); err != nil {
+		return err
+	}
 	return c.startRegistry(ctx)
+}
+
+// findContainerds finds or builds each containerd that a node runs.
+func (c *Cluster) findContainerds(ctx context.Context) error {
+	c.containerds = map[ContainerdVersion]containerdProgram{}
+	for number := range c.options.Nodes {
+		version := c.options.containerdOf(nodeName(number + 1))
+		if _, ok := c.containerds[version]; ok {
+			continue
+		}
+		program, err := findContainerd(ctx, version, c.log)
+		if err != nil {
+			return err
+		}
+		c.containerds[version] = program
+	}
+	return nil
 }
 
 // startNodes starts all nodes at once.

@@ -27,6 +27,12 @@ type Options struct {
 	HubBin string
 	// HubArgs gives further flags for the hub of a node; nil: none.
 	HubArgs func(node string) []string
+	// Containerd says which containerd a node runs; nil: all run the one that is
+	// installed.
+	Containerd func(node string) ContainerdVersion
+	// KubeletConfig are fields of the nodes' KubeletConfiguration; one that this
+	// package sets as well counts as said here.
+	KubeletConfig map[string]any
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags for
@@ -59,4 +65,11 @@ func (o Options) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (o Options) containerdOf(node string) ContainerdVersion {
+	if o.Containerd == nil {
+		return ContainerdInstalled
+	}
+	return o.Containerd(node)
 }

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
@@ -41,21 +43,43 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 	return nil
 }
 
-// push makes one image per version of a program, with that version's arguments,
-// and with its name in the environment.
+// push makes one image per version of a program, with that version's arguments.
 func (c *Cluster) push(ctx context.Context, binary, repository string, versions map[string][]string) error {
 	program, err := images.NewProgram(binary, repository)
 	if err != nil {
 		return err
 	}
 	for version, args := range versions {
-		image, err := program.Build(args, []string{"APP_VERSION=" + version})
-		if err != nil {
-			return err
-		}
-		if err := c.registry.Push(ctx, repository, version, image); err != nil {
+		if err := c.pushVersion(ctx, program, repository, version, args); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pushVersion makes one image, with the name of its version in the environment.
+func (c *Cluster) pushVersion(ctx context.Context, program *images.Program, repository, version string, args []string, more ...v1.Layer) error {
+	image, err := program.Build(args, []string{"APP_VERSION=" + version}, more...)
+	if err != nil {
+		return err
+	}
+	return c.registry.Push(ctx, repository, version, image)
+}
+
+// Registry is where the nodes' images are, for tests that look at what is pulled, or
+// make it fail. Only a cluster with nodes has one.
+func (c *Cluster) Registry() *images.Registry { return c.registry }
+
+// PushApp puts a further image of the test app into the registry, under a version
+// and in a repository of the caller's choice and with more layers, and returns its
+// reference.
+func (c *Cluster) PushApp(ctx context.Context, repository, version string, more ...v1.Layer) (string, error) {
+	program, err := images.NewProgram(c.programs.app, appRepository)
+	if err != nil {
+		return "", err
+	}
+	if err := c.pushVersion(ctx, program, repository, version, nil, more...); err != nil {
+		return "", err
+	}
+	return c.registry.Reference(repository, version), nil
 }

@@ -98,6 +98,9 @@ func (c *Cluster) newSandbox(node string) (*sandbox, error) {
 		},
 		Keep: []string{c.dir, filepath.Dir(c.components.path)},
 	}
+	if program := c.containerds[c.options.containerdOf(node)]; program.folder != "" {
+		plan.Keep = append(plan.Keep, program.folder)
+	}
 	for _, folder := range []string{"var-lib", "var-log"} {
 		if err := os.MkdirAll(c.path(node, folder), 0o755); err != nil {
 			return nil, err
