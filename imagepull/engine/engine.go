@@ -1,79 +1,110 @@
 // Package engine pulls one image at a time straight through containerd, without
 // kubelet and without the apiserver, so that kubelet finds it there later.
+//
+// An image is held under a lease and pinned from Pull until Release, also across
+// restarts of this program: what is held is written down in containerd alone. What
+// a pull has fetched when it fails or is killed is under the lease, too, and the
+// next pull of the image goes on from there.
+//
+// New connects to nothing, and containerd may come and go while an Engine lives.
+// All methods may be called from several goroutines; those for one image should
+// be called by one at a time.
 package engine
 
 import (
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
 )
-
-// Request is one image to pull.
-type Request struct {
-	// Image is a reference as it stands in a pod: "nginx", "nginx:1.27",
-	// "registry.example/app@sha256:...".
-	Image string
-	// Credentials are tried in this order; empty: none are sent.
-	Credentials []Credential
-	// Progress is called now and then while the pull goes on, from one goroutine
-	// at a time, and must not block. It may be nil.
-	Progress func(Progress)
-}
-
-// Credential is what a registry is asked with. It must never be logged; String
-// tells where it is from.
-type Credential struct {
-	Username string
-	Password string
-	// IdentityToken is an OAuth2 refresh token, in place of a password.
-	IdentityToken string
-	// Source is where it is from, for people: "secret default/regcred".
-	Source string
-}
-
-// String keeps a password out of whatever prints a Credential.
-func (c Credential) String() string { return c.Source }
-
-// GoString keeps it out of %#v, too.
-func (c Credential) GoString() string { return c.Source }
-
-// Progress is how far a pull is, in bytes of the image as it is in the registry.
-type Progress struct {
-	Done, Total int64
-}
-
-// Image is an image that is on the node.
-type Image struct {
-	// Name is the normalized reference, the name of containerd's image record.
-	Name string `json:"name"`
-	// Target is the index or manifest.
-	Target ocispec.Descriptor `json:"target"`
-	// ID is the digest of the image's configuration: what CRI calls the image's ID.
-	ID string `json:"id"`
-	// Size is what the registry holds of it for this platform, in bytes.
-	Size int64 `json:"size"`
-}
-
-// Reason is a kind of failure.
-type Reason string
 
 const (
-	InvalidImageName   Reason = "InvalidImageName"
-	NotFound           Reason = "ImageNotFound"
-	Unauthorized       Reason = "Unauthorized"
-	WrongPlatform      Reason = "NoImageForPlatform"
-	NoSpace            Reason = "InsufficientSpace"
-	Unreachable        Reason = "RegistryUnreachable"
-	Untrusted          Reason = "CertificateNotTrusted"
-	RegistryBusy       Reason = "RegistryBusy" // 429, 5xx
-	Corrupt            Reason = "ContentCorrupt"
-	RuntimeUnavailable Reason = "ContainerdUnavailable"
-	Other              Reason = "PullFailed"
+	// defaultAddress is where containerd listens unless it is told otherwise.
+	defaultAddress = "/run/containerd/containerd.sock"
+	// defaultStall is how long a registry may send nothing in the middle of a blob.
+	// kubelet's own pulls give up after five minutes, CRI's default; a thin link that
+	// works at all delivers something in one.
+	defaultStall = time.Minute
+	// redialAtMost bounds how late a containerd that is back is noticed.
+	redialAtMost = 3 * time.Second
+	// messageLimit is containerd's own for one message of gRPC, in bytes.
+	messageLimit = 16 << 20
 )
 
-// Error is why a pull failed. Its text is one line that says which image, what
-// happened, and what to do; it never has a credential in it.
-type Error struct {
-	Reason Reason
-	// Permanent says that trying again cannot help: InvalidImageName only.
-	Permanent bool
-	err       error
+// Options is what New needs to know. The zero value is that of a usual node.
+type Options struct {
+	// Address is containerd's socket; empty is /run/containerd/containerd.sock.
+	Address string
+	// HostsDir is a folder like /etc/containerd/certs.d, or several, separated by
+	// colons; the first that knows a registry counts. Empty: those that CRI has; where
+	// it does not tell, as from containerd 2.0 on, /etc/containerd/certs.d and
+	// /etc/docker/certs.d, CRI's own defaults.
+	HostsDir string
+	// Bandwidth is how many bytes a second all pulls together may fetch; 0: no limit.
+	Bandwidth int64
+	// MinFree is how many percent of a file system a pull has to leave free.
+	MinFree int
+	// Stall is after how long without a byte in the middle of a blob the registry
+	// counts as unreachable; 0 is a minute.
+	Stall time.Duration
+	// Fetched is told of bytes as they arrive from registries, from several goroutines.
+	// Nil: nobody counts.
+	Fetched func(bytes int)
+	// Logger gets what does not make a pull fail. Nil logs nothing.
+	Logger *slog.Logger
 }
+
+// Engine pulls images and holds them.
+type Engine struct {
+	opts    Options
+	log     *slog.Logger
+	conn    *grpc.ClientConn
+	client  *containerd.Client
+	limiter *rate.Limiter // nil: no limit
+}
+
+// New validates the options. It does not connect.
+func New(o Options) (*Engine, error) {
+	if o.Bandwidth < 0 || o.MinFree < 0 || o.MinFree > 99 || o.Stall < 0 {
+		return nil, errors.New("create the image engine: Bandwidth, Stall and MinFree cannot be negative, and MinFree is below 100")
+	}
+	o.Address = strings.TrimPrefix(o.Address, "unix://")
+	if o.Address == "" {
+		o.Address = defaultAddress
+	}
+	if o.Stall == 0 {
+		o.Stall = defaultStall
+	}
+	if o.Fetched == nil {
+		o.Fetched = func(int) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	params := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: redialAtMost}
+	params.Backoff.MaxDelay = redialAtMost
+	conn, err := grpc.NewClient("unix://"+o.Address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(params),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageLimit), grpc.MaxCallSendMsgSize(messageLimit)))
+	if err != nil {
+		return nil, err
+	}
+	client, err := containerd.NewWithConn(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &Engine{opts: o, log: o.Logger, conn: conn, client: client, limiter: newLimiter(o.Bandwidth)}, nil
+}
+
+// Close ends the connection to containerd. What is held stays held.
+func (e *Engine) Close() error { return e.client.Close() }
+
+func (e *Engine) store() content.Store { return e.client.ContentStore() }

@@ -1,0 +1,21 @@
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/log"
+	"github.com/sirupsen/logrus"
+)
+
+// namespace is containerd's for what CRI manages.
+const namespace = "k8s.io"
+
+// within is ctx for calls of containerd, in CRI's namespace. The log of containerd's
+// libraries is left out: it has requests with their headers, and what matters of it
+// comes back as an error, too.
+func within(ctx context.Context) context.Context {
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	return log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Level: logrus.PanicLevel}))
+}

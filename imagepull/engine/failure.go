@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// failure is err as an *Error that names the image, or as ctx's if that has ended.
+func (e *Engine) failure(ctx context.Context, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f, ok := errors.AsType[*Error](err)
+	if !ok {
+		f = e.runtimeFailure(err)
+	}
+	return &Error{Reason: f.Reason, Permanent: f.Permanent, RetryAfter: f.RetryAfter, err: fmt.Errorf("image %s: %w", name, f.err)}
+}
+
+// runtimeFailure says what is wrong with containerd. What comes over gRPC has a code,
+// but for errors of the system, which are text.
+func (e *Engine) runtimeFailure(err error) *Error {
+	text := oneLine(err.Error())
+	switch {
+	case isUnavailable(err):
+		return errorf(RuntimeUnavailable, "containerd at %s does not answer (%s); the pull goes on once it does", e.opts.Address, text)
+	case strings.Contains(text, syscall.ENOSPC.Error()):
+		return errorf(NoSpace, "containerd has run out of disk space (%s); remove what is not needed on the node, images or logs, or give it more room", text)
+	case status.Code(err) == codes.Unimplemented && strings.Contains(text, "runtime.v1"):
+		return errorf(Other, "containerd at %s has no CRI, so kubelet cannot use it; enable its plugin, or give the socket of the one that kubelet uses", e.opts.Address)
+	case strings.Contains(text, "wrong diff id"):
+		return errorf(Corrupt, "a layer holds something else than the configuration says (%s); push the image again", text)
+	}
+	return errorf(Other, "containerd at %s: %s", e.opts.Address, text)
+}
+
+// isUnavailable reports whether containerd is away or ended amid a call. A stream that
+// is broken shows as the end of a file.
+func isUnavailable(err error) bool {
+	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
+		errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server is not initialized yet")
+}
+
+// oneLine is text as it can stand in a line.
+func oneLine(text string) string {
+	const most = 400
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

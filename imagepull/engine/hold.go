@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+)
+
+// hold puts an image that is complete under its lease, and makes its records.
+func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p parts) (Image, error) {
+	image := Image{Name: named.String(), Target: p.target, ID: p.config.Digest.String(), Size: p.size()}
+	if err := e.keep(ctx, n, image.Name, p); err != nil {
+		return Image{}, err
+	}
+	for _, name := range recordNames(named, p.target.Digest, image.ID) {
+		if err := e.record(ctx, image, name); err != nil {
+			return Image{}, fmt.Errorf("record the image as %s: %w", name, err)
+		}
+	}
+	return image, nil
+}
+
+// Keep makes sure, without the network, that an image as Pull returned it, in an
+// earlier process perhaps, is there and held as it was then. kubelet's garbage
+// collection may have removed its records where containerd does not know the pin; it
+// may have been unpacked by a snapshotter that is not used any more. If content is
+// gone the error's reason is Gone, and the image has to be pulled again.
+//
+// If the tag stands for another image by now, somebody else has pulled that: it stays
+// so, and this one is kept by its digest.
+func (e *Engine) Keep(ctx context.Context, image Image) error {
+	named, err := parse(image.Name)
+	if err != nil {
+		return err
+	}
+	ctx = within(ctx)
+	return e.failure(ctx, image.Name, e.keepImage(ctx, named, image))
+}
+
+func (e *Engine) keepImage(ctx context.Context, named reference.Named, image Image) error {
+	n, err := e.node(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := e.partsOf(ctx, image.Target, e.look)
+	if err != nil {
+		return goneIfNotFound(err)
+	}
+	if err := e.keep(ctx, n, image.Name, p); err != nil {
+		return err
+	}
+	for _, name := range recordNames(named, image.Target.Digest, image.ID) {
+		old, err := e.client.ImageService().Get(ctx, name)
+		if err == nil && old.Target.Digest != image.Target.Digest {
+			continue
+		}
+		if unlessNotFound(err) != nil {
+			return err
+		}
+		if err := e.record(ctx, image, name); err != nil {
+			return fmt.Errorf("record the image as %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// keep has the image's lease keep it, and looks then whether it is there: only from
+// then on nobody can remove it.
+func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
+	ctx, err := e.lease(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := e.secure(ctx, n, name, p); err != nil {
+		return err
+	}
+	if _, err := e.partsOf(ctx, p.target, e.look); err != nil {
+		return goneIfNotFound(err)
+	}
+	if unpacked, err := e.unpacked(ctx, n, p); err != nil || unpacked == len(p.chain) {
+		return err
+	}
+	return goneIfNotFound(e.unpack(ctx, n, name, p))
+}
+
+func goneIfNotFound(err error) error {
+	if errdefs.IsNotFound(err) {
+		return errorf(Gone, "it was removed from the node (%s); it has to be pulled again", oneLine(err.Error()))
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/plugins"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// defaultHosts are where CRI looks for how registries are reached when it has not
+// been told where.
+const defaultHosts = "/etc/containerd/certs.d:/etc/docker/certs.d"
+
+// node is what CRI does its own pulls with. It is asked for anew by each call: what
+// containerd runs with may have changed with its last restart.
+type node struct {
+	snapshotter string
+	hosts       []string // folders like certs.d, the first that knows a registry counts
+	// Where containerd keeps images, as paths that containerd sees.
+	snapshots, content string
+}
+
+// node finds out what CRI works with.
+func (e *Engine) node(ctx context.Context) (node, error) {
+	status, err := cri.NewRuntimeServiceClient(e.conn).Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return node{}, fmt.Errorf("ask CRI for its configuration: %w", err)
+	}
+	info, err := cri.NewImageServiceClient(e.conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+	if err != nil {
+		return node{}, fmt.Errorf("ask CRI where it keeps images: %w", err)
+	}
+	if len(info.GetImageFilesystems()) == 0 {
+		return node{}, errorf(Other, "containerd at %s does not say where it keeps images", e.opts.Address)
+	}
+	n := node{snapshots: info.ImageFilesystems[0].GetFsId().GetMountpoint()}
+	roots, err := e.roots(ctx)
+	if err != nil {
+		return node{}, err
+	}
+	said := readConfig(status.GetInfo()["config"])
+	n.snapshotter = said.Containerd.Snapshotter
+	if n.snapshotter == "" {
+		n.snapshotter = roots.snapshotterAt(n.snapshots)
+	}
+	if n.snapshotter == "" {
+		return node{}, errorf(Other, "containerd at %s does not say which snapshotter CRI uses, and none is at %s", e.opts.Address, n.snapshots)
+	}
+	n.content = roots.content
+	if n.content == "" {
+		n.content = path.Dir(n.snapshots)
+	}
+	n.hosts = hostsFolders(e.opts.HostsDir, said.Registry.ConfigPath)
+	return n, nil
+}
+
+// configuration is what CRI of containerd 1.6 and 1.7 tells of its own; later ones
+// leave out what is about images.
+type configuration struct {
+	Containerd struct {
+		Snapshotter string `json:"snapshotter"`
+	} `json:"containerd"`
+	Registry struct {
+		ConfigPath string `json:"configPath"`
+	} `json:"registry"`
+}
+
+// readConfig takes what it understands: another version may write something else.
+func readConfig(text string) configuration {
+	var c configuration
+	_ = json.Unmarshal([]byte(text), &c)
+	return c
+}
+
+// hostsFolders are those that are asked for, or else those of CRI.
+func hostsFolders(asked, said string) []string {
+	for _, list := range []string{asked, said} {
+		if list != "" {
+			return filepath.SplitList(list)
+		}
+	}
+	return filepath.SplitList(defaultHosts)
+}
+
+// roots are the folders of containerd's plugins.
+type roots struct {
+	snapshots map[string]string // by the snapshotter's name
+	content   string
+}
+
+func (e *Engine) roots(ctx context.Context) (roots, error) {
+	answer, err := e.client.IntrospectionService().Plugins(ctx,
+		"type=="+string(plugins.SnapshotPlugin), "type=="+string(plugins.ContentPlugin))
+	if err != nil {
+		return roots{}, fmt.Errorf("ask which snapshotters there are: %w", err)
+	}
+	r := roots{snapshots: map[string]string{}}
+	for _, p := range answer.Plugins {
+		switch p.Type {
+		case string(plugins.ContentPlugin):
+			r.content = p.Exports["root"]
+		case string(plugins.SnapshotPlugin):
+			r.snapshots[p.ID] = p.Exports["root"]
+		}
+	}
+	return r, nil
+}
+
+// snapshotterAt is the snapshotter that keeps its files in the folder. Those that
+// are there by default can be told by the folder's name.
+func (r roots) snapshotterAt(folder string) string {
+	for name, root := range r.snapshots {
+		if root != "" && path.Clean(root) == path.Clean(folder) {
+			return name
+		}
+	}
+	name, found := strings.CutPrefix(path.Base(folder), fmt.Sprintf("%s.", plugins.SnapshotPlugin))
+	if !found {
+		return ""
+	}
+	return name
+}

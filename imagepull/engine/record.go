@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+)
+
+// How containerd is told what is held:
+//
+//   - the image's lease, with heldLabel that has its name. It keeps content and
+//     snapshots, whatever becomes of the records;
+//   - each of its records has a label of its own for each image that is held by it,
+//     as two tags may stand for the same image: heldLabel, a dot and the lease's ID;
+//   - pinLabel stands beside CRI's pin where the pin is ours. CRI pins images, too.
+const (
+	heldLabel = "edgehub.io/prepull"
+	pinLabel  = "edgehub.io/prepull-pin"
+
+	// What CRI knows its images by, and those that kubelet must not remove; a CRI
+	// before containerd 1.7 does not know the second.
+	managedLabel, managed = "io.cri-containerd.image", "managed"
+	pinnedLabel, pinned   = "io.cri-containerd.pinned", "pinned"
+)
+
+// leaseID is the same for the same image at any time.
+func leaseID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "edgehub-prepull-" + hex.EncodeToString(sum[:12])
+}
+
+func holderLabel(name string) string { return heldLabel + "." + leaseID(name) }
+
+// record makes one of the image's records, or labels the one that is there.
+func (e *Engine) record(ctx context.Context, image Image, name string) error {
+	labels := map[string]string{
+		managedLabel: managed, pinnedLabel: pinned, pinLabel: image.Name, holderLabel(image.Name): image.Name,
+	}
+	record := images.Image{Name: name, Target: image.Target, Labels: labels}
+	_, err := e.client.ImageService().Create(ctx, record)
+	if !errdefs.IsAlreadyExists(err) {
+		return err
+	}
+	old, err := e.client.ImageService().Get(ctx, name)
+	if err != nil {
+		return err // removed meanwhile; the next attempt makes it
+	}
+	if old.Labels[pinnedLabel] == pinned && old.Labels[pinLabel] == "" {
+		delete(labels, pinLabel) // somebody else's pin, and not ours to take away
+	}
+	fields := []string{"target"}
+	for label := range labels {
+		fields = append(fields, "labels."+label)
+	}
+	_, err = e.client.ImageService().Update(ctx, record, fields...)
+	return err
+}
+
+// released is the labels that a record loses once the image is not held any more.
+func released(labels map[string]string, name string) []string {
+	mine := holderLabel(name)
+	if labels[mine] == "" {
+		return nil
+	}
+	fields := []string{"labels." + mine}
+	for label := range labels {
+		if label != mine && strings.HasPrefix(label, heldLabel+".") {
+			return fields
+		}
+	}
+	if labels[pinLabel] != "" {
+		fields = append(fields, "labels."+pinLabel, "labels."+pinnedLabel)
+	}
+	return fields
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// registry is where one image is pulled from: its own registry, or the mirrors that
+// the node has for it, with the first credential that it lets in.
+type registry struct {
+	name        string   // the image's
+	folders     []string // like certs.d
+	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
+	credentials []Credential
+	tried       int // credentials that have been refused
+	open        remotes.Resolver
+}
+
+// newRegistry reads how the registry is reached from the hosts' folders at each
+// connection, as CRI does.
+func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []Credential) *registry {
+	r := &registry{name: name, folders: n.hosts, credentials: credentials}
+	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
+		return config.ConfigureHosts(ctx, config.HostOptions{
+			HostDir:        hostDir(n.hosts),
+			UpdateClient:   w.adopt,
+			AuthorizerOpts: []docker.AuthorizerOpt{access},
+		})
+	}
+	return r
+}
+
+// hostDir finds the folder of a registry in the first of the roots that has one.
+func hostDir(roots []string) func(string) (string, error) {
+	return func(host string) (string, error) {
+		for _, root := range roots {
+			dir, err := config.HostDirFromRoot(root)(host)
+			if err == nil || !errdefs.IsNotFound(err) {
+				return dir, err
+			}
+		}
+		return "", errdefs.ErrNotFound
+	}
+}
+
+// resolve asks what the image's name stands for.
+func (r *registry) resolve(ctx context.Context) (ocispec.Descriptor, error) {
+	var target ocispec.Descriptor
+	err := r.with(func(resolver remotes.Resolver) (err error) {
+		_, target, err = resolver.Resolve(ctx, r.name)
+		return err
+	})
+	return target, err
+}
+
+// with calls do with a way in: one that was good before, or else one credential after
+// the other until do is not refused.
+func (r *registry) with(do func(remotes.Resolver) error) error {
+	for {
+		if r.open == nil {
+			r.open = docker.NewResolver(docker.ResolverOptions{Hosts: r.hosts(docker.WithAuthCreds(r.credential()))})
+		}
+		err := do(r.open)
+		if err == nil || !mayBeDenied(err) {
+			return err
+		}
+		if r.tried+1 >= len(r.credentials) {
+			return err
+		}
+		r.tried, r.open = r.tried+1, nil
+	}
+}
+
+// credential is whose turn it is. Like CRI it is for whatever host asks, mirrors
+// included: whoever set up the mirror for this registry trusts it that far.
+func (r *registry) credential() func(string) (string, string, error) {
+	return func(string) (string, string, error) {
+		if r.tried >= len(r.credentials) {
+			return "", "", nil
+		}
+		c := r.credentials[r.tried]
+		if c.IdentityToken != "" {
+			return "", c.IdentityToken, nil
+		}
+		return c.Username, c.Password, nil
+	}
+}
+
+// mayBeDenied reports whether other credentials may be let in. Some registries say of
+// what one may not see that it is not there.
+func mayBeDenied(err error) bool {
+	return isDenied(err) || errdefs.IsNotFound(err)
+}
+
+func isDenied(err error) bool {
+	switch statusOf(err) {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return true
+	}
+	return errors.Is(err, docker.ErrInvalidAuthorization)
+}
+
+// statusOf is what the registry answered, or 0.
+func statusOf(err error) int {
+	if s, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
+		return s.StatusCode
+	}
+	return 0
+}

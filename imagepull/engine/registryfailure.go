@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+)
+
+// failure says what is wrong with the registry, or with the way there.
+func (r *registry) failure(err error) *Error {
+	text := r.plain(err)
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		f := errorf(RegistryBusy, "registry %s asks to come back later (%s)", r.host(), text)
+		f.RetryAfter = busy.after
+		return f
+	}
+	code := statusOf(err)
+	switch {
+	case isDenied(err):
+		return errorf(Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text)
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		return errorf(RegistryBusy, "registry %s has trouble of its own (%s)", r.host(), text)
+	case errdefs.IsNotFound(err):
+		return errorf(NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.host(), r.orHides())
+	case isUntrusted(err):
+		return errorf(Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.host(), text, r.folder("ca.crt"))
+	case isPlain(err):
+		return errorf(Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.host(), text, r.folder("hosts.toml"))
+	case isWire(err):
+		return errorf(Unreachable, "registry %s cannot be reached: %s (%s)", r.host(), trouble(err), text)
+	}
+	return errorf(Other, "registry %s: %s", r.host(), text)
+}
+
+// host is the registry's name as it stands in the image's.
+func (r *registry) host() string {
+	host, _, _ := strings.Cut(r.name, "/")
+	if named, err := reference.ParseNormalizedNamed(r.name); err == nil {
+		host = reference.Domain(named)
+	}
+	return host
+}
+
+// folder is where the node's administrator says how to reach the registry.
+func (r *registry) folder(file string) string {
+	return filepath.Join(r.folders[0], r.host(), file)
+}
+
+// presented tells which credentials were refused.
+func (r *registry) presented() string {
+	if len(r.credentials) == 0 {
+		return "there are no credentials for it among the pod's imagePullSecrets; add one"
+	}
+	var sources []string
+	for _, c := range r.credentials[:min(r.tried+1, len(r.credentials))] {
+		sources = append(sources, c.Source)
+	}
+	return fmt.Sprintf("all %d credentials for it were tried (%s); check them", len(sources), strings.Join(sources, ", "))
+}
+
+func (r *registry) orHides() string {
+	if len(r.credentials) == 0 {
+		return ", or none that is shown without credentials"
+	}
+	return ", or none that is shown to the credentials that were tried"
+}
+
+// address finds what looks like an address in a text.
+var address = regexp.MustCompile(`[a-z]+://[^\s"']+`)
+
+// plain is err's text without what may be secret: queries of addresses, which lead to
+// storage that needs no other key; users in them; and the credentials, which a
+// registry may have echoed.
+func (r *registry) plain(err error) string {
+	text := address.ReplaceAllStringFunc(err.Error(), func(raw string) string {
+		end := strings.TrimRight(raw, ":,;.)")
+		u, err := url.Parse(end)
+		if err != nil {
+			return "(an address)"
+		}
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		return u.String() + raw[len(end):]
+	})
+	for _, c := range r.credentials {
+		for _, secret := range []string{c.Password, c.IdentityToken} {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "…")
+			}
+		}
+	}
+	return oneLine(text)
+}
+
+func isUntrusted(err error) bool {
+	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	return unverified || unknown
+}
+
+// isPlain reports whether TLS was answered with plain HTTP.
+func isPlain(err error) bool {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && string(record.RecordHeader[:]) == "HTTP/" ||
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+func isWire(err error) bool {
+	_, wire := errors.AsType[*wireError](err)
+	_, net := errors.AsType[net.Error](err)
+	return wire || net
+}
+
+// trouble is a guess at where to look.
+func trouble(err error) string {
+	if errors.Is(err, errStalled) {
+		return "the connection is open, but dead"
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		if dns.IsNotFound {
+			return "its name is not known; check it, and the node's DNS"
+		}
+		return "its name cannot be looked up; check the node's DNS"
+	}
+	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
+		return "it does not answer in time; check the line"
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return "nobody takes the connection; check that it runs, and the way there"
+	}
+	return "the connection breaks; check the line"
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/leases"
+)
+
+// Release lets go of an image, by its name: it is not pinned any more, unless by
+// somebody else, and its lease is gone. It stays on the node until kubelet wants the
+// room. To release what is not held does nothing.
+func (e *Engine) Release(ctx context.Context, name string) error {
+	ctx = within(ctx)
+	return e.failure(ctx, name, e.release(ctx, name))
+}
+
+func (e *Engine) release(ctx context.Context, name string) error {
+	records, err := e.client.ImageService().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		fields := released(record.Labels, name)
+		if len(fields) == 0 {
+			continue
+		}
+		record.Labels = nil // a label that is listed and has no value is removed
+		if _, err := e.client.ImageService().Update(ctx, record, fields...); unlessNotFound(err) != nil {
+			return fmt.Errorf("unpin %s: %w", record.Name, err)
+		}
+	}
+	// The lease is what Held knows the image by, if all records are gone: it goes last.
+	return unlessNotFound(e.client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
+}
+
+// Held returns the names of the images that are held, by this process or an earlier
+// one, and of those whose pulls have left something behind, sorted.
+func (e *Engine) Held(ctx context.Context) ([]string, error) {
+	ctx = within(ctx)
+	names, err := e.held(ctx)
+	if err != nil {
+		return nil, e.failure(ctx, "list", err)
+	}
+	return names, nil
+}
+
+func (e *Engine) held(ctx context.Context) ([]string, error) {
+	all, err := e.client.LeasesService().List(ctx, fmt.Sprintf("labels.%q", heldLabel))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, l := range all {
+		names[l.Labels[heldLabel]] = true
+	}
+	records, err := e.client.ImageService().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		for label, name := range record.Labels {
+			if strings.HasPrefix(label, heldLabel+".") {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}

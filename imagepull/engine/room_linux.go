@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lookTimeout is for a connection on this machine that is only asked who is there.
+const lookTimeout = 5 * time.Second
+
+// roomAt looks at the file system of a folder as containerd sees it: it may live in a
+// mount namespace of its own.
+func (e *Engine) roomAt(folder string) (room, error) {
+	var s syscall.Statfs_t
+	seen := folder
+	if pid, err := peer(e.opts.Address); err == nil {
+		seen = filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
+	}
+	if err := syscall.Statfs(seen, &s); err != nil {
+		return room{}, fmt.Errorf("look at %s: %w", seen, err)
+	}
+	return room{
+		id:    s.Fsid.X__val,
+		free:  int64(s.Bavail) * int64(s.Bsize),
+		total: int64(s.Blocks) * int64(s.Bsize),
+	}, nil
+}
+
+// peer is the process that listens at a socket.
+func peer(socket string) (pid int32, err error) {
+	conn, err := net.DialTimeout("unix", socket, lookTimeout)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }() // nothing was sent
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var who *syscall.Ucred
+	var asked error
+	if err := raw.Control(func(fd uintptr) {
+		who, asked = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if asked != nil {
+		return 0, asked
+	}
+	return who.Pid, nil
+}

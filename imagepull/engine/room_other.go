@@ -1,0 +1,7 @@
+//go:build !linux
+
+package engine
+
+import "errors"
+
+func (e *Engine) roomAt(string) (room, error) { return room{}, errors.ErrUnsupported }

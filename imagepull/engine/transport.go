@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// A handshake takes two or three round trips, an answer one and what the registry
+	// needs to look; a satellite's is 1.5 s, and the first packets may be lost.
+	handshakeTimeout = 30 * time.Second
+	answerTimeout    = time.Minute
+	// leaveAloneAtMost bounds what a registry may ask for: a broken clock in its
+	// Retry-After must not end pulls for days.
+	leaveAloneAtMost = time.Hour
+)
+
+var errStalled = errors.New("it sent nothing any more")
+
+// wire is what the connections of one pull have in common.
+type wire struct {
+	limiter *rate.Limiter
+	stall   time.Duration
+	fetched func(int)
+
+	mu     sync.Mutex
+	opened []*http.Transport
+}
+
+// adopt puts a client's connections on the wire. It is called again for copies of
+// clients, some of which are on it already.
+func (w *wire) adopt(client *http.Client) error {
+	t, ok := client.Transport.(*http.Transport)
+	if !ok {
+		return nil
+	}
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, answerTimeout
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.opened = append(w.opened, t)
+	client.Transport = &transport{wire: w, next: t}
+	return nil
+}
+
+// close ends the connections that are idle.
+func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.opened {
+		t.CloseIdleConnections()
+	}
+}
+
+// transport limits and counts what comes in, and notices when nothing does.
+type transport struct {
+	wire *wire
+	next http.RoundTripper
+}
+
+// RoundTrip fails with a *wireError where there is no answer, and with a *busyError
+// where the registry asks to be left alone: containerd's client would ask again at
+// once, several times.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(request.Context())
+	response, err := t.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, &wireError{cause: err}
+	}
+	if isBusy(response) {
+		_ = response.Body.Close()
+		cancel(nil)
+		return nil, &busyError{status: response.Status, after: retryAfter(response.Header.Get("Retry-After"), time.Now())}
+	}
+	response.Body = &body{ReadCloser: response.Body, ctx: ctx, cancel: cancel, wire: t.wire}
+	return response, nil
+}
+
+func isBusy(r *http.Response) bool {
+	return r.StatusCode == http.StatusTooManyRequests ||
+		r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != ""
+}
+
+// retryAfter reads a number of seconds or a date; 0 is neither.
+func retryAfter(header string, now time.Time) time.Duration {
+	d := time.Duration(0)
+	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
+		d = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(header); err == nil {
+		d = date.Sub(now)
+	}
+	return min(max(d, 0), leaveAloneAtMost)
+}
+
+// body is one answer on its way in.
+type body struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wire   *wire
+}
+
+// Read fails with a *wireError, never with io.ErrUnexpectedEOF, on which containerd's
+// reader would ask for the rest by itself and hide why that fails.
+func (b *body) Read(p []byte) (int, error) {
+	p = allowance(b.wire.limiter, p)
+	stalled := time.AfterFunc(b.wire.stall, func() { b.cancel(errStalled) })
+	n, err := b.ReadCloser.Read(p)
+	stalled.Stop()
+	b.wire.fetched(n)
+	switch {
+	case err == io.EOF:
+	case err != nil && context.Cause(b.ctx) == errStalled:
+		return n, &wireError{cause: errStalled, midway: true}
+	case err != nil:
+		return n, &wireError{cause: err, midway: true}
+	}
+	if err := pay(b.ctx, b.wire.limiter, n); err != nil {
+		return n, &wireError{cause: err, midway: true}
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// wireError is a failure of the network, before an answer or midway in one. Unlike
+// what it wraps it has no method Timeout: containerd's client would wait for a
+// registry that does not answer five times over.
+type wireError struct {
+	cause  error
+	midway bool
+}
+
+func (e *wireError) Error() string { return e.cause.Error() }
+func (e *wireError) Unwrap() error { return e.cause }
+
+// busyError is an answer that asks to come back later.
+type busyError struct {
+	status string
+	after  time.Duration
+}
+
+func (e *busyError) Error() string { return e.status }
