@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -55,7 +56,10 @@ func TestStrategies(t *testing.T) {
 		"no annotation at all":                         {rolling, nil, nil},
 		"annotations of others":                        {rolling, map[string]string{other: "x"}, nil},
 		"options without a strategy are none of ours":  {rolling, map[string]string{rollout.MaxUnavailableAnnotation: "abc"}, nil},
-		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}, nil},
+		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc", rollout.PrepullTimeoutAnnotation: "abc"}, nil},
+		"but for images first":                         {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`, "true or false"}},
+		"images first, with OTA":                       {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: " True "}, nil},
+		"images first without a strategy":              {rolling, map[string]string{upgrade.PrepullAnnotation: "yes"}, nil},
 		"OTA":                                          {onDelete, map[string]string{strategyKey: "OTA"}, nil},
 		"ota in lower case, with blanks":               {onDelete, map[string]string{strategyKey: " ota\n"}, nil},
 		"AdvancedRollingUpdate":                        {onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate"}, nil},
@@ -82,7 +86,10 @@ func TestStrategies(t *testing.T) {
 // rolloutValues are values for each option; the second field tells which of them
 // are right, and the parser is asked whether that is so.
 func rolloutValues() map[string]map[string]bool {
-	const padded = " FALSE "
+	truths := map[string]bool{
+		"true": true, "false": true, "True": true, " FALSE ": true,
+		"": false, "yes": false, "1": false, "t": false, "truefalse": false,
+	}
 	long := strings.Repeat("a", 63)
 	amounts := map[string]bool{
 		"0": true, "1": true, "007": true, "999999999": true, "0%": true, "5%": true, "05%": true, "100%": true, " 10% ": true, "\t3\n": true,
@@ -92,9 +99,14 @@ func rolloutValues() map[string]map[string]bool {
 	return map[string]map[string]bool{
 		rollout.MaxUnavailableAnnotation: amounts,
 		rollout.PartitionAnnotation:      amounts,
-		rollout.PausedAnnotation: {
-			"true": true, "false": true, "True": true, padded: true,
-			"": false, "yes": false, "1": false, "t": false, "truefalse": false,
+		rollout.PausedAnnotation:         truths,
+		upgrade.PrepullAnnotation:        truths,
+		rollout.PrepullTimeoutAnnotation: {
+			"30m": true, "12h": true, "1h30m": true, "1h0m0s": true, "1.5h": true, "0.5m": true, "90s": true, "99999s": true, "1s": true, "720h": true,
+			"719h59m60s": true, " 30m\n": true, "30m30m": true, "0h1s": true,
+			"": false, " ": false, "0": false, "0s": false, "0.999s": false, "30": false, "m": false, "-30m": false, "+30m": false, "30 m": false, "1h 30m": false,
+			"720.001h": false, "721h": false, "720h1s": false, "99999h": false, "100000s": false, "9999999999999h": false, "99999h99999h99999h": false,
+			"1d": false, "30M": false, "500ms": false, "1000ms": false, ".5h": false, "1.h": false, "1.0000h": false, "1m1m1m1m": false, "forever": false, "1h\n30m": false,
 		},
 		rollout.ContinueAnnotation: {
 			"7c9d8f6b5d": true, " 7c9d8f6b5d\n": true, "a": true, long: true,
@@ -145,6 +157,8 @@ func TestTheWordsAreTheControllers(t *testing.T) {
 		rollout.MaxUnavailableAnnotation: "abc",
 		rollout.PartitionAnnotation:      "-1",
 		rollout.PausedAnnotation:         "maybe",
+		upgrade.PrepullAnnotation:        "maybe",
+		rollout.PrepullTimeoutAnnotation: "0",
 		rollout.ContinueAnnotation:       "true",
 		rollout.NodeSelectorAnnotation:   "",
 	} {

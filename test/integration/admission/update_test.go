@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // DaemonSets that are there before the policy is, by name.
@@ -21,6 +22,7 @@ var early = map[string]*appsv1.DaemonSet{
 	"wrong-maximum":  daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
 	"wrong-type":     daemonSet(rolling, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
 	"ota":            daemonSet(onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}),
+	"wrong-prepull":  daemonSet(onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes", rollout.PrepullTimeoutAnnotation: "0"}),
 }
 
 func createWrongOnes(ctx context.Context) error {
@@ -44,8 +46,13 @@ func TestOnlyWhatARequestSetsIsLookedAt(t *testing.T) {
 			ds.Annotations[key] = value
 		}
 	}
-	without := func(key string) func(*appsv1.DaemonSet) {
-		return func(ds *appsv1.DaemonSet) { delete(ds.Annotations, key) }
+	without := func(key string, also ...func(*appsv1.DaemonSet)) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) {
+			delete(ds.Annotations, key)
+			for _, change := range also {
+				change(ds)
+			}
+		}
 	}
 	update := func(to appsv1.DaemonSetUpdateStrategyType) func(*appsv1.DaemonSet) {
 		return func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: to} }
@@ -80,6 +87,10 @@ func TestOnlyWhatARequestSetsIsLookedAt(t *testing.T) {
 		"another strategy for one that had RollingUpdate before":    {"wrong-type", annotate(strategyKey, "OTA"), []string{`is "OTA"`, "to OnDelete"}},
 		"OnDelete, by which a wrong maximum comes into force":       {"wrong-type", update(onDelete), []string{`max-unavailable is "abc"`}},
 		"a strategy by which a wrong maximum comes into force":      {"ota", annotate(strategyKey, "AdvancedRollingUpdate"), []string{`max-unavailable is "abc"`}},
+		"a new image for one whose prepull was wrong before":        {"wrong-prepull", image, nil},
+		"another wrong prepull in place of a wrong one":             {"wrong-prepull", annotate(upgrade.PrepullAnnotation, "no"), []string{`image-prepull is "no"`}},
+		"a strategy with which prepull is as wrong as before":       {"wrong-prepull", without(rollout.PrepullTimeoutAnnotation, annotate(strategyKey, "auto")), nil},
+		"a strategy by which a wrong timeout comes into force":      {"wrong-prepull", annotate(strategyKey, "auto"), []string{`image-prepull-timeout is "0"`}},
 		"opting in without OnDelete":                                {"plain", annotate(strategyKey, "OTA"), []string{"to OnDelete"}},
 		"opting in with the older key":                              {"plain", annotate(oldStrategyKey, "OTA"), []string{oldStrategyKey, "to OnDelete"}},
 		"a wrong maximum for one that did not opt in, so no matter": {"plain", annotate(rollout.MaxUnavailableAnnotation, "abc"), nil},

@@ -95,6 +95,25 @@ func nodesIn(t *testing.T, c *stage.Controller, namespace string, state rollout.
 	return 0, false
 }
 
+// gauge is a metric of a DaemonSet, -1 where there is none.
+func gauge(t *testing.T, c *stage.Controller, name, namespace string) float64 {
+	t.Helper()
+	families, err := c.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetName() == "namespace" && l.GetValue() == namespace {
+					return m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return -1
+}
+
 func TestTheOldestGoesFirst(t *testing.T) {
 	p := newPlay(t, 1, nil)
 	p.start()
