@@ -13,7 +13,8 @@
 // Without nodes, the control plane alone is up in about 4 s and needs no
 // privileges. Two nodes are Ready 1 s later; they take root, and the programs
 // that Prepare installs on a Debian. The first start on a machine builds
-// Kubernetes, which takes minutes; see BuildKubernetes.
+// Kubernetes, which takes minutes; see BuildKubernetes. So does, in one minute, the
+// first with another containerd than the one that is installed.
 //
 // # What can be made to fail
 //
@@ -21,6 +22,13 @@
 // delays and swallows. Every Process can be killed, frozen and restarted:
 // APIServer, Node.HubProcess, Node.KubeletProcess, Node.ContainerdProcess, ….
 // Node.KillContainer kills a container, and Node.PowerOff all that runs on a node.
+// Registry, where all images come from, is slow, breaks off, refuses and asks for
+// passwords; see package images.
+//
+// # Without a cluster
+//
+// StartContainerd starts a containerd alone, in any of the versions that nodes run.
+// It is up in a tenth of a second.
 //
 // # What stays
 //

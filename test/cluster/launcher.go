@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 var errLauncherClosed = errors.New("launcher is closed")
@@ -32,10 +35,7 @@ func newLauncher(enter func() error) (*launcher, error) {
 		l.parentDeath = syscall.SIGKILL
 	}
 	entered := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine, so
-		// that no other goroutine finds itself in foreign namespaces.
-		runtime.LockOSThread()
+	onThreadOfItsOwn(func() {
 		if enter != nil {
 			if err := enter(); err != nil {
 				entered <- err
@@ -51,11 +51,32 @@ func newLauncher(enter func() error) (*launcher, error) {
 				return
 			}
 		}
-	}()
+	})
 	if err := <-entered; err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// onThreadOfItsOwn runs f on a thread that the runtime ends with it, so that no
+// other goroutine finds itself in foreign namespaces. The main thread is none of
+// those: it never ends, and /proc/self is what it sees.
+func onThreadOfItsOwn(f func()) {
+	go func() {
+		runtime.LockOSThread() // unlocked only where f runs on another thread
+		if unix.Gettid() != os.Getpid() {
+			f()
+			return
+		}
+		locked := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(locked)
+			f()
+		}()
+		<-locked
+		runtime.UnlockOSThread()
+	}()
 }
 
 // start starts cmd in a process group of its own, so that Ctrl-C in a terminal

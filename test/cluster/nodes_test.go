@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -26,10 +27,22 @@ func TestClusterStartStopLeavesNothingBehind(t *testing.T) {
 	hub := buildHub(t)
 	dir := t.TempDir()
 	before := takeInventory(t)
-	for _, name := range []string{"a first cluster", "a second one in the same folder"} {
-		t.Run(name, func(t *testing.T) {
-			c := start(t, cluster.Options{Dir: dir, Nodes: 2, HubBin: hub, Log: t.Output()})
+	for _, test := range []struct {
+		name       string
+		containerd map[string]cluster.ContainerdVersion // by node
+	}{
+		{"a first cluster", nil},
+		{"a second one in the same folder, with other containerds", map[string]cluster.ContainerdVersion{
+			"node1": cluster.Containerd17, "node2": cluster.Containerd2,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := start(t, cluster.Options{
+				Dir: dir, Nodes: 2, HubBin: hub, Log: t.Output(),
+				Containerd: func(node string) cluster.ContainerdVersion { return test.containerd[node] },
+			})
 			t.Run("pods run on each node and answer", func(t *testing.T) { podsAnswer(t, c) })
+			t.Run("the host reaches each containerd", func(t *testing.T) { containerdsAnswer(t, c, test.containerd) })
 			if err := c.Stop(); err != nil {
 				t.Error(err)
 			}
@@ -95,6 +108,28 @@ func podsAnswer(t *testing.T, c *cluster.Cluster) {
 			out, err := c.Kubectl(t.Context(), strings.Fields(call.args)...)
 			if err != nil || !strings.Contains(out, call.want) {
 				t.Errorf("kubectl %s = %q, %v; want %q", call.args, out, err, call.want)
+			}
+		}
+	}
+}
+
+// containerdsAnswer asks each for the version that it runs as, through the path that
+// stays when the node is powered off and on.
+func containerdsAnswer(t *testing.T, c *cluster.Cluster, containerd map[string]cluster.ContainerdVersion) {
+	for _, node := range c.Nodes() {
+		want := "1.6"
+		if version := containerd[node.Name()]; version != cluster.ContainerdInstalled {
+			want = "v" + string(version)
+		}
+		for _, power := range []string{"at first", "after power was off"} {
+			out, err := exec.CommandContext(t.Context(), "ctr", "--address", node.ContainerdSocket(), "version").CombinedOutput()
+			if _, server, _ := strings.Cut(string(out), "Server:"); err != nil || !strings.Contains(server, "Version:  "+want) {
+				t.Errorf("%s, %s: %v; want version %s\n%s", node.Name(), power, err, want, out)
+			}
+			if power == "at first" {
+				if err := errors.Join(node.PowerOff(), node.PowerOn(t.Context())); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
