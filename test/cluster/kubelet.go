@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"os/exec"
@@ -27,13 +28,8 @@ func (n *Node) newKubelet() (*Process, error) {
 	if err := (kubeconfig{server: n.HubURL()}).write(n.path("kubelet.kubeconfig")); err != nil {
 		return nil, err
 	}
-	fields := n.kubeletConfig(authority.certFile(), cert, key)
-	maps.Copy(fields, n.cluster.options.KubeletConfig)
-	config, err := yaml.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeFile(n.path("kubelet.yaml"), string(config)); err != nil {
+	n.kubeletFields = n.kubeletConfig(authority.certFile(), cert, key)
+	if err := n.ConfigureKubelet(nil); err != nil {
 		return nil, err
 	}
 	health := "http://" + n.network.loopback + ":" + strconv.Itoa(kubeletHealthPort) + "/healthz"
@@ -47,6 +43,19 @@ func (n *Node) newKubelet() (*Process, error) {
 			"--node-ip="+n.network.nodeIP,
 		)
 	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, health) }), nil
+}
+
+// ConfigureKubelet sets fields of KubeletConfiguration from kubelet's next start on,
+// in place of what this package and an earlier call have set them to. nil takes back
+// what earlier calls have set.
+func (n *Node) ConfigureKubelet(fields map[string]any) error {
+	all := maps.Clone(n.kubeletFields)
+	maps.Copy(all, fields)
+	config, err := yaml.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("configure kubelet: %w", err)
+	}
+	return writeFile(n.path("kubelet.yaml"), string(config))
 }
 
 func (n *Node) kubeletConfig(caFile, certFile, keyFile string) map[string]any {

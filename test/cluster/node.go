@@ -36,6 +36,8 @@ type Node struct {
 	sandbox    *sandbox
 	containerd *Process
 	kubelet    *Process
+
+	kubeletFields map[string]any // of its configuration
 }
 
 // Name is the name of the Node object.

@@ -30,9 +30,6 @@ type Options struct {
 	// Containerd says which containerd a node runs; nil: all run the one that is
 	// installed.
 	Containerd func(node string) ContainerdVersion
-	// KubeletConfig are fields of the nodes' KubeletConfiguration; one that this
-	// package sets as well counts as said here.
-	KubeletConfig map[string]any
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags for
