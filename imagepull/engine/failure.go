@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"github.com/containerd/errdefs"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // failure is err as an *Error that names the image, or as ctx's if that has ended.
@@ -34,10 +32,10 @@ func (e *Engine) runtimeFailure(err error) *Error {
 	text := oneLine(err.Error())
 	switch {
 	case isUnavailable(err):
-		return errorf(RuntimeUnavailable, "containerd at %s does not answer (%s); the pull goes on once it does", e.opts.Address, text)
+		return errorf(RuntimeUnavailable, "containerd at %s does not answer (%s); look whether it runs; the image is tried again once it does", e.opts.Address, tail(text))
 	case strings.Contains(text, syscall.ENOSPC.Error()):
 		return errorf(NoSpace, "containerd has run out of disk space (%s); remove what is not needed on the node, images or logs, or give it more room", text)
-	case status.Code(err) == codes.Unimplemented && strings.Contains(text, "runtime.v1"):
+	case errdefs.IsNotImplemented(err) && strings.Contains(text, "runtime.v1"):
 		return errorf(Other, "containerd at %s has no CRI, so kubelet cannot use it; enable its plugin, or give the socket of the one that kubelet uses", e.opts.Address)
 	case strings.Contains(text, "wrong diff id"):
 		return errorf(Corrupt, "a layer holds something else than the configuration says (%s); push the image again", text)
@@ -50,6 +48,14 @@ func (e *Engine) runtimeFailure(err error) *Error {
 func isUnavailable(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
 		errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server is not initialized yet")
+}
+
+// tail is what an error's text ends with, the cause; gRPC puts it between quotes.
+func tail(text string) string {
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = text[i+2:]
+	}
+	return strings.Trim(text, `"`)
 }
 
 // oneLine is text as it can stand in a line.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -29,11 +30,11 @@ type node struct {
 func (e *Engine) node(ctx context.Context) (node, error) {
 	status, err := cri.NewRuntimeServiceClient(e.conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
-		return node{}, fmt.Errorf("ask CRI for its configuration: %w", err)
+		return node{}, fmt.Errorf("ask CRI for its configuration: %w", errgrpc.ToNative(err))
 	}
 	info, err := cri.NewImageServiceClient(e.conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
-		return node{}, fmt.Errorf("ask CRI where it keeps images: %w", err)
+		return node{}, fmt.Errorf("ask CRI where it keeps images: %w", errgrpc.ToNative(err))
 	}
 	if len(info.GetImageFilesystems()) == 0 {
 		return node{}, errorf(Other, "containerd at %s does not say where it keeps images", e.opts.Address)

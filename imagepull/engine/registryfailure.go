@@ -78,6 +78,10 @@ func (r *registry) orHides() string {
 // address finds what looks like an address in a text.
 var address = regexp.MustCompile(`[a-z]+://[^\s"']+`)
 
+// noise is what containerd's client puts before what happened.
+var noise = strings.NewReplacer("httpReadSeeker: failed open: ", "", "failed to do request: ", "", "failed to authorize: ", "",
+	"pull access denied, repository does not exist or may require authorization: ", "")
+
 // plain is err's text without what may be secret: queries of addresses, which lead to
 // storage that needs no other key; users in them; and the credentials, which a
 // registry may have echoed.
@@ -98,7 +102,7 @@ func (r *registry) plain(err error) string {
 			}
 		}
 	}
-	return oneLine(text)
+	return oneLine(noise.Replace(text))
 }
 
 func isUntrusted(err error) bool {

@@ -59,8 +59,12 @@ func fits(folder string, r room, need int64, percent int) error {
 	if need <= r.spare(percent) {
 		return nil
 	}
-	return errorf(NoSpace, "it needs about %s at %s, where %s are free of %s, of which %d%% are to stay free; remove what is not needed on the node, images or logs, or give it more room",
-		bytes(need), folder, bytes(r.free), bytes(r.total), percent)
+	spared := ""
+	if percent > 0 {
+		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, bytes(r.total))
+	}
+	return errorf(NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
+		bytes(need), folder, bytes(r.free), spared)
 }
 
 // toFetch sums up the bytes of the image that are not here, half of a blob included.

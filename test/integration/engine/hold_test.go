@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+)
+
+// TestRemoved is what kubelet's garbage collection does to an image where containerd
+// does not know that it is pinned. All of it comes back, and no byte over the network.
+func TestRemoved(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(1, 2<<20, 1<<20)...)
+		got := r.pull(reference)
+		before := r.shows(reference, "there", func(i *cri.Image) bool { return i != nil && len(i.RepoTags)+len(i.RepoDigests) == 2 })
+		r.remove(got.ID)
+		r.shows(reference, "removed", func(i *cri.Image) bool { return i == nil })
+		r.must(r.registry.Down())
+
+		r.must(r.newEngine(nil).Keep(r.Context(), got))
+		r.shows(reference, "as it was", func(i *cri.Image) bool {
+			return i != nil && i.Id == before.Id && slices.Equal(i.RepoTags, before.RepoTags) && slices.Equal(i.RepoDigests, before.RepoDigests)
+		})
+		r.showsPinned(reference, true)
+		r.must(r.registry.Up())
+		r.registry.Forget()
+		r.unpacked(reference)
+	})
+}
+
+// TestGone is said of an image of which there is nothing left.
+func TestGone(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(2, 100<<10)...)
+		got := r.pull(reference)
+		r.must(r.engine.Release(r.Context(), got.Name))
+		r.remove(got.ID)
+		r.reason(r.engine.Keep(r.Context(), got), engine.Gone)
+		again := r.pull(reference)
+		r.must(r.engine.Keep(r.Context(), again))
+	})
+}
+
+// TestReleased leaves the image as kubelet's own pull would have, and takes away no
+// pin of somebody else.
+func TestReleased(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(3, 100<<10)...)
+		got := r.pull(reference)
+		r.showsPinned(reference, true)
+		r.held(got.Name, true)
+		for range 2 {
+			r.must(r.newEngine(nil).Release(r.Context(), got.Name))
+			r.showsPinned(reference, false)
+			r.held(got.Name, false)
+		}
+		r.must(r.engine.Release(r.Context(), "docker.io/library/never:1"))
+		r.unpacked(reference)
+	})
+}
+
+func (r *rig) held(name string, want bool) {
+	r.Helper()
+	held, err := r.engine.Held(r.Context())
+	r.must(err)
+	if slices.Contains(held, name) != want {
+		r.Errorf("held are %v; want %s among them: %v", held, name, want)
+	}
+}
+
+// TestHeldTwice is one image under two tags. It is pinned until both are let go of.
+func TestHeldTwice(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(4, 100<<10)
+		one, _ := r.push("app", "1", layers...)
+		two, _ := r.push("app", "2", layers...)
+		first, second := r.pull(one), r.pull(two)
+		if first.ID != second.ID {
+			r.Fatalf("%+v and %+v are not one image", first, second)
+		}
+		r.must(r.engine.Release(r.Context(), first.Name))
+		r.held(first.Name, false)
+		r.held(second.Name, true)
+		r.showsPinned(two, true)
+		r.must(r.engine.Release(r.Context(), second.Name))
+		r.showsPinned(two, false)
+	})
+}
+
+// TestLeftBehind is what a pull has fetched before it was cut off. It is let go of
+// like an image that was complete.
+func TestLeftBehind(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(5, 2<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.SetRate(4 << 20)
+		r.cutShort(reference, layers[0], 1<<20)
+		r.held(reference, true)
+		r.must(r.engine.Release(r.Context(), reference))
+		r.held(reference, false)
+	})
+}
+
+// TestTagMovedByOthers is left as it is.
+func TestTagMovedByOthers(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(6, 1000, 2000)
+		reference, _ := r.push("app", "latest", layers[0])
+		got := r.pull(reference)
+		_, newer := r.push("app", "latest", layers[1])
+		r.pullByCRI(reference)
+		r.must(r.engine.Keep(r.Context(), got))
+		_, id := hashes(r, newer)
+		if seen := r.seen(reference); seen.GetId() != id {
+			r.Errorf("the tag is %v, want the image %s", seen, id)
+		}
+		r.showsPinned(got.ID, true)
+		r.must(r.engine.Release(r.Context(), got.Name))
+		r.showsPinned(got.ID, false)
+	})
+}
+
+// TestRemovals are told as they happen, and again after containerd was away.
+func TestRemovals(t *testing.T) {
+	eachAlone(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(7, 1000)...)
+		got := r.pull(reference)
+		names := make(chan string, 100) // more than there can be
+		ctx, cancel := context.WithCancel(r.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.engine.Removals(ctx, func(name string) { names <- name }) }()
+		r.eventually(func() error { // it takes a moment until it listens
+			r.must(r.engine.Keep(r.Context(), got))
+			r.remove(got.ID)
+			return r.heard(names, got.Name, 200*time.Millisecond)
+		})
+		r.must(r.containerd.Kill())
+		r.must(r.containerd.Start(r.Context()))
+		r.must(r.heard(names, got.Name, patience))
+		cancel()
+		r.must(<-ended)
+	})
+}
+
+func (r *rig) heard(names <-chan string, want string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(r.Context(), within)
+	defer cancel()
+	for {
+		select {
+		case name := <-names:
+			if name == want {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

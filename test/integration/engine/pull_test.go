@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/test/cluster/images"
+)
+
+// TestPulled is there as kubelet would have pulled it, and pinned.
+func TestPulled(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(1, 3<<20, 1<<20, 5000)
+		reference, image := r.push("app", "1", append(layers, layers[2])...)
+		var told []engine.Progress
+		fetched := int64(0)
+		e := r.newEngine(func(o *engine.Options) { o.Fetched = func(n int) { fetched += int64(n) } })
+		got, err := e.Pull(r.Context(), engine.Request{Image: reference, Progress: func(p engine.Progress) { told = append(told, p) }})
+		r.must(err)
+
+		digest, id := hashes(r, image)
+		if got.Name != reference || got.Target.Digest.String() != digest || got.ID != id {
+			r.Errorf("got %+v, want %s of the digest %s and the ID %s", got, reference, digest, id)
+		}
+		if served := r.blobBytes(layers...); served != r.size(layers...) {
+			r.Errorf("the registry has sent %d bytes of the layers, which are %d", served, r.size(layers...))
+		}
+		if fetched < r.registry.Bytes() {
+			r.Errorf("%d bytes were counted of %d", fetched, r.registry.Bytes())
+		}
+		last := told[len(told)-1]
+		if last.Done != last.Total || last.Total != got.Size || got.Size <= r.size(layers...) {
+			r.Errorf("progress ended with %+v; the size is said to be %d, and the layers are %d", last, got.Size, r.size(layers...))
+		}
+		byDigest := r.registry.Addr() + "/app@" + digest
+		seen := r.shows(reference, "with tag and digest", func(i *cri.Image) bool {
+			return i != nil && slices.Equal(i.RepoTags, []string{reference}) && slices.Equal(i.RepoDigests, []string{byDigest})
+		})
+		if seen.Id != id {
+			r.Errorf("CRI has it as %s, want %s", seen.Id, id)
+		}
+		r.showsPinned(reference, true)
+		r.unpacked(reference)
+	})
+}
+
+func hashes(r *rig, image v1.Image) (digest, id string) {
+	r.Helper()
+	d, err := image.Digest()
+	r.must(err)
+	c, err := image.ConfigName()
+	r.must(err)
+	return d.String(), c.String()
+}
+
+// TestThereAlready fetches nothing, whoever has pulled the image.
+func TestThereAlready(t *testing.T) {
+	pulls := map[string]func(*rig, string){
+		"pulled ahead":               func(r *rig, reference string) { r.pull(reference) },
+		"pulled by CRI":              func(r *rig, reference string) { r.pullByCRI(reference) },
+		"pulled ahead and let go of": func(r *rig, reference string) { r.must(r.engine.Release(r.Context(), r.pull(reference).Name)) },
+	}
+	for name, pull := range pulls {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(r *rig) {
+				reference, _ := r.push("app", "1", r.ballast(2, 1<<20)...)
+				pull(r, reference)
+				r.registry.Forget()
+				r.pull(reference)
+				if n := r.registry.Bytes(); n > 0 {
+					r.Errorf("%d bytes were fetched of what is there", n)
+				}
+				r.showsPinned(reference, true)
+
+				r.must(r.registry.Down())
+				got := r.pull(reference)
+				if held, err := r.engine.Held(r.Context()); err != nil || !slices.Contains(held, got.Name) {
+					r.Errorf("without its registry, it is not held: %v, %v", held, err)
+				}
+			})
+		})
+	}
+}
+
+// TestTagMoved has the tag follow, and what both images share is not fetched again.
+func TestTagMoved(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(3, 1<<20, 2000, 3000)
+		reference, old := r.push("app", "latest", layers[0], layers[1])
+		r.pull(reference)
+		_, image := r.push("app", "latest", layers[0], layers[2])
+		r.registry.Forget()
+		got := r.pull(reference)
+		digest, id := hashes(r, image)
+		if got.Target.Digest.String() != digest || got.ID != id {
+			r.Errorf("got %+v, want the digest %s", got, digest)
+		}
+		if n := r.blobBytes(layers[:2]...); n > 0 {
+			r.Errorf("%d bytes were fetched that the node had", n)
+		}
+		r.shows(reference, "the new image", func(i *cri.Image) bool { return i != nil && i.Id == id })
+		_, oldID := hashes(r, old)
+		r.shows(oldID, "the old one without the tag", func(i *cri.Image) bool { return i != nil && len(i.RepoTags) == 0 })
+	})
+}
+
+// TestDigestReference needs no network if the image is there.
+func TestDigestReference(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, image := r.push("app", "1", r.ballast(4, 100<<10)...)
+		digest, id := hashes(r, image)
+		byDigest := r.registry.Addr() + "/app@" + digest
+		for _, name := range []string{byDigest, reference + "@" + digest} {
+			if got := r.pull(name); got.Name != byDigest || got.ID != id {
+				r.Errorf("%s is %+v", name, got)
+			}
+			r.registry.Forget()
+		}
+		r.pull(byDigest)
+		if requests := r.registry.Requests(); len(requests) > 0 {
+			r.Errorf("the registry was asked: %v", requests)
+		}
+		r.shows(byDigest, "by its digest alone", func(i *cri.Image) bool {
+			return i != nil && i.Id == id && len(i.RepoTags) == 0 && slices.Equal(i.RepoDigests, []string{byDigest})
+		})
+	})
+}
+
+// TestIndex has only this platform's image fetched.
+func TestIndex(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(5, 200<<10, 300<<10)
+		mine, err := images.New(images.Platform("amd64"), layers[0])
+		r.must(err)
+		other, err := images.New(images.Platform("s390x"), layers[1])
+		r.must(err)
+		for tag, all := range map[string][]v1.Image{"both": {other, mine}, "other": {other}} {
+			index, err := images.Index(all...)
+			r.must(err)
+			r.must(r.registry.PushIndex(r.Context(), "app", tag, index))
+		}
+		got := r.pull(r.registry.Reference("app", "both"))
+		if _, id := hashes(r, mine); got.ID != id {
+			r.Errorf("got %+v, want the image %s", got, id)
+		}
+		digest, err := other.Digest()
+		r.must(err)
+		if n := r.blobBytes(layers[1]) + r.registry.BytesOf(digest); n > 0 {
+			r.Errorf("%d bytes of another platform's image were fetched", n)
+		}
+		r.unpacked(got.Name)
+
+		failure := r.refused(r.engine, engine.WrongPlatform, engine.Request{Image: r.registry.Reference("app", "other")})
+		for _, word := range []string{"linux/amd64", "linux/s390x"} {
+			if !strings.Contains(failure.Error(), word) {
+				r.Errorf("%q does not say %s", failure, word)
+			}
+		}
+	})
+}
+
+// TestLayersOfOtherMakes are unpacked, too: one that is not compressed, and an image
+// without any.
+func TestLayersOfOtherMakes(t *testing.T) {
+	each(t, func(r *rig) {
+		plain, err := images.PlainBallast(uniqueSeed(r.Name()), 50<<10)
+		r.must(err)
+		reference, _ := r.push("plain", "1", plain)
+		r.pull(reference)
+		r.unpacked(reference)
+		empty, _ := r.push("empty", "1")
+		got := r.pull(empty)
+		r.must(r.engine.Keep(r.Context(), got))
+	})
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/test/cluster/images"
+)
+
+// atMost holds what the registry has sent of layers against their size.
+func (r *rig) atMost(times float64, layers ...v1.Layer) {
+	r.Helper()
+	served, size := r.blobBytes(layers...), r.size(layers...)
+	r.Logf("the registry has sent %d bytes of %d: %.3f", served, size, float64(served)/float64(size))
+	if float64(served) > times*float64(size) {
+		r.Errorf("the registry has sent %d bytes of layers of %d", served, size)
+	}
+}
+
+// TestCut has a pull go on where the connection broke, within the same pull.
+func TestCut(t *testing.T) {
+	for name, way := range map[string]images.Cut{"reset": images.Reset, "closed": images.Finish} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(r *rig) {
+				layers := r.ballast(1, 1<<20, 10<<20)
+				reference, _ := r.push("app", "1", layers...)
+				for _, at := range []int64{5 << 20, 8 << 20} {
+					r.registry.CutAfter(r.digest(layers[1]), at, way)
+				}
+				r.pull(reference)
+				r.atMost(1.05, layers...)
+				r.unpacked(reference)
+			})
+		})
+	}
+}
+
+// TestKilled has another process go on with what one has left behind, even if
+// containerd was killed, and has collected its garbage, in between.
+func TestKilled(t *testing.T) {
+	between := map[string]func(*rig){
+		"at once": func(*rig) {},
+		"after containerd was killed": func(r *rig) {
+			r.must(r.containerd.Kill())
+			r.must(r.containerd.Start(r.Context()))
+		},
+		"after garbage was collected": func(r *rig) {
+			other, _ := r.push("other", "1", r.ballast(9, 1000)...)
+			got := r.pull(other)
+			r.must(r.engine.Release(r.Context(), got.Name))
+			r.remove(got.ID) // removes synchronously, and what else nobody needs
+		},
+	}
+	for name, happens := range between {
+		t.Run(name, func(t *testing.T) {
+			eachAlone(t, func(r *rig) {
+				layers := r.ballast(2, 1<<20, 10<<20)
+				reference, _ := r.push("app", "1", layers...)
+				r.registry.SetRate(20 << 20)
+				r.cutShort(reference, layers[1], 5<<20)
+				r.registry.SetRate(0)
+				happens(r)
+				r.eventually(func() error {
+					_, err := r.newEngine(nil).Pull(r.Context(), engine.Request{Image: reference})
+					return err
+				})
+				r.atMost(1.05, layers...)
+				r.unpacked(reference)
+			})
+		})
+	}
+}
+
+// TestRangeIgnored takes the whole layer again from a registry that cannot do better.
+func TestRangeIgnored(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(3, 4<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.IgnoreRanges(true)
+		r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
+		r.pull(reference)
+		r.atMost(1.55, layers...)
+		r.unpacked(reference)
+	})
+}
+
+// TestDamagedRest is what is left of a layer when power was lost before it was on
+// disk. It is fetched anew.
+func TestDamagedRest(t *testing.T) {
+	eachAlone(t, func(r *rig) {
+		layers := r.ballast(4, 4<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.SetRate(10 << 20)
+		r.cutShort(reference, layers[0], 2<<20)
+		r.registry.SetRate(0)
+		r.must(r.containerd.Kill())
+		r.zeroIngests()
+		r.must(r.containerd.Start(r.Context()))
+		r.eventually(func() error {
+			_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
+			return err
+		})
+		r.atMost(2.05, layers...)
+		r.unpacked(reference)
+	})
+}
+
+// zeroIngests overwrites what containerd has of layers that are not complete.
+func (r *rig) zeroIngests() {
+	r.Helper()
+	found := 0
+	root := filepath.Join(r.containerd.Dir(), "root", "io.containerd.content.v1.content", "ingest")
+	r.must(filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "data" {
+			return err
+		}
+		found++
+		info, err := entry.Info()
+		return errors.Join(err, os.WriteFile(path, make([]byte, info.Size()), 0o644))
+	}))
+	if found == 0 {
+		r.Fatal("nothing was left of the layer")
+	}
+}
+
+// TestBandwidth bounds all pulls together.
+func TestBandwidth(t *testing.T) {
+	each(t, func(r *rig) {
+		const size, limit = 3 << 20, 2 << 20
+		e := r.newEngine(func(o *engine.Options) { o.Bandwidth = limit })
+		layers := r.ballast(5, size/2, size/2)
+		start := time.Now()
+		done := make(chan error, len(layers)) // so that all can end when the test has failed
+		for i, name := range []string{"one", "two"} {
+			reference, _ := r.push(name, "1", layers[i])
+			go func() {
+				_, err := e.Pull(r.Context(), engine.Request{Image: reference})
+				done <- err
+			}()
+		}
+		for range layers {
+			r.must(<-done)
+		}
+		took := time.Since(start)
+		// A quarter of a second's bytes may come at once in the beginning.
+		if least := time.Duration(float64(time.Second) * (float64(size)/limit - 0.3)); took < least {
+			r.Errorf("%d bytes came in %v, want %v at least", size, took, least)
+		}
+	})
+}

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/images"
+)
+
+// secret stands in every password of these tests, and must be found nowhere else.
+const secret = "hunter2"
+
+// rig is one test's engine, with a registry of its own.
+type rig struct {
+	*testing.T
+	containerd *cluster.Containerd
+	version    string
+	registry   *images.Registry
+	hosts      string // folder like certs.d
+	engine     *engine.Engine
+	log        *lockedBuffer
+	cri        cri.ImageServiceClient
+}
+
+// each runs a test with each version of containerd. The daemon is shared by tests that
+// run at the same time: they use repositories of their own, as each registry has a port
+// of its own.
+func each(t *testing.T, test func(*rig)) {
+	t.Helper()
+	cluster.NeedRoot(t)
+	for version, d := range daemons {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			containerd, err := d.get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(newRig(t, version, containerd))
+		})
+	}
+}
+
+// eachAlone is each with a containerd that no other test uses.
+func eachAlone(t *testing.T, test func(*rig)) {
+	t.Helper()
+	cluster.NeedRoot(t)
+	for version, d := range daemons {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			test(newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version})))
+		})
+	}
+}
+
+func startAlone(t *testing.T, o cluster.ContainerdOptions) *cluster.Containerd {
+	t.Helper()
+	c, err := cluster.StartContainerd(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
+	t.Helper()
+	registry, err := images.Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = registry.Close() })
+	r := &rig{T: t, containerd: containerd, version: version, registry: registry, hosts: t.TempDir(), log: &lockedBuffer{}}
+	r.must(registry.WriteHosts(r.hosts, registry.Addr()))
+	conn, err := grpc.NewClient("unix://"+containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.must(err)
+	t.Cleanup(func() { _ = conn.Close() })
+	r.cri = cri.NewImageServiceClient(conn)
+	r.engine = r.newEngine(nil)
+	t.Cleanup(func() {
+		if strings.Contains(r.log.String(), secret) {
+			t.Errorf("a password is in the log:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// newEngine is another process's engine, as far as containerd can tell.
+func (r *rig) newEngine(change func(*engine.Options)) *engine.Engine {
+	r.Helper()
+	o := engine.Options{
+		Address:  r.containerd.Socket(),
+		HostsDir: r.hosts,
+		Logger:   slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&o)
+	}
+	e, err := engine.New(o)
+	r.must(err)
+	r.Cleanup(func() { r.must(e.Close()) })
+	return e
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// pull pulls with the rig's engine, and fails the test if that fails.
+func (r *rig) pull(image string, credentials ...engine.Credential) engine.Image {
+	r.Helper()
+	got, err := r.engine.Pull(r.Context(), engine.Request{Image: image, Credentials: credentials})
+	r.must(err)
+	return got
+}
+
+// refused pulls, and returns the failure, which must have the reason.
+func (r *rig) refused(e *engine.Engine, reason engine.Reason, request engine.Request) *engine.Error {
+	r.Helper()
+	_, err := e.Pull(r.Context(), request)
+	return r.reason(err, reason)
+}
+
+func (r *rig) reason(err error, reason engine.Reason) *engine.Error {
+	r.Helper()
+	failure, ok := errors.AsType[*engine.Error](err)
+	if !ok || failure.Reason != reason {
+		r.Fatalf("got %#v (%v), want the reason %s", err, err, reason)
+	}
+	text := failure.Error()
+	if strings.Contains(text, secret) || strings.Contains(text, "\n") {
+		r.Errorf("not one line without a password: %q", text)
+	}
+	r.Logf("%s: %s", reason, text)
+	return failure
+}
+
+// ballast are layers of so many bytes each, like nobody else's.
+func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
+	r.Helper()
+	var layers []v1.Layer
+	for i, size := range sizes {
+		layer, err := images.Ballast(seed+uint64(i)<<32+uniqueSeed(r.Name()), size)
+		r.must(err)
+		layers = append(layers, layer)
+	}
+	return layers
+}
+
+// uniqueSeed keeps tests that share a daemon from having the same layers.
+func uniqueSeed(name string) uint64 {
+	sum := uint64(14695981039346656037)
+	for _, b := range []byte(name) {
+		sum = (sum ^ uint64(b)) * 1099511628211
+	}
+	return sum
+}
+
+// push pushes an image of layers, and returns its reference.
+func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
+	r.Helper()
+	image, err := images.New(images.Platform("amd64"), layers...)
+	r.must(err)
+	r.must(r.registry.Push(r.Context(), repository, tag, image))
+	return r.registry.Reference(repository, tag), image
+}
+
+// seen is the image as CRI shows it to kubelet, or nil.
+func (r *rig) seen(reference string) *cri.Image {
+	r.Helper()
+	answer, err := r.cri.ImageStatus(r.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: reference}})
+	r.must(err)
+	return answer.Image
+}
+
+// shows waits until CRI shows what it should: it hears of changes by events.
+func (r *rig) shows(reference, what string, holds func(*cri.Image) bool) *cri.Image {
+	r.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		seen := r.seen(reference)
+		if holds(seen) {
+			return seen
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("CRI shows %s as %v, and not %s", reference, seen, what)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+}
+
+func (r *rig) showsPinned(reference string, pinned bool) {
+	r.Helper()
+	what := "not pinned"
+	if pinned {
+		what = "pinned"
+	}
+	r.shows(reference, what, func(i *cri.Image) bool {
+		return i != nil && i.Pinned == (pinned && r.knowsPins())
+	})
+}
+
+// knowsPins reports whether kubelet can be told by CRI not to remove an image.
+func (r *rig) knowsPins() bool { return r.version != "1.6" }
+
+// remove removes an image as kubelet's garbage collection does.
+func (r *rig) remove(id string) {
+	r.Helper()
+	_, err := r.cri.RemoveImage(r.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: id}})
+	r.must(err)
+}
+
+// blobBytes is what the registry has sent of the layers.
+func (r *rig) blobBytes(layers ...v1.Layer) int64 {
+	r.Helper()
+	sum := int64(0)
+	for _, l := range layers {
+		sum += r.registry.BytesOf(r.digest(l))
+	}
+	return sum
+}
+
+func (r *rig) digest(l v1.Layer) v1.Hash {
+	r.Helper()
+	d, err := l.Digest()
+	r.must(err)
+	return d
+}
+
+func (r *rig) size(layers ...v1.Layer) int64 {
+	r.Helper()
+	sum := int64(0)
+	for _, l := range layers {
+		n, err := l.Size()
+		r.must(err)
+		sum += n
+	}
+	return sum
+}
+
+// cutShort pulls until the registry has sent n bytes of the layer, and is gone then,
+// as a process that is killed.
+func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
+	r.Helper()
+	e := r.newEngine(nil)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	done := make(chan error, 1) // so that it can end when nobody waits for it any more
+	go func() {
+		_, err := e.Pull(ctx, engine.Request{Image: reference})
+		done <- err
+	}()
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	r.must(r.registry.AwaitBytes(waiting, r.digest(layer), n))
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		r.Fatalf("a pull that was cancelled ended with %v", err)
+	}
+}
+
+// lockedBuffer takes a log.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
