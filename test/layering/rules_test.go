@@ -58,4 +58,19 @@ var chosen = map[string]dependency{
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy"}},               // how long the kernel waits for an acknowledgement
 	"golang.org/x/term":                      {only: []string{"cmd/kubectl-edgehub"}}, // whether somebody watches, and how wide the window is
+
+	// To speak with containerd and with registries as CRI does.
+	"github.com/containerd/containerd/v2":  {only: []string{"imagepull"}}, // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api": {only: []string{"imagepull"}}, // its events
+	"github.com/containerd/errdefs":        {only: []string{"imagepull"}}, // what its errors are
+	"github.com/containerd/log":            {only: []string{"imagepull"}}, // to silence its client, which logs requests
+	"github.com/containerd/platforms":      {only: []string{"imagepull"}}, // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull"}}, // how its events are packed
+	"github.com/distribution/reference":    {only: []string{"imagepull"}}, // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":  {only: []string{"imagepull"}}, // types of what containerd keeps
+	"github.com/opencontainers/image-spec": {only: []string{"imagepull"}}, // the same
+	"github.com/sirupsen/logrus":           {only: []string{"imagepull"}}, // the type of the log that is silenced
+	"golang.org/x/time":                    {only: []string{"imagepull"}}, // the limit on bandwidth
+	"google.golang.org/grpc":               {only: []string{"imagepull"}}, // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                       {only: []string{"imagepull"}}, // which snapshotter CRI uses, and where
 }
