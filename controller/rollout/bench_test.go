@@ -9,10 +9,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // BenchmarkMake is one step of a rollout on 5,000 nodes, halfway.
-func BenchmarkMake(b *testing.B) {
+func BenchmarkMake(b *testing.B) { benchmarkMake(b, halfway(), Burst) }
+
+// BenchmarkMakeImagesFirst has every old pod wait for its images, told at a few
+// different times.
+func BenchmarkMakeImagesFirst(b *testing.B) {
+	in := halfway()
+	in.Options.Prepull, in.Options.PrepullTimeout = true, DefaultPrepullTimeout
+	for i, pod := range in.Pods {
+		told := upgrade.Target{Revision: target, Containers: []upgrade.Image{{Name: "app", Image: "registry.example.com/team/app:2"}},
+			Prepull: &metav1.Time{Time: start.Add(time.Duration(i%10) * time.Second)}}
+		pod.Annotations = map[string]string{upgrade.TargetAnnotation: told.Encode()}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Message: upgrade.Message(target)})
+	}
+	benchmarkMake(b, in, 0)
+}
+
+func halfway() Input {
 	const nodes = 5000
 	in := Input{DaemonSet: &appsv1.DaemonSet{}, Options: Options{MaxUnavailable: DefaultMaxUnavailable}, Revision: target, Seen: NewSightings(), Now: start}
 	in.DaemonSet.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"}
@@ -26,11 +44,15 @@ func BenchmarkMake(b *testing.B) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		in.Nodes, in.Pods = append(in.Nodes, node), append(in.Pods, pod)
 	}
+	return in
+}
+
+func benchmarkMake(b *testing.B, in Input, deletions int) {
 	Make(in)
 	in.Now = start.Add(time.Minute)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := Make(in); len(p.Delete) != Burst {
+		if p := Make(in); len(p.Delete) != deletions {
 			b.Fatalf("%d deletions", len(p.Delete))
 		}
 	}

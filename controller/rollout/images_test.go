@@ -176,24 +176,37 @@ func TestAnotherTimeoutCountsFromTheSameMoment(t *testing.T) {
 }
 
 func TestANodeThatWasAwayGetsItsTime(t *testing.T) {
-	w := newPrepullWorld(t, 2, nil)
-	w.turn("n2", never)
-	w.tell("n1", "n2")
-	w.pass(2 * time.Hour)
-	w.expect("n1")
-	w.upgrade("n1", true)
-	w.turn("n2", yes)
-	p := w.expect()
-	w.pass(NodeSettle)
-	p = w.expect()
-	back := w.now.Add(-NodeSettle)
-	if want := back.Add(DefaultPrepullTimeout); !p.Wake.Equal(want) {
-		t.Errorf("wake at %v, want %v: half an hour after the node was back", p.Wake, want)
+	for name, clock := range map[string]time.Duration{
+		"its clock is right":        0,
+		"its clock is years behind": -20 * 365 * 24 * time.Hour,
+		"its clock is years ahead":  20 * 365 * 24 * time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPrepullWorld(t, 2, nil)
+			w.turn("n2", never)
+			w.tell("n1", "n2")
+			w.pass(2 * time.Hour)
+			w.expect("n1")
+			w.upgrade("n1", true)
+			w.back("n2", clock)
+			w.expect()
+			w.pass(NodeSettle)
+			p := w.expect()
+			if want := w.now.Add(DefaultPrepullTimeout - NodeSettle); !p.Wake.Equal(want) {
+				t.Errorf("wake at %v, want %v: half an hour after the node was back", p.Wake, want)
+			}
+			w.pass(DefaultPrepullTimeout - NodeSettle - time.Second)
+			w.expect()
+			w.pass(time.Second)
+			w.expect("n2")
+		})
 	}
-	w.pass(DefaultPrepullTimeout - NodeSettle - time.Second)
-	w.expect()
-	w.pass(time.Second)
-	w.expect("n2")
+}
+
+// back makes a node Ready, by a clock that is so far ahead.
+func (w *world) back(name string, clock time.Duration) {
+	w.turn(name, yes)
+	w.nodes[name].Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.now.Add(clock))
 }
 
 func TestARestartOfTheControllerGivesNoTimeAnew(t *testing.T) {
@@ -223,9 +236,7 @@ func TestANodeThatCameBackWhileNoControllerRan(t *testing.T) {
 			w.turn("n1", never)
 			w.tell("n1")
 			w.pass(2 * time.Hour)
-			node := w.nodes["n1"].DeepCopy()
-			node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = yes, metav1.NewTime(w.now.Add(tt.clock))
-			w.nodes["n1"] = node
+			w.back("n1", tt.clock)
 			w.pass(10 * time.Minute)
 			w.restart()
 			w.expect()

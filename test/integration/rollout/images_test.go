@@ -209,6 +209,30 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	p.Await("app:2", nodes)
 }
 
+// Each pod is patched once, though a step is taken before the watch shows the patches.
+func TestALateWatchTellsNoNodeTwice(t *testing.T) {
+	const late = 3 * time.Second
+	p := newPrepullPlay(t, 1, "1h")
+	c := p.start()
+	c.Lag(late)
+	before := c.Calls()["PATCH pods/status"]
+	p.SetImage("app:2")
+	rest(late / 2)
+	p.Annotate(rollout.MaxUnavailableAnnotation, "2") // which is seen when the pods have told, and nobody saw it
+	first := p.told("app:2", nodes)
+	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "10 until their images are there")
+	rest(late)
+	if got := c.Calls()["PATCH pods/status"] - before; got != nodes {
+		t.Errorf("%d patches for %d pods", got, nodes)
+	}
+	for node, target := range p.targets() {
+		if !target.Prepull.Equal(first[node].Prepull) {
+			t.Errorf("%s pulls since %v, and before since %v", node, target.Prepull, first[node].Prepull)
+		}
+	}
+	c.Lag(0)
+}
+
 func TestANodeThatIsAwayPullsWhenItIsBack(t *testing.T) {
 	p := newPrepullPlay(t, 3, "4s")
 	p.start()
