@@ -49,8 +49,8 @@ func TestParseOptionsThatAreNotAmounts(t *testing.T) {
 			t.Errorf("%q: got %v, %v", value, o.Paused, err)
 		}
 	}
-	for value, prepull := range map[string]bool{"true": true, " True ": true, "false": false} {
-		annotations := map[string]string{upgrade.PrepullAnnotation: value, MaxUnavailableAnnotation: "3"}
+	for value, prepull := range map[string]bool{"true": true, "True": true, "false": false} {
+		annotations := map[string]string{upgrade.PrepullAnnotation: " " + value + "\n", MaxUnavailableAnnotation: "3"}
 		o, err := ParseOptions(annotations)
 		if err != nil || o.Prepull != prepull {
 			t.Errorf("%q: got %v, %v", value, o.Prepull, err)
@@ -61,9 +61,9 @@ func TestParseOptionsThatAreNotAmounts(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]time.Duration{
-		"30m": 30 * time.Minute, " 12h\n": 12 * time.Hour, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "1s": time.Second, "720h": 720 * time.Hour, "1h0m0s": time.Hour,
+		"30m": 30 * time.Minute, "12h": 12 * time.Hour, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "1s": time.Second, "720h": 720 * time.Hour, "1h0m0s": time.Hour,
 	} {
-		o, err := ParseOptions(map[string]string{PrepullTimeoutAnnotation: value})
+		o, err := ParseOptions(map[string]string{PrepullTimeoutAnnotation: value + "\n"})
 		if err != nil || o.PrepullTimeout != want {
 			t.Errorf("%q: got %v, %v", value, o.PrepullTimeout, err)
 		}

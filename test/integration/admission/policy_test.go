@@ -86,8 +86,9 @@ func TestStrategies(t *testing.T) {
 // rolloutValues are values for each option; the second field tells which of them
 // are right, and the parser is asked whether that is so.
 func rolloutValues() map[string]map[string]bool {
+	const padded = " FALSE "
 	truths := map[string]bool{
-		"true": true, "false": true, "True": true, " FALSE ": true,
+		"true": true, "false": true, "True": true, padded: true,
 		"": false, "yes": false, "1": false, "t": false, "truefalse": false,
 	}
 	long := strings.Repeat("a", 63)
