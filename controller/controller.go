@@ -8,7 +8,8 @@
 // it: the controller deletes nothing. Package ota/upgrade holds the words. With
 // AdvancedRollingUpdate, the controller deletes pods, so that Kubernetes makes new
 // ones, on nodes that are Ready and as fast as the DaemonSet allows. Package
-// rollout says which.
+// rollout says which. With either, pods may have their nodes pull the images of the
+// newer revision first.
 //
 // One reconcile per DaemonSet brings its pods to where they should be, from what
 // is seen now and never from what an event said. Failures are retried with

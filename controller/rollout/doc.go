@@ -13,6 +13,15 @@
 // replaced without regard to the maximum, on condition that it is still as it was
 // seen; one that is available only while the count is below it.
 //
+// # Images first
+//
+// With upgrade.PrepullAnnotation, the pods in Plan.Pulls are to tell their nodes to
+// pull the images of the target. A pod that is Ready is deleted once its node says
+// that they are there, or has had Options.PrepullTimeout for it: since it was told, or
+// since it was Ready again, whichever is later. All of that stands on the pod, but for
+// when the node was Ready again. Pods that wait count as what they are, available, and
+// come last.
+//
 // # Whose clock
 //
 // A node's clock may be wrong by years. What a kubelet writes as the time of a
@@ -20,7 +29,10 @@
 // pods in an order. How long a pod or a node has been Ready is counted from when
 // Sightings first saw it so. Times that the control plane writes, such as
 // creationTimestamp, are compared with the time that is passed in, and the two
-// clocks should be right to some seconds, as Kubernetes asks for anyway.
+// clocks should be right to some seconds, as Kubernetes asks for anyway. Only for
+// how long a node has had to pull does its own word count, if it was Ready at the
+// first look: a wrong clock makes that no longer than from the first look, and no
+// shorter than from when it was told.
 //
 // # After a restart
 //
