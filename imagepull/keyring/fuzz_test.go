@@ -22,7 +22,7 @@ func FuzzSecrets(f *testing.F) {
 		`{"r.example.com":{"auth":"PASSWORD"}}`, `{"r.example.com":"PASSWORD"}`, `{"auths":{"r":PASSWORD}}`,
 		`{"auths":"PASSWORD"}`, `{"auths":null}`, `PASSWORD`, `["AUTH"]`, ``, `{"[::1]:5000":{}}`, `{"%zz":{}}`,
 	} {
-		f.Add(content, "registry.example.com:5000/shop/app:1.2@sha256:0123")
+		f.Add(content, "registry.example.com:5000/shop/app:1.2@"+digest)
 		f.Add(content, "nginx")
 	}
 	f.Fuzz(func(t *testing.T, content, image string) {

@@ -21,7 +21,10 @@ package keyring
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
+
+	"github.com/distribution/reference"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
@@ -58,10 +61,17 @@ func Union(keyrings ...Keyring) Keyring {
 // the order in which they are to be tried. None are found for what is no reference.
 // A credential without user, password and token is one that says: ask without.
 func (k Keyring) Lookup(image string) []engine.Credential {
-	name := repository(image)
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil
+	}
+	target := parse(named.Name())
+	if target == nil {
+		return nil
+	}
 	var found []engine.Credential
 	for _, r := range k.rings {
-		for _, e := range r.match(name) {
+		for _, e := range r.match(target) {
 			if !slices.ContainsFunc(found, func(c engine.Credential) bool { return equal(c, e.credential) }) {
 				found = append(found, e.credential)
 			}
@@ -72,11 +82,7 @@ func (k Keyring) Lookup(image string) []engine.Credential {
 
 // match falls back to what is known of Docker Hub by its first name, which no
 // image has any more. What is known of docker.io takes precedence, and replaces it.
-func (r ring) match(name string) []entry {
-	target := parse(name)
-	if target == nil {
-		return nil
-	}
+func (r ring) match(target *url.URL) []entry {
 	var found []entry
 	for _, e := range r {
 		if e.matches(target) {

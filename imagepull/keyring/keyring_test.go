@@ -50,6 +50,9 @@ func entriesOf(t *testing.T, secrets ...*corev1.Secret) []Entries {
 	return all
 }
 
+// digest is one that an image may have.
+const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+
 func users(credentials []engine.Credential) string {
 	var names []string
 	for _, c := range credentials {
@@ -66,8 +69,8 @@ func TestOneRegistry(t *testing.T) {
 	}{
 		"a host":                            {some, some + "/app", true},
 		"a host and an image with a tag":    {some, some + "/app:1.2", true},
-		"a host and an image with a digest": {some, some + "/app@sha256:0123", true},
-		"a host and an image with both":     {some, some + "/app:1.2@sha256:0123", true},
+		"a host and an image with a digest": {some, some + "/app@" + digest, true},
+		"a host and an image with both":     {some, some + "/app:1.2@" + digest, true},
 		"another host":                      {some, "other.example.com/app", false},
 		"a host that ends the same":         {"example.com", some + "/app", false},
 		"upper case is another host":        {"Registry.example.com", some + "/app", false},
@@ -123,7 +126,8 @@ func TestOneRegistry(t *testing.T) {
 		"space around it is no host":           {" " + some, some + "/app", false},
 		"a port that is no number":             {some + ":http", some + ":http/app", false},
 		"an image that cannot be parsed":       {some, some + ":http/app", false},
-		"an image that is nothing":             {"docker.io", "", true}, // docker.io/library/; the engine refuses it
+		"an image that is nothing":             {"docker.io", "", false},
+		"an image that is an ID":               {"docker.io", strings.TrimPrefix(digest, "sha256:"), false},
 		"an image of capitals is a host's":     {"Registry", "Registry/app", true},
 		"a host of one label is a path on Hub": {"registry", "registry/app", false},
 	}
@@ -141,7 +145,7 @@ func TestOneRegistry(t *testing.T) {
 func TestDockerHub(t *testing.T) {
 	ours := map[string]bool{ // for kubelet, these are on Docker Hub
 		"nginx": true, "nginx:1.27": true, "shop/app": true, "library/nginx": true, "docker.io/nginx": true,
-		"docker.io/shop/app": true, "index.docker.io/shop/app": true, "nginx@sha256:0123": true,
+		"docker.io/shop/app": true, "index.docker.io/shop/app": true, "nginx@" + digest: true,
 		"registry.example.com/nginx": false, "registry:5000/nginx": false, "registry-1.docker.io/library/nginx": false,
 		"localhost/nginx": true, "localhost:5000/nginx": false,
 	}

@@ -75,21 +75,3 @@ func split(hostPort string) (labels []string, port string) {
 func onHub(target *url.URL) bool {
 	return target.Host == hub || target.Host != "" && !strings.ContainsAny(target.Host, ".:")
 }
-
-// repository returns the full name of the repository that image is in, without tag
-// and digest: docker.io/library/nginx for nginx:1.27. Nothing is checked.
-func repository(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	host, rest, ok := strings.Cut(image, "/")
-	switch {
-	case !ok || host != "localhost" && !strings.ContainsAny(host, ".:") && strings.ToLower(host) == host:
-		host, rest = hub, image
-	case host == hubIndex:
-		host = hub
-	}
-	rest, _, _ = strings.Cut(rest, ":")
-	if host == hub && !strings.Contains(rest, "/") {
-		rest = "library/" + rest
-	}
-	return host + "/" + rest
-}
