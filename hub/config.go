@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/edgehub-io/edgehub/proxy"
@@ -17,6 +19,10 @@ import (
 
 // minCacheBytes is the smallest cache, in bytes.
 const minCacheBytes = 1 << 20
+
+// minBandwidth is the smallest bandwidth for images, in bytes a second: below, the
+// answer to a request for a manifest takes longer than a registry waits.
+const minBandwidth = 1000
 
 // Config is what Options say, checked and typed. It is not changed after New.
 type Config struct {
@@ -44,6 +50,14 @@ type Config struct {
 	OfflineTokenGrace  time.Duration // 0: the whole outage
 	EventSpoolMaxCount int
 	EventSpoolMaxBytes int64
+
+	RuntimeEndpoint   string // or empty: no images are pulled
+	RegistryConfigDir string // or empty: containerd's
+	KubeletRootDir    string // or empty
+	PullParallelism   int
+	PullBandwidth     int64 // bytes a second, or 0
+	PullMinFree       int   // percent
+	PullJitter        time.Duration
 }
 
 // Config checks o. Its error names every flag that has to change.
@@ -66,6 +80,12 @@ func (o *Options) Config() (*Config, error) {
 		OfflineTokenGrace:  o.OfflineTokenGrace,
 		EventSpoolMaxCount: o.EventSpoolMaxCount,
 		EventSpoolMaxBytes: o.EventSpoolMaxBytes,
+		RuntimeEndpoint:    o.RuntimeEndpoint,
+		RegistryConfigDir:  o.RegistryConfigDir,
+		KubeletRootDir:     o.KubeletRootDir,
+		PullParallelism:    o.PullParallelism,
+		PullMinFree:        o.PullMinFree,
+		PullJitter:         o.PullJitter,
 	}
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -94,6 +114,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 
 	o.checkBounds(bad)
+	c.PullBandwidth = o.checkPulls(bad)
 
 	address := func(hostFlag, host, portFlag string, port, lowest int) string {
 		ip, err := netip.ParseAddr(host)
@@ -168,6 +189,31 @@ func (o *Options) checkBounds(bad func(flag, format string, args ...any)) {
 	if o.EventSpoolMaxBytes < 0 {
 		bad("event-spool-max-bytes", "%d is negative; 0 keeps no events", o.EventSpoolMaxBytes)
 	}
+}
+
+// checkPulls calls bad for what makes no sense for pulling images, and returns the
+// bandwidth in bytes a second.
+func (o *Options) checkPulls(bad func(flag, format string, args ...any)) int64 {
+	if e := o.RuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
+		bad("container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", e)
+	}
+	if o.PullParallelism < 1 {
+		bad("image-pull-parallelism", "%d is less than 1", o.PullParallelism)
+	}
+	if o.PullMinFree < 0 || o.PullMinFree > 99 {
+		bad("image-pull-min-free", "%d is no percentage from 0 to 99", o.PullMinFree)
+	}
+	if o.PullJitter < 0 {
+		bad("image-pull-jitter", "%v is negative; 0 is none", o.PullJitter)
+	}
+	rate, err := resource.ParseQuantity(o.PullBandwidth)
+	switch {
+	case err != nil:
+		bad("image-pull-bandwidth", "%q is no number of bytes: write 500k, 2Mi, or 0 for no limit", o.PullBandwidth)
+	case rate.Sign() < 0, rate.Sign() > 0 && rate.Value() < minBandwidth:
+		bad("image-pull-bandwidth", "%s is less than %d bytes a second: nothing would ever be there; 0 is no limit", o.PullBandwidth, minBandwidth)
+	}
+	return rate.Value()
 }
 
 // dedupe joins errs, each text once: two ports share one address flag.

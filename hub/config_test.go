@@ -91,6 +91,13 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"a negative token grace":      {[]string{"--node-name=n", "--offline-token-grace=-1h"}, []string{"--offline-token-grace", "-1h"}},
 		"a negative count of events":  {[]string{"--node-name=n", "--event-spool-max-count=-1"}, []string{"--event-spool-max-count", "-1"}},
 		"negative bytes of events":    {[]string{"--node-name=n", "--event-spool-max-bytes=-1"}, []string{"--event-spool-max-bytes", "-1"}},
+		"a socket that is no path":    {[]string{"--node-name=n", "--container-runtime-endpoint=tcp://1.2.3.4"}, []string{"--container-runtime-endpoint", "tcp://1.2.3.4", "unix://"}},
+		"no pull at a time":           {[]string{"--node-name=n", "--image-pull-parallelism=0"}, []string{"--image-pull-parallelism", "0"}},
+		"a bandwidth in words":        {[]string{"--node-name=n", "--image-pull-bandwidth=fast"}, []string{"--image-pull-bandwidth", "fast", "500k"}},
+		"a bandwidth of bits":         {[]string{"--node-name=n", "--image-pull-bandwidth=10"}, []string{"--image-pull-bandwidth", "10", "1000"}},
+		"a negative bandwidth":        {[]string{"--node-name=n", "--image-pull-bandwidth=-1M"}, []string{"--image-pull-bandwidth", "-1M"}},
+		"a disk that stays empty":     {[]string{"--node-name=n", "--image-pull-min-free=100"}, []string{"--image-pull-min-free", "100"}},
+		"a pull before it is wanted":  {[]string{"--node-name=n", "--image-pull-jitter=-1s"}, []string{"--image-pull-jitter", "-1s"}},
 		"several at once":             {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
 	}
 	for name, tt := range tests {
@@ -105,6 +112,15 @@ func TestBadFlagsAreNamed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	for flag, want := range map[string]int64{"0": 0, "500k": 500_000, "2Mi": 2 << 20, "1500": 1500} {
+		c, err := configOf(t, "--node-name=n", "--image-pull-bandwidth="+flag)
+		if err != nil || c.PullBandwidth != want {
+			t.Errorf("%s: %d, %v; want %d", flag, c.PullBandwidth, err, want)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type Hub struct {
 	creds    *credentials
 	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
+	images   *images         // nil: none are pulled
 	serving  atomic.Bool
 }
 
@@ -107,11 +108,12 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
 	h.own = &http.Transport{DialContext: local.Dial}
 
-	pods, err := ota.NewPods(&rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own})
+	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}
+	pods, err := ota.NewPods(cloud)
 	if err != nil {
 		return err
 	}
-	api, err := ota.New(ota.Options{
+	options := ota.Options{
 		NodeName:   h.config.NodeName,
 		Pods:       pods,
 		Ready:      h.ready,
@@ -120,7 +122,15 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		Metrics:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
 		Registerer: r,
 		Logger:     h.log,
-	})
+	}
+	if h.config.RuntimeEndpoint != "" {
+		online := func() bool { return h.upstream.State().Up }
+		if h.images, err = newImages(h.config, cloud, online, r, h.log); err != nil {
+			return err
+		}
+		options.ImagePulls = h.images.puller
+	}
+	api, err := ota.New(options)
 	if err != nil {
 		return err
 	}
@@ -188,6 +198,7 @@ func (h *Hub) ready() error {
 // ctx asked for. Nothing is left open when it returns.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.upstream.Close()
+	defer h.images.close()
 	// Requests outlive ctx: they end by themselves, or are cut at the end of the
 	// grace period.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -203,6 +214,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return h.creds.run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
+	g.Go(func() error { return h.images.run(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		h.stop(cut)
@@ -260,6 +272,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 // run, and does no harm after Run.
 func (h *Hub) Close() error {
 	h.closePorts()
+	h.images.close()
 	return h.cache.Close()
 }
 

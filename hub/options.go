@@ -39,6 +39,14 @@ type Options struct {
 	OfflineTokenGrace  time.Duration
 	EventSpoolMaxCount int
 	EventSpoolMaxBytes int64
+
+	RuntimeEndpoint   string
+	RegistryConfigDir string
+	KubeletRootDir    string
+	PullParallelism   int
+	PullBandwidth     string
+	PullMinFree       int
+	PullJitter        time.Duration
 }
 
 // NewOptions returns the defaults.
@@ -63,6 +71,13 @@ func NewOptions() *Options {
 		CacheMaxBytes:      256 << 20,
 		EventSpoolMaxCount: 1000,
 		EventSpoolMaxBytes: 4 << 20,
+
+		RuntimeEndpoint: "unix:///run/containerd/containerd.sock",
+		KubeletRootDir:  "/var/lib/kubelet",
+		PullParallelism: 1,
+		PullBandwidth:   "0",
+		PullMinFree:     10,
+		PullJitter:      10 * time.Second,
 	}
 }
 
@@ -95,4 +110,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", o.OfflineTokenGrace, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
 	fs.IntVar(&o.EventSpoolMaxCount, "event-spool-max-count", o.EventSpoolMaxCount, "how many events are kept for the cloud while it is away")
 	fs.Int64Var(&o.EventSpoolMaxBytes, "event-spool-max-bytes", o.EventSpoolMaxBytes, "how many bytes of events are kept for the cloud while it is away")
+
+	fs.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", o.RuntimeEndpoint, "containerd's socket, through which images are pulled ahead of an upgrade; empty: none are")
+	fs.StringVar(&o.RegistryConfigDir, "registry-config-dir", o.RegistryConfigDir, "folder with a hosts.toml for each registry: mirrors, CAs; empty: the one that containerd uses")
+	fs.StringVar(&o.KubeletRootDir, "kubelet-root-dir", o.KubeletRootDir, "kubelet's --root-dir, where the node's own credentials for registries are; empty: they are not used")
+	fs.IntVar(&o.PullParallelism, "image-pull-parallelism", o.PullParallelism, "how many images are pulled ahead at a time")
+	fs.StringVar(&o.PullBandwidth, "image-pull-bandwidth", o.PullBandwidth, "how many bytes a second images are pulled ahead with, all together, such as 500k or 2Mi; 0: no limit")
+	fs.IntVar(&o.PullMinFree, "image-pull-min-free", o.PullMinFree, "percent of containerd's file system that stay free: an image that would leave less is not pulled ahead. kubelet evicts pods below 10 or 15, if not told otherwise")
+	fs.DurationVar(&o.PullJitter, "image-pull-jitter", o.PullJitter, "pulls that a rollout asks for on many nodes begin spread over so long")
 }

@@ -14,9 +14,13 @@ import (
 // and else a failure for the first thing that speaks against it. Clients depend
 // on the order.
 func checkUpgrade(pod *corev1.Pod) error {
-	checks := []func(*corev1.Pod) error{checkNotDeleting, checkNeed, checkImage, checkOwner}
-	for _, check := range checks {
-		if err := check(pod); err != nil {
+	return check(pod, checkNotDeleting, checkNeed, checkImage, checkOwner)
+}
+
+// check returns what the first of checks says that speaks against something.
+func check(pod *corev1.Pod, checks ...func(*corev1.Pod) error) error {
+	for _, c := range checks {
+		if err := c(pod); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package ota
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/ota/coreclient"
 )
 
 // cloudTimeout bounds all that one request asks of the cloud, so that a network
@@ -33,21 +32,9 @@ type Pods struct{ client rest.Interface }
 // NewPods returns a client for the apiserver that config names. It does not
 // throttle, and does not change config.
 func NewPods(config *rest.Config) (*Pods, error) {
-	// Only pods and what comes with them: the clientset's scheme has every API
-	// group there is.
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("create client for pods: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.QPS = -1
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON // as the kubelet
-	client, err := rest.RESTClientFor(config)
+	client, err := coreclient.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("create client for pods: %w", err)
+		return nil, err
 	}
 	return &Pods{client}, nil
 }

@@ -1,5 +1,6 @@
 // Package ota is the HTTP API that a node offers to its owner on loopback: is
-// the hub well, which pods does this node run, and upgrade this one now.
+// the hub well, which pods does this node run, pull the images of this one's next
+// version, and upgrade it now.
 //
 // New checks its options and returns an http.Handler; it starts nothing and
 // keeps nothing but one lock per upgrade in flight. The handler is safe for
@@ -17,6 +18,8 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // Options is what New needs to know.
@@ -35,6 +38,9 @@ type Options struct {
 	// Cache returns what is kept for the time without the cloud, to be shown as
 	// JSON by GET /debug/cache. Nil leaves that path unknown.
 	Cache func() any
+	// ImagePulls pulls the images of upgrades ahead. Nil answers that this hub does
+	// not.
+	ImagePulls ImagePulls
 	// Metrics answers GET /metrics. Nil leaves that path unknown.
 	Metrics http.Handler
 	// Registerer takes this package's metrics. Nil counts without publishing.
@@ -49,6 +55,7 @@ type server struct {
 	pods     *Pods
 	ready    func() error
 	offline  func() string
+	pulls    ImagePulls
 	upgrades *prometheus.CounterVec
 	log      *slog.Logger
 	inFlight *podLocks
@@ -72,6 +79,7 @@ func New(o Options) (http.Handler, error) {
 		pods:     o.Pods,
 		ready:    o.Ready,
 		offline:  o.Offline,
+		pulls:    o.ImagePulls,
 		upgrades: upgrades,
 		log:      o.Logger,
 		inFlight: newPodLocks(),
@@ -93,18 +101,21 @@ func New(o Options) (http.Handler, error) {
 // those on a POST.
 func (s *server) routes(metrics http.Handler, cache func() any) http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
-	r.Handle("/v1/healthz", methods{http.MethodGet: s.healthz})
-	r.Handle("/v1/readyz", methods{http.MethodGet: s.readyz})
-	r.Handle("/pods", methods{http.MethodGet: s.listPods})
-	r.Handle("/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade", methods{http.MethodPost: s.upgrade})
+	const pod = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
+	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
+	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
+	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
+	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: s.listPulls})
+	r.Handle(pod+"upgrade", methods{http.MethodPost: s.upgrade})
+	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
 	if metrics != nil {
-		r.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
+		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
 			metrics.ServeHTTP(w, r)
 			return nil
 		}})
 	}
 	if cache != nil {
-		r.Handle("/debug/cache", methods{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
+		r.Handle(nodeapi.Cache, methods{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
 			return writeIndented(w, cache())
 		}})
 	}
@@ -128,6 +139,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache and POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade",
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/imagepull",
 		r.URL.Path)
 }

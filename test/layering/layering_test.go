@@ -64,14 +64,14 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			map[string][]string{mod + "proxy/x": {mod + "ota"}, mod + "ota": {mod + "proxy"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
-				"ota imports proxy, which its layer does not allow: it may import cache, ota/upgrade",
+				"ota imports proxy, which its layer does not allow: it may import cache, ota/coreclient, ota/nodeapi, ota/upgrade",
 				"proxy/x imports ota, which its layer does not allow: it may import cache",
 			},
 		},
 		"a program's own package used by a library": {
 			map[string][]string{mod + "hub": {mod + "cmd/internal/version"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"hub imports cmd/internal/version, which its layer does not allow: it may import cache, imagepull, ota, ota/upgrade, proxy"},
+			[]string{"hub imports cmd/internal/version, which its layer does not allow: it may import cache, imagepull, ota, ota/coreclient, ota/upgrade, proxy"},
 		},
 		"a package without a layer": {
 			map[string][]string{mod + "util": nil},

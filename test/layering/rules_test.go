@@ -11,17 +11,20 @@ var layers = map[string][]string{
 	"cmd/edgehub-controller": {"cmd/internal", "controller"},
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
-	"hub":                    {"cache", "imagepull", "ota", "ota/upgrade", "proxy"},
+	"hub":                    {"cache", "imagepull", "ota", "ota/coreclient", "ota/upgrade", "proxy"},
 	"proxy":                  {"cache"},
-	"ota":                    {"cache", "ota/upgrade"},
-	"imagepull":              {"cache", "ota/upgrade"},
+	"ota":                    {"cache", "ota/coreclient", "ota/nodeapi", "ota/upgrade"},
+	"ota/coreclient":         {},
+	"imagepull":              {"cache", "ota/nodeapi", "ota/upgrade"},
 	"cache":                  {},
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
+	// What the hub's HTTP API and its clients say to each other.
+	"ota/nodeapi": {},
 	"controller":  {"controller/daemonset", "controller/rollout", "ota/upgrade"},
 	// What the controller thinks, for those who show it: no client, no clock.
 	"controller/daemonset": {},
-	"controller/rollout":   {},
+	"controller/rollout":   {"ota/upgrade"},
 }
 
 // tooCostly is what no program may depend on, also not through others, each with
@@ -56,8 +59,8 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache"}}, // the one apimachinery itself patches with
 	"golang.org/x/net/http2":                 {only: []string{"proxy"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy"}},               // how long the kernel waits for an acknowledgement
-	"golang.org/x/term":                      {only: []string{"cmd/kubectl-edgehub"}}, // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy"}},        // how long the kernel waits for an acknowledgement
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}}, // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":  {only: []string{"imagepull"}}, // its client, and the resolver that reads certs.d

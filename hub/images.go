@@ -1,0 +1,80 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/imagepull"
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/ota/coreclient"
+)
+
+// images pulls the images of upgrades ahead.
+type images struct {
+	engine  *engine.Engine
+	cluster *imagepull.Cluster
+	puller  *imagepull.Puller
+}
+
+// newImages connects nothing yet: containerd may start after the hub, and the cloud
+// be away.
+func newImages(c *Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
+	client, err := coreclient.New(cloud)
+	if err != nil {
+		return nil, err
+	}
+	fetched, err := imagepull.CountBytes(r)
+	if err != nil {
+		return nil, err
+	}
+	log = log.With("part", "imagepull")
+	e, err := engine.New(engine.Options{
+		Address:   c.RuntimeEndpoint,
+		HostsDir:  c.RegistryConfigDir,
+		Bandwidth: c.PullBandwidth,
+		MinFree:   c.PullMinFree,
+		Fetched:   fetched,
+		Logger:    log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--container-runtime-endpoint: %w", err)
+	}
+	i := &images{engine: e, cluster: imagepull.NewCluster(client, c.NodeName)}
+	i.puller, err = imagepull.New(imagepull.Options{
+		Dir:         filepath.Join(c.RootDir, "imagepull"),
+		Engine:      e,
+		Cloud:       i.cluster,
+		Online:      online,
+		Parallelism: c.PullParallelism,
+		Jitter:      c.PullJitter,
+		KubeletDir:  c.KubeletRootDir,
+		Registerer:  r,
+		Logger:      log,
+	})
+	if err != nil {
+		i.close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// run returns when ctx has ended.
+func (i *images) run(ctx context.Context) error {
+	if i != nil {
+		i.puller.Run(ctx)
+	}
+	return nil
+}
+
+// close is called after run, or in its place.
+func (i *images) close() {
+	if i != nil {
+		i.cluster.Close()
+		i.engine.Close()
+	}
+}

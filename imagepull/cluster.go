@@ -1,0 +1,168 @@
+package imagepull
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Cluster is the apiserver as a node sees it through its hub. It is safe for
+// concurrent use. It ends with Close.
+type Cluster struct {
+	client   rest.Interface
+	node     string
+	events   record.EventBroadcaster
+	recorder record.EventRecorder
+}
+
+// NewCluster returns a Cluster for a node, over a client of the core group that may
+// do what the node may.
+func NewCluster(client rest.Interface, node string) *Cluster {
+	c := &Cluster{client: client, node: node, events: record.NewBroadcaster()}
+	c.events.StartRecordingToSink(eventSink{client})
+	c.recorder = c.events.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "edgehub", Host: node})
+	return c
+}
+
+// Close drops Events that have not been sent.
+func (c *Cluster) Close() { c.events.Shutdown() }
+
+// Secret implements Cloud.
+func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	s := &corev1.Secret{}
+	err := c.client.Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(0).Do(ctx).Into(s)
+	return s, err
+}
+
+// PatchStatus implements Cloud.
+func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error {
+	return c.client.Patch(types.StrategicMergePatchType).
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
+		Body(patch).MaxRetries(0).Do(ctx).Error()
+}
+
+// Event implements Cloud.
+func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
+	c.recorder.Event(pod, eventType, reason, message)
+}
+
+// settleTime collects the changes of pods that come together.
+const settleTime = 100 * time.Millisecond
+
+// Watch implements Cloud. It asks what kubelet asks: its selector is the one that a
+// node may watch pods by, and while the cloud is away, its view is what the cache
+// has the newest state from.
+func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
+	changed := make(chan struct{}, 1) // one message says all
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(c.client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", c.node)),
+		ObjectType:    &corev1.Pod{},
+		Transform:     trim,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { tell() }, UpdateFunc: func(_, _ any) { tell() }, DeleteFunc: func(any) { tell() },
+		},
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.RunWithContext(ctx)
+	}()
+	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		tell() // there may be no pods at all
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			<-done
+			return
+		case <-changed:
+			each(podsIn(store))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settleTime):
+		}
+	}
+}
+
+func podsIn(store cache.Store) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range store.List() {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// trim keeps of a pod what is looked at.
+func trim(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+		},
+		Spec: corev1.PodSpec{ImagePullSecrets: pod.Spec.ImagePullSecrets},
+	}
+	if hash, ok := pod.Labels[appsv1.ControllerRevisionHashLabelKey]; ok {
+		out.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}
+	}
+	if target, ok := pod.Annotations[upgrade.TargetAnnotation]; ok {
+		out.Annotations = map[string]string{upgrade.TargetAnnotation: target}
+	}
+	if image := upgrade.Condition(pod, upgrade.ImageCondition); image != nil {
+		out.Status.Conditions = []corev1.PodCondition{*image}
+	}
+	statuses := pod.Status.ContainerStatuses
+	for i := range statuses {
+		out.Status.ContainerStatuses = append(out.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: statuses[i].Name, ContainerID: statuses[i].ContainerID,
+		})
+	}
+	return out, nil
+}
+
+// eventSink writes Events with a client that knows no more than the core group.
+type eventSink struct{ client rest.Interface }
+
+func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.send(s.client.Post(), e.Namespace, "", e)
+}
+
+func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return s.send(s.client.Put(), e.Namespace, e.Name, e)
+}
+
+func (s eventSink) Patch(old *corev1.Event, patch []byte) (*corev1.Event, error) {
+	return s.send(s.client.Patch(types.StrategicMergePatchType), old.Namespace, old.Name, patch)
+}
+
+func (s eventSink) send(r *rest.Request, namespace, name string, body any) (*corev1.Event, error) {
+	if name != "" {
+		r = r.Name(name)
+	}
+	out := &corev1.Event{}
+	err := r.Namespace(namespace).Resource("events").Body(body).Do(context.Background()).Into(out)
+	return out, err
+}

@@ -1,0 +1,114 @@
+package imagepull
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Reasons of the condition PodImageReady. That of a failure is this prefix and the
+// engine's word. What has another prefix is somebody else's.
+const (
+	reasonPrefix  = "Prepull"
+	reasonQueued  = reasonPrefix + "Queued"
+	reasonPulling = reasonPrefix + "Pulling"
+	reasonReady   = reasonPrefix + "Ready"
+	// reasonChanged says that the images that were pulled are of another revision
+	// than what the upgrade would be to by now.
+	reasonChanged = reasonPrefix + "TargetChanged"
+)
+
+// saying is what the condition PodImageReady of a pod says. The zero value is no
+// condition.
+type saying struct {
+	status   corev1.ConditionStatus
+	reason   string
+	revision string
+}
+
+// saidBy is what a pod says now, and whether that is ours to change.
+func saidBy(pod *corev1.Pod) (have saying, ours bool) {
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	if c == nil {
+		return saying{}, true
+	}
+	return saying{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, reasonPrefix)
+}
+
+// wantedOf is what a pod with a pre-pull should say.
+func wantedOf(s nodeapi.ImagePull) saying {
+	out := saying{corev1.ConditionFalse, reasonQueued, s.Revision}
+	if s.State == nodeapi.Ready {
+		out.status, out.reason = corev1.ConditionTrue, reasonReady
+		return out
+	}
+	for _, i := range s.Images {
+		switch {
+		case i.Reason != "": // until it is mended: a condition is not to change with each attempt
+			out.reason = reasonPrefix + i.Reason
+			return out
+		case i.State != nodeapi.Queued:
+			out.reason = reasonPulling
+		}
+	}
+	return out
+}
+
+// leftOver is what a pod should say that says have, and has no pre-pull.
+func leftOver(pod *corev1.Pod, have saying) saying {
+	t, ok, err := upgrade.TargetOf(pod)
+	switch {
+	case err != nil:
+		return have
+	case !ok:
+		return saying{} // there is no upgrade to hold back
+	case have.reason == reasonChanged, have.status != corev1.ConditionTrue && have.revision != t.Revision:
+		return saying{corev1.ConditionFalse, reasonChanged, t.Revision}
+	case have.status == corev1.ConditionTrue && have.revision != t.Revision:
+		return have // which says it all: it names the other revision
+	}
+	return saying{} // cancelled
+}
+
+// sayingFor is what pod should say, and has not said yet; false: nothing.
+func (p *Puller) sayingFor(pod *corev1.Pod) (want, have saying, ok bool) {
+	have, ours := saidBy(pod)
+	p.mu.Lock()
+	j := p.jobs[pod.UID]
+	if j != nil && !j.Cancelled {
+		want, ours = wantedOf(p.stateLocked(j)), true
+	} else if have != (saying{}) && ours {
+		want = leftOver(pod, have)
+	}
+	p.mu.Unlock()
+	return want, have, ours && want != have
+}
+
+// patchTo is the strategic merge patch that makes a pod say want. Conditions are
+// merged by their type; the UID keeps it from a pod that has taken the name.
+func patchTo(uid types.UID, want, have saying, now time.Time) []byte {
+	c := map[string]any{"type": upgrade.ImageCondition}
+	if want == (saying{}) {
+		c["$patch"] = "delete"
+	} else {
+		c["status"], c["reason"], c["message"] = want.status, want.reason, upgrade.Message(want.revision)
+		if want.status != have.status {
+			c["lastTransitionTime"] = metav1.NewTime(now)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid},
+		"status":   map[string]any{"conditions": []any{c}},
+	})
+	if err != nil {
+		panic("imagepull: encode patch: " + err.Error()) // strings and a time only
+	}
+	return patch
+}

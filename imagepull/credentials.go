@@ -1,0 +1,51 @@
+package imagepull
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/keyring"
+)
+
+// credentials returns those that match an image, of all pods that want it and of
+// the node, in kubelet's order; and what kept a secret from being used. They are
+// read for each attempt, and kept by nobody.
+func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential, []error) {
+	var problems []error
+	var secrets []keyring.Entries
+	read := map[types.NamespacedName]bool{}
+	for _, j := range p.jobsOf(t) {
+		for _, s := range j.Secrets {
+			name := types.NamespacedName{Namespace: j.Namespace, Name: s}
+			if read[name] {
+				continue
+			}
+			read[name] = true
+			entries, err := p.secret(ctx, name)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			secrets = append(secrets, entries)
+		}
+	}
+	var node keyring.Entries
+	if p.opts.KubeletDir != "" {
+		var err error
+		if node, err = keyring.FirstOf(keyring.NodeFiles(p.opts.KubeletDir)); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.image), problems
+}
+
+func (p *Puller) secret(ctx context.Context, name types.NamespacedName) (keyring.Entries, error) {
+	s, err := p.cloud.Secret(ctx, name.Namespace, name.Name)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s cannot be read: %w", name, err)
+	}
+	return keyring.FromSecret(s)
+}

@@ -1,0 +1,100 @@
+package imagepull
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// job is one pod and the revision whose images it is to find on the node. It is
+// what is kept on disk; nothing in it is a secret. A job in memory is not changed:
+// a change is a copy, so that it can be written without a lock.
+type job struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	// Owner is the DaemonSet, whose next pod is the one that the images are for.
+	Owner     types.UID `json:"owner"`
+	Revision  string    `json:"revision"`
+	Requested time.Time `json:"requested"`
+	// Unasked is a job that the controller wants, and not the node's owner.
+	Unasked bool `json:"unasked,omitempty"`
+	// Cancelled keeps a job that nobody asked for from being made again.
+	Cancelled bool     `json:"cancelled,omitempty"`
+	Secrets   []string `json:"secrets,omitempty"`
+	// Images are each once, in the order of the containers.
+	Images []wanted `json:"images"`
+}
+
+// wanted is one image of a job.
+type wanted struct {
+	Image string `json:"image"`
+	// Ready is the image, once it is on the node.
+	Ready *engine.Image `json:"ready,omitempty"`
+}
+
+func newJob(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *job {
+	j := &job{
+		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: ownerOf(pod),
+		Revision: t.Revision, Requested: now, Unasked: unasked, Secrets: secretsOf(pod, t),
+	}
+	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
+		if !slices.ContainsFunc(j.Images, func(w wanted) bool { return w.Image == i.Image }) {
+			j.Images = append(j.Images, wanted{Image: i.Image})
+		}
+	}
+	return j
+}
+
+// secretsOf names the secrets that the new pod will have: the template's and, where
+// it has none, those of the service account, which are on the present pod: a node
+// may not read service accounts. More than the new pod has does no harm.
+func secretsOf(pod *corev1.Pod, t upgrade.Target) []string {
+	names := slices.Clone(t.ImagePullSecrets)
+	for _, s := range pod.Spec.ImagePullSecrets {
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// ownerOf is the UID of pod's controller, or "".
+func ownerOf(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+func (j *job) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: j.Namespace, Name: j.Pod}
+}
+
+// clone returns a copy that may be changed.
+func (j *job) clone() *job {
+	c := *j
+	c.Images = slices.Clone(j.Images)
+	return &c
+}
+
+// with returns a copy in which the image of this name is ready, or no longer is.
+func (j *job) with(name string, ready *engine.Image) *job {
+	c := j.clone()
+	for i := range c.Images {
+		if nameOf(c.Images[i].Image) == name {
+			c.Images[i].Ready = ready
+		}
+	}
+	return c
+}
+
+func (j *job) wants(name string) bool {
+	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w wanted) bool { return nameOf(w.Image) == name })
+}

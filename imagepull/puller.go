@@ -1,0 +1,156 @@
+package imagepull
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+)
+
+// Engine is what pulls an image. Its methods are called from several goroutines,
+// those for one image by one at a time. *engine.Engine is one.
+type Engine interface {
+	// Pull returns the image once it is complete on the node, and held there.
+	Pull(ctx context.Context, r engine.Request) (engine.Image, error)
+	// Keep makes sure without the network that an image that Pull returned once is
+	// there and held. Its error has the reason engine.Gone where that takes a pull.
+	Keep(ctx context.Context, i engine.Image) error
+	// Release lets go of an image by its name, as Held returns it.
+	Release(ctx context.Context, name string) error
+	// Held returns the names of all images that are held, by earlier processes too.
+	Held(ctx context.Context) ([]string, error)
+	// Removals calls each with the names of images that somebody else removes, until
+	// ctx ends. It survives restarts of containerd, and may then miss some.
+	Removals(ctx context.Context, each func(name string))
+}
+
+// Cloud is what a node says to its apiserver about pods, and hears from it. While
+// the cloud is away, it is the hub's cache that answers. *Cluster is one.
+type Cloud interface {
+	// Watch calls each with all pods of this node, once they are known and each time
+	// they have changed, until ctx ends. They are not changed by anybody.
+	Watch(ctx context.Context, each func([]*corev1.Pod))
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// PatchStatus sends a strategic merge patch.
+	PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error
+	// Event tells of a pod what happened. It does not block.
+	Event(pod *corev1.ObjectReference, eventType, reason, message string)
+}
+
+// Options is what New needs to know.
+type Options struct {
+	// Dir is where the queue is kept. Required.
+	Dir string
+	// Engine pulls. Required.
+	Engine Engine
+	// Cloud is how the pods are known, and told. Required.
+	Cloud Cloud
+	// Online reports whether the cloud can be reached. Nil is always.
+	Online func() bool
+	// Parallelism is how many images are pulled at a time; 0 is 1.
+	Parallelism int
+	// Jitter is over how long the pulls that a rollout asks for on many nodes at once
+	// are spread; 0 is not at all.
+	Jitter time.Duration
+	// KubeletDir is where kubelet looks for credentials of the whole node; empty:
+	// none are read.
+	KubeletDir string
+	// Registerer takes this package's metrics. Nil counts without publishing.
+	Registerer prometheus.Registerer
+	// Logger gets a line per fact. Nil logs nothing.
+	Logger *slog.Logger
+}
+
+// Puller is a node's queue of images. Everything but Run may be called at any
+// time, from several goroutines.
+type Puller struct {
+	opts    Options
+	engine  Engine
+	cloud   Cloud
+	log     *slog.Logger
+	metrics *metrics
+
+	// disk is held while jobs are made, changed or ended, so that the files and jobs
+	// say the same.
+	disk   sync.Mutex
+	folder folder
+
+	mu        sync.Mutex
+	jobs      map[types.UID]*job        // changed only while disk is held, too
+	tasks     map[string]*task          // by the image's name
+	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
+	gone      map[types.UID]time.Time   // since when the pods of jobs are missing
+	ended     map[types.UID]ending      // jobs whose watches are still to hear of it
+	releasing map[string]bool           // names of images that are let go right now
+	changed   chan struct{}             // closed, and made anew, at each change
+
+	stopped chan struct{} // closed when Run ends
+	// dropped tells hold that an image is wanted no more; one message says all.
+	dropped chan struct{}
+}
+
+// New reads the queue from disk. It starts nothing. Its error says that an option
+// is missing, or that metrics are registered already.
+func New(o Options) (*Puller, error) {
+	if o.Dir == "" || o.Engine == nil || o.Cloud == nil {
+		return nil, errors.New("create the queue of images: Dir, Engine and Cloud are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Online == nil {
+		o.Online = func() bool { return true }
+	}
+	o.Parallelism = max(o.Parallelism, 1)
+	f := folder{o.Dir}
+	p := &Puller{
+		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, folder: f,
+		jobs: map[types.UID]*job{}, tasks: map[string]*task{}, gone: map[types.UID]time.Time{},
+		ended: map[types.UID]ending{}, releasing: map[string]bool{}, changed: make(chan struct{}),
+		dropped: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	var err error
+	if p.metrics, err = newMetrics(o.Registerer, p); err != nil {
+		return nil, err
+	}
+	p.load()
+	return p, nil
+}
+
+// load reads what is on disk. A disk that cannot be read is no reason not to serve.
+func (p *Puller) load() {
+	jobs, damaged, err := p.folder.load()
+	if err != nil {
+		p.log.Error("pre-pulls that were asked for before cannot be read; ask for them again", "err", err)
+	}
+	for _, err := range damaged {
+		p.log.Error("file of a pre-pull cannot be read and has been moved aside; ask for that pre-pull again", "err", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, j := range jobs {
+		p.jobs[j.UID] = j
+	}
+	p.refreshLocked(time.Now())
+}
+
+// Run works until ctx ends.
+func (p *Puller) Run(ctx context.Context) {
+	defer close(p.stopped)
+	var all sync.WaitGroup
+	for range p.opts.Parallelism {
+		all.Go(func() { p.work(ctx) })
+	}
+	all.Go(func() { p.hold(ctx) })
+	all.Go(func() { p.engine.Removals(ctx, p.removed) })
+	all.Go(func() { p.tell(ctx) })
+	all.Go(func() { p.cloud.Watch(ctx, p.see) })
+	all.Wait()
+}

@@ -1,0 +1,395 @@
+package imagepull
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pullTime is how long the scripted engine takes for an image.
+const pullTime = time.Second
+
+// scripted is an engine that does as it is told: what real ones do is tested with
+// containerd.
+type scripted struct {
+	mu     sync.Mutex
+	calls  []string
+	fail   map[string]*engine.Error // by image
+	absent bool                     // containerd is
+	held   map[string]bool
+	lost   map[string]bool // images that Keep does not find
+	remove chan string
+	most   int // pulls at a time that there were
+	now    int
+	asked  []engine.Request
+}
+
+func newScripted() *scripted {
+	return &scripted{fail: map[string]*engine.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string)}
+}
+
+func (e *scripted) note(what, name string) {
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "docker.io/library/"), ":latest")
+	e.calls = append(e.calls, what+" "+name)
+}
+
+// took returns what was called since it was asked last.
+func (e *scripted) took() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := strings.Join(e.calls, ", ")
+	e.calls = nil
+	return out
+}
+
+func (e *scripted) Pull(ctx context.Context, r engine.Request) (engine.Image, error) {
+	e.mu.Lock()
+	e.note("pull", nameOf(r.Image))
+	e.asked = append(e.asked, r)
+	e.now++
+	e.most = max(e.most, e.now)
+	e.held[nameOf(r.Image)] = true
+	e.mu.Unlock()
+	r.Progress(engine.Progress{Done: 50, Total: 100})
+	var err error
+	select {
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(pullTime):
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now--
+	if f := e.fail[r.Image]; f != nil && err == nil {
+		err = f
+	}
+	if err != nil {
+		return engine.Image{}, err
+	}
+	return imageOf(r.Image), nil
+}
+
+func imageOf(image string) engine.Image {
+	return engine.Image{
+		Name: nameOf(image), ID: digest.FromString("id" + image).String(), Size: 100,
+		Target: ocispec.Descriptor{Digest: digest.FromString(image)},
+	}
+}
+
+func (e *scripted) Keep(_ context.Context, i engine.Image) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.note("keep", i.Name)
+	switch {
+	case e.absent:
+		return engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+	case e.lost[i.Name]:
+		delete(e.lost, i.Name)
+		return engine.NewError(engine.Gone, fmt.Errorf("it is gone"))
+	}
+	return nil
+}
+
+func (e *scripted) Release(_ context.Context, name string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.note("release", name)
+	delete(e.held, name)
+	return nil
+}
+
+func (e *scripted) Held(context.Context) ([]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.absent {
+		return nil, engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+	}
+	return slices.Sorted(maps.Keys(e.held)), nil
+}
+
+func (e *scripted) Removals(ctx context.Context, each func(string)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case name := <-e.remove:
+			each(name)
+		}
+	}
+}
+
+// sky is a cloud with the pods of one node. Patches are applied as an apiserver
+// does, unless they are swallowed, as by the cache while the cloud is away.
+type sky struct {
+	mu      sync.Mutex
+	pods    map[string]*corev1.Pod
+	secrets map[string]*corev1.Secret
+	changed chan struct{}
+	offline bool
+	swallow bool
+	patches []string
+	events  []string
+}
+
+func newSky() *sky {
+	return &sky{pods: map[string]*corev1.Pod{}, secrets: map[string]*corev1.Secret{}, changed: make(chan struct{}, 1)}
+}
+
+func (s *sky) set(pods ...*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range pods {
+		s.pods[p.Name] = p
+	}
+	s.wake()
+}
+
+func (s *sky) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, name)
+	s.wake()
+}
+
+func (s *sky) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sky) online() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.offline
+}
+
+func (s *sky) be(offline, swallow bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offline, s.swallow = offline, swallow
+}
+
+func (s *sky) Watch(ctx context.Context, each func([]*corev1.Pod)) {
+	for {
+		s.mu.Lock()
+		pods := slices.Collect(maps.Values(s.pods))
+		s.mu.Unlock()
+		each(pods)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+		}
+	}
+}
+
+func (s *sky) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if secret := s.secrets[name]; secret != nil {
+		return secret, nil
+	}
+	return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("no pod of this node has it"))
+}
+
+func (s *sky) PatchStatus(_ context.Context, name types.NamespacedName, patch []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := s.pods[name.Name]
+	if pod == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name.Name)
+	}
+	s.patches = append(s.patches, string(patch))
+	if s.swallow {
+		return nil
+	}
+	old, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	merged, err := strategicpatch.StrategicMergePatch(old, patch, corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	next := &corev1.Pod{}
+	if err := json.Unmarshal(merged, next); err != nil {
+		return err
+	}
+	s.pods[name.Name] = next
+	s.wake()
+	return nil
+}
+
+func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, _ string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, eventType+" "+pod.Name+" "+reason)
+}
+
+// says is the condition PodImageReady of a pod, and none.
+func (s *sky) says(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := upgrade.Condition(s.pods[name], upgrade.ImageCondition)
+	if c == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, upgrade.RevisionOf(c))
+}
+
+// node is a Puller and what it works with.
+type node struct {
+	*Puller
+	engine *scripted
+	cloud  *sky
+	dir    string
+	stop   func()
+}
+
+// onNode runs a test in a bubble, with a Puller that runs.
+func onNode(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{engine: newScripted(), cloud: newSky(), dir: filepath.Join(t.TempDir(), "imagepull")}
+		n.begin(t, 1)
+		test(t, n)
+		n.stop()
+	})
+}
+
+// begin makes a Puller, as after a start of the hub.
+func (n *node) begin(t *testing.T, parallelism int) {
+	t.Helper()
+	var err error
+	n.Puller, err = New(Options{
+		Dir: n.dir, Engine: n.engine, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	puller := n.Puller
+	go func() {
+		defer close(done)
+		puller.Run(ctx)
+	}()
+	n.stop = func() { cancel(); <-done }
+	synctest.Wait()
+}
+
+// restart is a stop and a start of the hub.
+func (n *node) restart(t *testing.T) {
+	t.Helper()
+	n.stop()
+	n.begin(t, 1)
+}
+
+// ask has the pod's images pulled.
+func (n *node) ask(t *testing.T, pod string) {
+	t.Helper()
+	n.cloud.mu.Lock()
+	p := n.cloud.pods[pod]
+	n.cloud.mu.Unlock()
+	target, _, err := upgrade.TargetOf(p)
+	if err == nil {
+		err = n.Request(p, target)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shows is the state of a pod's pre-pull, and that of each image.
+func (n *node) shows(pod string) string {
+	s, ok := n.State(types.NamespacedName{Namespace: "ns", Name: pod})
+	if !ok {
+		return "none"
+	}
+	return describe(s)
+}
+
+func describe(s nodeapi.ImagePull) string {
+	out := string(s.State) + ":"
+	for _, i := range s.Images {
+		out += " " + i.Image + "=" + string(i.State)
+	}
+	return out
+}
+
+// oldPod is one that needs an upgrade to a revision with these images.
+func oldPod(name, revision string, images ...string) *corev1.Pod {
+	return podWith(name, target(revision, images...))
+}
+
+func target(revision string, images ...string) upgrade.Target {
+	t := upgrade.Target{Revision: revision, ImagePullSecrets: []string{"registry"}}
+	for _, i := range images {
+		t.Containers = append(t.Containers, upgrade.Image{Name: "c", Image: i})
+	}
+	return t
+}
+
+func podWith(name string, t upgrade.Target) *corev1.Pod {
+	controller := true
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name),
+		Labels:      map[string]string{appsv1.ControllerRevisionHashLabelKey: "old"},
+		Annotations: map[string]string{upgrade.TargetAnnotation: t.Encode()},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "uid-web", Controller: &controller,
+		}},
+	}}
+}
+
+// newPod is one of a revision; its containers exist if they run.
+func newPod(name, revision string, runs bool) *corev1.Pod {
+	p := podWith(name, upgrade.Target{})
+	p.Annotations = nil
+	p.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
+	status := corev1.ContainerStatus{Name: "c"}
+	if runs {
+		status.ContainerID = "containerd://1"
+	}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	return p
+}
+
+func want(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %s; want %s", what, got, want)
+	}
+}
+
+// pass lets time pass, and everybody do what is due by then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,146 @@
+package imagepull
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+)
+
+// wakeLocked tells all who wait that something has changed.
+func (p *Puller) wakeLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// nameOf is the name that an image has in containerd, whatever it is called in a
+// pod. What is no name of an image stands for itself: the engine says what is wrong.
+func nameOf(image string) string {
+	name, err := engine.Normalize(image)
+	if err != nil {
+		return image
+	}
+	return name
+}
+
+// refreshLocked makes the tasks follow from the jobs: what nobody wants any more is
+// cancelled and forgotten, what somebody wants is there.
+func (p *Puller) refreshLocked(now time.Time) {
+	for name, t := range p.tasks {
+		switch {
+		case p.isWantedLocked(name):
+		case t.running:
+			t.cancel() // forgotten when it has ended
+		default:
+			delete(p.tasks, name)
+			select {
+			case p.dropped <- struct{}{}:
+			default: // hold has not heard of the one before yet
+			}
+		}
+	}
+	for _, j := range p.sortedLocked() {
+		if j.Cancelled {
+			continue
+		}
+		for _, w := range j.Images {
+			p.addTaskLocked(j, w, now)
+		}
+	}
+	p.wakeLocked()
+}
+
+func (p *Puller) addTaskLocked(j *job, w wanted, now time.Time) {
+	name := nameOf(w.Image)
+	t := p.tasks[name]
+	if t == nil {
+		t = &task{name: name, image: w.Image, due: now}
+		if j.Unasked && p.opts.Jitter > 0 {
+			t.due = now.Add(rand.N(p.opts.Jitter))
+		}
+		p.tasks[name] = t
+	}
+	if t.ready == nil && w.Ready != nil {
+		t.ready = w.Ready
+		t.progress = engine.Progress{Done: w.Ready.Size, Total: w.Ready.Size}
+	}
+}
+
+func (p *Puller) isWantedLocked(name string) bool {
+	for _, j := range p.jobs {
+		if j.wants(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// sortedLocked returns the jobs in the order in which they were asked for.
+func (p *Puller) sortedLocked() []*job {
+	jobs := make([]*job, 0, len(p.jobs))
+	for _, j := range p.jobs {
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b *job) int {
+		return cmp.Or(a.Requested.Compare(b.Requested), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
+	})
+	return jobs
+}
+
+// take returns the task whose turn it is, as soon as there is one: that of the
+// oldest job first. It returns nil when ctx ends.
+func (p *Puller) take(ctx context.Context) *task {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		t, due := p.nextLocked(time.Now())
+		changed := p.changed
+		if t != nil {
+			t.running = true
+			p.wakeLocked()
+		}
+		p.mu.Unlock()
+		if t != nil {
+			return t
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-after(due):
+		}
+	}
+	return nil
+}
+
+// nextLocked returns the first task that is due, or else when one will be.
+func (p *Puller) nextLocked(now time.Time) (*task, time.Time) {
+	var soonest time.Time
+	for _, j := range p.sortedLocked() {
+		if j.Cancelled {
+			continue
+		}
+		for _, w := range j.Images {
+			t := p.tasks[nameOf(w.Image)]
+			if t == nil || !t.waits() || p.releasing[t.name] {
+				continue
+			}
+			if !t.due.After(now) {
+				return t, time.Time{}
+			}
+			if soonest.IsZero() || t.due.Before(soonest) {
+				soonest = t.due
+			}
+		}
+	}
+	return nil, soonest
+}
+
+// after returns a channel that tells when t has come; never, if t is zero.
+func after(t time.Time) <-chan time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(t))
+}
