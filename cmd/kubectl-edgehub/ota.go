@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/words"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -44,7 +45,7 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 			fallthrough
 		default:
 			n.State = waitsForOwner
-			n.Reason = joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
+			n.Reason = words.Joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
 		}
 		if pod := pods[n.Pod]; pod != nil && !marked(pod, r.Revision) {
 			unmarked++
@@ -95,14 +96,4 @@ func imagesOn(pod *corev1.Pod, revision string) string {
 	default:
 		return rollout.ImageTrouble(c)
 	}
-}
-
-func joined(parts ...string) string {
-	var out []string
-	for _, p := range parts {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return strings.Join(out, ", ")
 }
