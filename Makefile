@@ -50,8 +50,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/edgehub, bin/edgehub-controller and bin/kubectl-edgehub
-	CGO_ENABLED=0 go build $(build_flags) -o bin/ ./cmd/edgehub ./cmd/edgehub-controller ./cmd/kubectl-edgehub
+build: ## build bin/edgehub, bin/edgehubctl, bin/edgehub-controller and bin/kubectl-edgehub
+	CGO_ENABLED=0 go build $(build_flags) -o bin/ ./cmd/edgehub ./cmd/edgehubctl ./cmd/edgehub-controller ./cmd/kubectl-edgehub
 
 .PHONY: size
 size: build ## check that the hub's binary is small enough for a node

@@ -9,6 +9,7 @@ const module = "github.com/edgehub-io/edgehub"
 var layers = map[string][]string{
 	"cmd/edgehub":            {"cmd/internal", "hub"},
 	"cmd/edgehub-controller": {"cmd/internal", "controller"},
+	"cmd/edgehubctl":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
 	"hub":                    {"cache", "imagepull", "ota", "ota/coreclient", "ota/upgrade", "proxy"},

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+)
+
+const name = "edgehubctl"
+
+// streams are where output goes; a test puts buffers there.
+type streams struct{ out, err io.Writer }
+
+// options are what the flags say. All commands share one set of flags, which may
+// stand before and behind the command.
+type options struct {
+	address   string
+	namespace string
+	output    string
+	timeout   time.Duration
+	noWait    bool
+	cancel    bool
+	wait      bool
+	help      bool
+	version   bool
+}
+
+// commonFlags are for all commands; those of one command are in its row.
+func commonFlags() []string { return []string{"address", "output", "help"} }
+
+func (o *options) flags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.Usage = func() {} // an error names what is wrong, and where help is
+	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "")
+	fs.StringVarP(&o.output, "output", "o", "", "")
+	fs.DurationVar(&o.timeout, "timeout", 0, "")
+	fs.BoolVar(&o.noWait, "no-wait", false, "")
+	fs.BoolVar(&o.cancel, "cancel", false, "")
+	fs.BoolVar(&o.wait, "wait", false, "")
+	fs.BoolVarP(&o.help, "help", "h", false, "")
+	fs.BoolVar(&o.version, "version", false, "")
+	return fs
+}
+
+// command is one verb.
+type command struct {
+	name  string
+	help  string
+	flags []string // of those that are not for all commands
+	// args are the words it wants behind its name.
+	args []string
+	run  func(ctx context.Context, c *call) error
+}
+
+func commands() []command {
+	return []command{
+		{name: "pods", help: helpPods, flags: []string{"namespace"}, run: pods},
+		{name: "pull", help: helpPull, args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
+		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout"}, run: upgradePod},
+		{name: "status", help: helpStatus, run: status},
+		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: completion},
+	}
+}
+
+func commandNames() []string {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func find(verb string) (command, error) {
+	for _, c := range commands() {
+		if c.name == verb {
+			return c, nil
+		}
+	}
+	return command{}, wrongUse("%q is no command: want %s; see %s --help", verb, strings.Join(commandNames(), ", "), name)
+}
+
+// call is one command as it was given.
+type call struct {
+	options
+	streams
+	args []string
+	hub  *hub
+	pace time.Duration
+}
+
+// lookPeriod is how long to wait before something is looked at again.
+const lookPeriod = time.Second
+
+// run does what args say and returns how it ended. What went wrong is on s.err.
+// pace is lookPeriod, unless a test is in a hurry.
+func run(ctx context.Context, args []string, s streams, pace time.Duration) exitCode {
+	if len(args) > 0 && args[0] == completeVerb {
+		complete(ctx, args[1:], s.out)
+		return exitDone
+	}
+	err := dispatch(ctx, args, s, pace)
+	if err != nil {
+		fmt.Fprintln(s.err, "error:", err)
+	}
+	return codeOf(err)
+}
+
+func dispatch(ctx context.Context, args []string, s streams, pace time.Duration) error {
+	c := &call{streams: s, pace: pace}
+	fs := c.flags()
+	if err := fs.Parse(args); err != nil {
+		return wrongUse("%w; see %s --help", err, name)
+	}
+	words := fs.Args()
+	if c.version {
+		fmt.Fprintln(s.out, version.String(name))
+		return nil
+	}
+	if c.help || len(words) == 0 || words[0] == "help" {
+		return help(words, s.out)
+	}
+	verb, err := find(words[0])
+	if err != nil {
+		return err
+	}
+	c.args = words[1:]
+	if err := c.check(fs, verb); err != nil {
+		return wrongUse("%w; see %s %s --help", err, name, verb.name)
+	}
+	if c.hub, err = newHub(c.address); err != nil {
+		return err
+	}
+	return verb.run(ctx, c)
+}
+
+// check refuses words that the command would silently pass over.
+func (c *call) check(fs *pflag.FlagSet, verb command) error {
+	var stray error
+	fs.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(commonFlags(), f.Name) && !slices.Contains(verb.flags, f.Name) {
+			stray = fmt.Errorf("--%s is no flag of %s", f.Name, verb.name)
+		}
+	})
+	switch {
+	case stray != nil:
+		return stray
+	case c.output != "" && c.output != "json":
+		return fmt.Errorf("--output=%q: want json, or leave it out", c.output)
+	case c.timeout < 0:
+		return fmt.Errorf("--timeout=%v: want a duration such as 10m", c.timeout)
+	case c.cancel && (c.noWait || c.timeout > 0):
+		return fmt.Errorf("--cancel ends a pull, and nothing is left to wait for: leave the other flags out")
+	case c.noWait && c.timeout > 0:
+		return fmt.Errorf("--timeout limits how long the pull is waited for: leave it out, or --no-wait")
+	case verb.name == "upgrade" && c.timeout > 0 && !c.wait:
+		return fmt.Errorf("--timeout limits how long --wait waits: add --wait, or leave it out")
+	case len(c.args) != len(verb.args):
+		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, plural(len(c.args), "word"))
+	}
+	return nil
+}
+
+// help prints what words ask for: a command's help, or how to begin.
+func help(words []string, w io.Writer) error {
+	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
+	text := helpAll
+	if len(words) > 0 {
+		verb, err := find(words[0])
+		if err != nil {
+			return err
+		}
+		text = verb.help
+	}
+	fmt.Fprintln(w, strings.TrimSpace(text))
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// None of these gets so far as to ask a hub.
+func TestWordsOfTheCommandLine(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		code exitCode
+		out  string // words that must be on stdout
+		err  string // words that must be on stderr; "": nothing may be there
+	}{
+		"nothing shows how to begin":         {nil, exitDone, "edgehubctl pull NAMESPACE/POD", ""},
+		"--help":                             {[]string{"--help"}, exitDone, "Exit codes:", ""},
+		"help":                               {[]string{"help"}, exitDone, "Exit codes:", ""},
+		"help of a command":                  {[]string{"help", "pods"}, exitDone, "What the columns mean", ""},
+		"-h behind a command":                {[]string{"upgrade", "shop/web", "-h"}, exitDone, "--wait", ""},
+		"help of what is no command":         {[]string{"help", "stop"}, exitUsage, "", `"stop" is no command`},
+		"--version":                          {[]string{"--version"}, exitDone, "edgehubctl ", ""},
+		"no such command":                    {[]string{"pod"}, exitUsage, "", "want pods, pull, upgrade, status, completion"},
+		"no such flag":                       {[]string{"pods", "--all"}, exitUsage, "", "--all"},
+		"no pod":                             {[]string{"pull"}, exitUsage, "", "want POD behind pull, got 0 words"},
+		"two pods":                           {[]string{"upgrade", "a/b", "c/d"}, exitUsage, "", "want POD behind upgrade, got 2 words"},
+		"a word too many":                    {[]string{"status", "now"}, exitUsage, "", "want nothing behind status, got 1 word"},
+		"a flag of another command":          {[]string{"status", "--wait"}, exitUsage, "", "--wait is no flag of status; see edgehubctl status --help"},
+		"an output that does not exist":      {[]string{"pods", "-o", "yaml"}, exitUsage, "", "want json"},
+		"a timeout below nothing":            {[]string{"pull", "a/b", "--timeout=-1m"}, exitUsage, "", "such as 10m"},
+		"a timeout that is no duration":      {[]string{"pull", "a/b", "--timeout=10"}, exitUsage, "", "--timeout"},
+		"a timeout of nothing to wait for":   {[]string{"pull", "a/b", "--timeout=1m", "--no-wait"}, exitUsage, "", "leave it out, or --no-wait"},
+		"an upgrade's timeout without wait":  {[]string{"upgrade", "a/b", "--timeout=1m"}, exitUsage, "", "add --wait"},
+		"to cancel and to wait":              {[]string{"pull", "a/b", "--cancel", "--timeout=1m"}, exitUsage, "", "--cancel ends a pull"},
+		"an empty pod":                       {[]string{"pull", "shop/"}, exitUsage, "", "want a pod as NAMESPACE/POD"},
+		"an empty namespace":                 {[]string{"pull", "/web"}, exitUsage, "", "want a pod as NAMESPACE/POD"},
+		"too many parts":                     {[]string{"pull", "a/b/c"}, exitUsage, "", "want a pod as NAMESPACE/POD"},
+		"two namespaces":                     {[]string{"pull", "a/b", "-n", "c"}, exitUsage, "", "leave -n out"},
+		"an address without a port":          {[]string{"pods", "--address", "127.0.0.1"}, exitUsage, "", "want HOST:PORT"},
+		"an address that is a URL":           {[]string{"pods", "--address", "http://127.0.0.1:10267"}, exitUsage, "", "want HOST:PORT"},
+		"an address that cannot be one":      {[]string{"pods", "--address", "a b:1"}, exitUsage, "", "--address"},
+		"a shell that is none":               {[]string{"completion", "csh"}, exitUsage, "", "want bash, zsh, fish"},
+		"nothing listens on that port":       {[]string{"--address", "127.0.0.1:1", "pods"}, exitFailed, "", "the hub does not answer on 127.0.0.1:1: is it running? systemctl status edgehub"},
+		"a host that is left out is this":    {[]string{"--address", ":1", "pods"}, exitFailed, "", "the hub does not answer on 127.0.0.1:1:"},
+		"a host that cannot be looked up":    {[]string{"--address", "no.invalid:1", "pods"}, exitFailed, "", "the hub does not answer on no.invalid:1: "},
+		"the same for what waits for pods":   {[]string{"--address", "127.0.0.1:1", "upgrade", "a/b", "--wait"}, exitFailed, "", "is it running?"},
+		"the same for what pulls":            {[]string{"--address", "127.0.0.1:1", "pull", "a/b"}, exitFailed, "", "is it running?"},
+		"the same for what shows the status": {[]string{"--address", "127.0.0.1:1", "status"}, exitFailed, "", "is it running?"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := run(t.Context(), tt.args, streams{out: &out, err: &errs}, lookPeriod)
+			result{code, out.String(), errs.String()}.has(t, tt.code, tt.out, tt.err)
+			if n := strings.Count(errs.String(), "\n"); n > 1 {
+				t.Errorf("%d lines on stderr, want one: %s", n, errs.String())
+			}
+		})
+	}
+}
+
+func TestTheAddressIsTakenFromTheEnvironment(t *testing.T) {
+	h := newFakeHub(t).on("GET", "/pods", podList())
+	t.Setenv("EDGEHUB_ADDRESS", h.address)
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // must not be asked
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"pods"}, streams{out: &out, err: &errs}, lookPeriod)
+	result{code, out.String(), errs.String()}.is(t, exitDone, "No pods on this node.\n", "")
+}
+
+// A line of help that wraps is hard to read.
+func TestHelpFitsATerminal(t *testing.T) {
+	texts := []string{helpAll}
+	for _, c := range commands() {
+		texts = append(texts, c.help)
+	}
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			if n := len(strings.TrimSuffix(line, "\n")); n > 90 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// upgradables is a hub with three pods, of which two need an upgrade.
+func upgradables(t *testing.T) *fakeHub {
+	return newFakeHub(t).on("GET", "/pods", podList(
+		old(), pod("shop", "web-7", newRevision, needs(corev1.ConditionFalse, newRevision)), pod("shop", "db-1", oldRevision),
+		pod("kube-system", "proxy-2", oldRevision, needs(corev1.ConditionTrue, newRevision)),
+	))
+}
+
+func TestCompletion(t *testing.T) {
+	h := upgradables(t)
+	t.Setenv("EDGEHUB_ADDRESS", h.address)
+	tests := map[string]struct {
+		words string // one behind the last space is being typed
+		want  string
+	}{
+		"nothing yet":                        {"", "pods pull upgrade status completion help"},
+		"the beginning of a command":         {"pu", "pull"},
+		"no such command":                    {"x", ""},
+		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
+		"the beginning of a pod":             {"upgrade sh", "shop/web-1"},
+		"a pod behind a flag":                {"upgrade --wait --timeout 1m sh", "shop/web-1"},
+		"a pod in a namespace":               {"upgrade -n shop ", "web-1"},
+		"a pod in a namespace, with it":      {"upgrade -n shop shop/", "shop/web-1"},
+		"a second pod":                       {"upgrade shop/web-1 ", ""},
+		"flags of a command":                 {"pull -", "--address --cancel --help --namespace --no-wait --output --timeout"},
+		"flags behind a pod":                 {"upgrade shop/web-1 --w", "--wait"},
+		"flags of no command":                {"--v", "--version"},
+		"a form of output":                   {"pods -o ", "json"},
+		"a form of output, in full":          {"pods --output j", "json"},
+		"a duration":                         {"pull --timeout ", ""},
+		"a namespace":                        {"pull -n ", ""},
+		"a command that takes nothing":       {"status ", ""},
+		"a shell":                            {"completion ", "bash zsh fish"},
+		"help of a command":                  {"help st", "status"},
+		"a flag that does not exist":         {"pull --all sh", "shop/web-1"},
+		"a hub that is not there":            {"pull --address 127.0.0.1:1 ", ""},
+		"an address that is none":            {"pull --address x ", ""},
+		"behind a command that is not known": {"push ", ""},
+		"behind the help of a command":       {"help pull ", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			run(t.Context(), append([]string{completeVerb}, strings.Split(tt.words, " ")...), streams{&out, &out}, lookPeriod)
+			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	var out bytes.Buffer
+	if run(t.Context(), []string{completeVerb}, streams{&out, &out}, lookPeriod); !strings.Contains(out.String(), "upgrade\n") {
+		t.Errorf("no words at all: got %q", out.String())
+	}
+}
+
+// Each shell is asked what it would offer, as far as it is installed here.
+func TestShellsTakeTheirScript(t *testing.T) {
+	h := upgradables(t)
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := "#!/bin/sh\nEDGEHUBCTL_TEST_IS_PROGRAM=yes exec '" + self + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "edgehubctl"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shells := map[string]string{
+		"bash": `source <(edgehubctl completion bash) && COMP_LINE="edgehubctl --address $EDGEHUB_ADDRESS upgrade s" && COMP_POINT=${#COMP_LINE} && _edgehubctl && echo "${COMPREPLY[@]}"`,
+		"zsh":  `compdef() { :; }; source <(edgehubctl completion zsh); compadd() { shift; print -- "$@"; }; words=(edgehubctl upgrade s) CURRENT=3; _edgehubctl`,
+		"fish": `edgehubctl completion fish | source; complete -C 'edgehubctl upgrade s'`,
+	}
+	for shell, script := range shells {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skip(shell + " is not installed")
+			}
+			cmd := exec.CommandContext(t.Context(), path, "-c", script)
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "EDGEHUB_ADDRESS="+h.address, "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != "shop/web-1" {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}

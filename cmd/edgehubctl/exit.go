@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// exitCode is what scripts branch on. help.go explains the codes to them.
+type exitCode int
+
+const (
+	exitDone   exitCode = 0 // what was asked for is done
+	exitFailed exitCode = 1 // it is not, and trying again does not help by itself
+	exitUsage  exitCode = 2 // the words on the command line are wrong
+	exitUndone exitCode = 3 // it goes on, but was no longer waited for
+	exitNotNow exitCode = 4 // it was refused as things are; later it may not be
+)
+
+// ending is an error with an exit code of its own.
+type ending struct {
+	code exitCode
+	err  error
+}
+
+func (e *ending) Error() string { return e.err.Error() }
+func (e *ending) Unwrap() error { return e.err }
+
+func endf(code exitCode, format string, args ...any) error {
+	return &ending{code, fmt.Errorf(format, args...)}
+}
+
+func wrongUse(format string, args ...any) error { return endf(exitUsage, format, args...) }
+
+// errTimeout is the cause when --timeout has passed.
+var errTimeout = errors.New("--timeout has passed")
+
+// limited is ctx with --timeout, if there is one.
+func (c *call) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+}
+
+// unfinished is how it ends when ctx is over before what was asked for is done.
+// where says how things stand, goesOn what becomes of it.
+func (c *call) unfinished(ctx context.Context, where, goesOn string) error {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return endf(exitUndone, "not done after %v: %s. %s", c.timeout, where, goesOn)
+	}
+	return endf(exitUndone, "interrupted: %s. %s", where, goesOn)
+}
+
+// pause ends early when ctx does.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func codeOf(err error) exitCode {
+	if err == nil {
+		return exitDone
+	}
+	if e, ok := errors.AsType[*ending](err); ok {
+		return e.code
+	}
+	if r, ok := errors.AsType[*refusal](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {
+		return exitNotNow
+	}
+	return exitFailed
+}

@@ -1,0 +1,112 @@
+package main
+
+const helpAll = `
+Show what the pods of this node need, and have it done, through the hub on this node.
+
+  edgehubctl pods                   the pods of this node, and which need an upgrade
+  edgehubctl pull NAMESPACE/POD     pull the images of its new version ahead
+  edgehubctl upgrade NAMESPACE/POD  replace it by a pod of the new version
+  edgehubctl status                 cloud, cache and images, as the hub sees them
+  edgehubctl completion SHELL       let bash, zsh or fish complete all this
+
+  edgehubctl COMMAND --help         more about a command
+  edgehubctl --version
+
+For all commands:
+      --address HOST:PORT   where the hub listens; default 127.0.0.1:10267, or what is
+                            in EDGEHUB_ADDRESS
+  -o, --output json         for programs
+
+Exit codes:
+  0  done
+  1  failed: the hub does not answer, or says no, and will again
+  2  the words on the command line are wrong
+  3  not done when --timeout had passed, or you interrupted it; it goes on
+  4  not now: the hub refuses it as things are, such as an upgrade whose images are
+     still being pulled, or while the cloud is away. The message says what to wait for
+`
+
+const helpPods = `
+Show the pods of this node.
+
+  edgehubctl pods
+  edgehubctl pods -n shop           of one namespace
+  edgehubctl pods -o json
+
+What the columns mean:
+  NEEDS UPGRADE  yes, and to which revision: its DaemonSet has a newer version.
+                 -: the cloud has not said; it does for DaemonSets that opted in
+  IMAGE READY    whether the images of that revision are on the node; if not, how far
+                 they are, or why not. -: nobody has asked for them
+  SINCE          how long the pod has needed the upgrade
+
+Exit codes: 0 shown, 1 failed, 2 wrong words, 4 not now: the hub knows no pods yet.
+`
+
+const helpPull = `
+Pull the images of a pod's new version ahead of its upgrade, so that the upgrade is
+short. The pod runs on; the hub keeps the images on the node until it is upgraded.
+
+  edgehubctl pull shop/web-x7k2p            and show how it goes, until all is there
+  edgehubctl pull web-x7k2p -n shop         the same; without -n, in namespace default
+  edgehubctl pull shop/web-x7k2p --no-wait  only ask for it
+  edgehubctl pull shop/web-x7k2p --cancel   end it, and let go of what is there
+
+      --timeout 10m     wait no longer than that
+  -o, --output json     a line for each change, with all the hub knows
+
+It is the hub that pulls: closing this terminal does not end it, nor does a restart of
+the hub or of the node. A failed attempt is repeated until it works; bytes that are on
+the node are not fetched again. Asking once more has a failed image tried at once.
+
+Exit codes: 0 all images are on the node (--no-wait: it is asked for; --cancel: it is
+ended), 1 failed or cancelled, 2 wrong words, 3 not done in time; the hub goes on,
+4 not now: the pod needs no upgrade, or one to another revision by now.
+`
+
+const helpUpgrade = `
+Upgrade a pod: it is deleted, and its DaemonSet makes one of the new version.
+
+  edgehubctl upgrade shop/web-x7k2p         say so, and be done
+  edgehubctl upgrade shop/web-x7k2p --wait  until the new pod is Ready
+  edgehubctl upgrade web-x7k2p -n shop
+
+      --wait            until the new pod is Ready, and tell what is waited for
+      --timeout 10m     with --wait: wait no longer than that
+  -o, --output json     for programs
+
+The pod is away between the two. To keep that short, pull the images first:
+edgehubctl pull. It takes the cloud, which makes the new pod.
+
+Exit codes: 0 the old pod is being replaced (--wait: the new one is Ready), 1 failed,
+2 wrong words, 3 not Ready in time; it goes on, 4 not now: its images are still being
+pulled, it needs no upgrade, or the cloud is away.
+`
+
+const helpStatus = `
+Show how the hub on this node is doing.
+
+  edgehubctl status
+  edgehubctl status -o json
+
+What the lines mean:
+  hub        whether it can serve the node
+  cloud      since when an apiserver can be reached, or cannot
+  apiserver  each of them
+  cache      what is kept for the time without the cloud. The oldest is the one that no
+             apiserver has confirmed for longest; incomplete are those that nobody
+             watched until they were whole
+  images     what is pulled ahead of upgrades, and how far that is
+
+Exit codes: 0 the hub is ready, with the cloud or without, 1 failed, 2 wrong words,
+4 the hub is not ready yet.
+`
+
+const helpCompletion = `
+Print a script that lets a shell complete commands, flags, and the pods that need an
+upgrade.
+
+  bash:  source <(edgehubctl completion bash)                     in ~/.bashrc
+  zsh:   source <(edgehubctl completion zsh)       behind compinit in ~/.zshrc
+  fish:  edgehubctl completion fish | source     in ~/.config/fish/config.fish
+`

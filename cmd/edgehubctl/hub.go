@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+)
+
+// answerTimeout bounds one answer. The hub itself gives up on the cloud after 30 s,
+// and says so.
+const answerTimeout = 40 * time.Second
+
+// hub is the API of the hub on this node.
+type hub struct {
+	address string
+	client  *http.Client
+}
+
+func newHub(address string) (*hub, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return nil, wrongUse("--address=%q: want HOST:PORT, such as 127.0.0.1:10267", address)
+	}
+	if host == "" {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	// Not through a proxy, whatever the environment says: it is this node.
+	return &hub{address: address, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+}
+
+// refusal is an answer that is not 200, in the hub's words.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// silence is that nothing answered.
+type silence struct {
+	address string
+	err     error
+}
+
+func (s *silence) Error() string {
+	if errors.Is(s.err, syscall.ECONNREFUSED) {
+		return fmt.Sprintf("the hub does not answer on %s: is it running? systemctl status edgehub", s.address)
+	}
+	return fmt.Sprintf("the hub does not answer on %s: %v", s.address, s.err)
+}
+
+func (s *silence) Unwrap() error { return s.err }
+
+// do returns an answer of 200, whose body the caller closes, or a *refusal, or a
+// *silence.
+func (h *hub) do(ctx context.Context, method, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+h.address+path, http.NoBody)
+	if err != nil {
+		return nil, wrongUse("--address=%q: %w", h.address, err)
+	}
+	request.Header.Set("User-Agent", name+"/"+version.Get().Version)
+	response, err := h.client.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the URL, which nobody has typed
+		}
+		return nil, &silence{h.address, err}
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close()
+	const enough = 4096
+	text, _ := io.ReadAll(io.LimitReader(response.Body, enough)) // what arrived is shown
+	line := strings.Join(strings.Fields(string(text)), " ")
+	if line == "" {
+		line = "the hub answered " + response.Status + " to " + method + " " + path
+	}
+	return nil, &refusal{response.StatusCode, line}
+}
+
+// whole returns the body of an answer.
+func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &silence{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
+	defer cancel()
+	response, err := h.do(ctx, method, path)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, &silence{h.address, fmt.Errorf("its answer broke off: %w", err)}
+	}
+	return body, nil
+}
+
+// ask does something and returns what the hub says to that, in one line.
+func (h *hub) ask(ctx context.Context, method, path string) (string, error) {
+	body, err := h.whole(ctx, method, path)
+	return strings.TrimSpace(string(body)), err
+}
+
+// read decodes the answer to a GET.
+func (h *hub) read(ctx context.Context, path string, into any) error {
+	body, err := h.whole(ctx, http.MethodGet, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("GET %s: what answers on %s is no hub, or of another version: %w", path, h.address, err)
+	}
+	return nil
+}
+
+// readIfKnown is read, and passes over a hub that does not know path.
+func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
+	err := h.read(ctx, path, into)
+	if r, ok := errors.AsType[*refusal](err); ok && r.code == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// isPassing tells whether it may work when it is tried again in a while, as it
+// does while the hub is being restarted.
+func isPassing(err error) bool {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.code >= http.StatusInternalServerError && r.code != http.StatusNotImplemented
+	}
+	_, ok := errors.AsType[*silence](err)
+	return ok
+}

@@ -1,0 +1,18 @@
+// Command edgehubctl shows the owner of a node what its pods need, and has it done:
+// pull the images of a new version ahead, and upgrade. It speaks to the hub on the
+// node it runs on, through the API on loopback, and needs no kubeconfig and no
+// cloud. See help.go for what it tells its users.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr}, lookPeriod)))
+}

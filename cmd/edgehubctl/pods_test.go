@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/table"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+func TestWhatIsToldOfAPod(t *testing.T) {
+	const t3h = "3h"
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	pulling := imagePull(nodeapi.Pulling, image("a", nodeapi.Ready, 10, 10), image("b", nodeapi.Pulling, 20, 50))
+	half := imagePull(nodeapi.Pulling, image("a", nodeapi.Pulling, 10, 20), image("b", nodeapi.Queued, 0, 0))
+	failed := imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 5, 50, failing("ImageNotFound", "no such tag", time.Minute)))
+	older := imagePull(nodeapi.Ready, image("a", nodeapi.Ready, 5, 5))
+	older.Revision = oldRevision
+	tests := map[string]struct {
+		pod   corev1.Pod
+		pulls []nodeapi.ImagePull
+		need  string
+		image string
+		since string
+	}{
+		"nobody has said":            {pod("shop", "web-1", oldRevision), nil, "-", "-", "-"},
+		"needs none":                 {pod("shop", "web-1", oldRevision, needs(no, oldRevision)), nil, "no", "-", "-"},
+		"needs none, images or not":  {pod("shop", "web-1", oldRevision, needs(no, oldRevision), images(yes, "x", oldRevision)), nil, "no", "-", "-"},
+		"needs one":                  {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), nil, "yes, to 7c9b", "-", t3h},
+		"images are there":           {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(yes, "PrepullReady", newRevision)), nil, "yes, to 7c9b", "yes", t3h},
+		"images are not there":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), nil, "yes, to 7c9b", "no, PrepullQueued", t3h},
+		"images of another revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(yes, "PrepullReady", "aaaa")), nil, "yes, to 7c9b", "no, OtherRevision", t3h},
+		"the hub knows better":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), []nodeapi.ImagePull{pulling}, "yes, to 7c9b", "no, Pulling, 50%", t3h},
+		"the size is not known":      {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{half}, "yes, to 7c9b", "no, Pulling", t3h},
+		"it has failed":              {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{failed}, "yes, to 7c9b", "no, ImageNotFound, 10%", t3h},
+		"it is of an older revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{older}, "yes, to 7c9b", "-", t3h},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := reportOf(&tt.pod, tt.pulls)
+			got := table.Filled(r.row(time.Now()))
+			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestPodsAreATable(t *testing.T) {
+	h := newFakeHub(t).on("GET", "/pods", podList(
+		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), images(corev1.ConditionFalse, "PrepullQueued", newRevision)),
+		pod("kube-system", "proxy-2", "x"),
+	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{imagePull(nodeapi.Ready)}}))
+	h.edgehubctl(t, "pods").is(t, exitDone, `NAMESPACE     POD       NEEDS UPGRADE   IMAGE READY   SINCE
+kube-system   proxy-2   -               -             -
+shop          web-1     yes, to 7c9b    yes           3h
+`, "")
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `NAMESPACE   POD     NEEDS UPGRADE   IMAGE READY   SINCE
+shop        web-1   yes, to 7c9b    yes           3h
+`, "")
+	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
+}
+
+func TestAnOlderHubHasNoQueueOfImages(t *testing.T) {
+	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
+	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b", "")
+}
+
+func TestPodsAsJSON(t *testing.T) {
+	h := newFakeHub(t).on("GET", "/pods", podList(
+		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision)), pod("shop", "web-2", oldRevision)))
+	got := h.edgehubctl(t, "pods", "-o", "json")
+	var reports []podReport
+	if err := json.Unmarshal([]byte(got.out), &reports); err != nil {
+		t.Fatalf("%v: %s", err, got.out)
+	}
+	if len(reports) != 2 || reports[0].NeedsUpgrade == nil || !*reports[0].NeedsUpgrade || reports[0].TargetRevision != newRevision ||
+		reports[0].Since == nil || reports[0].ImageReady != nil || reports[1].NeedsUpgrade != nil {
+		t.Errorf("got %s", got.out)
+	}
+	newFakeHub(t).on("GET", "/pods", podList()).edgehubctl(t, "pods", "-o", "json").is(t, exitDone, "[]\n", "")
+}
+
+func TestWhatGoesWrongIsOneLine(t *testing.T) {
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		code   exitCode
+		err    string
+	}{
+		"the hub says no, for now":    {says(503, "list the pods of node n: the cloud cannot be reached\n"), exitNotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
+		"it says no in several lines": {says(500, "one\n two\n"), exitFailed, "error: one two\n"},
+		"it says no without a word":   {says(500, ""), exitFailed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
+		"it is no hub":                {says(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
+		"it breaks off":               {breaksOff(`{"items":[`), exitFailed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newFakeHub(t).on("GET", "/pods", tt.answer)
+			h.edgehubctl(t, "pods").is(t, tt.code, "", strings.ReplaceAll(tt.err, "ADDRESS", h.address))
+		})
+	}
+}

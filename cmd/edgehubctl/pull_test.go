@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+const asked = "Image pre-pull requested for pod shop/web-1"
+
+// pulls answers a request for a pre-pull, and then its watches, one after the other.
+func pulls(t *testing.T, watches ...http.HandlerFunc) *fakeHub {
+	return newFakeHub(t).on("POST", pullOf, says(200, asked)).on("GET", watchOf, watches...)
+}
+
+func TestAPullIsFollowedToItsEnd(t *testing.T) {
+	const mib = 1 << 20
+	h := pulls(t, says(200, lines(
+		imagePull(nodeapi.Queued, image("app:1", nodeapi.Queued, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 10*mib, 100*mib), image("init:1", nodeapi.Queued, 0, 0)),
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 12*mib, 100*mib), image("init:1", nodeapi.Queued, 0, 0)),
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Failed, 12*mib, 100*mib, failing("RegistryUnreachable", "no route", 30*time.Second)), image("init:1", nodeapi.Queued, 0, 0)),
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 95*mib, 100*mib, func(i *nodeapi.Image) { i.Attempts = 2 }), image("init:1", nodeapi.Ready, 5*mib, 5*mib)),
+		imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 100*mib, 100*mib), image("init:1", nodeapi.Ready, 5*mib, 5*mib)),
+	)))
+	got := h.edgehubctl(t, "pull", "shop/web-1")
+	last := got.out[strings.LastIndex(strings.TrimSpace(got.out), "\n")+1:]
+	if !strings.HasPrefix(last, "All images are on the node, after ") || !strings.HasSuffix(last, "To upgrade: edgehubctl upgrade shop/web-1\n") {
+		t.Errorf("the last line is %q", last)
+	}
+	got.out = strings.TrimSuffix(got.out, last)
+	got.is(t, exitDone, asked+`
+app:1: queued
+init:1: queued
+app:1: pulling
+app:1: pulling, 10%, 10.0 of 100.0 MiB
+app:1: failed, again in 30s: no route
+app:1: pulling, attempt 2, 95%, 95.0 of 100.0 MiB
+init:1: ready, 5.0 MiB
+app:1: ready, 100.0 MiB
+`, "")
+}
+
+func TestHowAPullEnds(t *testing.T) {
+	forever := failing("InvalidImageName", `"APP" is no name of an image`, 0)
+	pulling := imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4))
+	other := imagePull(nodeapi.Pulling, image("app:2", nodeapi.Pulling, 1, 4))
+	other.Revision = "8aaa"
+	tests := map[string]struct {
+		watches []http.HandlerFunc
+		code    exitCode
+		err     string
+	}{
+		"it is ready at once": {[]http.HandlerFunc{hangs(lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone, ""},
+		"it is cancelled": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(nodeapi.Cancelled, image("app:1", nodeapi.Queued, 1, 4))))}, exitFailed,
+			"error: somebody has cancelled the pull for pod shop/web-1\n"},
+		"the target has changed": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(nodeapi.Superseded, image("app:1", nodeapi.Queued, 1, 4))))}, exitNotNow,
+			"error: pod shop/web-1 is no longer to be upgraded to revision 7c9b: edgehubctl pods shows what it needs\n"},
+		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(nodeapi.Failed, image("app:1", nodeapi.Ready, 4, 4), image("APP", nodeapi.Failed, 0, 0, forever))))}, exitFailed,
+			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
+		"one cannot be, but others are not through": {[]http.HandlerFunc{says(200, lines(
+			imagePull(nodeapi.Pulling, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Failed, 1, 4, failing("X", "x", time.Second))),
+			imagePull(nodeapi.Failed, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Ready, 4, 4))))}, exitFailed,
+			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
+		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+			"the hub has ended its answer; the pull goes on when it does\n"},
+		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+			"the hub has ended its answer; the pull goes on when it does\n"},
+		"the stream ends too early": {[]http.HandlerFunc{says(200, lines(pulling)), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+			"the hub has ended its answer; the pull goes on when it does\n"},
+		"the hub is not up yet": {[]http.HandlerFunc{says(200, ""), says(500, "not ready: caches"), says(500, "not ready: caches"), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+			"the hub has ended its answer; the pull goes on when it does\nnot ready: caches; the pull goes on when it does\n"},
+		"another one has come in its place": {[]http.HandlerFunc{breaksOff(lines(pulling)), hangs(lines(other))}, exitNotNow,
+			"the hub has ended its answer; the pull goes on when it does\nerror: pod shop/web-1 is to be upgraded to revision 8aaa by now, not to 7c9b: pull again\n"},
+		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(404, "no images are being pulled for pod shop/web-1")}, exitFailed,
+			"the hub has ended its answer; the pull goes on when it does\nerror: no images are being pulled for pod shop/web-1\n"},
+		"the answer makes no sense": {[]http.HandlerFunc{says(200, lines(pulling)+"<html>")}, exitFailed,
+			"error: the hub's answer is not understood, it may be of another version: invalid character '<' looking for beginning of value\n"},
+		"the answer is of another kind": {[]http.HandlerFunc{says(200, `{"images":7}`)}, exitFailed,
+			"error: the hub's answer is not understood, it may be of another version: json: cannot unmarshal number into Go struct field ImagePull.images of type []nodeapi.Image\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pulls(t, tt.watches...).edgehubctl(t, "pull", "shop/web-1")
+			if got.code != tt.code || got.err != tt.err {
+				t.Errorf("got exit code %d, want %d; on stderr\n%swant\n%s", got.code, tt.code, got.err, tt.err)
+			}
+		})
+	}
+}
+
+func TestWhatTheHubRefusesIsSaid(t *testing.T) {
+	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 501: exitFailed, 500: exitFailed} {
+		for _, args := range [][]string{{"pull", "shop/web-1"}, {"pull", "shop/web-1", "--no-wait"}, {"pull", "shop/web-1", "-o", "json"}} {
+			newFakeHub(t).on("POST", pullOf, says(code, "pod shop/web-1 this and that\n")).
+				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
+		}
+	}
+}
+
+func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
+	pulling := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4), image("b", nodeapi.Ready, 4, 4)))
+	const goesOn = " The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n"
+	tests := map[string]struct {
+		watch http.HandlerFunc
+		err   string
+	}{
+		"while it goes on":       {hangs(pulling), "error: not done after 300ms: 1 of 2 images on the node." + goesOn},
+		"while it fails":         {hangs(lines(imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 300ms: a: failed, again in 60m: no such tag." + goesOn},
+		"while nothing is said":  {hangs(""), "error: not done after 300ms: the hub has not said how far it is." + goesOn},
+		"while the hub is gone":  {says(502, "gone"), "gone; the pull goes on when it does\nerror: not done after 300ms: the hub has not said how far it is." + goesOn},
+		"while the hub restarts": {breaksOff(pulling), "the hub has ended its answer; the pull goes on when it does\nerror: not done after 300ms: 1 of 2 images on the node." + goesOn},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pulls(t, tt.watch).edgehubctl(t, "pull", "shop/web-1", "--timeout=300ms")
+			if got.code != exitUndone || got.err != tt.err {
+				t.Errorf("got exit code %d and\n%swant\n%s", got.code, got.err, tt.err)
+			}
+		})
+	}
+}
+
+func TestAnInterruptLeavesThePullToTheHub(t *testing.T) {
+	h := pulls(t, hangs(lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)))))
+	ctx, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, interrupt)
+	var out, errs bytes.Buffer
+	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{&out, &errs}, 10*time.Millisecond)
+	result{code, "", errs.String()}.is(t, exitUndone, "", "error: interrupted: 0 of 1 image on the node. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n")
+	if h.count("DELETE "+pullOf) != 0 {
+		t.Error("the pull was cancelled")
+	}
+}
+
+func TestAPullThatIsNotWaitedFor(t *testing.T) {
+	h := pulls(t, hangs("")).on("GET", pullOf, sends(imagePull(nodeapi.Queued)))
+	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait").is(t, exitDone, asked+"\n", "")
+	h.edgehubctl(t, "pull", "web-1", "-n", "shop", "--no-wait").is(t, exitDone, asked+"\n", "")
+	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait", "-o", "json").has(t, exitDone, `"state": "Queued"`, "")
+	if n := h.count("GET " + watchOf); n != 0 {
+		t.Errorf("it was watched %d times", n)
+	}
+}
+
+func TestAPodWithoutANamespaceIsInDefault(t *testing.T) {
+	newFakeHub(t).on("POST", "/openyurt.io/v1/namespaces/default/pods/web-1/imagepull", says(200, "yes")).
+		edgehubctl(t, "pull", "web-1", "--no-wait").is(t, exitDone, "yes\n", "")
+}
+
+func TestAPullIsCancelled(t *testing.T) {
+	h := newFakeHub(t).on("DELETE", pullOf, says(200, "Image pre-pull cancelled for pod shop/web-1"))
+	h.edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, exitDone, "Image pre-pull cancelled for pod shop/web-1\n", "")
+	h.edgehubctl(t, "pull", "--cancel", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Image pre-pull cancelled for pod shop/web-1\"\n}\n", "")
+	newFakeHub(t).on("DELETE", pullOf, says(404, "no images are being pulled for pod shop/web-1")).
+		edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, exitFailed, "", "error: no images are being pulled for pod shop/web-1\n")
+}
+
+func TestAPullAsJSONIsALineForEachChange(t *testing.T) {
+	all := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)), imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4)))
+	pulls(t, breaksOff(all[:strings.Index(all, "\n")+1]), says(200, all)).edgehubctl(t, "pull", "shop/web-1", "-o", "json").
+		is(t, exitDone, all, "the hub has ended its answer; the pull goes on when it does\n")
+}

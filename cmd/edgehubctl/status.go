@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/table"
+	"github.com/edgehub-io/edgehub/cmd/internal/words"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// hubReport is the output of status. As JSON it is an interface to scripts: fields
+// are added, and never change their meaning.
+type hubReport struct {
+	Address string `json:"address"`
+	Ready   bool   `json:"ready"`
+	// Readiness is what the hub says of itself, in words.
+	Readiness string `json:"readiness"`
+	// Cloud and Cache are null for a hub that does not tell.
+	Cloud      *cloudState         `json:"cloud"`
+	Cache      *cacheReport        `json:"cache"`
+	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`
+}
+
+// cloudState is as the hub tells it.
+type cloudState struct {
+	Up         bool             `json:"up"`
+	Since      time.Time        `json:"since"`
+	APIServers []apiserverState `json:"apiservers"`
+}
+
+type apiserverState struct {
+	Address string    `json:"address"`
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// cacheReport sums up what is kept for the time without the cloud.
+type cacheReport struct {
+	Views int `json:"views"`
+	// Incomplete views do not answer while the cloud is away.
+	Incomplete int   `json:"incomplete"`
+	Objects    int   `json:"objects"`
+	Bytes      int64 `json:"bytes"`
+	// Oldest is the complete view that an apiserver has not confirmed for longest.
+	Oldest *viewState `json:"oldest,omitempty"`
+}
+
+// viewState is what is shown of a view.
+type viewState struct {
+	User      string    `json:"user"`
+	Resource  string    `json:"resource"`
+	Namespace string    `json:"namespace,omitempty"`
+	Complete  bool      `json:"complete"`
+	Objects   int       `json:"objects"`
+	Bytes     int64     `json:"bytes"`
+	Updated   time.Time `json:"updated,omitzero"`
+}
+
+func status(ctx context.Context, c *call) error {
+	r, err := c.hubReport(ctx)
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		err = printJSON(c.out, r)
+	} else {
+		fmt.Fprint(c.out, r.text(time.Now()))
+	}
+	if err == nil && !r.Ready {
+		return endf(exitNotNow, "%s", r.Readiness)
+	}
+	return err
+}
+
+func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
+	r := &hubReport{Address: c.hub.address, Ready: true, ImagePulls: []nodeapi.ImagePull{}}
+	var err error
+	r.Readiness, err = c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
+	if no, ok := errors.AsType[*refusal](err); ok {
+		r.Ready, r.Readiness = false, no.text
+	} else if err != nil {
+		return nil, err
+	}
+	var kept struct {
+		Cloud *cloudState `json:"cloud"`
+		Views []viewState `json:"views"`
+	}
+	if err := c.hub.readIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
+		return nil, err
+	}
+	if r.Cloud = kept.Cloud; kept.Views != nil {
+		r.Cache = sumUp(kept.Views)
+	}
+	pulls, err := c.hub.imagePulls(ctx)
+	r.ImagePulls = append(r.ImagePulls, pulls...)
+	return r, err
+}
+
+func sumUp(views []viewState) *cacheReport {
+	r := &cacheReport{Views: len(views)}
+	for i := range views {
+		v := &views[i]
+		r.Objects += v.Objects
+		r.Bytes += v.Bytes
+		if !v.Complete {
+			r.Incomplete++
+			continue
+		}
+		if !v.Updated.IsZero() && (r.Oldest == nil || v.Updated.Before(r.Oldest.Updated)) {
+			r.Oldest = v
+		}
+	}
+	return r
+}
+
+func (r *hubReport) text(now time.Time) string {
+	var out strings.Builder
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&out, "%-10s  %s\n", label, fmt.Sprintf(format, args...))
+	}
+	if r.Ready {
+		line("hub", "ready on %s", r.Address)
+	} else {
+		line("hub", "not ready on %s: see below", r.Address)
+	}
+	if r.Cloud != nil {
+		r.Cloud.lines(line, now)
+	}
+	if r.Cache != nil {
+		line("cache", "%s", r.Cache.line(now))
+	}
+	line("images", "%s", queueLine(r.ImagePulls))
+	if len(r.ImagePulls) > 0 {
+		out.WriteString("\n" + pullTable(r.ImagePulls, now))
+	}
+	return out.String()
+}
+
+func (s *cloudState) lines(line func(label, format string, args ...any), now time.Time) {
+	since := fmt.Sprintf("%s, since %s", age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
+	if s.Up {
+		line("cloud", "reached for %s", since)
+	} else {
+		line("cloud", "offline for %s; the node is served from the cache", since)
+	}
+	for _, a := range s.APIServers {
+		state := "up"
+		if !a.Up {
+			state = "down"
+		}
+		line("apiserver", "%s", words.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, age(a.Since, now)), a.Error))
+	}
+}
+
+func (r *cacheReport) line(now time.Time) string {
+	out := fmt.Sprintf("%s, %s, %s", plural(r.Views, "view"), plural(r.Objects, "object"), size(r.Bytes))
+	if r.Incomplete > 0 {
+		out += fmt.Sprintf("; %d incomplete, of no use offline", r.Incomplete)
+	}
+	if o := r.Oldest; o != nil {
+		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, age(o.Updated, now))
+	}
+	return out
+}
+
+func queueLine(pulls []nodeapi.ImagePull) string {
+	if len(pulls) == 0 {
+		return "none are pulled ahead"
+	}
+	var out []string
+	count := map[nodeapi.State]int{}
+	for i := range pulls {
+		count[pulls[i].State]++
+	}
+	for _, s := range []nodeapi.State{nodeapi.Ready, nodeapi.Pulling, nodeapi.Queued, nodeapi.Failed} {
+		if count[s] > 0 {
+			out = append(out, fmt.Sprintf("%d %s", count[s], strings.ToLower(string(s))))
+		}
+	}
+	return "for " + plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
+}
+
+func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
+	var rows [][]string
+	for _, p := range pulls {
+		for _, i := range p.Images {
+			state := describe(&i, now)
+			if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+				state = words.Joined(state, fmt.Sprintf("%d%%", percent(i.BytesDone, i.BytesTotal)), bytesOf(i.BytesDone, i.BytesTotal))
+			}
+			rows = append(rows, []string{podName{p.Namespace, p.Pod}.String(), p.Revision, i.Image, state})
+		}
+	}
+	return table.Text([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// ago is a time so long before now that a test may take a while.
+func ago(d time.Duration) time.Time {
+	return time.Now().Add(-d - 10*time.Second).UTC().Truncate(time.Second)
+}
+
+// healthy is a hub with a cloud, a cache and nothing to pull.
+func healthy(t *testing.T) *fakeHub {
+	return newFakeHub(t).
+		on("GET", nodeapi.Readyz, says(200, "OK")).
+		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{})).
+		on("GET", nodeapi.Cache, sends(map[string]any{
+			"cloud": cloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []apiserverState{
+				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
+				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
+			}},
+			"views": []viewState{
+				{User: "node", Resource: "pods.v1", Complete: true, Objects: 12, Bytes: 5000, Updated: ago(20 * time.Minute)},
+				{User: "node", Resource: "nodes.v1", Complete: true, Objects: 1, Bytes: 3 * mib, Updated: ago(time.Hour)},
+				{User: "node", Resource: "secrets.v1", Complete: true, Objects: 2},
+				{User: "system:serviceaccount:shop:web", Resource: "configmaps.v1", Objects: 3, Bytes: 100, Updated: ago(9 * time.Hour)},
+			},
+		}))
+}
+
+func TestStatusOfAHub(t *testing.T) {
+	h := healthy(t)
+	want := strings.NewReplacer("ADDRESS", h.address, "SINCE", ago(3*time.Hour).Format(time.RFC3339)).Replace(`hub         ready on ADDRESS
+cloud       reached for 3h, since SINCE
+apiserver   https://10.0.0.1:6443  up for 3h
+apiserver   https://10.0.0.2:6443  down for 20m, connection refused
+cache       4 views, 18 objects, 3.0 MiB; 1 incomplete, of no use offline; oldest: nodes.v1 of node, as of 60m ago
+images      none are pulled ahead
+`)
+	h.edgehubctl(t, "status").is(t, exitDone, want, "")
+}
+
+func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
+	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": cloudState{Since: ago(12 * time.Minute)}, "views": []viewState{}})).
+		on("GET", nodeapi.Readyz, says(200, "OK, offline since 2026"))
+	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from the cache\ncache       0 views, 0 objects, 0 B\n", "")
+}
+
+func TestStatusOfAHubThatIsNotReady(t *testing.T) {
+	h := healthy(t).on("GET", nodeapi.Readyz, says(500, "not ready: no certificate yet"))
+	h.edgehubctl(t, "status").has(t, exitNotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")
+	h.edgehubctl(t, "status", "-o", "json").has(t, exitNotNow, `"readiness": "not ready: no certificate yet"`, "error: not ready: no certificate yet\n")
+}
+
+func TestStatusOfAnOlderHub(t *testing.T) {
+	h := newFakeHub(t).on("GET", nodeapi.Readyz, says(200, "OK"))
+	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nimages      none are pulled ahead\n", "")
+}
+
+func TestStatusShowsTheQueueOfImages(t *testing.T) {
+	other := imagePull(nodeapi.Failed, image("app:1", nodeapi.Failed, 0, 0, failing("ImageNotFound", "no such tag", time.Hour+30*time.Second)))
+	other.Pod = "web-2"
+	h := healthy(t).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{
+		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 10*mib, 40*mib), image("init:1", nodeapi.Ready, 2*mib, 2*mib)), other,
+	}}))
+	h.edgehubctl(t, "status").has(t, exitDone, `images      for 2 pods: 1 pulling, 1 failed
+
+POD          REVISION   IMAGE    STATE
+shop/web-1   7c9b       app:1    pulling, 25%, 10.0 of 40.0 MiB
+shop/web-1   7c9b       init:1   ready, 2.0 MiB
+shop/web-2   7c9b       app:1    failed, again in 60m: no such tag
+`, "")
+}
+
+func TestStatusAsJSON(t *testing.T) {
+	got := healthy(t).edgehubctl(t, "status", "-o", "json")
+	var r hubReport
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil {
+		t.Fatalf("%v: %s", err, got.out)
+	}
+	if !r.Ready || r.Readiness != "OK" || r.Cloud == nil || len(r.Cloud.APIServers) != 2 || r.Cache == nil ||
+		r.Cache.Views != 4 || r.Cache.Incomplete != 1 || r.Cache.Oldest == nil || r.Cache.Oldest.Resource != "nodes.v1" || r.ImagePulls == nil {
+		t.Errorf("got %s", got.out)
+	}
+}
+
+func TestStatusThatBreaksOff(t *testing.T) {
+	for _, path := range []string{nodeapi.Readyz, nodeapi.Cache, nodeapi.ImagePulls} {
+		h := healthy(t).on("GET", path, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		h.edgehubctl(t, "status").is(t, exitFailed, "", "error: the hub does not answer on "+h.address+": EOF\n")
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// upgraded is what upgrade --wait says as JSON, an interface to scripts.
+type upgraded struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`       // that was upgraded
+	Successor string `json:"successor"` // that came in its place
+	Revision  string `json:"revision"`  // of the successor
+	// Seconds are from the request until the successor was Ready.
+	Seconds float64 `json:"seconds"`
+}
+
+// upgradePod has a pod upgraded, and with --wait sees to it that the new one is Ready.
+func upgradePod(ctx context.Context, c *call) error {
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	path := nodeapi.UpgradePath(pod.namespace, pod.name)
+	if !c.wait {
+		return c.sayOf(c.hub.ask(ctx, http.MethodPost, path))
+	}
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	before, err := c.hub.nodePods(ctx) // whom to wait for is known of the old pod only
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	answer, err := c.hub.ask(ctx, http.MethodPost, path)
+	if err != nil {
+		return err
+	}
+	if c.output == "" {
+		fmt.Fprintln(c.out, answer)
+	}
+	s, err := succession(before, pod)
+	if err != nil {
+		return err
+	}
+	return c.awaitSuccessor(ctx, s, began)
+}
+
+// awaitSuccessor looks at the node's pods again and again: what the hub knows of them
+// is in its memory, and it is one person who waits.
+func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time) error {
+	tell := c.teller()
+	waiting := "for the hub"
+	for {
+		pods, err := c.hub.nodePods(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return c.unfinished(ctx, "waiting "+waiting, "The upgrade goes on; "+name+" pods shows the pod")
+		case err != nil && !isPassing(err):
+			return err
+		case err != nil:
+			tell(err.Error()+"; the upgrade goes on all the same", time.Since(began))
+		default:
+			var done bool
+			if done, waiting = s.look(pods); done {
+				return c.arrived(s, time.Since(began))
+			}
+			tell("waiting "+waiting, time.Since(began))
+		}
+		pause(ctx, c.pace)
+	}
+}
+
+func (c *call) arrived(s *successor, took time.Duration) error {
+	revision := revisionOf(s.pod)
+	if c.output == "json" {
+		if err := printJSON(c.out, upgraded{
+			Namespace: s.old.namespace, Pod: s.old.name, Successor: s.pod.Name,
+			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(),
+		}); err != nil {
+			return err
+		}
+	}
+	if revision != s.target {
+		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its DaemonSet was changed meanwhile", s.old.namespace, s.pod.Name, revision, s.target)
+	}
+	if c.output == "" {
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s\n", s.old.namespace, s.pod.Name, revision, brief(took))
+	}
+	return nil
+}
+
+// teller says what is waited for: on a terminal in place, with the time that has
+// passed; elsewhere on stderr, when it has changed.
+func (c *call) teller() func(text string, took time.Duration) {
+	size, isTerminal := screen.Terminal(c.out)
+	if !isTerminal || c.output != "" {
+		n := &notes{w: c.err}
+		return func(text string, _ time.Duration) { n.note(text) }
+	}
+	s := screen.New(c.out, size)
+	return func(text string, took time.Duration) {
+		s.Draw(fmt.Sprintf("%s (%s)\n", text, seconds(took)))
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const started = "Start updating pod shop/web-1"
+
+func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
+
+// waits makes a pod one whose container waits.
+func waits(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodPending
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	}
+}
+
+// old is the pod that is upgraded in all tests.
+func old(change ...func(*corev1.Pod)) corev1.Pod {
+	return pod("shop", "web-1", oldRevision, append(change, needs(corev1.ConditionTrue, newRevision))...)
+}
+
+func TestAnUpgradeIsAskedFor(t *testing.T) {
+	h := newFakeHub(t).on("POST", upgradeOf, says(200, started))
+	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, started+"\n", "")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Start updating pod shop/web-1\"\n}\n", "")
+}
+
+func TestAnUpgradeThatIsRefused(t *testing.T) {
+	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 500: exitFailed} {
+		for _, args := range [][]string{{"upgrade", "shop/web-1"}, {"upgrade", "shop/web-1", "--wait"}} {
+			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", upgradeOf, says(code, "pod shop/web-1 this and that\n")).
+				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
+		}
+	}
+}
+
+func TestAnUpgradeIsWaitedFor(t *testing.T) {
+	other := pod("shop", "db-1", newRevision)
+	other.OwnerReferences[0].UID = "another DaemonSet"
+	elsewhere := pod("elsewhere", "web-9", newRevision)
+	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods",
+		podList(other, old(), elsewhere), // before the request
+		podList(old(), other, elsewhere), // behind it: nothing has happened yet
+		podList(other, old(deleting), elsewhere),
+		podList(other, elsewhere),
+		breaksOff(`{"items":[`),
+		podList(other, elsewhere, pod("shop", "web-2", newRevision, waits("ContainerCreating", ""))),
+		podList(other, elsewhere, pod("shop", "web-2", newRevision)),
+	)
+	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait")
+	got.has(t, exitDone, started+"\nPod shop/web-2 of revision 7c9b is Ready, after 0.", strings.ReplaceAll(`waiting for pod shop/web-1 to begin to end
+waiting for pod shop/web-1 to end
+waiting for a pod in place of shop/web-1: the cloud makes it
+the hub does not answer on ADDRESS: its answer broke off: unexpected EOF; the upgrade goes on all the same
+waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating
+`, "ADDRESS", h.address))
+}
+
+func TestAnUpgradeAsJSON(t *testing.T) {
+	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", newRevision)))
+	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "-o", "json")
+	var u upgraded
+	if err := json.Unmarshal([]byte(got.out), &u); err != nil {
+		t.Fatalf("%v: %s", err, got.out)
+	}
+	if u.Seconds < 0 || u.Seconds > 20 {
+		t.Errorf("it took %v s", u.Seconds)
+	}
+	u.Seconds = 0
+	if want := (upgraded{Namespace: "shop", Pod: "web-1", Successor: "web-2", Revision: newRevision}); u != want {
+		t.Errorf("got %+v, want %+v", u, want)
+	}
+}
+
+func TestASuccessorOfAnotherRevision(t *testing.T) {
+	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
+		"error: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its DaemonSet was changed meanwhile\n")
+}
+
+func TestAPodThatWasNotKnownBefore(t *testing.T) {
+	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList())
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").has(t, exitFailed, started, "its successor cannot be told from others")
+}
+
+func TestAnUpgradeIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
+	pulling := pod("shop", "web-2", newRevision, waits("ImagePullBackOff", "Back-off\npulling image"))
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		err    string
+	}{
+		"while it starts": {podList(pulling), `waiting for pod shop/web-2 to be Ready: container web waits: ImagePullBackOff, Back-off pulling image
+error: not done after 300ms: waiting for pod shop/web-2 to be Ready: container web waits: ImagePullBackOff, Back-off pulling image. The upgrade goes on; edgehubctl pods shows the pod
+`},
+		"while the hub is gone": {says(502, "gone"), `gone; the upgrade goes on all the same
+error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod
+`},
+		"while the hub says nothing": {hangs(""), `error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod
+`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), tt.answer)
+			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
+		})
+	}
+}
+
+func TestWhatKeepsAPodFromBeingReady(t *testing.T) {
+	unready := func(change func(*corev1.Pod)) corev1.Pod {
+		return pod("shop", "web-2", newRevision, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodPending
+			p.Status.Conditions[0].Status = corev1.ConditionFalse
+			p.Status.ContainerStatuses = nil
+			change(p)
+		})
+	}
+	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Ready: ready, State: state}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	tests := map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"nobody has begun": {unready(func(*corev1.Pod) {}), "the kubelet has not begun with it"},
+		"no room for it": {unready(func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"})
+		}), "Unschedulable, 0/1 nodes"},
+		"an init container fails": {unready(func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{container("setup", false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}})}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{container("web", false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}})}
+		}), "container setup ended with exit code 3; container web waits: PodInitializing"},
+		"one that is done is in nobody's way": {unready(func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{container("setup", true, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{container("web", false, running), container("log", true, running)}
+		}), "container web runs and is not ready"},
+		"all are ready": {unready(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{container("web", true, running)}
+			p.Status.Conditions[0].Message = "readiness gate closed"
+		}), "readiness gate closed"},
+		"nothing is said": {unready(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{container("web", true, running)}
+		}), "its phase is Pending"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := &successor{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision}
+			done, waiting := s.look([]*corev1.Pod{&tt.pod})
+			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || waiting != want {
+				t.Errorf("got %t and %q, want %q", done, waiting, want)
+			}
+		})
+	}
+}
+
+func TestBriefDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0.0s", 1234 * time.Millisecond: "1.2s", 12 * time.Second: "12s", 185 * time.Second: "3m5s", 3 * time.Hour: "3h"} {
+		if got := brief(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}
