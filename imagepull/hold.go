@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -16,11 +17,15 @@ const (
 
 // hold sees to it that what is wanted stays, and that nothing else is held.
 func (p *Puller) hold(ctx context.Context) {
+	level := slog.LevelWarn
 	for ctx.Err() == nil {
 		wait := checkEvery
-		if err := p.sweep(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("images that nobody waits for any more may still be held; it is tried again", "err", err)
-			wait = sweepRetry
+		if err := p.sweep(ctx); err == nil {
+			level = slog.LevelWarn
+		} else if ctx.Err() == nil {
+			// Once for each time: on a node that has no containerd this never ends.
+			p.log.Log(ctx, level, "containerd cannot be asked which images are held ahead of upgrades; it is tried again", "err", err)
+			level, wait = slog.LevelDebug, sweepRetry
 		}
 		select {
 		case <-ctx.Done():
