@@ -87,7 +87,7 @@ func TestWhatANodeSaysOfImagesIsKeptAndNoticed(t *testing.T) {
 		want   bool
 	}{
 		"the status":   {func(c *corev1.PodCondition) { c.Status = corev1.ConditionTrue }, true},
-		"the reason":   {func(c *corev1.PodCondition) { c.Reason = "Unauthorized" }, true},
+		"the reason":   {func(c *corev1.PodCondition) { c.Reason = "PrepullUnauthorized" }, true},
 		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
 		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.NewTime(now) }, false},
 	} {

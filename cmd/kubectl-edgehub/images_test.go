@@ -26,8 +26,8 @@ func imagesFirst(annotations map[string]string) *world {
 			Prepull: &metav1.Time{Time: start.Add(-2 * time.Minute)}}
 		pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
 	}
-	w.images(2, corev1.ConditionFalse, "RegistryUnreachable")
-	w.images(3, corev1.ConditionTrue, "")
+	w.images(2, corev1.ConditionFalse, "PrepullRegistryUnreachable")
+	w.images(3, corev1.ConditionTrue, upgrade.ReasonReady)
 	return w
 }
 

@@ -157,7 +157,7 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 			mark(upgrade.ImageCondition, corev1.ConditionTrue, newRevision, "")
 		case 1:
 			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
-			mark(upgrade.ImageCondition, corev1.ConditionFalse, newRevision, "Pulling")
+			mark(upgrade.ImageCondition, corev1.ConditionFalse, newRevision, upgrade.ReasonPulling)
 		case 2: // pulled for an earlier revision
 			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
 			mark(upgrade.ImageCondition, corev1.ConditionTrue, "other", "")

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,14 +61,17 @@ func (m *maker) imagesFor(p *place, pod *corev1.Pod) imageWait {
 // ImageTrouble puts into words what a pod's condition, which is nil or not True, says
 // about the images of the next revision.
 func ImageTrouble(c *corev1.PodCondition) string {
-	if c != nil {
-		switch c.Reason {
-		case "", upgrade.ReasonQueued, upgrade.ReasonPulling:
-		default:
-			return fmt.Sprintf("its images could not be pulled yet (%s)", c.Reason)
-		}
+	if c == nil {
+		return "its images are being pulled"
 	}
-	return "its images are being pulled"
+	switch c.Reason {
+	case "", upgrade.ReasonQueued, upgrade.ReasonPulling:
+		return "its images are being pulled"
+	case upgrade.ReasonTargetChanged:
+		return "the images that were pulled are another revision's"
+	default:
+		return fmt.Sprintf("its images could not be pulled yet (%s)", strings.TrimPrefix(c.Reason, upgrade.ImageReasonPrefix))
+	}
 }
 
 // pulls returns which pods tell their nodes to pull, and since when.

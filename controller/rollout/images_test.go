@@ -158,7 +158,7 @@ func TestAfterTheTimeoutAPodGoesWithoutItsImages(t *testing.T) {
 	w.tell("n1", "n2")
 	w.pass(10*time.Minute - time.Second)
 	w.expect()
-	w.images("n1", no, target, "RegistryUnreachable")
+	w.images("n1", no, target, "PrepullRegistryUnreachable")
 	w.pass(time.Second)
 	p := w.expect("n1", "n2")
 	if got := p.Delete[0].Reason; !strings.Contains(got, "could not be pulled yet (RegistryUnreachable)") {
@@ -389,10 +389,12 @@ func TestANodeThatIsNotToldYet(t *testing.T) {
 }
 
 func TestPlansSayWhoWaitsForImages(t *testing.T) {
-	w := newPrepullWorld(t, 4, map[string]string{MaxUnavailableAnnotation: "1"})
-	w.tell("n1", "n2", "n3", "n4")
+	w := newPrepullWorld(t, 6, map[string]string{MaxUnavailableAnnotation: "1"})
+	w.tell("n1", "n2", "n3", "n4", "n5", "n6")
 	w.images("n2", no, target, upgrade.ReasonQueued)
-	w.images("n3", no, target, "Unauthorized")
+	w.images("n3", no, target, "PrepullUnauthorized")
+	w.images("n5", no, target, upgrade.ReasonTargetChanged)
+	w.images("n6", no, target, "SomebodyElses")
 	w.images("n4", no, oldRevision, "Unauthorized")
 	p := w.expect()
 	for node, want := range map[string]string{
@@ -400,12 +402,14 @@ func TestPlansSayWhoWaitsForImages(t *testing.T) {
 		"n2": "its images are being pulled",
 		"n3": "its images could not be pulled yet (Unauthorized)",
 		"n4": "its images are being pulled",
+		"n5": "the images that were pulled are another revision's",
+		"n6": "its images could not be pulled yet (SomebodyElses)",
 	} {
 		if got := state(t, &p, node); got.Reason != want || got.State != Pending {
 			t.Errorf("%s %+v, want %s", node, got, want)
 		}
 	}
-	if got, want := p.Summary(), "0 of 4 nodes updated, 4 pending (4 until their images are there)"; got != want {
+	if got, want := p.Summary(), "0 of 6 nodes updated, 6 pending (6 until their images are there)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if c := Conditions(&p)[1]; c.Status != yes || c.Reason != ReasonUpdating {

@@ -6,11 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of ImageCondition while it is False and nothing has gone wrong. Any other
-// is the kind of the last failure, after which the node tries again.
+// Reasons of ImageCondition. Any other with this prefix is the kind of the last
+// failure, after which the node tries again; one without it is not the hub's.
 const (
-	ReasonQueued  = "Queued"
-	ReasonPulling = "Pulling"
+	ImageReasonPrefix = "Prepull"
+
+	ReasonQueued  = ImageReasonPrefix + "Queued"
+	ReasonPulling = ImageReasonPrefix + "Pulling"
+	ReasonReady   = ImageReasonPrefix + "Ready"
+	// ReasonTargetChanged is for images that were pulled and are of another revision
+	// than the upgrade would be to by now.
+	ReasonTargetChanged = ImageReasonPrefix + "TargetChanged"
 )
 
 // Prepulls reads from pods since when their nodes are to pull the images of one

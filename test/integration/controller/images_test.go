@@ -41,7 +41,7 @@ func TestWithImagesFirstOwnersFindThemThere(t *testing.T) {
 
 	// What the node says of its images, and a restart, change nothing.
 	pod := f.names()[0]
-	f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodImageReady","status":"True","reason":"Ready","message":"`+
+	f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodImageReady","status":"True","reason":"PrepullReady","message":"`+
 		upgrade.Condition(f.pods()[pod], upgrade.NeedCondition).Message+`"}]}}`)
 	r.stop()
 	<-time.After(time.Second) // a time that is written anew is another one

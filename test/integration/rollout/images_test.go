@@ -103,18 +103,18 @@ func TestAPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 		t.Errorf("%d patches for %d pods", got, nodes)
 	}
 
-	p.say(corev1.ConditionFalse, "RegistryUnreachable", "n3")
+	p.say(corev1.ConditionFalse, "PrepullRegistryUnreachable", "n3")
 	p.say(corev1.ConditionFalse, upgrade.ReasonPulling, "n4")
 	p.keeps(0, "no node has all of them")
 	last := p.inOrder()[nodes-1]
-	p.say(corev1.ConditionTrue, "Ready", last)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, last)
 	p.Await("app:2", 1)
 	if got := p.Deleted(); !slices.Equal(got, []string{last}) {
 		t.Errorf("the pods on %v were deleted, want the one on %s", got, last)
 	}
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "9 pending (9 until their images are there)")
 
-	p.say(corev1.ConditionTrue, "Ready", slices.DeleteFunc(p.inOrder(), func(n string) bool { return n == last })...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, slices.DeleteFunc(p.inOrder(), func(n string) bool { return n == last })...)
 	p.Await("app:2", nodes) // and the guard counts that at most two are away
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	if got := p.targets(); len(got) > 0 {
@@ -168,7 +168,7 @@ func TestImagesOfTheRevisionBeforeDoNotCount(t *testing.T) {
 	if got := p.targets(); len(got) != nodes {
 		t.Errorf("%d nodes pull on while paused, want all", len(got))
 	}
-	p.say(corev1.ConditionTrue, "Ready", p.inOrder()...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
 	rest(time.Second) // the times that follow are another second's
 	p.SetImage("app:3")
 	p.told("app:3", 0)
@@ -179,7 +179,7 @@ func TestImagesOfTheRevisionBeforeDoNotCount(t *testing.T) {
 		}
 	}
 	p.keeps(0, "the images that are there are another revision's")
-	p.say(corev1.ConditionTrue, "Ready", p.inOrder()...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
 	p.Await("app:3", nodes)
 }
 
@@ -188,7 +188,7 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	c := p.start()
 	p.SetImage("app:2")
 	first := p.told("app:2", nodes)
-	p.say(corev1.ConditionTrue, "Ready", p.firsts(1)...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.firsts(1)...)
 	p.Await("app:2", 1)
 	c.Kill()
 	rest(time.Second)
@@ -205,7 +205,7 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	if got := c.Calls()["PATCH pods/status"]; got > 0 {
 		t.Errorf("%d patches of pods that had told their nodes", got)
 	}
-	p.say(corev1.ConditionTrue, "Ready", p.inOrder()[:nodes-1]...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()[:nodes-1]...)
 	p.Await("app:2", nodes)
 }
 
