@@ -29,10 +29,27 @@ func (s *Store) Commit(b Batch) error {
 		}
 		return e.commit(&b)
 	})
+	if errors.Is(err, ErrNoObject) {
+		err = s.doubt(err)
+	}
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// doubt looks at all pages for the reason of err: what the caller has stored and
+// does not find is lost with a page, unless the caller is wrong.
+func (s *Store) doubt(err error) error {
+	s.write.Lock() // the pages must not move while they are read
+	defer s.write.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if damage := checkPages(s.dir.file(fileMain), true); damage != nil {
+		return s.marked(&fault{damage})
+	}
+	return err
 }
 
 // DropView removes a view, damaged or not, and what only it held.

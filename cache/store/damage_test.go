@@ -371,6 +371,37 @@ func loseFirst(b *bolt.Bucket) error {
 	return b.Delete(key)
 }
 
+// An object that the caller has stored, and that a commit does not find, is a lost
+// page, and not the caller's mistake.
+func TestACommitThatMissesAnObjectLooksForTheReason(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 5)
+	again := whole(0, 5)
+	for i := range again.Put {
+		again.Put[i].Bytes = nil
+	}
+	unknown := whole(0, 5)
+	unknown.Put = append(unknown.Put, store.Object{Name: "default/none", ResourceVersion: "1"})
+	if err := s.Commit(store.Batch{Changes: []store.Change{unknown}}); !errors.Is(err, store.ErrNoObject) {
+		t.Fatalf("the caller's mistake: %v, want ErrNoObject", err)
+	}
+	s.Close()
+
+	const page, leaf = 4096, 2
+	file := readMain(t, dir)
+	for at := 2 * page; at < len(file); at += page {
+		if key := bytes.Index(file[at:at+page], []byte(testScope+"\x00default/")); key >= 0 && file[at+8] == leaf {
+			file[at+key] = 0xff // of the first object in the page, which is out of order now
+		}
+	}
+	writeMain(t, dir, file)
+	s = mustOpen(t, dir, store.Options{})
+	if err := s.Commit(store.Batch{Changes: []store.Change{again}}); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("a lost page: %v, want ErrDamaged", err)
+	}
+}
+
 func TestDamagedSnapshotIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
