@@ -13,18 +13,6 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Reasons of the condition PodImageReady. That of a failure is this prefix and the
-// engine's word. What has another prefix is somebody else's.
-const (
-	reasonPrefix  = "Prepull"
-	reasonQueued  = reasonPrefix + "Queued"
-	reasonPulling = reasonPrefix + "Pulling"
-	reasonReady   = reasonPrefix + "Ready"
-	// reasonChanged says that the images that were pulled are of another revision
-	// than what the upgrade would be to by now.
-	reasonChanged = reasonPrefix + "TargetChanged"
-)
-
 // saying is what the condition PodImageReady of a pod says. The zero value is no
 // condition.
 type saying struct {
@@ -39,23 +27,23 @@ func saidBy(pod *corev1.Pod) (have saying, ours bool) {
 	if c == nil {
 		return saying{}, true
 	}
-	return saying{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, reasonPrefix)
+	return saying{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, upgrade.ImageReasonPrefix)
 }
 
 // wantedOf is what a pod with a pre-pull should say.
 func wantedOf(s nodeapi.ImagePull) saying {
-	out := saying{corev1.ConditionFalse, reasonQueued, s.Revision}
+	out := saying{corev1.ConditionFalse, upgrade.ReasonQueued, s.Revision}
 	if s.State == nodeapi.Ready {
-		out.status, out.reason = corev1.ConditionTrue, reasonReady
+		out.status, out.reason = corev1.ConditionTrue, upgrade.ReasonReady
 		return out
 	}
 	for _, i := range s.Images {
 		switch {
 		case i.Reason != "": // until it is mended: a condition is not to change with each attempt
-			out.reason = reasonPrefix + i.Reason
+			out.reason = upgrade.ImageReasonPrefix + i.Reason
 			return out
 		case i.State != nodeapi.Queued:
-			out.reason = reasonPulling
+			out.reason = upgrade.ReasonPulling
 		}
 	}
 	return out
@@ -69,8 +57,8 @@ func leftOver(pod *corev1.Pod, have saying) saying {
 		return have
 	case !ok:
 		return saying{} // there is no upgrade to hold back
-	case have.reason == reasonChanged, have.status != corev1.ConditionTrue && have.revision != t.Revision:
-		return saying{corev1.ConditionFalse, reasonChanged, t.Revision}
+	case have.reason == upgrade.ReasonTargetChanged, have.status != corev1.ConditionTrue && have.revision != t.Revision:
+		return saying{corev1.ConditionFalse, upgrade.ReasonTargetChanged, t.Revision}
 	case have.status == corev1.ConditionTrue && have.revision != t.Revision:
 		return have // which says it all: it names the other revision
 	}
