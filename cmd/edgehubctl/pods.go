@@ -28,9 +28,11 @@ type podReport struct {
 	Since          *time.Time `json:"since,omitempty"`
 	// ImageReady is null where nobody asked for the images of that revision.
 	ImageReady *bool `json:"imageReady"`
-	// ImageReason is a word for why the images are not ready, and Percent how many of
-	// their bytes are on the node; it is null where that is not known.
+	// ImageReason is a word for why the images are not ready. ImageBytes of them are on
+	// the node, which are ImagePercent of all; that is left out until the registry has
+	// told of every image how large it is.
 	ImageReason  string `json:"imageReason,omitempty"`
+	ImageBytes   int64  `json:"imageBytes,omitempty"`
 	ImagePercent *int   `json:"imagePercent,omitempty"`
 }
 
@@ -94,17 +96,18 @@ func (r *podReport) pulled(p *nodeapi.ImagePull) {
 		return
 	}
 	r.ImageReason = string(p.State)
-	var done, total int64
+	var total int64
 	known := true
 	for _, i := range p.Images {
 		if i.Reason != "" {
 			r.ImageReason = i.Reason
 		}
 		known = known && i.BytesTotal > 0
-		done, total = done+i.BytesDone, total+i.BytesTotal
+		r.ImageBytes += i.BytesDone
+		total += i.BytesTotal
 	}
 	if known {
-		n := percent(done, total)
+		n := percent(r.ImageBytes, total)
 		r.ImagePercent = &n
 	}
 }
@@ -145,14 +148,21 @@ func (r *podReport) row(now time.Time) []string {
 	if r.ImageReady != nil {
 		row[3] = "yes"
 		if !*r.ImageReady {
-			row[3] = words.Joined("no", r.ImageReason)
-			if r.ImagePercent != nil {
-				row[3] = words.Joined(row[3], fmt.Sprintf("%d%%", *r.ImagePercent))
-			}
+			row[3] = words.Joined("no", r.ImageReason, r.howFar())
 		}
 	}
 	if r.Since != nil {
 		row[4] = age(*r.Since, now)
 	}
 	return row
+}
+
+func (r *podReport) howFar() string {
+	switch {
+	case r.ImagePercent != nil:
+		return fmt.Sprintf("%d%%", *r.ImagePercent)
+	case r.ImageBytes > 0:
+		return size(r.ImageBytes)
+	}
+	return ""
 }

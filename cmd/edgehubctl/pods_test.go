@@ -18,7 +18,7 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 	const t3h = "3h"
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	pulling := imagePull(nodeapi.Pulling, image("a", nodeapi.Ready, 10, 10), image("b", nodeapi.Pulling, 20, 50))
-	half := imagePull(nodeapi.Pulling, image("a", nodeapi.Pulling, 10, 20), image("b", nodeapi.Queued, 0, 0))
+	half := imagePull(nodeapi.Pulling, image("a", nodeapi.Pulling, 10*mib, 20*mib), image("b", nodeapi.Queued, 0, 0))
 	failed := imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 5, 50, failing("ImageNotFound", "no such tag", time.Minute)))
 	older := imagePull(nodeapi.Ready, image("a", nodeapi.Ready, 5, 5))
 	older.Revision = oldRevision
@@ -37,7 +37,7 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 		"images are not there":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), nil, "yes, to 7c9b", "no, PrepullQueued", t3h},
 		"images of another revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(yes, "PrepullReady", "aaaa")), nil, "yes, to 7c9b", "no, OtherRevision", t3h},
 		"the hub knows better":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), []nodeapi.ImagePull{pulling}, "yes, to 7c9b", "no, Pulling, 50%", t3h},
-		"the size is not known":      {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{half}, "yes, to 7c9b", "no, Pulling", t3h},
+		"the size is not known":      {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{half}, "yes, to 7c9b", "no, Pulling, 10.0 MiB", t3h},
 		"it has failed":              {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{failed}, "yes, to 7c9b", "no, ImageNotFound, 10%", t3h},
 		"it is of an older revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{older}, "yes, to 7c9b", "-", t3h},
 	}

@@ -80,6 +80,8 @@ func TestHowAPullEnds(t *testing.T) {
 			"the hub has ended its answer; the pull goes on when it does\nerror: pod shop/web-1 is to be upgraded to revision 8aaa by now, not to 7c9b: pull again\n"},
 		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(404, "no images are being pulled for pod shop/web-1")}, exitFailed,
 			"the hub has ended its answer; the pull goes on when it does\nerror: no images are being pulled for pod shop/web-1\n"},
+		"the hub came up again without containerd": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(501, "this hub cannot pull images")}, exitFailed,
+			"the hub has ended its answer; the pull goes on when it does\nerror: this hub cannot pull images\n"},
 		"the answer makes no sense": {[]http.HandlerFunc{says(200, lines(pulling)+"<html>")}, exitFailed,
 			"error: the hub's answer is not understood, it may be of another version: invalid character '<' looking for beginning of value\n"},
 		"the answer is of another kind": {[]http.HandlerFunc{says(200, `{"images":7}`)}, exitFailed,

@@ -54,6 +54,7 @@ func TestAnUpgradeIsWaitedFor(t *testing.T) {
 		podList(old(), other, elsewhere), // behind it: nothing has happened yet
 		podList(other, old(deleting), elsewhere),
 		podList(other, elsewhere),
+		podList(other, elsewhere, pod("shop", "web-0", newRevision, deleting)), // somebody deletes that one, too
 		breaksOff(`{"items":[`),
 		podList(other, elsewhere, pod("shop", "web-2", newRevision, waits("ContainerCreating", ""))),
 		podList(other, elsewhere, pod("shop", "web-2", newRevision)),
