@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -87,28 +88,15 @@ func (h *Hub) offline() string {
 
 // cacheState is what GET /debug/cache shows.
 type cacheState struct {
-	Cloud cloudState        `json:"cloud"`
-	Views []cache.ViewState `json:"views"`
-}
-
-type cloudState struct {
-	Up         bool             `json:"up"`
-	Since      time.Time        `json:"since"`
-	APIServers []apiserverState `json:"apiservers"`
-}
-
-type apiserverState struct {
-	Address string    `json:"address"`
-	Up      bool      `json:"up"`
-	Since   time.Time `json:"since"`
-	Error   string    `json:"error,omitempty"`
+	Cloud nodeapi.CloudState `json:"cloud"`
+	Views []cache.ViewState  `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: cloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
 	for _, s := range up.Servers {
-		one := apiserverState{Address: s.Address, Up: s.Up, Since: s.Since}
+		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {
 			one.Error = s.Err.Error()
 		}

@@ -21,23 +21,9 @@ type hubReport struct {
 	// Readiness is what the hub says of itself, in words.
 	Readiness string `json:"readiness"`
 	// Cloud and Cache are null for a hub that does not tell.
-	Cloud      *cloudState         `json:"cloud"`
+	Cloud      *nodeapi.CloudState `json:"cloud"`
 	Cache      *cacheReport        `json:"cache"`
 	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`
-}
-
-// cloudState is as the hub tells it.
-type cloudState struct {
-	Up         bool             `json:"up"`
-	Since      time.Time        `json:"since"`
-	APIServers []apiserverState `json:"apiservers"`
-}
-
-type apiserverState struct {
-	Address string    `json:"address"`
-	Up      bool      `json:"up"`
-	Since   time.Time `json:"since"`
-	Error   string    `json:"error,omitempty"`
 }
 
 // cacheReport sums up what is kept for the time without the cloud.
@@ -88,8 +74,8 @@ func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
 		return nil, err
 	}
 	var kept struct {
-		Cloud *cloudState `json:"cloud"`
-		Views []viewState `json:"views"`
+		Cloud *nodeapi.CloudState `json:"cloud"`
+		Views []viewState         `json:"views"`
 	}
 	if err := c.hub.readIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
 		return nil, err
@@ -130,7 +116,7 @@ func (r *hubReport) text(now time.Time) string {
 		line("hub", "not ready on %s: see below", r.Address)
 	}
 	if r.Cloud != nil {
-		r.Cloud.lines(line, now)
+		tellCloud(r.Cloud, line, now)
 	}
 	if r.Cache != nil {
 		line("cache", "%s", r.Cache.line(now))
@@ -142,7 +128,7 @@ func (r *hubReport) text(now time.Time) string {
 	return out.String()
 }
 
-func (s *cloudState) lines(line func(label, format string, args ...any), now time.Time) {
+func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...any), now time.Time) {
 	since := fmt.Sprintf("%s, since %s", age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
 	if s.Up {
 		line("cloud", "reached for %s", since)

@@ -90,3 +90,20 @@ type ImagePullList struct {
 	// Items are in the order in which they were asked for.
 	Items []ImagePull `json:"items"`
 }
+
+// CloudState is in the answer to GET of Cache, as "cloud".
+type CloudState struct {
+	// Up is true while at least one apiserver can be reached, and Since when that
+	// changed last: the hub's start, if never.
+	Up         bool             `json:"up"`
+	Since      time.Time        `json:"since"`
+	APIServers []APIServerState `json:"apiservers"`
+}
+
+// APIServerState is how one apiserver is doing.
+type APIServerState struct {
+	Address string    `json:"address"` // HOST:PORT
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error,omitempty"` // of the last attempt to reach it
+}

@@ -71,7 +71,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a program's own package used by a library": {
 			map[string][]string{mod + "hub": {mod + "cmd/internal/version"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"hub imports cmd/internal/version, which its layer does not allow: it may import cache, imagepull, ota, ota/coreclient, ota/upgrade, proxy"},
+			[]string{"hub imports cmd/internal/version, which its layer does not allow: it may import cache, imagepull, ota, ota/coreclient, ota/nodeapi, ota/upgrade, proxy"},
 		},
 		"a package without a layer": {
 			map[string][]string{mod + "util": nil},

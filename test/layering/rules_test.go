@@ -12,7 +12,7 @@ var layers = map[string][]string{
 	"cmd/edgehubctl":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
-	"hub":                    {"cache", "imagepull", "ota", "ota/coreclient", "ota/upgrade", "proxy"},
+	"hub":                    {"cache", "imagepull", "ota", "ota/coreclient", "ota/nodeapi", "ota/upgrade", "proxy"},
 	"proxy":                  {"cache"},
 	"ota":                    {"cache", "ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient":         {},
