@@ -27,9 +27,8 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 			entries, err := p.secret(ctx, name)
 			if err != nil {
 				problems = append(problems, err)
-				continue
 			}
-			secrets = append(secrets, entries)
+			secrets = append(secrets, entries) // some may be usable
 		}
 	}
 	var node keyring.Entries
