@@ -21,7 +21,7 @@ func healthy(t *testing.T) *fakeHub {
 		on("GET", nodeapi.Readyz, says(200, "OK")).
 		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{})).
 		on("GET", nodeapi.Cache, sends(map[string]any{
-			"cloud": cloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []apiserverState{
+			"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []nodeapi.APIServerState{
 				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
 				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
 			}},
@@ -47,7 +47,7 @@ images      none are pulled ahead
 }
 
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": cloudState{Since: ago(12 * time.Minute)}, "views": []viewState{}})).
+	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []viewState{}})).
 		on("GET", nodeapi.Readyz, says(200, "OK, offline since 2026"))
 	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
