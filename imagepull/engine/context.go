@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/log"
@@ -18,4 +19,12 @@ const namespace = "k8s.io"
 func within(ctx context.Context) context.Context {
 	ctx = namespaces.WithNamespace(ctx, namespace)
 	return log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Level: logrus.PanicLevel}))
+}
+
+// answerAtMost is for calls that containerd answers without work of its own. One that
+// hangs is said to be unavailable, and is not waited for without an end.
+const answerAtMost = 30 * time.Second
+
+func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(within(ctx), answerAtMost)
 }

@@ -8,6 +8,7 @@ import (
 // Reason is a kind of failure.
 type Reason string
 
+// What each means for those who wait stands with it only where its name does not say.
 const (
 	InvalidImageName   Reason = "InvalidImageName"
 	NotFound           Reason = "ImageNotFound"
@@ -16,7 +17,7 @@ const (
 	NoSpace            Reason = "InsufficientSpace"
 	Unreachable        Reason = "RegistryUnreachable"
 	Untrusted          Reason = "CertificateNotTrusted"
-	RegistryBusy       Reason = "RegistryBusy" // 429, 5xx
+	RegistryBusy       Reason = "RegistryBusy" // it answers, with 429 or 5xx
 	Corrupt            Reason = "ContentCorrupt"
 	Gone               Reason = "ImageGone" // of Keep only
 	RuntimeUnavailable Reason = "ContainerdUnavailable"

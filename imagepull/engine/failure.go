@@ -11,7 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// failure is err as an *Error that names the image, or as ctx's if that has ended.
+// failure is err as an *Error that names the image, if it is of one, or as ctx's if
+// that has ended.
 func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
@@ -22,6 +23,9 @@ func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	f, ok := errors.AsType[*Error](err)
 	if !ok {
 		f = e.runtimeFailure(err)
+	}
+	if name == "" {
+		return f
 	}
 	return &Error{Reason: f.Reason, Permanent: f.Permanent, RetryAfter: f.RetryAfter, err: fmt.Errorf("image %s: %w", name, f.err)}
 }
@@ -44,10 +48,10 @@ func (e *Engine) runtimeFailure(err error) *Error {
 }
 
 // isUnavailable reports whether containerd is away or ended amid a call. A stream that
-// is broken shows as the end of a file.
+// is broken shows as the end of a file, of which its client may leave the text only.
 func isUnavailable(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
-		errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server is not initialized yet")
+		errors.Is(err, io.EOF) || strings.HasSuffix(err.Error(), ": EOF") || strings.Contains(err.Error(), "server is not initialized yet")
 }
 
 // tail is what an error's text ends with, the cause; gRPC puts it between quotes.

@@ -34,8 +34,8 @@ type inflow struct {
 }
 
 // run brings in what is missing, over as many connections as it takes. A failure of
-// the registry is an *Error, one of containerd is not, and a blob that cannot be
-// right is errdefs.ErrFailedPrecondition.
+// the registry is an *Error, one of containerd is not, and what has to be fetched from
+// the start is errdefs.ErrFailedPrecondition.
 func (in *inflow) run(ctx context.Context) error {
 	if in.offset > in.blob.Size {
 		return fmt.Errorf("%d bytes are there of %d: %w", in.offset, in.blob.Size, errdefs.ErrFailedPrecondition)
@@ -66,7 +66,7 @@ func (in *inflow) run(ctx context.Context) error {
 // isCut reports whether a connection broke that worked until then.
 func isCut(err error) bool {
 	w, ok := errors.AsType[*wireError](err)
-	return ok && w.midway && w.cause != errStalled
+	return ok && w.midway && !errors.Is(w, errStalled)
 }
 
 // connection brings in what it can over one connection.
@@ -86,8 +86,15 @@ func (in *inflow) connection(ctx context.Context) error {
 		return written
 	case err == nil || isCut(err) || errdefs.IsFailedPrecondition(err):
 		return err
+	case errdefs.IsNotFound(err):
+		return errorf(NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.host(), in.blob.Digest)
 	}
-	return in.pull.registry.failure(err)
+	failure := in.pull.registry.failure(err)
+	if in.offset > 0 && failure.Reason == Other {
+		// It answers, but not with the rest: it may be able to send the whole.
+		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
+	}
+	return failure
 }
 
 // open asks for the rest of the blob. A registry that does not know Range sends all

@@ -28,6 +28,8 @@ type node struct {
 
 // node finds out what CRI works with.
 func (e *Engine) node(ctx context.Context) (node, error) {
+	ctx, cancel := briefly(ctx)
+	defer cancel()
 	status, err := cri.NewRuntimeServiceClient(e.conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
 		return node{}, fmt.Errorf("ask CRI for its configuration: %w", errgrpc.ToNative(err))

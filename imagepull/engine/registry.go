@@ -87,8 +87,11 @@ func (r *registry) credential() func(string) (string, string, error) {
 			return "", "", nil
 		}
 		c := r.credentials[r.tried]
-		if c.IdentityToken != "" {
+		switch {
+		case c.IdentityToken != "":
 			return "", c.IdentityToken, nil
+		case c.Username == "":
+			return "", "", nil // a password alone would be taken for a token
 		}
 		return c.Username, c.Password, nil
 	}

@@ -65,6 +65,9 @@ func (r *registry) presented() string {
 	for _, c := range r.credentials[:min(r.tried+1, len(r.credentials))] {
 		sources = append(sources, c.Source)
 	}
+	if len(sources) == 1 {
+		return fmt.Sprintf("the only credential for it (%s) was tried; check it", sources[0])
+	}
 	return fmt.Sprintf("all %d credentials for it were tried (%s); check them", len(sources), strings.Join(sources, ", "))
 }
 
@@ -126,6 +129,9 @@ func isWire(err error) bool {
 
 // trouble is a guess at where to look.
 func trouble(err error) string {
+	if w, ok := errors.AsType[*wireError](err); ok {
+		err = w.cause // what stands before it hides whether it took too long
+	}
 	if errors.Is(err, errStalled) {
 		return "the connection is open, but dead"
 	}

@@ -14,8 +14,9 @@ import (
 // somebody else, and its lease is gone. It stays on the node until kubelet wants the
 // room. To release what is not held does nothing.
 func (e *Engine) Release(ctx context.Context, name string) error {
-	ctx = within(ctx)
-	return e.failure(ctx, name, e.release(ctx, name))
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	return e.failure(ctx, name, e.release(brief, name))
 }
 
 func (e *Engine) release(ctx context.Context, name string) error {
@@ -29,7 +30,8 @@ func (e *Engine) release(ctx context.Context, name string) error {
 			continue
 		}
 		record.Labels = nil // a label that is listed and has no value is removed
-		if _, err := e.client.ImageService().Update(ctx, record, fields...); unlessNotFound(err) != nil {
+		_, err := e.client.ImageService().Update(ctx, record, fields...)
+		if err := unlessNotFound(err); err != nil {
 			return fmt.Errorf("unpin %s: %w", record.Name, err)
 		}
 	}
@@ -40,12 +42,10 @@ func (e *Engine) release(ctx context.Context, name string) error {
 // Held returns the names of the images that are held, by this process or an earlier
 // one, and of those whose pulls have left something behind, sorted.
 func (e *Engine) Held(ctx context.Context) ([]string, error) {
-	ctx = within(ctx)
-	names, err := e.held(ctx)
-	if err != nil {
-		return nil, e.failure(ctx, "list", err)
-	}
-	return names, nil
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	names, err := e.held(brief)
+	return names, e.failure(ctx, "", err)
 }
 
 func (e *Engine) held(ctx context.Context) ([]string, error) {

@@ -13,10 +13,10 @@ import (
 const listenAgain = 3 * time.Second
 
 // Removals calls each with the names of image records that are removed, until ctx
-// ends; it returns nil then. Removals while containerd was away, or before it was
+// ends. Removals while containerd was away, or before it was
 // listened to again, are not told: each is called with the names of all images that
 // are held then.
-func (e *Engine) Removals(ctx context.Context, each func(name string)) error {
+func (e *Engine) Removals(ctx context.Context, each func(name string)) {
 	ctx = within(ctx)
 	for first := true; ctx.Err() == nil; first = false {
 		if err := e.listen(ctx, !first, each); ctx.Err() == nil {
@@ -27,7 +27,6 @@ func (e *Engine) Removals(ctx context.Context, each func(name string)) error {
 		case <-time.After(listenAgain):
 		}
 	}
-	return nil
 }
 
 // listen returns when containerd ends the stream.

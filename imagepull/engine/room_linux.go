@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -13,25 +14,23 @@ const lookTimeout = 5 * time.Second
 
 // roomAt looks at the file system of a folder as containerd sees it: it may live in a
 // mount namespace of its own.
-func (e *Engine) roomAt(folder string) (room, error) {
+func (e *Engine) roomAt(ctx context.Context, folder string) (room, error) {
 	var s syscall.Statfs_t
 	seen := folder
-	if pid, err := peer(e.opts.Address); err == nil {
+	if pid, err := peer(ctx, e.opts.Address); err == nil {
 		seen = filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
 	}
 	if err := syscall.Statfs(seen, &s); err != nil {
 		return room{}, fmt.Errorf("look at %s: %w", seen, err)
 	}
-	return room{
-		id:    s.Fsid.X__val,
-		free:  int64(s.Bavail) * int64(s.Bsize),
-		total: int64(s.Blocks) * int64(s.Bsize),
-	}, nil
+	block := int64(s.Bsize) //nolint:unconvert // it is an int32 on machines of 32 bits
+	return room{id: s.Fsid.X__val, free: int64(s.Bavail) * block, total: int64(s.Blocks) * block}, nil
 }
 
 // peer is the process that listens at a socket.
-func peer(socket string) (pid int32, err error) {
-	conn, err := net.DialTimeout("unix", socket, lookTimeout)
+func peer(ctx context.Context, socket string) (pid int32, err error) {
+	dialer := net.Dialer{Timeout: lookTimeout}
+	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,9 @@
 
 package engine
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
-func (e *Engine) roomAt(string) (room, error) { return room{}, errors.ErrUnsupported }
+func (e *Engine) roomAt(context.Context, string) (room, error) { return room{}, errors.ErrUnsupported }

@@ -35,12 +35,12 @@ func (e *Engine) checkSpace(ctx context.Context, n node, p parts, unpacked int) 
 	if fetched+taken == 0 {
 		return nil
 	}
-	content, err := e.roomAt(n.content)
+	content, err := e.roomAt(ctx, n.content)
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.content, "err", err)
 		return nil
 	}
-	snapshots, err := e.roomAt(n.snapshots)
+	snapshots, err := e.roomAt(ctx, n.snapshots)
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.snapshots, "err", err)
 		return nil
@@ -61,10 +61,10 @@ func fits(folder string, r room, need int64, percent int) error {
 	}
 	spared := ""
 	if percent > 0 {
-		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, bytes(r.total))
+		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, amount(r.total))
 	}
 	return errorf(NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
-		bytes(need), folder, bytes(r.free), spared)
+		amount(need), folder, amount(r.free), spared)
 }
 
 // toFetch sums up the bytes of the image that are not here, half of a blob included.
@@ -104,8 +104,8 @@ func toUnpack(layers []ocispec.Descriptor) int64 {
 	return int64(sum)
 }
 
-// bytes is a number of bytes for people.
-func bytes(n int64) string {
+// amount is a number of bytes for people.
+func amount(n int64) string {
 	const unit = 1000
 	value, i := float64(n), 0
 	names := []string{"B", "kB", "MB", "GB", "TB"}

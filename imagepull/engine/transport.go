@@ -117,7 +117,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.wire.fetched(n)
 	switch {
 	case err == io.EOF:
-	case err != nil && context.Cause(b.ctx) == errStalled:
+	case err != nil && errors.Is(context.Cause(b.ctx), errStalled):
 		return n, &wireError{cause: errStalled, midway: true}
 	case err != nil:
 		return n, &wireError{cause: err, midway: true}

@@ -36,7 +36,7 @@ func TestPrivate(t *testing.T) {
 				failure := r.refused(r.engine, engine.Unauthorized, engine.Request{Image: reference, Credentials: []engine.Credential{wrong, you}})
 				for _, source := range []string{"secret default/old", "secret default/you"} {
 					if !strings.Contains(failure.Error(), source) {
-						r.Errorf("%q does not name %s", failure, source)
+						r.Errorf("%q does not name %s", failure.Error(), source)
 					}
 				}
 				r.pull(reference, wrong, you, me)
@@ -95,7 +95,7 @@ func TestTLS(t *testing.T) {
 		r.must(os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte("server = \""+secure.URL()+"\"\n"), 0o644))
 		failure := r.refused(r.engine, engine.Untrusted, engine.Request{Image: reference})
 		if !strings.Contains(failure.Error(), filepath.Join(folder, "ca.crt")) {
-			r.Errorf("%q does not say where the certificate belongs", failure)
+			r.Errorf("%q does not say where the certificate belongs", failure.Error())
 		}
 		r.must(secure.WriteHosts(r.hosts, secure.Addr()))
 		r.pull(reference)

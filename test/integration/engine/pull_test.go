@@ -158,7 +158,7 @@ func TestIndex(t *testing.T) {
 		failure := r.refused(r.engine, engine.WrongPlatform, engine.Request{Image: r.registry.Reference("app", "other")})
 		for _, word := range []string{"linux/amd64", "linux/s390x"} {
 			if !strings.Contains(failure.Error(), word) {
-				r.Errorf("%q does not say %s", failure, word)
+				r.Errorf("%q does not say %s", failure.Error(), word)
 			}
 		}
 	})
@@ -168,7 +168,7 @@ func TestIndex(t *testing.T) {
 // without any.
 func TestLayersOfOtherMakes(t *testing.T) {
 	each(t, func(r *rig) {
-		plain, err := images.PlainBallast(uniqueSeed(r.Name()), 50<<10)
+		plain, err := images.PlainBallast(r.seed, 50<<10)
 		r.must(err)
 		reference, _ := r.push("plain", "1", plain)
 		r.pull(reference)

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -87,6 +88,20 @@ func TestRangeIgnored(t *testing.T) {
 		r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
 		r.pull(reference)
 		r.atMost(1.55, layers...)
+		r.unpacked(reference)
+	})
+}
+
+// TestRestRefused takes the whole layer again from a registry that does not send a part.
+func TestRestRefused(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(6, 4<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.Fail(func(q *http.Request) (int, http.Header, bool) {
+			return http.StatusRequestedRangeNotSatisfiable, nil, q.Header.Get("Range") != ""
+		})
+		r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
+		r.pull(reference)
 		r.unpacked(reference)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type rig struct {
 	version    string
 	registry   *images.Registry
 	hosts      string // folder like certs.d
+	seed       uint64 // of layers that no other test has on the same daemon
 	engine     *engine.Engine
 	log        *lockedBuffer
 	cri        cri.ImageServiceClient
@@ -86,7 +88,7 @@ func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = registry.Close() })
-	r := &rig{T: t, containerd: containerd, version: version, registry: registry, hosts: t.TempDir(), log: &lockedBuffer{}}
+	r := &rig{T: t, containerd: containerd, version: version, registry: registry, hosts: t.TempDir(), seed: rand.Uint64(), log: &lockedBuffer{}}
 	r.must(registry.WriteHosts(r.hosts, registry.Addr()))
 	conn, err := grpc.NewClient("unix://"+containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	r.must(err)
@@ -133,14 +135,15 @@ func (r *rig) pull(image string, credentials ...engine.Credential) engine.Image 
 	return got
 }
 
-// refused pulls, and returns the failure, which must have the reason.
-func (r *rig) refused(e *engine.Engine, reason engine.Reason, request engine.Request) *engine.Error {
+// refused pulls, and returns the failure, which must have the reason. It is no error
+// of the test.
+func (r *rig) refused(e *engine.Engine, reason engine.Reason, request engine.Request) engine.Error {
 	r.Helper()
 	_, err := e.Pull(r.Context(), request)
 	return r.reason(err, reason)
 }
 
-func (r *rig) reason(err error, reason engine.Reason) *engine.Error {
+func (r *rig) reason(err error, reason engine.Reason) engine.Error {
 	r.Helper()
 	failure, ok := errors.AsType[*engine.Error](err)
 	if !ok || failure.Reason != reason {
@@ -151,7 +154,7 @@ func (r *rig) reason(err error, reason engine.Reason) *engine.Error {
 		r.Errorf("not one line without a password: %q", text)
 	}
 	r.Logf("%s: %s", reason, text)
-	return failure
+	return *failure
 }
 
 // ballast are layers of so many bytes each, like nobody else's.
@@ -159,20 +162,11 @@ func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
 	r.Helper()
 	var layers []v1.Layer
 	for i, size := range sizes {
-		layer, err := images.Ballast(seed+uint64(i)<<32+uniqueSeed(r.Name()), size)
+		layer, err := images.Ballast(r.seed+seed<<8+uint64(i), size)
 		r.must(err)
 		layers = append(layers, layer)
 	}
 	return layers
-}
-
-// uniqueSeed keeps tests that share a daemon from having the same layers.
-func uniqueSeed(name string) uint64 {
-	sum := uint64(14695981039346656037)
-	for _, b := range []byte(name) {
-		sum = (sum ^ uint64(b)) * 1099511628211
-	}
-	return sum
 }
 
 // push pushes an image of layers, and returns its reference.

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+)
+
+func TestRegistryFailure(t *testing.T) {
+	asked := func(cause error) error {
+		return fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://storage.example.com/x?Signature=hunter2", Err: &wireError{cause: cause}})
+	}
+	answered := func(code int) error {
+		return remoteerrors.ErrUnexpectedStatus{
+			Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, RequestMethod: "GET",
+			RequestURL: "https://me:hunter2@storage.example.com/x?token=hunter2",
+		}
+	}
+	tests := map[string]struct {
+		err    error
+		reason Reason
+		says   string
+	}{
+		"nobody listens":             {asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), Unreachable, "nobody takes the connection"},
+		"no route":                   {asked(&net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}), Unreachable, "no route to host"},
+		"no answer":                  {asked(&net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), Unreachable, "does not answer in time"},
+		"no such name":               {asked(&net.DNSError{Name: "registry.example.com", IsNotFound: true}), Unreachable, "its name is not known"},
+		"no name server":             {asked(&net.DNSError{Name: "registry.example.com", IsTimeout: true}), Unreachable, "cannot be looked up"},
+		"breaks":                     {&wireError{cause: syscall.ECONNRESET, midway: true}, Unreachable, "the connection breaks"},
+		"hangs":                      {&wireError{cause: errStalled, midway: true}, Unreachable, "open, but dead"},
+		"unknown authority":          {asked(x509.UnknownAuthorityError{}), Untrusted, "/certs/registry.example.com/ca.crt"},
+		"plain HTTP":                 {asked(errors.New("http: server gave HTTP response to HTTPS client")), Unreachable, "/certs/registry.example.com/hosts.toml"},
+		"401":                        {answered(http.StatusUnauthorized), Unauthorized, "secret a/b"},
+		"403":                        {answered(http.StatusForbidden), Unauthorized, "secret a/b"},
+		"a token that is not enough": {fmt.Errorf("server message: insufficient_scope: %w", docker.ErrInvalidAuthorization), Unauthorized, "insufficient_scope"},
+		"404":                        {fmt.Errorf("x: %w", errdefs.ErrNotFound), NotFound, "no such image"},
+		"429":                        {&busyError{status: "429 Too Many Requests"}, RegistryBusy, "429"},
+		"502":                        {answered(http.StatusBadGateway), RegistryBusy, "502"},
+		"418":                        {answered(http.StatusTeapot), Other, "418"},
+		"an echo of the password":    {errors.New("you said hunter2,\nwhich is wrong"), Other, "you said …, which is wrong"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs", "/more"}, credentials: []Credential{
+				{Username: "me", Password: "hunter2", Source: "secret a/b"},
+			}}
+			got := r.failure(tt.err)
+			text := got.Error()
+			if got.Reason != tt.reason || !strings.Contains(text, tt.says) || !strings.Contains(text, "registry.example.com") {
+				t.Errorf("got %s: %s; want %s, and that it says %q", got.Reason, text, tt.reason, tt.says)
+			}
+			if strings.Contains(text, "hunter2") || strings.Contains(text, "\n") {
+				t.Errorf("not one line without a password: %q", text)
+			}
+		})
+	}
+}
+
+func TestRuntimeFailure(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		reason Reason
+	}{
+		"away":               {fmt.Errorf("connection error: %w", errdefs.ErrUnavailable), RuntimeUnavailable},
+		"a broken stream":    {fmt.Errorf("failed to send write: %w", io.EOF), RuntimeUnavailable},
+		"the text of one":    {errors.New("failed to send write: EOF"), RuntimeUnavailable},
+		"ended amid a call":  {context.Canceled, RuntimeUnavailable},
+		"hangs":              {context.DeadlineExceeded, RuntimeUnavailable},
+		"still starting":     {errors.New("server is not initialized yet"), RuntimeUnavailable},
+		"a full disk":        {errors.New("write /x: no space left on device"), NoSpace},
+		"without CRI":        {fmt.Errorf("unknown service runtime.v1.RuntimeService: %w", errdefs.ErrNotImplemented), Other},
+		"a layer that lies":  {errors.New("wrong diff id calculated on extraction"), Corrupt},
+		"anything else":      {errors.New("strange"), Other},
+		"one that has words": {errorf(Gone, "it is gone"), Gone},
+	}
+	e := &Engine{opts: Options{Address: "/run/c.sock"}}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := e.failure(t.Context(), "docker.io/library/nginx:1", tt.err)
+			got, ok := errors.AsType[*Error](err)
+			if !ok || got.Reason != tt.reason || !strings.HasPrefix(got.Error(), "image docker.io/library/nginx:1: ") {
+				t.Errorf("got %v, want the reason %s", err, tt.reason)
+			}
+		})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.failure(ended, "x", io.EOF); err != context.Canceled { //nolint:errorlint // it is that and nothing else
+		t.Errorf("a cancelled pull ended with %v", err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	err := NewError(Unauthorized, errors.New("refused"))
+	err.Explain(nil)
+	err.Explain(errors.New("secret a/b cannot be read"))
+	if err.Error() != "refused; secret a/b cannot be read" {
+		t.Errorf("got %q", err)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	if got := oneLine("a\n b\t c"); got != "a b c" {
+		t.Errorf("got %q", got)
+	}
+	if got := oneLine(strings.Repeat("ü", 1000)); len(got) > 410 || !strings.HasSuffix(got, "…") {
+		t.Errorf("got %d bytes: %q", len(got), got)
+	}
+}

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+)
+
+const someDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestNormalize(t *testing.T) {
+	tests := map[string]struct{ image, want string }{
+		"a name alone":               {"nginx", "docker.io/library/nginx:latest"},
+		"a name with a tag":          {"nginx:1.27", "docker.io/library/nginx:1.27"},
+		"somebody's image":           {"me/app", "docker.io/me/app:latest"},
+		"a registry":                 {"registry.example.com/app:1", "registry.example.com/app:1"},
+		"a registry with a port":     {"localhost:5000/app", "localhost:5000/app:latest"},
+		"the old name of Docker Hub": {"index.docker.io/library/nginx:1", "docker.io/library/nginx:1"},
+		"a digest":                   {"nginx@" + someDigest, "docker.io/library/nginx@" + someDigest},
+		"tag and digest":             {"nginx:1@" + someDigest, "docker.io/library/nginx@" + someDigest},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got, err := Normalize(tt.image); err != nil || got != tt.want {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+	for name, image := range map[string]string{
+		"nothing": "", "capitals": "Nginx:1", "two tags": "a:b:c", "a digest that is too short": "a@sha256:12", "an address": "https://example.com/a",
+	} {
+		t.Run("not "+name, func(t *testing.T) {
+			_, err := Normalize(image)
+			failure, ok := errors.AsType[*Error](err)
+			if !ok || failure.Reason != InvalidImageName || !failure.Permanent {
+				t.Errorf("got %#v", err)
+			}
+		})
+	}
+}
+
+func TestRecordNames(t *testing.T) {
+	const id = "sha256:id"
+	for image, want := range map[string][]string{
+		"nginx:1":             {id, "docker.io/library/nginx@" + someDigest, "docker.io/library/nginx:1"},
+		"nginx@" + someDigest: {id, "docker.io/library/nginx@" + someDigest},
+	} {
+		named, err := parse(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := recordNames(named, digest.Digest(someDigest), id); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", image, got, want)
+		}
+	}
+}
+
+// TestLeaseID stays what it is: an older version's leases must be found.
+func TestLeaseID(t *testing.T) {
+	if got := leaseID("docker.io/library/nginx:latest"); got != "edgehub-prepull-86cee2c10898a48ff47a0626" {
+		t.Errorf("got %s", got)
+	}
+	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(holderLabel("a"), heldLabel+".") {
+		t.Errorf("got %s and %s", a, b)
+	}
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/errdefs"
+)
+
+func TestCredentialsInTurn(t *testing.T) {
+	denied, away := docker.ErrInvalidAuthorization, errors.New("away")
+	tests := map[string]struct {
+		answers []error // for each credential
+		want    error
+		asked   int
+	}{
+		"the first is let in":             {[]error{nil, nil}, nil, 1},
+		"the second is":                   {[]error{denied, nil}, nil, 2},
+		"none is":                         {[]error{denied, denied}, denied, 2},
+		"one that is shown nothing":       {[]error{errdefs.ErrNotFound, nil}, nil, 2},
+		"no answer is not a matter of it": {[]error{away, nil}, away, 1},
+		"nobody to ask as":                {[]error{}, denied, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &registry{
+				credentials: make([]Credential, len(tt.answers)),
+				hosts:       func(docker.AuthorizerOpt) docker.RegistryHosts { return nil },
+			}
+			asked := 0
+			err := r.with(func(remotes.Resolver) error {
+				asked++
+				if len(tt.answers) == 0 {
+					return denied
+				}
+				return tt.answers[r.tried]
+			})
+			if !errors.Is(err, tt.want) || asked != tt.asked {
+				t.Errorf("asked %d times, got %v", asked, err)
+			}
+			if tt.want == nil {
+				again := 0
+				_ = r.with(func(remotes.Resolver) error { again++; return nil })
+				if again != 1 || tt.answers[r.tried] != nil {
+					t.Error("the one that was let in is not used any more")
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsPresented(t *testing.T) {
+	tests := map[string]struct {
+		credential   Credential
+		user, secret string
+	}{
+		"a password":        {Credential{Username: "me", Password: "pw"}, "me", "pw"},
+		"a token":           {Credential{Username: "0000", Password: "x", IdentityToken: "token"}, "", "token"},
+		"nothing to say":    {Credential{}, "", ""},
+		"a password, alone": {Credential{Password: "pw"}, "", ""}, // containerd would take it for a token
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &registry{credentials: []Credential{tt.credential}}
+			user, secret, err := r.credential()("any.example.com")
+			if err != nil || user != tt.user || secret != tt.secret {
+				t.Errorf("got %q, %q, %v", user, secret, err)
+			}
+		})
+	}
+}
+
+func TestCredentialIsNotPrinted(t *testing.T) {
+	c := Credential{Username: "me", Password: "hunter2", IdentityToken: "token", Source: "secret a/b"}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, c); got != "secret a/b" {
+			t.Errorf("%s prints %s", format, got)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+)
+
+// answering is a connection that brings one answer.
+type answering func(*http.Request) (*http.Response, error)
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+func body200(from func(context.Context) io.Reader) answering {
+	return func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(from(r.Context()))}, nil
+	}
+}
+
+// silent sends some bytes, and then nothing until it is given up.
+type silent struct {
+	ctx  context.Context //nolint:containedctx // it stands for a connection, which ends with it
+	some io.Reader
+}
+
+func (s *silent) Read(p []byte) (int, error) {
+	if n, err := s.some.Read(p); err == nil {
+		return n, nil
+	}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+func roundTrip(t *testing.T, w *wire, next http.RoundTripper) (*http.Response, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&transport{wire: w, next: next}).RoundTrip(request)
+}
+
+func TestStalledBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := 0
+		w := &wire{stall: time.Minute, fetched: func(n int) { got += n }}
+		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
+			return &silent{ctx: ctx, some: strings.NewReader("some")}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		start := time.Now()
+		_, err = io.ReadAll(response.Body)
+		if took := time.Since(start); took != time.Minute || !errors.Is(err, errStalled) || isCut(err) {
+			t.Errorf("after %v: %v; want that it has stalled, after a minute", took, err)
+		}
+		if got != len("some") {
+			t.Errorf("%d bytes were counted", got)
+		}
+	})
+}
+
+func TestBrokenBody(t *testing.T) {
+	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
+		w := &wire{stall: time.Minute, fetched: func(int) {}}
+		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = response.Body.Read(make([]byte, 1))
+		if !isCut(err) || err == io.ErrUnexpectedEOF { //nolint:errorlint // containerd's reader compares so, too
+			t.Errorf("%v is read as %v; want a cut that containerd's reader leaves to us", cause, err)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+func TestLimit(t *testing.T) {
+	tests := map[string]struct {
+		limit, size int64
+		want        time.Duration
+	}{
+		// A quarter of a second's bytes come at once, but 4 kB at least, and 256 kB at most.
+		"none":      {limit: 0, size: 1 << 20, want: 0},
+		"thin line": {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
+		"usual":     {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
+		"fast":      {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{limiter: newLimiter(tt.limit), stall: time.Minute, fetched: func(int) {}}
+				response, err := roundTrip(t, w, body200(func(context.Context) io.Reader {
+					return strings.NewReader(strings.Repeat("x", int(tt.size)))
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = response.Body.Close() }()
+				start := time.Now()
+				n, err := io.Copy(io.Discard, response.Body)
+				if err != nil || n != tt.size {
+					t.Errorf("read %d bytes: %v", n, err)
+				}
+				if took := time.Since(start); took.Round(time.Millisecond) != tt.want.Round(time.Millisecond) {
+					t.Errorf("it took %v, want %v", took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestBusyAnswer(t *testing.T) {
+	tests := map[string]struct {
+		status int
+		header string
+		busy   bool
+		after  time.Duration
+	}{
+		"too many requests":                  {http.StatusTooManyRequests, "7", true, 7 * time.Second},
+		"too many requests, without a time":  {http.StatusTooManyRequests, "", true, 0},
+		"unavailable for a while":            {http.StatusServiceUnavailable, "120", true, 2 * time.Minute},
+		"unavailable":                        {http.StatusServiceUnavailable, "", false, 0},
+		"an answer":                          {http.StatusOK, "7", false, 0},
+		"days":                               {http.StatusTooManyRequests, "900000", true, time.Hour},
+		"a time that nobody understands":     {http.StatusTooManyRequests, "soon", true, 0},
+		"a date that has passed":             {http.StatusTooManyRequests, "Wed, 21 Oct 2015 07:28:00 GMT", true, 0},
+		"a number that is less than nothing": {http.StatusTooManyRequests, "-5", true, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := &wire{stall: time.Minute, fetched: func(int) {}}
+			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
+			}))
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			busy, ok := errors.AsType[*busyError](err)
+			if ok != tt.busy || ok && busy.after != tt.after {
+				t.Errorf("got %v, %+v", err, busy)
+			}
+		})
+	}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	if got := retryAfter(now.Add(time.Minute).Format(http.TimeFormat), now); got != time.Minute {
+		t.Errorf("a date in a minute is %v", got)
+	}
+}
