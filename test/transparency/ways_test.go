@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/freeport"
 )
 
 // fixture is a real apiserver with a hub in front of it. The hub's node is an
@@ -105,7 +105,7 @@ func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	o := hub.NewOptions()
 	o.NodeName, o.RootDir, o.Kubeconfig, o.ServerAddr = "n1", dir, f.cluster.Kubeconfig(), serverAddr
 	for _, port := range []*int{&o.ServePort, &o.ProxyPort, &o.ProxySecurePort} {
-		*port = freePort(t)
+		*port = freeport.On127(t)
 	}
 	config, err := o.Config()
 	if err != nil {
@@ -184,16 +184,6 @@ func pool(t *testing.T, file string) *x509.CertPool {
 		t.Fatalf("%s holds no certificate", file)
 	}
 	return p
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // answer is all that a client sees.

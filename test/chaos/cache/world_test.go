@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
+	"github.com/edgehub-io/edgehub/test/freeport"
 	"github.com/edgehub-io/edgehub/test/oracle"
 )
 
@@ -86,7 +87,7 @@ current-context: cloud
 		t.Fatal(err)
 	}
 	t.Cleanup(w.end)
-	proxy, api := freePort(t), freePort(t)
+	proxy, api := strconv.Itoa(freeport.On127(t)), strconv.Itoa(freeport.On127(t))
 	w.proxy, w.api = "http://127.0.0.1:"+proxy, "http://127.0.0.1:"+api
 	w.args = []string{"--node-name=" + nodeName, "--kubeconfig=" + config, "--root-dir=" + w.root,
 		"--proxy-port=" + proxy, "--serve-port=" + api, "--proxy-secure-port=0"}
@@ -118,20 +119,6 @@ func (w *world) write(file, content string) {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // launch starts the hub, and waits for nothing.

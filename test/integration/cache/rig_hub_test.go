@@ -19,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
+	"github.com/edgehub-io/edgehub/test/freeport"
 )
 
 // hub is one node's hub: a process, the folder that it keeps its cache in, and the
@@ -95,15 +96,15 @@ func makeHub(t *testing.T, server string, options ...hubOption) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.link, err = link.Listen(address(freePort(t)), u.Host); err != nil {
+	if h.link, err = link.Listen(address(freeport.On127(t)), u.Host); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.link.Close() })
 	for _, o := range options {
 		o(h)
 	}
-	apiPort, plainPort := freePort(t), freePort(t)
-	h.securePort = freePort(t)
+	apiPort, plainPort := freeport.On127(t), freeport.On127(t)
+	h.securePort = freeport.On127(t)
 	h.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	h.args = append([]string{
 		"--node-name=" + name, "--root-dir=" + h.root, "--kubeconfig=" + h.kubeconfig, "--server-addr=https://" + h.link.Addr(),
