@@ -142,6 +142,10 @@ func (n *Node) newHub() (*Process, error) {
 			"--bind-address=" + n.network.loopback,
 			"--bind-proxy-address=" + n.network.loopback,
 			"--root-dir=" + n.HubDir(),
+			"--container-runtime-endpoint=unix://" + n.ContainerdSocket(),
+			"--registry-config-dir=" + n.HostsDir(),
+			"--kubelet-root-dir=" + n.path("var-lib", "kubelet"),
+			"--image-pull-min-free=0", // a developer's disk may be full
 		}
 		if more := n.cluster.options.HubArgs; more != nil {
 			args = append(args, more(n.name)...)

@@ -25,7 +25,8 @@ type Options struct {
 	KubernetesBin string
 	// HubBin is the edgehub binary; required when there are nodes.
 	HubBin string
-	// HubArgs gives further flags for the hub of a node; nil: none.
+	// HubArgs gives further flags for the hub of a node; one that is given twice
+	// counts as said here. nil: none.
 	HubArgs func(node string) []string
 	// Containerd says which containerd a node runs; nil: all run the one that is
 	// installed.
