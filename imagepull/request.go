@@ -1,7 +1,6 @@
 package imagepull
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -169,62 +168,4 @@ func (p *Puller) States() []nodeapi.ImagePull {
 		}
 	}
 	return list
-}
-
-// Follow calls each with the state of a pod's pre-pull, now and at each change, at
-// most every pause, until it has ended, ctx or Run ends, or each returns false. It
-// returns at once if there is none.
-func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool) {
-	p.mu.Lock()
-	j := p.findLocked(pod)
-	p.mu.Unlock()
-	if j == nil {
-		return
-	}
-	for {
-		p.mu.Lock()
-		state, over := p.lookLocked(j)
-		changed := p.changed
-		p.mu.Unlock()
-		if !each(state) || over {
-			return
-		}
-		rest := make(chan struct{})
-		time.AfterFunc(pause, func() { close(rest) })
-		for _, c := range []<-chan struct{}{changed, rest} {
-			select {
-			case <-ctx.Done():
-				return
-			case <-p.stopped:
-				return
-			case <-c:
-			}
-		}
-	}
-}
-
-// lookLocked returns the state of what was the job j, and whether it has ended.
-func (p *Puller) lookLocked(j *job) (nodeapi.ImagePull, bool) {
-	now := p.jobs[j.UID]
-	if now == nil || now.Cancelled || now.Revision != j.Revision {
-		if e, ok := p.ended[j.UID]; ok {
-			return e.last, true
-		}
-		last := p.stateLocked(j)
-		last.State = nodeapi.Superseded
-		return last, true
-	}
-	state := p.stateLocked(now)
-	return state, state.State == nodeapi.Ready || isHopeless(state)
-}
-
-// isHopeless reports whether nothing more will happen, since an image can never be
-// pulled, and all others are there.
-func isHopeless(s nodeapi.ImagePull) bool {
-	for _, i := range s.Images {
-		if i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil) {
-			return false
-		}
-	}
-	return s.State == nodeapi.Failed
 }
