@@ -14,12 +14,14 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p part
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return Image{}, err
 	}
-	for _, name := range recordNames(named, p.target.Digest, image.ID) {
+	names := recordNames(named, p.target.Digest, image.ID)
+	for _, name := range names {
 		if err := e.record(ctx, image, name); err != nil {
 			return Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
-	return image, nil
+	// What the tag stood for before is not held any more.
+	return image, e.unpin(ctx, image.Name, names)
 }
 
 // Keep makes sure, without the network, that an image as Pull returned it, in an

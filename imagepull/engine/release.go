@@ -20,13 +20,22 @@ func (e *Engine) Release(ctx context.Context, name string) error {
 }
 
 func (e *Engine) release(ctx context.Context, name string) error {
+	if err := e.unpin(ctx, name, nil); err != nil {
+		return err
+	}
+	// The lease is what Held knows the image by, if all records are gone: it goes last.
+	return unlessNotFound(e.client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
+}
+
+// unpin has no records hold the image but those.
+func (e *Engine) unpin(ctx context.Context, name string, but []string) error {
 	records, err := e.client.ImageService().List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, record := range records {
 		fields := released(record.Labels, name)
-		if len(fields) == 0 {
+		if len(fields) == 0 || slices.Contains(but, record.Name) {
 			continue
 		}
 		record.Labels = nil // a label that is listed and has no value is removed
@@ -35,8 +44,7 @@ func (e *Engine) release(ctx context.Context, name string) error {
 			return fmt.Errorf("unpin %s: %w", record.Name, err)
 		}
 	}
-	// The lease is what Held knows the image by, if all records are gone: it goes last.
-	return unlessNotFound(e.client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
+	return nil
 }
 
 // Held returns the names of the images that are held, by this process or an earlier

@@ -79,6 +79,16 @@ func TestHostsOfCRI(t *testing.T) {
 	})
 }
 
+// TestOnThisMachine needs no word about a registry that speaks plain HTTP.
+func TestOnThisMachine(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(5, 1000)...)
+		e := r.newEngine(func(o *engine.Options) { o.HostsDir = r.TempDir() })
+		_, err := e.Pull(r.Context(), engine.Request{Image: reference})
+		r.must(err)
+	})
+}
+
 // TestTLS takes the authority's certificate, and says where to put it.
 func TestTLS(t *testing.T) {
 	each(t, func(r *rig) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -74,14 +75,12 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(r *rig) {
 				_, _ = r.push("app", "1", r.ballast(1, 1000)...)
-				if tt.image == "" {
-					tt.image = "/app:1"
-				}
+				image := r.registry.Addr() + cmp.Or(tt.image, "/app:1")
 				if tt.prepare != nil {
 					tt.prepare(r)
 				}
-				failure := r.refused(r.engine, tt.reason, engine.Request{Image: r.registry.Addr() + tt.image})
-				if text := failure.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, r.registry.Addr()+tt.image) {
+				failure := r.refused(r.engine, tt.reason, engine.Request{Image: image})
+				if text := failure.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, image) {
 					r.Errorf("%q does not say %q, or of which image", text, tt.says)
 				}
 				if failure.Permanent {
@@ -203,31 +202,10 @@ func TestContainerdRestarted(t *testing.T) {
 		r.reason(<-done, engine.RuntimeUnavailable)
 		r.refused(r.engine, engine.RuntimeUnavailable, engine.Request{Image: reference})
 		r.must(r.containerd.Start(r.Context()))
-		r.eventually(func() error {
-			_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
-			return err
-		})
+		r.pullOnceBack(r.engine, reference)
 		r.atMost(1.05, layers...)
 		r.showsPinned(reference, true)
 	})
-}
-
-// eventually tries until do works, as the queue does.
-func (r *rig) eventually(do func() error) {
-	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.Fatal(err)
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-r.Context().Done():
-		}
-	}
 }
 
 // TestNoRoom is found out before a layer is fetched, or by containerd.
@@ -278,10 +256,7 @@ func TestNoRoom(t *testing.T) {
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // it ends when the disk is full
 			r.reason(<-done, engine.NoSpace)
 			r.must(os.Remove(filler))
-			r.eventually(func() error {
-				_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
-				return err
-			})
+			r.pull(reference)
 			r.atMost(1.1, small...) // what the disk did not take is lost
 		})
 	}

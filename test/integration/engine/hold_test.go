@@ -14,23 +14,31 @@ import (
 // TestRemoved is what kubelet's garbage collection does to an image where containerd
 // does not know that it is pinned. All of it comes back, and no byte over the network.
 func TestRemoved(t *testing.T) {
-	each(t, func(r *rig) {
-		reference, _ := r.push("app", "1", r.ballast(1, 2<<20, 1<<20)...)
-		got := r.pull(reference)
-		before := r.shows(reference, "there", func(i *cri.Image) bool { return i != nil && len(i.RepoTags)+len(i.RepoDigests) == 2 })
-		r.remove(got.ID)
-		r.shows(reference, "removed", func(i *cri.Image) bool { return i == nil })
-		r.must(r.registry.Down())
+	for name, first := range map[string]func(*rig, string){
+		"pulled ahead": func(*rig, string) {},
+		"there before": func(r *rig, reference string) { r.pullByCRI(reference) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(r *rig) {
+				reference, _ := r.push("app", "1", r.ballast(1, 2<<20, 1<<20)...)
+				first(r, reference)
+				got := r.pull(reference)
+				before := r.shows(reference, "there", func(i *cri.Image) bool { return i != nil && len(i.RepoTags)+len(i.RepoDigests) == 2 })
+				r.remove(got.ID)
+				r.shows(reference, "removed", func(i *cri.Image) bool { return i == nil })
+				r.must(r.registry.Down())
 
-		r.must(r.newEngine(nil).Keep(r.Context(), got))
-		r.shows(reference, "as it was", func(i *cri.Image) bool {
-			return i != nil && i.Id == before.Id && slices.Equal(i.RepoTags, before.RepoTags) && slices.Equal(i.RepoDigests, before.RepoDigests)
+				r.must(r.newEngine(nil).Keep(r.Context(), got))
+				r.shows(reference, "as it was", func(i *cri.Image) bool {
+					return i != nil && i.Id == before.Id && slices.Equal(i.RepoTags, before.RepoTags) && slices.Equal(i.RepoDigests, before.RepoDigests)
+				})
+				r.showsPinned(reference, true)
+				r.must(r.registry.Up())
+				r.registry.Forget()
+				r.unpacked(reference)
+			})
 		})
-		r.showsPinned(reference, true)
-		r.must(r.registry.Up())
-		r.registry.Forget()
-		r.unpacked(reference)
-	})
+	}
 }
 
 // TestGone is said of an image of which there is nothing left.

@@ -106,6 +106,8 @@ func TestTagMoved(t *testing.T) {
 		r.shows(reference, "the new image", func(i *cri.Image) bool { return i != nil && i.Id == id })
 		_, oldID := hashes(r, old)
 		r.shows(oldID, "the old one without the tag", func(i *cri.Image) bool { return i != nil && len(i.RepoTags) == 0 })
+		r.showsPinned(oldID, false)
+		r.showsPinned(reference, true)
 	})
 }
 

@@ -68,10 +68,7 @@ func TestKilled(t *testing.T) {
 				r.cutShort(reference, layers[1], 5<<20)
 				r.registry.SetRate(0)
 				happens(r)
-				r.eventually(func() error {
-					_, err := r.newEngine(nil).Pull(r.Context(), engine.Request{Image: reference})
-					return err
-				})
+				r.pullOnceBack(r.newEngine(nil), reference)
 				r.atMost(1.05, layers...)
 				r.unpacked(reference)
 			})
@@ -118,10 +115,7 @@ func TestDamagedRest(t *testing.T) {
 		r.must(r.containerd.Kill())
 		r.zeroIngests()
 		r.must(r.containerd.Start(r.Context()))
-		r.eventually(func() error {
-			_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
-			return err
-		})
+		r.pullOnceBack(r.engine, reference)
 		r.atMost(2.05, layers...)
 		r.unpacked(reference)
 	})

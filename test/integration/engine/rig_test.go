@@ -135,6 +135,36 @@ func (r *rig) pull(image string, credentials ...engine.Credential) engine.Image 
 	return got
 }
 
+// pullOnceBack pulls with a containerd that has just been started.
+func (r *rig) pullOnceBack(e *engine.Engine, image string) {
+	r.Helper()
+	r.eventually(func() error {
+		_, err := e.Pull(r.Context(), engine.Request{Image: image})
+		if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Reason != engine.RuntimeUnavailable {
+			r.Fatal(err)
+		}
+		return err
+	})
+}
+
+// eventually tries until do works.
+func (r *rig) eventually(do func() error) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatal(err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+}
+
 // refused pulls, and returns the failure, which must have the reason. It is no error
 // of the test.
 func (r *rig) refused(e *engine.Engine, reason engine.Reason, request engine.Request) engine.Error {
