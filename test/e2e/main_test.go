@@ -1,7 +1,8 @@
 // Package e2e runs real kubelets with real containers behind real hubs, and does
 // with them what a cluster's admin and a node's owner do.
 //
-// The tests share one cluster, and each has a namespace of its own. They run one
+// The tests share one cluster, whose nodes have a containerd of another version each,
+// and each test has a namespace of its own. They run one
 // after the other; those that take the cloud away from a node run last, beside each
 // other, on a node each. They need root.
 //
@@ -25,6 +26,11 @@ import (
 
 // binaries is where `make build` leaves the hub and the controller.
 const binaries = "../../bin"
+
+// containerds are what the nodes run.
+var containerds = map[string]cluster.ContainerdVersion{
+	"node1": cluster.ContainerdInstalled, "node2": cluster.Containerd17, "node3": cluster.Containerd2,
+}
 
 // env is what all tests share. It is set once, before any of them.
 type environment struct {
@@ -57,6 +63,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
+		Containerd: func(node string) cluster.ContainerdVersion { return containerds[node] },
 	})
 	if err != nil {
 		return 1, fmt.Errorf("%w (`make test-e2e` builds what is missing)", err)

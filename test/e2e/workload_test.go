@@ -104,7 +104,12 @@ func createDaemonSet(t *testing.T, ns string, ds *appsv1.DaemonSet) {
 
 func setVersion(t *testing.T, ns, ds, version string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, env.Image(version))
+	setImage(t, ns, ds, env.Image(version))
+}
+
+func setImage(t *testing.T, ns, ds, image string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
 	if _, err := env.client.AppsV1().DaemonSets(ns).Patch(t.Context(), ds, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,385 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/cluster/images"
+)
+
+const megabyte = 1_000_000
+
+// daemon is a DaemonSet on one node that its owner upgrades, to images that are in
+// no other test.
+type daemon struct {
+	*edge
+	pod      *corev1.Pod // of the present version
+	next     string      // the version to come
+	image    string      // that of next
+	layer    v1.Hash
+	revision string
+}
+
+func newDaemon(t *testing.T, ns, node string) *daemon {
+	t.Helper()
+	d := &daemon{edge: newEdge(t, ns, node)}
+	ds := otaDaemonSet("app", "v1")
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	// It stays where kubelet makes room.
+	ds.Spec.Template.Spec.PriorityClassName = "system-node-critical"
+	if _, err := env.client.AppsV1().DaemonSets(ns).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.pod = readyPodOn(t, ns, node, "")
+	t.Cleanup(func() { env.Registry().SetRate(0) })
+	return d
+}
+
+// release makes a new version the one that the DaemonSet wants, with as much ballast,
+// and waits until the node knows.
+func (d *daemon) release(version string, ballast int64) {
+	d.t.Helper()
+	d.next = version
+	d.image, d.layer = pushApp(d.t, d.ns, version, ballast)
+	setImage(d.t, d.ns, "app", d.image)
+	marked := needs(d.t, d.node, d.pod, corev1.ConditionTrue)
+	d.revision = upgrade.RevisionOf(upgrade.Condition(&marked, upgrade.NeedCondition))
+}
+
+// pushApp puts an image of the app into a repository; its ballast is in no other.
+func pushApp(t *testing.T, repository, version string, ballast int64) (image string, layer v1.Hash) {
+	t.Helper()
+	var seed uint64
+	for _, letter := range []byte(repository + version) {
+		seed = seed*31 + uint64(letter)
+	}
+	extra, err := images.Ballast(seed, ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if layer, err = extra.Digest(); err != nil {
+		t.Fatal(err)
+	}
+	if image, err = env.PushApp(t.Context(), repository, version, extra); err != nil {
+		t.Fatal(err)
+	}
+	return image, layer
+}
+
+// pull asks for the images of the next version.
+func (d *daemon) pull() {
+	d.t.Helper()
+	url := d.node.APIURL() + nodeapi.ImagePullPath(d.ns, d.pod.Name)
+	if code, body := request(d.t.Context(), http.MethodPost, url); code != http.StatusOK {
+		d.t.Fatalf("POST imagepull: %d %s", code, body)
+	}
+}
+
+// awaitReady waits until the node says that the images are there.
+func (d *daemon) awaitReady() {
+	d.t.Helper()
+	eventually(d.t, "the images of "+d.pod.Name+" are Ready", func(ctx context.Context) string {
+		code, body := request(ctx, http.MethodGet, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name))
+		var pull nodeapi.ImagePull
+		if err := json.Unmarshal([]byte(body), &pull); code != http.StatusOK || err != nil {
+			return fmt.Sprintf("GET imagepull: %d %s", code, body)
+		}
+		image := pull.Images[0]
+		switch {
+		case pull.State != nodeapi.Ready:
+			return body
+		case pull.Revision != d.revision || len(pull.Images) != 1 || image.Image != d.image:
+			d.t.Fatalf("it is the wrong one, want %s of revision %s: %s", d.image, d.revision, body)
+		case image.BytesDone != image.BytesTotal || image.BytesTotal == 0 || image.Digest == "" || image.LastError != "":
+			d.t.Fatalf("it is Ready, and not complete: %s", body)
+		}
+		return ""
+	})
+}
+
+// awaitCondition waits until the cloud knows that the images are there.
+func (d *daemon) awaitCondition() {
+	d.t.Helper()
+	eventually(d.t, "the cloud sees PodImageReady True on "+d.pod.Name, func(ctx context.Context) string {
+		condition, err := d.condition(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if condition == nil || condition.Status != corev1.ConditionTrue || upgrade.RevisionOf(condition) != d.revision {
+			return fmt.Sprintf("it is %+v, want it for revision %s", condition, d.revision)
+		}
+		return ""
+	})
+}
+
+// condition is the PodImageReady that the cloud sees, or nil.
+func (d *daemon) condition(ctx context.Context) (*corev1.PodCondition, error) {
+	pod, err := env.client.CoreV1().Pods(d.ns).Get(ctx, d.pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return upgrade.Condition(pod, upgrade.ImageCondition), nil
+}
+
+// upgrade has the owner upgrade, waits until the next version serves, and returns
+// how long that took.
+func (d *daemon) upgrade() time.Duration {
+	d.t.Helper()
+	began := time.Now()
+	if code, body := request(d.t.Context(), http.MethodPost, upgradeURL(d.node, d.ns, d.pod.Name)); code != http.StatusOK {
+		d.t.Fatalf("POST upgrade: %d %s", code, body)
+	}
+	d.pod = readyPodOn(d.t, d.ns, d.node.Name(), d.pod.UID)
+	answers(d.t, d.pod, d.next)
+	return time.Since(began)
+}
+
+// expectNothingFetched fails if the next version's repository was asked for anything
+// since the registry was told to forget.
+func (d *daemon) expectNothingFetched() {
+	d.t.Helper()
+	for _, r := range env.Registry().Requests() {
+		if strings.HasPrefix(r.Path, "/v2/"+d.ns+"/") {
+			d.t.Errorf("the registry was asked by %s: %s %s, answered %d with %d bytes", r.UserAgent, r.Method, r.Path, r.Status, r.Bytes)
+		}
+	}
+}
+
+// expectLetGo waits until nothing on the node is held any more.
+func (d *daemon) expectLetGo() {
+	d.t.Helper()
+	eventually(d.t, "the node lets go of "+d.image, func(ctx context.Context) string {
+		image, err := d.look(ctx, d.image)
+		if err != nil || image == "" || strings.Contains(image, "edgehub.io/") || strings.Contains(image, pinned) {
+			return fmt.Sprintf("it is %q, %v", image, err)
+		}
+		leases, err := d.ctr(ctx, "leases", "ls")
+		if err != nil || strings.Contains(leases, "edgehub") {
+			return fmt.Sprintf("there are the leases %s, %v", leases, err)
+		}
+		return ""
+	})
+}
+
+// pinned is what CRI tells kubelet to spare an image for.
+const pinned = "io.cri-containerd.pinned=pinned"
+
+// look returns what containerd says of an image, with its labels; "" if it has none.
+func (d *daemon) look(ctx context.Context, image string) (string, error) {
+	table, err := d.ctr(ctx, "images", "ls", "name=="+image)
+	_, line, _ := strings.Cut(table, "\n")
+	return line, err
+}
+
+// ctr asks the node's containerd, past CRI and the hub.
+func (d *daemon) ctr(ctx context.Context, args ...string) (string, error) {
+	args = append([]string{"--address", d.node.ContainerdSocket(), "--namespace", "k8s.io"}, args...)
+	out, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// TestUpgradeAfterPrepullFetchesNothing, with each containerd.
+func TestUpgradeAfterPrepullFetchesNothing(t *testing.T) {
+	for node := range containerds {
+		t.Run(node, func(t *testing.T) {
+			d := newDaemon(t, "prepull-"+node, node)
+			d.release("v2", 10*megabyte)
+			d.pull()
+			d.awaitReady()
+			d.awaitCondition()
+			answers(t, d.pod, "v1")
+			if image, err := d.look(t.Context(), d.image); err != nil || !strings.Contains(image, pinned) {
+				t.Errorf("the image is not pinned while it waits: %q, %v", image, err)
+			}
+
+			env.Registry().Forget()
+			t.Logf("the new version served %v after POST upgrade", d.upgrade().Round(time.Millisecond))
+			d.expectNothingFetched()
+			d.expectLetGo()
+		})
+	}
+}
+
+// TestPrepullGoesOnWithoutTheCloud takes the cloud away while the registry can be
+// reached.
+func TestPrepullGoesOnWithoutTheCloud(t *testing.T) {
+	for how, node := range map[string]string{"refused": "node1", "black hole": "node3"} {
+		t.Run(how, func(t *testing.T) {
+			const size = 40 * megabyte
+			d := newDaemon(t, "prepull-"+strings.ReplaceAll(how, " ", "-"), node)
+			d.release("v2", size)
+			registry := env.Registry()
+			registry.SetRate(size / 20)
+			d.pull()
+			if err := registry.AwaitBytes(t.Context(), d.layer, size/4); err != nil {
+				t.Fatal(err)
+			}
+			d.cut(how)
+			registry.SetRate(0)
+			d.awaitReady()
+			if condition, err := d.condition(t.Context()); err != nil || condition != nil && condition.Status == corev1.ConditionTrue {
+				t.Errorf("the cloud knows what it cannot know: %+v, %v", condition, err)
+			}
+			if got := registry.BytesOf(d.layer); got > size+size/20 {
+				t.Errorf("the registry has sent %d bytes of a layer of %d", got, size)
+			}
+
+			registry.Forget()
+			began := time.Now()
+			if err := d.node.Link().Up(); err != nil {
+				t.Fatal(err)
+			}
+			d.awaitCondition()
+			t.Logf("the cloud knew %v after it was back", time.Since(began).Round(time.Millisecond))
+			d.upgrade()
+			d.expectNothingFetched()
+		})
+	}
+}
+
+// TestUpgradeTakesLessAfterPrepull measures both over a thin line.
+func TestUpgradeTakesLessAfterPrepull(t *testing.T) {
+	const size, rate = 100 * megabyte, 5 * megabyte
+	d := newDaemon(t, "prepull-times", "node1")
+	env.Registry().SetRate(rate)
+
+	d.release("v2", size)
+	without := d.upgrade()
+
+	d.release("v3", size)
+	began := time.Now()
+	d.pull()
+	d.awaitReady()
+	t.Logf("the pre-pull of %d MB at %d MB/s took %v", size/megabyte, rate/megabyte, time.Since(began).Round(time.Millisecond))
+	d.awaitCondition()
+	with := d.upgrade()
+	t.Logf("from POST upgrade until the new version serves: %v without pre-pull, %v with it",
+		without.Round(time.Millisecond), with.Round(time.Millisecond))
+	if without < size/rate*time.Second {
+		t.Errorf("without pre-pull it took %v, which is less than the line needs", without)
+	}
+	if with > without/2 {
+		t.Errorf("with pre-pull it took %v, without it %v", with, without)
+	}
+}
+
+// TestPrepulledImageSurvivesGarbageCollection has kubelet remove all images that it
+// takes for unused, while one waits for its upgrade.
+func TestPrepulledImageSurvivesGarbageCollection(t *testing.T) {
+	for node := range containerds {
+		t.Run(node, func(t *testing.T) {
+			d := newDaemon(t, "prepull-gc-"+node, node)
+			decoy := d.leaveUnused("decoy")
+			d.release("v2", 10*megabyte)
+			d.pull()
+			d.awaitReady()
+			d.awaitCondition()
+			env.Registry().Forget()
+
+			d.collectGarbage()
+			eventually(t, "kubelet removes the image that nobody uses", func(ctx context.Context) string {
+				image, err := d.look(ctx, decoy)
+				return image + words(err)
+			})
+			d.stopCollecting()
+			eventually(t, "the image that waits is there, and pinned", func(ctx context.Context) string {
+				image, err := d.look(ctx, d.image)
+				if err == nil && !strings.Contains(image, pinned) {
+					err = fmt.Errorf("containerd has %q", image)
+				}
+				return words(err)
+			})
+			d.awaitReady()
+
+			d.upgrade()
+			d.expectNothingFetched()
+			d.expectLetGo()
+		})
+	}
+}
+
+// leaveUnused runs a pod with an image of its own, and deletes it.
+func (d *daemon) leaveUnused(name string) (image string) {
+	d.t.Helper()
+	image, _ = pushApp(d.t, d.ns, name, megabyte)
+	d.create(name, func(spec *corev1.PodSpec) { spec.Containers[0].Image = image })
+	d.running(name)
+	pods := env.client.CoreV1().Pods(d.ns)
+	if err := pods.Delete(d.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	eventually(d.t, "pod "+name+" is gone", func(ctx context.Context) string {
+		_, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("it is still there, %v", err)
+	})
+	return image
+}
+
+// collectGarbage makes kubelet find the disk full, whatever is on it: it removes all
+// unused images within ten seconds then. By image GC's thresholds, which would leave
+// pods alone, it looks every five minutes only.
+func (d *daemon) collectGarbage() {
+	d.t.Helper()
+	d.configureKubelet(map[string]any{
+		"evictionHard":      map[string]string{"nodefs.available": "99%"},
+		"imageMinimumGCAge": "1ns",
+	})
+	d.t.Cleanup(func() {
+		if d.t.Failed() {
+			d.stopCollecting()
+		}
+	})
+}
+
+func (d *daemon) stopCollecting() {
+	d.t.Helper()
+	d.configureKubelet(nil)
+	ctx := context.WithoutCancel(d.t.Context()) // it may have ended
+	eventuallyWithin(ctx, d.t, d.node.Name()+" has room again", func(ctx context.Context) string {
+		node, err := env.client.CoreV1().Nodes().Get(ctx, d.node.Name(), metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeDiskPressure && condition.Status != corev1.ConditionFalse {
+				return condition.Message
+			}
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == corev1.TaintNodeDiskPressure {
+				return "it has the taint " + taint.Key
+			}
+		}
+		return ""
+	})
+}
+
+// configureKubelet restarts kubelet with other fields.
+func (d *daemon) configureKubelet(fields map[string]any) {
+	d.t.Helper()
+	if err := d.node.ConfigureKubelet(fields); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.node.KubeletProcess().Restart(context.WithoutCancel(d.t.Context())); err != nil {
+		d.t.Fatal(err)
+	}
+}
