@@ -2,11 +2,18 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// A blob that containerd is still closing is gone after discardTries times discardWait.
+const (
+	discardTries = 50
+	discardWait  = 100 * time.Millisecond
 )
 
 // fetch gets a blob into containerd's store, from where it was left off. The name of
@@ -67,12 +74,19 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 	return false, nil
 }
 
-// discard forgets what there is of a blob that is not complete.
+// discard forgets what there is of a blob that is not complete. containerd may not have
+// closed it yet, and fails to remove it then.
 func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	p.progress.set(blob, 0)
-	err := p.engine.store().Abort(ctx, remotes.MakeRefKey(ctx, blob))
-	if errdefs.IsNotFound(err) {
-		return nil
+	for tries := 0; ; tries++ {
+		err := unlessNotFound(p.engine.store().Abort(ctx, remotes.MakeRefKey(ctx, blob)))
+		if err == nil || isUnavailable(err) || tries == discardTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(discardWait):
+		}
 	}
-	return err
 }
