@@ -1,0 +1,27 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// Build builds the hub into a folder, with the race detector if this test has it, and
+// returns its path. root is the folder of the product's module.
+func Build(ctx context.Context, root, dir string) (string, error) {
+	binary, err := filepath.Abs(filepath.Join(dir, "edgehub"))
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/edgehub")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the hub: %w\n%s", err, out)
+	}
+	return binary, nil
+}

@@ -1,0 +1,265 @@
+package imagepull
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/stage"
+)
+
+// daemon is a DaemonSet with one pod, on the rig's node.
+type daemon struct {
+	*rig
+	name string
+	// pod is the one that runs the first revision. It is marked with revision, which is
+	// the newest.
+	pod      *corev1.Pod
+	revision string
+}
+
+// oldImage is never pulled: no kubelet runs.
+const oldImage = "none.invalid/app:old"
+
+// daemonSet makes a DaemonSet whose pod is on the node.
+func (r *rig) daemonSet(name string, secrets ...string) *daemon {
+	r.Helper()
+	d := &daemon{rig: r, name: name}
+	labels := map[string]string{"app": name}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{corev1.LabelHostname: r.node},
+					Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers:   []corev1.Container{{Name: "c0", Image: oldImage}},
+				},
+			},
+		},
+	}
+	for _, s := range secrets {
+		set.Spec.Template.Spec.ImagePullSecrets = append(set.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s})
+	}
+	_, err := env.admin.AppsV1().DaemonSets(r.namespace).Create(r.Context(), set, metav1.CreateOptions{})
+	r.must(err)
+	return d
+}
+
+// awaitPod waits for a pod on the node that holds says is the one.
+func (d *daemon) awaitPod(what string, holds func(*corev1.Pod) bool) *corev1.Pod {
+	d.Helper()
+	var found *corev1.Pod
+	d.eventually(what, func() bool {
+		list, err := env.admin.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=" + d.name})
+		d.must(err)
+		i := slices.IndexFunc(list.Items, func(p corev1.Pod) bool {
+			return p.Spec.NodeName == d.node && p.DeletionTimestamp == nil && holds(&p)
+		})
+		if i >= 0 {
+			found = &list.Items[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// upgradable is a DaemonSet whose pod is marked for a revision with these images.
+func (r *rig) upgradable(name string, images ...string) *daemon {
+	r.Helper()
+	d := r.daemonSet(name)
+	d.change(images...)
+	d.mark(false)
+	return d
+}
+
+// change gives the DaemonSet another revision, with these images.
+func (d *daemon) change(images ...string) {
+	d.Helper()
+	if d.pod == nil { // the revision before has to be that of a pod
+		d.pod = d.awaitPod(d.name+" has its pod", func(*corev1.Pod) bool { return true })
+	}
+	var containers []corev1.Container
+	for i, image := range images {
+		containers = append(containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: image})
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
+	d.must(err)
+	_, err = env.admin.AppsV1().DaemonSets(d.namespace).Patch(d.Context(), d.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	d.must(err)
+	before := d.revision
+	d.eventually(d.name+" has another revision", func() bool {
+		d.revision = d.newest(images)
+		return d.revision != "" && d.revision != before
+	})
+}
+
+// newest is the hash of the revision with these images, "" if there is none yet.
+func (d *daemon) newest(images []string) string {
+	d.Helper()
+	list, err := env.admin.AppsV1().ControllerRevisions(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=" + d.name})
+	d.must(err)
+	for i := range list.Items {
+		c := &list.Items[i]
+		if !slices.ContainsFunc(images, func(image string) bool { return !strings.Contains(string(c.Data.Raw), `"image":"`+image+`"`) }) {
+			return c.Labels[appsv1.ControllerRevisionHashLabelKey]
+		}
+	}
+	return ""
+}
+
+// mark says to the pod what edgehub-controller says, in one patch.
+func (d *daemon) mark(prepull bool) {
+	d.Helper()
+	set, err := env.admin.AppsV1().DaemonSets(d.namespace).Get(d.Context(), d.name, metav1.GetOptions{})
+	d.must(err)
+	target := upgrade.NewTarget(d.revision, &set.Spec.Template.Spec)
+	if prepull {
+		target.Prepull = &metav1.Time{Time: time.Now()}
+	}
+	d.patchPod(d.pod, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{upgrade.TargetAnnotation: target.Encode()}},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{need(d.revision)}},
+	})
+}
+
+func need(revision string) corev1.PodCondition {
+	return corev1.PodCondition{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message(revision)}
+}
+
+// patchPod changes annotations and status, as controller and kubelet may.
+func (r *rig) patchPod(pod *corev1.Pod, change map[string]any) {
+	r.Helper()
+	patch, err := json.Marshal(change)
+	r.must(err)
+	_, err = env.admin.CoreV1().Pods(r.namespace).Patch(r.Context(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	r.must(err)
+}
+
+// knowsMark reports whether the hub shows the pod with the target that it has.
+func (r *rig) knowsMark(pod string) bool {
+	r.Helper()
+	want, err := env.admin.CoreV1().Pods(r.namespace).Get(r.Context(), pod, metav1.GetOptions{})
+	r.must(err)
+	a := r.call(r.Context(), http.MethodGet, nodeapi.Pods)
+	var list corev1.PodList
+	if a.err != nil || json.Unmarshal([]byte(a.body), &list) != nil {
+		return false
+	}
+	return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
+		return p.UID == want.UID && p.Annotations[upgrade.TargetAnnotation] == want.Annotations[upgrade.TargetAnnotation]
+	})
+}
+
+// says is what the condition PodImageReady of a pod says, as one word after the other.
+func says(pod *corev1.Pod) string {
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	if c == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+}
+
+// told is what the pod says to the cloud now.
+func (d *daemon) told() string {
+	d.Helper()
+	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
+	d.must(err)
+	return says(pod)
+}
+
+// ready is what the pod says once its images are there.
+func (d *daemon) ready() string { return "True PrepullReady " + upgrade.Message(d.revision) }
+
+// not is what it says as long as they are not, and why.
+func (d *daemon) not(reason string) string {
+	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
+}
+
+// awaitTold waits until the pod says this to the cloud.
+func (d *daemon) awaitTold(want string) {
+	d.Helper()
+	last := ""
+	defer func() {
+		if d.Failed() {
+			d.Logf("%s says %s", d.pod.Name, last)
+		}
+	}()
+	d.eventually(d.pod.Name+" says "+want, func() bool {
+		last = d.told()
+		return last == want
+	})
+}
+
+// record notes all that the pod says to the cloud from now on, until it says the last
+// that the returned function is called with.
+func (d *daemon) record() (until func(last string) []string) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.Context(), stage.Patience)
+	w, err := env.admin.CoreV1().Pods(d.namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + d.pod.Name, ResourceVersion: d.pod.ResourceVersion,
+	})
+	d.must(err)
+	return func(last string) []string {
+		defer cancel()
+		defer w.Stop()
+		var seen []string
+		for event := range w.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || len(seen) > 0 && seen[len(seen)-1] == says(pod) {
+				continue
+			}
+			if seen = append(seen, says(pod)); says(pod) == last {
+				break
+			}
+		}
+		return seen
+	}
+}
+
+// awaitEvent waits for an Event on the pod with these words.
+func (d *daemon) awaitEvent(reason, words string) {
+	d.Helper()
+	d.eventually("an Event "+reason+" on "+d.pod.Name+" says "+words, func() bool {
+		list, err := env.admin.CoreV1().Events(d.namespace).List(d.Context(), metav1.ListOptions{
+			FieldSelector: "involvedObject.uid=" + string(d.pod.UID) + ",reason=" + reason,
+		})
+		d.must(err)
+		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, words) })
+	})
+}
+
+// upgrade takes the pod away, and runs the one that comes in its place, as kubelet does.
+func (d *daemon) upgrade() {
+	d.Helper()
+	now := int64(0)
+	d.must(env.admin.CoreV1().Pods(d.namespace).Delete(d.Context(), d.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	next := d.awaitPod(d.name+" has a pod of the new revision", func(p *corev1.Pod) bool {
+		return p.Labels[appsv1.ControllerRevisionHashLabelKey] == d.revision
+	})
+	var statuses []corev1.ContainerStatus
+	for _, c := range next.Spec.Containers {
+		statuses = append(statuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: "containerd://" + string(next.UID) + c.Name, Ready: true})
+	}
+	d.patchPod(next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
+}
+
+// online is whether the hub says so.
+func (r *rig) online() bool {
+	a := r.call(r.Context(), http.MethodGet, nodeapi.Readyz)
+	return a.err == nil && a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"
+}

@@ -1,0 +1,77 @@
+package imagepull
+
+import (
+	"os/exec"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// criImages are all images that kubelet would see, by their tags.
+func (r *rig) criImages() map[string]*cri.Image {
+	r.Helper()
+	conn, err := grpc.NewClient("unix://"+r.containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.must(err)
+	defer func() { _ = conn.Close() }()
+	answer, err := cri.NewImageServiceClient(conn).ListImages(r.Context(), &cri.ListImagesRequest{})
+	r.must(err)
+	out := map[string]*cri.Image{}
+	for _, image := range answer.Images {
+		for _, tag := range image.RepoTags {
+			out[tag] = image
+		}
+	}
+	return out
+}
+
+// awaitImage waits until kubelet would see the image, which has to be pinned where
+// containerd knows pins.
+func (r *rig) awaitImage(reference string) {
+	r.Helper()
+	r.eventually("CRI shows "+reference, func() bool { return r.criImages()[reference] != nil })
+	if image := r.criImages()[reference]; image.Pinned != (r.version != "1.6") {
+		r.Errorf("CRI shows %v", image)
+	}
+}
+
+// holds is what of containerd's leases and labels is there for images that are held
+// ahead of upgrades, and what is pinned, as lines.
+func (r *rig) holds() []string {
+	r.Helper()
+	var out []string
+	for _, args := range [][]string{{"leases", "ls"}, {"images", "ls"}} {
+		text, err := exec.CommandContext(r.Context(), "ctr",
+			append([]string{"--address", r.containerd.Socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+		if err != nil {
+			r.Fatalf("ctr %v: %v: %s", args, err, text)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "edgehub") || strings.Contains(line, "pinned") {
+				out = append(out, strings.TrimSpace(line))
+			}
+		}
+	}
+	return out
+}
+
+// awaitNothingHeld waits until nothing is left of what was held. Images may be.
+func (r *rig) awaitNothingHeld() {
+	r.Helper()
+	var last []string
+	defer func() {
+		if r.Failed() {
+			r.Logf("held are:\n%s", strings.Join(last, "\n"))
+		}
+	}()
+	r.eventually("nothing is held any more", func() bool {
+		last = r.holds()
+		return len(last) == 0
+	})
+	for tag, image := range r.criImages() {
+		if image.Pinned {
+			r.Errorf("%s is pinned", tag)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package imagepull
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// The password stands, with other words around it, in every pull secret of these tests.
+const (
+	user     = "puller"
+	password = "correct-horse-battery-staple"
+)
+
+// pullSecret makes a secret with a password for the rig's registry.
+func (r *rig) pullSecret(name, password string) {
+	r.Helper()
+	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	file, err := json.Marshal(map[string]any{"auths": map[string]any{
+		r.registry.Addr(): map[string]string{"username": user, "password": password, "auth": auth},
+	}})
+	r.must(err)
+	_, err = env.admin.CoreV1().Secrets(r.namespace).Create(r.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: file},
+	}, metav1.CreateOptions{})
+	r.must(err)
+}
+
+// leaks returns what of the password a text has, in clear or in base64: the middle of
+// it, in each of the three ways in which it may lie there, so that what comes before it
+// does not matter.
+func leaks(text string) []string {
+	out := []string{}
+	if strings.Contains(text, password) {
+		out = append(out, password)
+	}
+	for offset := range 3 {
+		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + password))
+		// The first four characters and the last two have something of what is around it.
+		if middle := encoded[4 : len(encoded)-2]; strings.Contains(text, middle) {
+			out = append(out, middle)
+		}
+	}
+	return out
+}
+
+// expectNoSecret looks for the password wherever the hub writes something, but for its
+// cache, which has the secrets themselves. Invariant 8.
+func (r *rig) expectNoSecret() {
+	r.Helper()
+	texts := map[string]string{}
+	if log, err := os.ReadFile(r.hub.Log); err == nil {
+		texts["the log"] = string(log)
+	}
+	err := filepath.WalkDir(filepath.Join(r.hub.Root, "imagepull"), func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		texts[path] = string(text)
+		return err
+	})
+	if err != nil {
+		r.Error(err)
+	}
+	for where, text := range texts {
+		if found := leaks(text); len(found) > 0 {
+			r.Errorf("%s has %q of a password", where, found)
+		}
+	}
+}
+
+// expectNoSecretTold looks for the password in what the hub answers, and tells the cloud.
+func (d *daemon) expectNoSecretTold() {
+	d.Helper()
+	texts := map[string]string{}
+	for _, path := range []string{nodeapi.Metrics, nodeapi.Pods, nodeapi.ImagePulls, nodeapi.Cache, d.path(d.pod.Name)} {
+		a := d.call(d.Context(), http.MethodGet, path)
+		d.expect(a, http.StatusOK, "")
+		texts["GET "+path] = a.body
+	}
+	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
+	d.must(err)
+	texts["the pod"] = pod.String()
+	events, err := env.admin.CoreV1().Events(d.namespace).List(d.Context(), metav1.ListOptions{})
+	d.must(err)
+	texts["the events"] = events.String()
+	for where, text := range texts {
+		if found := leaks(text); len(found) > 0 {
+			d.Errorf("%s has %q of a password", where, found)
+		}
+	}
+}

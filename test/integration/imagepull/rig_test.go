@@ -1,0 +1,156 @@
+package imagepull
+
+import (
+	"context"
+	"hash/fnv"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/stage"
+)
+
+// rig is one node: its hub, its containerd, the registry that it pulls from, and a
+// namespace with pods on it. One hub has a containerd for itself: it lets go of all
+// that it does not want.
+type rig struct {
+	*testing.T
+	hub        *edge.Hub
+	node       string
+	namespace  string
+	containerd *cluster.Containerd // nil: there is none
+	version    string              // of containerd
+	registry   *images.Registry
+}
+
+// versions are those of containerd that nodes run.
+var versions = map[string]cluster.ContainerdVersion{ //nolint:gochecknoglobals // a constant
+	"1.6": cluster.ContainerdInstalled,
+	"2":   cluster.Containerd2,
+}
+
+// each runs a test with each version of containerd. The hub does not run yet.
+func each(t *testing.T, test func(*rig), args ...string) {
+	t.Helper()
+	for version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			test(newRig(t, version, cluster.ContainerdOptions{}, args...))
+		})
+	}
+}
+
+// newRig has a node with a containerd, whose hub has these flags besides those that it
+// cannot do without.
+func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...string) *rig {
+	t.Helper()
+	cluster.NeedRoot(t)
+	o.Version = versions[version]
+	containerd, err := cluster.StartContainerd(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := containerd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	registry, err := images.Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = registry.Close() })
+	if err := containerd.Trust(registry); err != nil {
+		t.Fatal(err)
+	}
+	r := newBareRig(t, append([]string{
+		"--container-runtime-endpoint=unix://" + containerd.Socket(), "--registry-config-dir=" + containerd.HostsDir(),
+	}, args...)...)
+	r.containerd, r.version, r.registry = containerd, version, registry
+	return r
+}
+
+// newBareRig has a node without containerd.
+func newBareRig(t *testing.T, args ...string) *rig {
+	t.Helper()
+	// The machine's disk may be as full as it likes.
+	args = append([]string{"--image-pull-min-free=0", "--kubelet-root-dir=" + t.TempDir()}, args...)
+	hub := edge.New(t, edge.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: args})
+	hub.IdentifyAs(env.cluster, "system:nodes")
+	r := &rig{T: t, hub: hub, node: hub.Name}
+	r.must(env.fleet.AddNode(t.Context(), r.node, map[string]string{corev1.LabelHostname: r.node}))
+	t.Cleanup(func() {
+		if err := env.fleet.RemoveNode(context.WithoutCancel(t.Context()), r.node); err != nil {
+			t.Error(err)
+		}
+	})
+	ns, err := env.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pull-"}}, metav1.CreateOptions{})
+	r.must(err)
+	r.namespace = ns.Name
+	r.eventually("the namespace has a service account", func() bool {
+		_, err := env.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
+	t.Cleanup(r.expectNoSecret) // whatever else the test is about
+	return r
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) eventually(what string, done func() bool) {
+	r.Helper()
+	stage.Eventually(r.T, what, done)
+}
+
+// layer is one of so many random bytes, which no other test has.
+func (r *rig) layer(seed uint64, size int64) v1.Layer {
+	r.Helper()
+	own := fnv.New64a()
+	_, _ = own.Write([]byte(r.Name())) // never fails
+	layer, err := images.Ballast(own.Sum64()+seed, size)
+	r.must(err)
+	return layer
+}
+
+// push pushes an image of layers, and returns its reference.
+func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
+	r.Helper()
+	image, err := images.New(images.Platform("amd64"), layers...)
+	r.must(err)
+	r.must(r.registry.Push(r.Context(), repository, tag, image))
+	return r.registry.Reference(repository, tag), image
+}
+
+// atMost holds what the registry has sent of a layer against its size.
+func (r *rig) atMost(times float64, layer v1.Layer) {
+	r.Helper()
+	digest, err := layer.Digest()
+	r.must(err)
+	size, err := layer.Size()
+	r.must(err)
+	served := r.registry.BytesOf(digest)
+	r.Logf("the registry has sent %d bytes of a layer of %d: %.4f", served, size, float64(served)/float64(size))
+	if float64(served) > times*float64(size) || served < size {
+		r.Errorf("the registry has sent %d bytes of a layer of %d, want all of it and at most %.2f times as much", served, size, times)
+	}
+}
+
+// awaitBytes returns when the registry has sent n bytes of a layer.
+func (r *rig) awaitBytes(layer v1.Layer, n int64) {
+	r.Helper()
+	digest, err := layer.Digest()
+	r.must(err)
+	ctx, cancel := context.WithTimeout(r.Context(), stage.Patience)
+	defer cancel()
+	r.must(r.registry.AwaitBytes(ctx, digest, n))
+}
