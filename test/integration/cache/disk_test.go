@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/test/smalldisk"
 )
 
 // invariant 12: after kill -9 at any instant, each list equals one that the apiserver
@@ -84,7 +86,7 @@ func TestInvariant13_AnySuffixOfTheFileDropped(t *testing.T) {
 	for i := range dirs {
 		<-time.After(time.Duration(300+rand.IntN(700)) * time.Millisecond) // the instant
 		dirs[i] = t.TempDir()
-		copyDir(t, h.root, dirs[i])
+		copyDir(t, h.Root, dirs[i])
 	}
 	l.stop()
 	known := 0
@@ -129,12 +131,12 @@ func TestInvariant13_AnySuffixOfTheFileDropped(t *testing.T) {
 func TestInvariant14_AFullDisk(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	disk := smallDisk(t, 8)
+	disk := smalldisk.Mount(t, 8)
 	if err := os.Symlink(disk, filepath.Join(root, "cache")); err != nil {
 		t.Fatal(err)
 	}
 	h, s := newHub(t, inDir(root)), newSpace(t)
-	t.Cleanup(h.end) // before the disk is unmounted
+	t.Cleanup(h.End) // before the disk is unmounted
 	s.large("c", 5, 10_000)
 	w := h.node.watch(t, with(s.path, watchListQuery), protobuf)
 	w.initial(t)

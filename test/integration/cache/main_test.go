@@ -21,7 +21,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -30,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/edge"
 )
 
 // patience is how long anything may take that has to happen at some time. It is long
@@ -77,7 +77,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	if env.hubBin, err = buildHub(ctx, dir); err != nil {
+	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
 		return 1, err
 	}
 	if env.audit, err = newAudit(filepath.Join(dir, "audit")); err != nil {
@@ -127,22 +127,4 @@ func stopCluster(c *cluster.Cluster, passed bool) error {
 	}
 	fmt.Fprintln(os.Stderr, "the logs of the control plane are in", c.LogDir())
 	return nil
-}
-
-// buildHub builds the hub, with the race detector if this test has it.
-func buildHub(ctx context.Context, dir string) (string, error) {
-	root, err := filepath.Abs(productRoot)
-	if err != nil {
-		return "", err
-	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", filepath.Join(dir, "edgehub")}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/edgehub")...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the hub: %w\n%s", err, out)
-	}
-	return filepath.Join(dir, "edgehub"), nil
 }

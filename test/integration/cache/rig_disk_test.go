@@ -17,14 +17,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/edge"
 )
 
 // startOffline makes a hub start without the cloud.
-func startOffline(h *hub) {
-	if err := h.link.Refuse(); err != nil {
-		h.t.Fatal(err)
-	}
-}
+func startOffline(o *edge.Options) { o.Offline = true }
 
 // awaitDisk waits until everything that the hub knows is on disk.
 func (h *hub) awaitDisk() {
@@ -139,24 +137,6 @@ func (h *hub) checkViews(t *testing.T, paths []string, accept string) (known int
 		}
 	}
 	return known
-}
-
-// smallDisk mounts a file system of so many MiB.
-func smallDisk(t *testing.T, size int) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("NOT RUN: a full disk is tested on a tmpfs, and only root may mount one")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		t.Skipf("NOT RUN: a full disk is tested on a tmpfs, and here none can be mounted: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // fillDisk leaves no byte free until the returned function is called.
