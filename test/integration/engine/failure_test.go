@@ -187,9 +187,9 @@ func TestContainerdAbsent(t *testing.T) {
 // next.
 func TestContainerdRestarted(t *testing.T) {
 	eachAlone(t, func(r *rig) {
-		layers := r.ballast(4, 4<<20)
+		layers := r.ballast(4, 16<<20)
 		reference, _ := r.push("app", "1", layers...)
-		r.registry.SetRate(4 << 20)
+		r.registry.SetRate(16 << 20)
 		done := make(chan error, 1) // so that it can end when the test has failed
 		go func() {
 			_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
@@ -197,7 +197,7 @@ func TestContainerdRestarted(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 2<<20))
+		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 8<<20))
 		r.must(r.containerd.Kill())
 		r.reason(<-done, engine.RuntimeUnavailable)
 		r.refused(r.engine, engine.RuntimeUnavailable, engine.Request{Image: reference})
