@@ -74,9 +74,7 @@ func (a *attempt) carriedBy(conn net.Conn) {
 	if a.line != nil {
 		a.line.settle(a.strict)
 	}
-	if a.http2 != nil {
-		l.speaksHTTP2(a.http2)
-	}
+	l.carries(a.http2)
 	a.line = l
 	since := a.since
 	if since.IsZero() {

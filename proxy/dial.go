@@ -91,7 +91,9 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*line, e
 	if down := s.health.down(); down != nil && !probe {
 		return nil, down // net/http tries again by itself where a connection broke
 	}
-	ctx, cancel := context.WithDeadlineCause(ctx, s.limits.deadline(since, time.Now()), errConnectSilent)
+	end := s.limits.deadline(since, time.Now())
+	asked := ctx
+	ctx, cancel := context.WithDeadlineCause(ctx, end, errConnectSilent)
 	defer cancel()
 	if !probe {
 		defer time.AfterFunc(s.limits.pingAfter()/2, func() { s.doubtOthers(since) }).Stop()
@@ -104,6 +106,8 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*line, e
 		return newLine(conn, s, d.owner), nil
 	}
 	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errConnectSilent) && time.Since(end) > s.limits.moment():
+		return d.connect(asked, network, address) // nobody has listened: see moment
 	case errors.Is(cause, errConnectSilent):
 		silent := fmt.Errorf("connect: %w", &silentError{time.Since(since)})
 		if !s.alive(nil, since) {

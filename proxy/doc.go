@@ -31,9 +31,10 @@
 //	                                  unless another connection to it has shown life
 //
 // TCP's and TLS's handshakes are bound in the same way, each by itself. Where
-// HTTP/2 is not spoken a probe beside the connection takes the place of the
-// ping. While much is being sent, acknowledgements count as life (on Linux),
+// HTTP/2 is not spoken a probe beside the connections takes the place of their
+// pings. While much is being sent, acknowledgements count as life (on Linux),
 // since a ping waits behind it. Upgraded connections are left to the kernel.
+// The time in which this process stood still is no silence.
 //
 // With the loss all that is under way fails, [Upstream.Lost] tells, and requests
 // fail at once from then on, until a probe is answered. An apiserver that

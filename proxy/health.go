@@ -51,15 +51,14 @@ func (h *health) succeeded(now time.Time) {
 	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
-// failed notes why the apiserver cannot be reached, and reports whether that is
-// new.
-func (h *health) failed(now time.Time, err error) bool {
+// failed notes why the apiserver cannot be reached.
+func (h *health) failed(now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.lastErr == nil
 	h.lastErr = err
 	if !first {
-		return false
+		return
 	}
 	h.since = now
 	h.report(false, now)
@@ -72,5 +71,4 @@ func (h *health) failed(now time.Time, err error) bool {
 	case h.wake <- struct{}{}:
 	default: // the prober has been told already
 	}
-	return true
 }

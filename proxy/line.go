@@ -30,6 +30,7 @@ type line struct {
 	waiting   int       // requests whose answer is owed
 	strict    int       // of these, those that bound the silence without a ping
 	open      int       // streams that may be silent for long: watches, followed logs
+	carried   bool      // a request has been on it
 	owedSince time.Time // zero: nothing is owed
 	read      time.Time // of the last byte; zero: none. That TCP connects proves nothing
 	moved     time.Time // of the last acknowledgement of a backlog, or before it
@@ -143,17 +144,21 @@ func (l *line) stream(n int) {
 	l.armLocked(time.Now())
 }
 
-// speaksHTTP2 tells the line how it is pinged.
-func (l *line) speaksHTTP2(conn pinger) {
+// carries notes that the line has got a request, and how it is pinged, or nil.
+func (l *line) carries(http2 pinger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.http2 = conn
+	l.carried = true
+	if http2 != nil {
+		l.http2 = http2
+	}
 }
 
-// unused reports whether no request is on the line, nor about to be.
+// unused reports whether no request is on the line, nor about to be: the one that it
+// was opened for has come and gone.
 func (l *line) unused() bool {
 	l.mu.Lock()
-	conn, busy := l.http2, l.waiting > 0 || l.open > 0
+	conn, busy := l.http2, l.waiting > 0 || l.open > 0 || !l.carried
 	l.mu.Unlock()
 	if busy || conn == nil {
 		return !busy

@@ -12,10 +12,11 @@ import (
 // Upgraded ones (exec, port-forward) are not: on them either side may be silent
 // for hours, and only the kernel knows what was delivered.
 type lines struct {
-	mu      sync.Mutex
-	all     map[*line]struct{}
-	dialing context.Context // ends when the apiserver is lost
-	abandon context.CancelCauseFunc
+	mu         sync.Mutex
+	all        map[*line]struct{}
+	dialing    context.Context // ends when the apiserver is lost
+	abandon    context.CancelCauseFunc
+	idleProbed time.Time // for lines that cannot be pinged
 }
 
 func newLines() *lines {
@@ -47,6 +48,18 @@ func (ls *lines) attempts() context.Context {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.dialing
+}
+
+// probeIdle reports whether a probe is due for lines with nothing but idle streams
+// that cannot be pinged, and returns when the last one was, this one if it is due.
+// One is enough for all: without HTTP/2 each watch has a line of its own.
+func (ls *lines) probeIdle(now time.Time, every time.Duration) (last time.Time, due bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if due = now.Sub(ls.idleProbed) >= every; due {
+		ls.idleProbed = now
+	}
+	return ls.idleProbed, due
 }
 
 // drop gives up all connections and all attempts to connect.
@@ -84,10 +97,13 @@ func (s *server) alive(l *line, since time.Time) bool {
 	return false
 }
 
-// lost notes that the apiserver cannot be reached. When that is new, whatever is
-// under way on the same silent path is failed at once.
+// lost notes that the apiserver cannot be reached since the path to it is silent.
+// When that is new, whatever is under way on it is failed at once. It is also new of
+// an apiserver that only refused connections, or requests, until now.
 func (s *server) lost(cause error) {
-	if s.health.failed(time.Now(), cause) {
+	was := s.health.down()
+	s.health.failed(time.Now(), cause)
+	if !isSilent(was) {
 		s.lines.drop(cause)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -135,48 +134,6 @@ func TestUpgradedConnectionIsNotWatched(t *testing.T) {
 		io.WriteString(shell, "answer\n")
 		if line, err := bufio.NewReader(shell).ReadString('\n'); line != "answered\n" || err != nil || c.isLost() {
 			t.Errorf("got %q, %v; log:\n%s", line, err, c.log)
-		}
-	})
-}
-
-func TestWhatIsUnderWayEndsWithTheLoss(t *testing.T) {
-	slow := func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/slow" {
-			time.Sleep(time.Minute)
-		}
-		idle(w, r)
-	}
-	inCloud(t, slow, local(), func(t *testing.T, c *cloud) {
-		watch, shut := c.open(pods + "?watch=true")
-		defer shut()
-		began := time.Now()
-		ends := make(chan error, 10)
-		for range cap(ends) {
-			go func() {
-				_, _, _, err := c.get("/api/v1/slow")
-				ends <- err
-			}()
-		}
-		time.Sleep(10 * time.Second)
-		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
-		if _, _, took, err := c.get(pods); took > bound || err == nil || strings.Count(err.Error(), "api-0") != 1 {
-			t.Errorf("after %v: %v; want the apiserver named once", took, err)
-		}
-		began = began.Add(10 * time.Second)
-		for range cap(ends) {
-			var unreachable *UnreachableError
-			if err := <-ends; !errors.As(err, &unreachable) {
-				t.Errorf("a request that was under way ended with %v", err)
-			}
-		}
-		if err := <-watch; err == nil {
-			t.Error("a watch that was open ended as if it were complete")
-		}
-		if took := time.Since(began); took > bound {
-			t.Errorf("all were ended after %v", took)
-		}
-		if n := strings.Count(c.log.String(), "WARN"); n != 1 {
-			t.Errorf("%d lines about one loss:\n%s", n, c.log)
 		}
 	})
 }
@@ -324,38 +281,6 @@ func TestWaitUpEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		if err := c.upstream.WaitUp(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestProbesOfARefusedApiserverAreFew(t *testing.T) {
-	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
-		c.networks[0].set(refuse)
-		c.mustFail(pods, bound)
-		var before, after int
-		c.networks[0].set(func(n *fakeNetwork) { before = n.dials })
-		time.Sleep(time.Minute)
-		c.networks[0].set(func(n *fakeNetwork) { after = n.dials })
-		if n := after - before; n < 59 || n > 61 {
-			t.Errorf("%d attempts in a minute, want one a second", n)
-		}
-	})
-}
-
-func TestStoppedHubIsNoLoss(t *testing.T) {
-	l := &line{limits: Limits{}.withDefaults(), backlog: func() (uint64, bool) { return 0, false }}
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		l.owedSince, l.strict, l.waiting = now, 1, 1
-		l.due = now.Add(DefaultLoss)
-		time.Sleep(time.Hour) // this process stood still, or the whole machine
-		if _, next := l.lookLocked(time.Now()); next == giveLineUp {
-			t.Error("the line was given up for a silence that nobody listened to")
-		}
-		l.due = time.Now().Add(DefaultLoss)
-		time.Sleep(DefaultLoss)
-		if _, next := l.lookLocked(time.Now()); next != giveLineUp {
-			t.Error("the line was not given up afterwards")
 		}
 	})
 }

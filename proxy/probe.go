@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -41,9 +42,11 @@ func (s *server) answerDoubts(ctx context.Context) {
 
 // untilUp probes while the apiserver is down. A pause begins with a probe: where
 // packets are swallowed the next one follows at once, so that no more than 2 s
-// pass between two that the other side might answer.
+// pass between two that the other side might answer. The first pause is shorter, by
+// chance: all hubs lose an apiserver in the same moment, and are not to come back in
+// the same one.
 func (s *server) untilUp(ctx context.Context) {
-	pause := time.NewTimer(s.pause())
+	pause := time.NewTimer(s.pause() - rand.N(s.limits.Probe)) //nolint:gosec // no secret
 	defer pause.Stop()
 	for s.health.down() != nil {
 		select {

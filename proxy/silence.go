@@ -87,7 +87,7 @@ const (
 // lookLocked is judgeLocked, but does not count the time in which this process
 // stood still itself, and listens a moment for what has come meanwhile.
 func (l *line) lookLocked(now time.Time) (since time.Time, next verdict) {
-	moment := l.limits.pingAfter() / 2
+	moment := l.limits.moment()
 	if late := now.Sub(l.due); late > moment {
 		l.moved = latest(l.moved, l.clockLocked().Add(late), now.Add(moment-l.limits.Loss))
 	}
@@ -102,8 +102,11 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 			return now, leaveAlone
 		}
 		if l.http2 == nil {
-			l.pinged = now
-			return now, askServer
+			last, due := l.server.lines.probeIdle(now, l.limits.IdlePing)
+			if l.pinged = last; due {
+				return now, askServer
+			}
+			return now, leaveAlone
 		}
 		l.oweLocked(now)
 		l.pingLocked()
@@ -114,8 +117,15 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 	if end, judged := l.deadlineLocked(); judged && !now.Before(end) {
 		return since, giveLineUp
 	}
+	probed := l.http2 == nil && l.strict == 0
+	if probed {
+		since = latest(since, l.pinged) // what was heard before the last probe is no answer to the next
+	}
 	if progress || l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
 		return since, leaveAlone
+	}
+	if probed {
+		l.pinged = now
 	}
 	return since, askAll
 }

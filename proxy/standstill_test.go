@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestStoppedHubIsNoLoss(t *testing.T) {
+	l := &line{limits: Limits{}.withDefaults(), backlog: func() (uint64, bool) { return 0, false }}
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		l.owedSince, l.strict, l.waiting = now, 1, 1
+		l.due = now.Add(DefaultLoss)
+		time.Sleep(time.Hour) // this process stood still, or the whole machine
+		if _, next := l.lookLocked(time.Now()); next == giveLineUp {
+			t.Error("the line was given up for a silence that nobody listened to")
+		}
+		l.due = time.Now().Add(DefaultLoss)
+		time.Sleep(DefaultLoss)
+		if _, next := l.lookLocked(time.Now()); next != giveLineUp {
+			t.Error("the line was not given up afterwards")
+		}
+	})
+}
+
+func TestHubThatStoodStillWhileItConnectedTriesAgain(t *testing.T) {
+	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
+		dial := c.networks[0].dial
+		dials := 0
+		c.upstream.servers[0].net.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials++; dials == 1 {
+				<-ctx.Done()
+				time.Sleep(time.Hour) // it was late to see that
+				return nil, ctx.Err()
+			}
+			return dial(ctx, network, address)
+		}
+		c.mustGet(pods)
+		if c.isLost() || strings.Contains(c.log.String(), "WARN") {
+			t.Errorf("the apiserver was taken for lost; log:\n%s", c.log)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slow answers one path after a minute, and the others as idle does.
+func slow(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/api/v1/slow" {
+		time.Sleep(time.Minute)
+	}
+	idle(w, r)
+}
+
+func TestWhatIsUnderWayEndsWithTheLoss(t *testing.T) {
+	inCloud(t, slow, local(), func(t *testing.T, c *cloud) {
+		watch, shut := c.open(pods + "?watch=true")
+		defer shut()
+		began := time.Now()
+		ends := make(chan error, 10)
+		for range cap(ends) {
+			go func() {
+				_, _, _, err := c.get("/api/v1/slow")
+				ends <- err
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
+		if _, _, took, err := c.get(pods); took > bound || err == nil || strings.Count(err.Error(), "api-0") != 1 {
+			t.Errorf("after %v: %v; want the apiserver named once", took, err)
+		}
+		began = began.Add(10 * time.Second)
+		for range cap(ends) {
+			var unreachable *UnreachableError
+			if err := <-ends; !errors.As(err, &unreachable) {
+				t.Errorf("a request that was under way ended with %v", err)
+			}
+		}
+		if err := <-watch; err == nil {
+			t.Error("a watch that was open ended as if it were complete")
+		}
+		if took := time.Since(began); took > bound {
+			t.Errorf("all were ended after %v", took)
+		}
+		if n := strings.Count(c.log.String(), "WARN"); n != 1 {
+			t.Errorf("%d lines about one loss:\n%s", n, c.log)
+		}
+	})
+}
+
+func TestARequestThatIsAloneUnderWayEndsWithTheLoss(t *testing.T) {
+	// refused has the apiserver refuse a new connection, while others stay open.
+	refused := func(c *cloud) {
+		c.networks[0].set(func(n *fakeNetwork) { n.refusing = true })
+		other, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, pods, nil) // by another caller
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if res, err := c.upstream.RoundTrip(other); err == nil {
+			res.Body.Close() // a probe had left a connection
+		}
+		_, _, _, err = c.get(pods)
+		if err == nil || !c.isLost() {
+			c.t.Errorf("it is not lost, but %v", err)
+		}
+		c.networks[0].set(func(n *fakeNetwork) { n.refusing = false })
+	}
+	for name, before := range map[string]func(c *cloud){
+		"by HTTP/2":                         func(*cloud) {},
+		"by HTTP/1.1":                       func(*cloud) {},
+		"while new connections are refused": refused,
+		"while new connections are refused, by HTTP/1.1": refused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCloud(t, slow, local(), func(t *testing.T, c *cloud) {
+				c.mustGet(pods)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() {
+					_, err := c.send(ctx, http.MethodGet, "/api/v1/slow", nil)
+					ended <- err
+				}()
+				time.Sleep(10 * time.Second)
+				before(c)
+				c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
+				cut := time.Now()
+				err := <-ended
+				if took := time.Since(cut); took > bound+DefaultProbe || err == nil || !c.isLost() {
+					t.Errorf("it ended after %v with %v; lost: %v", took, err, c.isLost())
+				}
+			})
+		})
+	}
+}
+
+func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
+	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
+		s := c.upstream.servers[0]
+		conn, err := s.net.dial(t.Context(), "tcp", s.address.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLine(conn, s, s.transports.Load())
+		defer l.Close()
+		c.upstream.SetCredentials(c.creds)
+		if l.ctx.Err() != nil {
+			t.Error("it was closed before its first request, which then fails, and the apiserver with it")
+		}
+	})
+}
