@@ -17,8 +17,9 @@ import (
 
 // follower keeps up with a query as an informer does: it lists, watches from there, and
 // lists again where the watch says that its version is too old. It notes what an
-// informer would not mind, but should not be: events that come twice, and objects that
-// come, change or go though they are, or are not, there.
+// informer would not mind, but should not be: events that come twice, objects that come,
+// change or go though they are, or are not, there, and an object that takes the place of
+// another of its name before that was deleted.
 type follower struct {
 	client       *client
 	path, accept string
@@ -26,6 +27,7 @@ type follower struct {
 
 	mu       sync.Mutex
 	items    map[string]string // versions by name
+	uids     map[string]string // by name
 	version  string
 	lists    int
 	ends     int      // of watches, however they ended
@@ -81,9 +83,9 @@ func (f *follower) list(ctx context.Context) {
 		f.problems = append(f.problems, err.Error())
 		return
 	}
-	f.version, f.items = l.version, map[string]string{}
+	f.version, f.items, f.uids = l.version, map[string]string{}, map[string]string{}
 	for key, version := range l.items {
-		f.items[baseName(key)] = version
+		f.items[baseName(key)], f.uids[baseName(key)] = version, l.uids[key]
 	}
 }
 
@@ -144,17 +146,18 @@ func (f *follower) take(e event) bool {
 		if known {
 			complain("it is there, at %s", have)
 		}
-		f.items[e.name] = e.version
-	case watch.Modified:
-		if !known {
+		f.items[e.name], f.uids[e.name] = e.version, e.uid
+	case watch.Modified, watch.Deleted:
+		if uid := f.uids[e.name]; !known {
 			complain("it is not there")
+		} else if e.uid != uid {
+			complain("it is another object, with UID %s; that one was never added, and %s never deleted", e.uid, uid)
 		}
-		f.items[e.name] = e.version
-	case watch.Deleted:
-		if !known {
-			complain("it is not there")
-		}
+		f.items[e.name], f.uids[e.name] = e.version, e.uid
+	}
+	if e.kind == watch.Deleted {
 		delete(f.items, e.name)
+		delete(f.uids, e.name)
 		f.deleted = append(f.deleted, e.name)
 	}
 	// Deletions that a list has shown may have a version that does not lead on: see

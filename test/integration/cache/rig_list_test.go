@@ -20,6 +20,7 @@ import (
 type listing struct {
 	version, next string
 	items         map[string]string // versions by "namespace/name"
+	uids          map[string]string // by the same
 }
 
 // names are those of the items, without namespaces, in order.
@@ -59,7 +60,7 @@ func decodeList(body []byte) (listing, error) {
 	if err != nil {
 		return listing{}, err
 	}
-	l := listing{version: list.GetResourceVersion(), next: list.GetContinue(), items: map[string]string{}}
+	l := listing{version: list.GetResourceVersion(), next: list.GetContinue(), items: map[string]string{}, uids: map[string]string{}}
 	err = meta.EachListItem(object, func(item runtime.Object) error {
 		m, err := meta.Accessor(item)
 		if err != nil {
@@ -69,7 +70,7 @@ func decodeList(body []byte) (listing, error) {
 		if _, twice := l.items[key]; twice {
 			return fmt.Errorf("%s is in the list twice", key)
 		}
-		l.items[key] = m.GetResourceVersion()
+		l.items[key], l.uids[key] = m.GetResourceVersion(), string(m.GetUID())
 		return nil
 	})
 	return l, err

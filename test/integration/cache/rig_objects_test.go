@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -36,12 +37,24 @@ func newSpaceIn(t *testing.T, e environment) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The controller manager puts one into each namespace, at a time of its own.
-	eventually(t, "the namespace has its first ConfigMap", func() bool {
-		_, err := e.client.CoreV1().ConfigMaps(name).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
-		return err == nil
-	})
-	return &space{t: t, env: e, name: name, path: "/api/v1/namespaces/" + name + "/configmaps", maps: e.client.CoreV1().ConfigMaps(name)}
+	s := &space{t: t, env: e, name: name, path: "/api/v1/namespaces/" + name + "/configmaps", maps: e.client.CoreV1().ConfigMaps(name)}
+	s.publishRootCA()
+	return s
+}
+
+// publishRootCA makes the ConfigMap that the controller manager puts into each
+// namespace at a time of its own, long after an apiserver that was away is back. It
+// leaves alone what is there already and says the same.
+func (s *space) publishRootCA() {
+	s.t.Helper()
+	published, err := s.env.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(s.t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	same := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: published.Name, Annotations: published.Annotations}, Data: published.Data}
+	if _, err := s.maps.Create(s.t.Context(), same, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
 }
 
 // one is the path of a ConfigMap.

@@ -23,6 +23,7 @@ const (
 type event struct {
 	kind    watch.EventType
 	name    string
+	uid     string
 	version string
 	code    int  // of an ERROR
 	end     bool // the bookmark that ends the initial events
@@ -95,7 +96,7 @@ func (s *stream) read(ctx context.Context, frames *wire.FrameReader) {
 		case f.Err == nil && f.Type == "":
 			continue // blanks between events
 		default:
-			e = event{kind: f.Type, name: string(f.Meta.Name), version: string(f.Meta.ResourceVersion), code: f.Code, end: f.InitialEventsEnd, raw: append([]byte(nil), f.Raw...)}
+			e = event{kind: f.Type, name: string(f.Meta.Name), uid: string(f.Meta.UID), version: string(f.Meta.ResourceVersion), code: f.Code, end: f.InitialEventsEnd, raw: append([]byte(nil), f.Raw...)}
 		}
 		select {
 		case s.events <- e:
