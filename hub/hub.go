@@ -214,7 +214,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return h.creds.run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
-	g.Go(func() error { return h.images.run(ctx) })
+	g.Go(func() error { return h.images.run(ctx, h.upstream) })
 	g.Go(func() error {
 		<-ctx.Done()
 		h.stop(cut)

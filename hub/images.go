@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -12,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/proxy"
 )
 
 // images pulls the images of upgrades ahead.
@@ -39,6 +41,7 @@ func newImages(c *Config, cloud *rest.Config, online func() bool, r prometheus.R
 		Bandwidth: c.PullBandwidth,
 		MinFree:   c.PullMinFree,
 		Fetched:   fetched,
+		UserAgent: cloud.UserAgent,
 		Logger:    log,
 	})
 	if err != nil {
@@ -64,10 +67,25 @@ func newImages(c *Config, cloud *rest.Config, online func() bool, r prometheus.R
 }
 
 // run returns when ctx has ended.
-func (i *images) run(ctx context.Context) error {
-	if i != nil {
-		i.puller.Run(ctx)
+func (i *images) run(ctx context.Context, cloud *proxy.Upstream) error {
+	if i == nil {
+		return nil
 	}
+	var all sync.WaitGroup
+	all.Go(func() { i.puller.Run(ctx) })
+	all.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-cloud.Lost():
+			}
+			if cloud.WaitUp(ctx) == nil {
+				i.puller.CloudReturned()
+			}
+		}
+	})
+	all.Wait()
 	return nil
 }
 

@@ -26,6 +26,10 @@ type Cluster struct {
 	recorder record.EventRecorder
 }
 
+// askTimeout bounds a question to the apiserver: one that takes it and never answers
+// is not to stop everything else.
+const askTimeout = 30 * time.Second
+
 // NewCluster returns a Cluster for a node, over a client of the core group that may
 // do what the node may.
 func NewCluster(client rest.Interface, node string) *Cluster {
@@ -40,6 +44,8 @@ func (c *Cluster) Close() { c.events.Shutdown() }
 
 // Secret implements Cloud.
 func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	s := &corev1.Secret{}
 	err := c.client.Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(0).Do(ctx).Into(s)
 	return s, err
@@ -47,6 +53,8 @@ func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.S
 
 // PatchStatus implements Cloud.
 func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	return c.client.Patch(types.StrategicMergePatchType).
 		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
 		Body(patch).MaxRetries(0).Do(ctx).Error()
@@ -162,7 +170,9 @@ func (s eventSink) send(r *rest.Request, namespace, name string, body any) (*cor
 	if name != "" {
 		r = r.Name(name)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
 	out := &corev1.Event{}
-	err := r.Namespace(namespace).Resource("events").Body(body).Do(context.Background()).Into(out)
+	err := r.Namespace(namespace).Resource("events").Body(body).MaxRetries(0).Do(ctx).Into(out)
 	return out, err
 }

@@ -49,12 +49,15 @@ func wantedOf(s nodeapi.ImagePull) saying {
 	return out
 }
 
-// leftOver is what a pod should say that says have, and has no pre-pull.
-func leftOver(pod *corev1.Pod, have saying) saying {
+// leftOver is what a pod should say that says have, and has no pre-pull. dismissed is
+// the revision that it is to say nothing of.
+func leftOver(pod *corev1.Pod, have saying, dismissed string) saying {
 	t, ok, err := upgrade.TargetOf(pod)
 	switch {
 	case err != nil:
 		return have
+	case ok && t.Revision == dismissed:
+		return saying{}
 	case !ok:
 		return saying{} // there is no upgrade to hold back
 	case have.reason == upgrade.ReasonTargetChanged, have.status != corev1.ConditionTrue && have.revision != t.Revision:
@@ -73,7 +76,7 @@ func (p *Puller) sayingFor(pod *corev1.Pod) (want, have saying, ok bool) {
 	if j != nil && !j.Cancelled {
 		want, ours = wantedOf(p.stateLocked(j)), true
 	} else if have != (saying{}) && ours {
-		want = leftOver(pod, have)
+		want = leftOver(pod, have, p.dismissed[pod.UID])
 	}
 	p.mu.Unlock()
 	return want, have, ours && want != have

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,31 +18,41 @@ const suffix = ".json"
 
 // folder keeps each job in a file of its own. Its methods are for one caller at a
 // time.
-type folder struct{ dir string }
+type folder struct {
+	dir string
+	log *slog.Logger
+}
 
-// load reads all jobs. A file that cannot be read as one is moved aside, and
-// returned among the damaged.
-func (f folder) load() (jobs []*job, damaged []error, err error) {
+// errDamaged is the error of a file that was read, and is no job.
+var errDamaged = errors.New("it is not a whole job")
+
+// load reads all jobs. A damaged file is moved aside, and is no error; one that
+// cannot be read now may be another time.
+func (f folder) load() (jobs []*job, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil // it is made when there is something to keep
+		return nil, nil // it is made when there is something to keep
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the queue of images: %w", err)
+		return nil, fmt.Errorf("read the queue of images: %w", err)
 	}
+	var errs []error
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
 		path := filepath.Join(f.dir, e.Name())
 		j, err := readJob(path)
-		if err != nil {
-			damaged = append(damaged, errors.Join(err, os.Rename(path, path+".damaged")))
-			continue
+		switch {
+		case err == nil:
+			jobs = append(jobs, j)
+		case errors.Is(err, errDamaged):
+			f.log.Error("file of a pre-pull is damaged and is moved aside; ask for that pre-pull again", "file", path, "err", errors.Join(err, os.Rename(path, path+".damaged")))
+		default:
+			errs = append(errs, err)
 		}
-		jobs = append(jobs, j)
 	}
-	return jobs, damaged, nil
+	return jobs, errors.Join(errs...)
 }
 
 func readJob(path string) (*job, error) {
@@ -51,10 +62,13 @@ func readJob(path string) (*job, error) {
 	}
 	j := &job{}
 	if err := json.Unmarshal(raw, j); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 	}
 	if string(j.UID)+suffix != filepath.Base(path) || j.Namespace == "" || j.Pod == "" || j.Revision == "" || len(j.Images) == 0 {
-		return nil, fmt.Errorf("%s: it is not a whole job", path)
+		return nil, fmt.Errorf("%s: %w", path, errDamaged)
+	}
+	for i := range j.Images {
+		j.Images[i].name = nameOf(j.Images[i].Image)
 	}
 	return j, nil
 }
@@ -67,20 +81,34 @@ func (f folder) save(j *job) error {
 		return fmt.Errorf("encode the pre-pull of pod %s: %w", j.name(), err)
 	}
 	path := f.path(j.UID)
-	err = os.MkdirAll(f.dir, 0o700)
+	err = f.make()
 	if err == nil {
 		err = writeSynced(path+".new", raw)
 	}
 	if err == nil {
 		err = os.Rename(path+".new", path) // from here on it is the job
 	}
-	if err == nil {
-		err = f.sync()
-	}
 	if err != nil {
+		_ = os.Remove(path + ".new") // it takes room
 		return fmt.Errorf("keep the pre-pull of pod %s: %w", j.name(), err)
 	}
+	f.sync(f.dir)
 	return nil
+}
+
+// make makes the folder, if it is not there.
+func (f folder) make() error {
+	err := os.Mkdir(f.dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(f.dir, 0o700)
+	}
+	if err == nil {
+		f.sync(filepath.Dir(f.dir))
+	}
+	return err
 }
 
 // remove forgets a job; one that is not there is forgotten already.
@@ -92,7 +120,8 @@ func (f folder) remove(uid types.UID) error {
 	if err != nil {
 		return fmt.Errorf("forget a pre-pull: %w", err)
 	}
-	return f.sync()
+	f.sync(f.dir)
+	return nil
 }
 
 // path has no way out of the folder: a UID is what an apiserver made, but it comes
@@ -101,13 +130,16 @@ func (f folder) path(uid types.UID) string {
 	return filepath.Join(f.dir, filepath.Base(string(uid))+suffix)
 }
 
-func (f folder) sync() error {
-	d, err := os.Open(f.dir)
-	if err != nil {
-		return err
+// sync makes a change of a folder last. Where the disk does not, the change is there
+// all the same, until the power fails.
+func (f folder) sync(dir string) {
+	d, err := os.Open(dir)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
 	}
-	defer d.Close()
-	return d.Sync()
+	if err != nil {
+		f.log.Error("what was written to disk may not survive a power cut", "folder", dir, "err", err)
+	}
 }
 
 func writeSynced(path string, raw []byte) error {

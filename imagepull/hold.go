@@ -2,9 +2,14 @@ package imagepull
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
 
 const (
@@ -18,23 +23,84 @@ const (
 // hold sees to it that what is wanted stays, and that nothing else is held.
 func (p *Puller) hold(ctx context.Context) {
 	level := slog.LevelWarn
+	recheck := time.NewTicker(checkEvery)
+	defer recheck.Stop()
 	for ctx.Err() == nil {
 		wait := checkEvery
-		if err := p.sweep(ctx); err == nil {
+		switch err := p.sweep(ctx); {
+		case err == nil && level == slog.LevelDebug:
 			level = slog.LevelWarn
-		} else if ctx.Err() == nil {
+			p.returned()
+		case err != nil && ctx.Err() == nil:
 			// Once for each time: on a node that has no containerd this never ends.
-			p.log.Log(ctx, level, "containerd cannot be asked which images are held ahead of upgrades; it is tried again", "err", err)
+			p.log.Log(ctx, level, "images that nobody waits for any more cannot be let go now; it is tried again", "err", err)
 			level, wait = slog.LevelDebug, sweepRetry
+		}
+		unread, lingers := p.waiting(time.Now())
+		if unread {
+			wait = min(wait, sweepRetry)
+		}
+		if lingers > 0 {
+			wait = min(wait, lingers)
 		}
 		select {
 		case <-ctx.Done():
 		case <-p.dropped:
 		case <-time.After(wait):
+			if unread {
+				p.load()
+			}
+		case <-recheck.C:
 			p.recheck(func(*task) bool { return true })
 			p.review() // for jobs whose pods are gone
 		}
 	}
+}
+
+// waiting reports whether there is something left to be read, and how long the next
+// image lingers that does; 0 is none.
+func (p *Puller) waiting(now time.Time) (unread bool, lingers time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, until := range p.lingering {
+		left := until.Sub(now)
+		if left <= 0 {
+			delete(p.lingering, name)
+			left = time.Millisecond // it can be let go now
+		}
+		if lingers == 0 || left < lingers {
+			lingers = left
+		}
+	}
+	return p.unread, lingers
+}
+
+// returned has what waits for containerd tried at once, since it is there again.
+func (p *Puller) returned() { p.retry(engine.RuntimeUnavailable, time.Now()) }
+
+// CloudReturned is to be called when the cloud can be reached again: pods are told
+// what they could not be told before, and registries, which often are behind the
+// same line, are asked again.
+func (p *Puller) CloudReturned() {
+	p.mu.Lock()
+	p.returns++
+	p.mu.Unlock()
+	p.retry(engine.Unreachable, time.Now().Add(rand.N(returnJitter)))
+}
+
+// returnJitter keeps nodes that come back together from asking a registry at once.
+const returnJitter = 5 * time.Second
+
+// retry has what failed for a reason tried at a time.
+func (p *Puller) retry(reason engine.Reason, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.tasks {
+		if t.failure != nil && t.failure.Reason == reason && !t.running {
+			t.hurry(at)
+		}
+	}
+	p.wakeLocked()
 }
 
 // removed has an image looked for that somebody has removed: kubelet, to make room,
@@ -63,6 +129,7 @@ func (p *Puller) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range held {
 		if !p.lock(name) {
 			continue
@@ -70,11 +137,12 @@ func (p *Puller) sweep(ctx context.Context) error {
 		err := p.engine.Release(ctx, name)
 		p.unlock(name)
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
+			continue
 		}
 		p.log.Info("image is not held any more", "image", name)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // lock reports whether nobody wants the image, and keeps it from being pulled until
@@ -82,9 +150,13 @@ func (p *Puller) sweep(ctx context.Context) error {
 func (p *Puller) lock(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tasks[name] != nil {
+	if p.unread || p.tasks[name] != nil {
 		return false
 	}
+	if until, ok := p.lingering[name]; ok && time.Now().Before(until) {
+		return false
+	}
+	delete(p.lingering, name)
 	p.releasing[name] = true
 	return true
 }

@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,10 @@ type job struct {
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
 	// Owner is the DaemonSet, whose next pod is the one that the images are for.
-	Owner     types.UID `json:"owner"`
+	Owner types.UID `json:"owner"`
+	// Version is the resourceVersion of the pod that the job was made from: what an
+	// older state of the pod says does not speak against the job.
+	Version   string    `json:"version,omitempty"`
 	Revision  string    `json:"revision"`
 	Requested time.Time `json:"requested"`
 	// Unasked is a job that the controller wants, and not the node's owner.
@@ -35,21 +39,36 @@ type job struct {
 // wanted is one image of a job.
 type wanted struct {
 	Image string `json:"image"`
+	name  string // in containerd; set by newJob and readJob
 	// Ready is the image, once it is on the node.
 	Ready *engine.Image `json:"ready,omitempty"`
 }
 
 func newJob(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *job {
 	j := &job{
-		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: ownerOf(pod),
-		Revision: t.Revision, Requested: now, Unasked: unasked, Secrets: secretsOf(pod, t),
+		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: ownerOf(pod), Version: pod.ResourceVersion,
+		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Unasked: unasked, Secrets: secretsOf(pod, t),
 	}
 	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
 		if !slices.ContainsFunc(j.Images, func(w wanted) bool { return w.Image == i.Image }) {
-			j.Images = append(j.Images, wanted{Image: i.Image})
+			j.Images = append(j.Images, wanted{Image: i.Image, name: nameOf(i.Image)})
 		}
 	}
 	return j
+}
+
+// isFor reports whether j is what would be made anew of pod and t.
+func (j *job) isFor(pod *corev1.Pod, t upgrade.Target) bool {
+	same := newJob(pod, t, false, time.Time{})
+	return j.Revision == t.Revision && slices.Equal(j.Secrets, same.Secrets) &&
+		slices.EqualFunc(j.Images, same.Images, func(a, b wanted) bool { return a.Image == b.Image })
+}
+
+// isNewer reports whether pod may be of a later state than the one j was made from.
+func (j *job) isNewer(pod *corev1.Pod) bool {
+	before, err := strconv.ParseUint(j.Version, 10, 64)
+	now, errNow := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	return err != nil || errNow != nil || now >= before
 }
 
 // secretsOf names the secrets that the new pod will have: the template's and, where
@@ -88,7 +107,7 @@ func (j *job) clone() *job {
 func (j *job) with(name string, ready *engine.Image) *job {
 	c := j.clone()
 	for i := range c.Images {
-		if nameOf(c.Images[i].Image) == name {
+		if c.Images[i].name == name {
 			c.Images[i].Ready = ready
 		}
 	}
@@ -96,5 +115,5 @@ func (j *job) with(name string, ready *engine.Image) *job {
 }
 
 func (j *job) wants(name string) bool {
-	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w wanted) bool { return nameOf(w.Image) == name })
+	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w wanted) bool { return w.name == name })
 }

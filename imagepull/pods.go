@@ -1,10 +1,12 @@
 package imagepull
 
 import (
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -24,6 +26,11 @@ func (p *Puller) see(list []*corev1.Pod) {
 	}
 	p.mu.Lock()
 	p.pods = pods
+	for uid := range p.dismissed {
+		if pods[uid] == nil {
+			delete(p.dismissed, uid)
+		}
+	}
 	p.wakeLocked()
 	p.mu.Unlock()
 	p.review()
@@ -35,21 +42,36 @@ func (p *Puller) review() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	p.mu.Lock()
-	pods, jobs := p.pods, p.sortedLocked()
+	pods := p.pods
 	p.mu.Unlock()
 	if pods == nil {
 		return
 	}
-	for _, j := range jobs {
-		if why, how := p.judge(j, pods); how != "" {
-			p.log.Info("pre-pull has ended", "pod", j.name().String(), "revision", j.Revision, "why", why)
-			if err := p.end(j, how); err != nil {
-				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.name().String(), "err", err)
-			}
-		}
-	}
-	for _, pod := range pods {
+	for _, pod := range pods { // first, in place of what they had: the images may be the same
 		p.startUnasked(pod)
+	}
+	p.mu.Lock()
+	jobs := p.sortedLocked()
+	p.mu.Unlock()
+	for _, j := range jobs {
+		why, how := p.judge(j, pods)
+		if how == "" {
+			continue
+		}
+		if err := p.end(j, how); err != nil {
+			p.complain("pre-pull that has ended cannot be forgotten; it is tried again", j.name(), err)
+			continue
+		}
+		p.log.Info("pre-pull has ended", "pod", j.name().String(), "revision", j.Revision, "why", why)
+	}
+}
+
+// complain logs what a disk refuses, once for as long as it says the same of a pod.
+// p.disk is held.
+func (p *Puller) complain(message string, pod types.NamespacedName, err error) {
+	if p.refused[pod] != err.Error() {
+		p.refused[pod] = err.Error()
+		p.log.Error(message, "pod", pod.String(), "err", err)
 	}
 }
 
@@ -58,7 +80,8 @@ func (p *Puller) judge(j *job, pods map[types.UID]*corev1.Pod) (why string, how 
 	if pod := pods[j.UID]; pod != nil {
 		p.setGone(j.UID, false)
 		switch t, ok, err := upgrade.TargetOf(pod); {
-		case !ok || err != nil:
+		case err != nil, !j.isNewer(pod): // it may have the job's target yet
+		case !ok:
 			return "the pod has no target any more", nodeapi.Superseded
 		case t.Revision != j.Revision:
 			return "the pod has another target, revision " + t.Revision, nodeapi.Superseded
@@ -91,13 +114,15 @@ func isUpgraded(pod *corev1.Pod, j *job) bool {
 	return len(statuses) > 0
 }
 
-// setGone notes whether a job's pod is missing, and returns since when.
+// setGone notes whether a job's pod is missing, and returns since when, as far as the
+// cloud could have put another in its place.
 func (p *Puller) setGone(uid types.UID, is bool) time.Time {
+	online := p.opts.Online()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !is {
+	if !is || !online {
 		delete(p.gone, uid)
-		return time.Time{}
+		return time.Now()
 	}
 	if p.gone[uid].IsZero() {
 		p.gone[uid] = time.Now()
@@ -108,13 +133,20 @@ func (p *Puller) setGone(uid types.UID, is bool) time.Time {
 // startUnasked makes the job that a rollout asks for. p.disk is held.
 func (p *Puller) startUnasked(pod *corev1.Pod) {
 	t, ok, err := upgrade.TargetOf(pod)
-	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil {
+	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isDaemon(pod) {
 		return
 	}
-	if have := p.job(pod.UID); have != nil && have.Revision == t.Revision {
+	if have := p.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.isNewer(pod)) {
 		return
 	}
 	if err := p.start(pod, t, true); err != nil {
-		p.log.Error("pre-pull that a rollout asks for cannot be kept; it is tried again", "pod", pod.Namespace+"/"+pod.Name, "err", err)
+		p.complain("pre-pull that a rollout asks for cannot be kept; it is tried again", types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, err)
 	}
+}
+
+// isDaemon reports whether a DaemonSet made the pod: whoever may make other pods
+// could have any image pulled, by an annotation.
+func isDaemon(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
 }

@@ -79,19 +79,24 @@ type Puller struct {
 
 	// disk is held while jobs are made, changed or ended, so that the files and jobs
 	// say the same.
-	disk   sync.Mutex
-	folder folder
+	disk    sync.Mutex
+	folder  folder
+	refused map[types.NamespacedName]string // what the disk said last
 
 	mu        sync.Mutex
 	jobs      map[types.UID]*job        // changed only while disk is held, too
 	tasks     map[string]*task          // by the image's name
 	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
 	gone      map[types.UID]time.Time   // since when the pods of jobs are missing
+	dismissed map[types.UID]string      // revisions that pods are to say nothing of
 	ended     map[types.UID]ending      // jobs whose watches are still to hear of it
 	releasing map[string]bool           // names of images that are let go right now
+	lingering map[string]time.Time      // until when what is not wanted any more is held
+	unread    bool                      // not all of the folder could be read yet
+	returns   int                       // of the cloud
 	changed   chan struct{}             // closed, and made anew, at each change
 
-	stopped chan struct{} // closed when Run ends
+	stopped chan struct{} // closed when Run is to end
 	// dropped tells hold that an image is wanted no more; one message says all.
 	dropped chan struct{}
 }
@@ -109,11 +114,11 @@ func New(o Options) (*Puller, error) {
 		o.Online = func() bool { return true }
 	}
 	o.Parallelism = max(o.Parallelism, 1)
-	f := folder{o.Dir}
 	p := &Puller{
-		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, folder: f,
+		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, folder: folder{o.Dir, o.Logger},
 		jobs: map[types.UID]*job{}, tasks: map[string]*task{}, gone: map[types.UID]time.Time{},
 		ended: map[types.UID]ending{}, releasing: map[string]bool{}, changed: make(chan struct{}),
+		refused: map[types.NamespacedName]string{}, dismissed: map[types.UID]string{}, lingering: map[string]time.Time{},
 		dropped: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	var err error
@@ -124,30 +129,34 @@ func New(o Options) (*Puller, error) {
 	return p, nil
 }
 
-// load reads what is on disk. A disk that cannot be read is no reason not to serve.
+// load reads what is on disk. A disk that cannot be read now is no reason not to
+// serve; it is read again later.
 func (p *Puller) load() {
-	jobs, damaged, err := p.folder.load()
+	p.disk.Lock()
+	defer p.disk.Unlock()
+	jobs, err := p.folder.load()
 	if err != nil {
-		p.log.Error("pre-pulls that were asked for before cannot be read; ask for them again", "err", err)
-	}
-	for _, err := range damaged {
-		p.log.Error("file of a pre-pull cannot be read and has been moved aside; ask for that pre-pull again", "err", err)
+		p.log.Error("pre-pulls that were asked for before cannot all be read; it is tried again, and their images stay", "err", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unread = err != nil
 	for _, j := range jobs {
-		p.jobs[j.UID] = j
+		if p.jobs[j.UID] == nil {
+			p.jobs[j.UID] = j
+		}
 	}
 	p.refreshLocked(time.Now())
 }
 
 // Run works until ctx ends.
 func (p *Puller) Run(ctx context.Context) {
-	defer close(p.stopped)
+	defer context.AfterFunc(ctx, func() { close(p.stopped) })()
 	var all sync.WaitGroup
 	for range p.opts.Parallelism {
 		all.Go(func() { p.work(ctx) })
 	}
+	all.Go(func() { p.check(ctx) })
 	all.Go(func() { p.hold(ctx) })
 	all.Go(func() { p.engine.Removals(ctx, p.removed) })
 	all.Go(func() { p.tell(ctx) })

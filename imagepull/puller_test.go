@@ -53,9 +53,9 @@ func TestARestartLosesNothing(t *testing.T) {
 		want(t, "after the restart", n.shows("web-1"), "Pulling: app=Ready side=Pulling")
 		pass(2 * pullTime)
 		want(t, "at last", n.shows("web-1"), "Ready: app=Ready side=Ready")
-		want(t, "the engine", n.engine.took(), "keep app, pull side")
+		want(t, "the engine", sorted(n.engine.took()), "keep app, pull side")
 		n.restart(t)
-		want(t, "the engine, ready before the start", n.engine.took(), "keep app, keep side")
+		want(t, "the engine, ready before the start", sorted(n.engine.took()), "keep app, keep side")
 		want(t, "ready before the start", n.shows("web-1"), "Ready: app=Ready side=Ready")
 	})
 }
@@ -69,9 +69,12 @@ func TestAnImageThatManyWantIsPulledOnce(t *testing.T) {
 		n.ask(t, "web-1")
 		n.ask(t, "web-2")
 		pass(2 * pullTime)
+		want(t, "the engine", n.engine.took(), "pull app")
 		n.ask(t, "web-3") // when it is there already
 		synctest.Wait()
-		want(t, "the engine", n.engine.took(), "pull app")
+		want(t, "asked for when it is there", n.shows("web-3"), "Ready: docker.io/library/app=Ready")
+		pass(2 * pullTime)
+		want(t, "the engine, to see whether the tag has moved", n.engine.took(), "pull app")
 		for _, pod := range []string{"web-1", "web-2", "web-3"} {
 			if got := n.shows(pod); !strings.HasPrefix(got, "Ready") {
 				t.Errorf("%s: %s", pod, got)
@@ -124,6 +127,22 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 	})
 }
 
+func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.fail["app"] = engine.NewError(engine.Unreachable, errors.New("no route"))
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(time.Hour)
+		for n.shows("web-1") != "Failed: app=Failed" {
+			pass(pullTime)
+		}
+		n.engine.took()
+		n.CloudReturned()
+		pass(returnJitter)
+		want(t, "the engine", n.engine.took(), "pull app")
+	})
+}
+
 func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engine.NewError(engine.NotFound, errors.New("no such tag"))
@@ -142,8 +161,10 @@ func TestARegistryThatAsksForTimeGetsIt(t *testing.T) {
 		n.cloud.set(oldPod("web-1", "v2", "app"))
 		n.ask(t, "web-1")
 		pass(10 * time.Minute)
+		n.ask(t, "web-1") // in a hurry or not
+		pass(2 * pullTime)
 		want(t, "in ten minutes", n.engine.took(), "pull app")
-		pass(5 * time.Second)
+		pass(5 * time.Minute / 2)
 		want(t, "then", n.engine.took(), "pull app")
 	})
 }
@@ -170,8 +191,9 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		n.cloud.set(oldPod("web-1", "v3", "app:3", "side"))
 		synctest.Wait()
 		want(t, "state", n.shows("web-1"), "none")
-		want(t, "the engine", n.engine.took(), "pull app:2, release app:2")
-		pass(time.Second)
+		want(t, "the engine", n.engine.took(), "pull app:2")
+		pass(linger + time.Second)
+		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
 		want(t, "the pod", n.cloud.says("web-1"), "nothing")
 		n.ask(t, "web-1")
 		pass(2*pullTime + tellPause)
@@ -336,10 +358,12 @@ func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
 			t.Errorf("patches while the cloud is away: %q", n.cloud.patches)
 		}
 		n.cloud.be(false, true) // the first patch meets the cache
+		n.CloudReturned()
 		pass(tellRetry + time.Second)
 		want(t, "the pod, after a patch that got lost", n.cloud.says("web-1"), "nothing")
 		n.cloud.be(false, false)
-		pass(tellRetry + time.Second)
+		n.CloudReturned()
+		pass(time.Second)
 		want(t, "the pod", n.cloud.says("web-1"), "True PrepullReady v2")
 		sent := len(n.cloud.patches)
 		pass(time.Hour)

@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,15 +22,21 @@ type ending struct {
 const endingKept = time.Minute
 
 // Request has the images of pod's target pulled. When it returns nil, that is not
-// forgotten any more. Asked for again, what failed is tried at once.
+// forgotten any more. Asked for again, what failed is tried at once, unless the
+// registry wants to be left alone, and tags are looked at again.
 func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	if have := p.job(pod.UID); have != nil && have.Revision == t.Revision && !have.Cancelled {
-		p.hurry(have)
-		return nil
+	have := p.job(pod.UID)
+	if have == nil || have.Cancelled || !have.isFor(pod, t) {
+		if err := p.start(pod, t, false); err != nil {
+			return err
+		}
+	} else if err := p.folder.save(have); err != nil { // it may have been kept in memory only
+		return err
 	}
-	return p.start(pod, t, false)
+	p.hurry(pod.UID)
+	return nil
 }
 
 // start makes a job, in place of any other for the same pod. p.disk is held.
@@ -37,8 +44,8 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 	now := time.Now()
 	j := newJob(pod, t, unasked, now)
 	p.mu.Lock()
-	for i, w := range j.Images {
-		if t := p.tasks[nameOf(w.Image)]; t != nil && t.ready != nil {
+	for i := range j.Images {
+		if t := p.tasks[j.Images[i].name]; t != nil && t.ready != nil {
 			j.Images[i].Ready = t.ready
 		}
 	}
@@ -46,36 +53,53 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 	if err := p.folder.save(j); err != nil {
 		return err
 	}
+	p.log.Info("pre-pull is queued", "pod", j.name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endLocked(p.jobs[pod.UID], nodeapi.Superseded, now)
+	if before := p.jobs[pod.UID]; before != nil {
+		p.endLocked(before, nodeapi.Superseded, now)
+		p.lingerLocked(before, now)
+	}
+	delete(p.dismissed, pod.UID)
 	p.jobs[pod.UID] = j
 	p.refreshLocked(now)
-	p.log.Info("pre-pull is queued", "pod", j.name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
 	return nil
 }
 
-// hurry has what failed tried at once.
-func (p *Puller) hurry(j *job) {
+// hurry has what failed tried at once, and asks registries what is there by tag.
+func (p *Puller) hurry(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range j.Images {
-		if t := p.tasks[nameOf(w.Image)]; t != nil && !t.running {
-			t.due, t.failures = time.Now(), 0
+	now := time.Now()
+	for _, w := range p.jobs[uid].Images {
+		if t := p.tasks[w.name]; t != nil && !t.running {
+			t.hurry(now)
+			t.again = t.ready != nil && !strings.Contains(w.Image, "@")
 		}
 	}
 	p.wakeLocked()
 }
 
-// Cancel ends the pre-pull of a pod. It reports whether there was one.
+// linger is how long images are held that are of a target which the pod has no
+// longer: most of the next one is often the same.
+const linger = 10 * time.Minute
+
+func (p *Puller) lingerLocked(j *job, now time.Time) {
+	for _, w := range j.Images {
+		p.lingering[w.name] = now.Add(linger)
+	}
+}
+
+// Cancel ends the pre-pull of a pod, and takes back what the pod says of it. It
+// reports whether there was anything to end.
 func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	p.mu.Lock()
-	j := p.findLocked(pod)
+	j, said := p.findLocked(pod), p.dismissLocked(pod)
 	p.mu.Unlock()
 	if j == nil {
-		return false, nil
+		return said, nil
 	}
 	p.log.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
 	if !j.Unasked {
@@ -98,6 +122,23 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	return true, nil
 }
 
+// dismissLocked has a pod say nothing of images until its target changes. It reports
+// whether it says anything now that is ours.
+func (p *Puller) dismissLocked(name types.NamespacedName) bool {
+	for uid, pod := range p.pods {
+		if pod.Namespace != name.Namespace || pod.Name != name.Name {
+			continue
+		}
+		have, ours := saidBy(pod)
+		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil {
+			p.dismissed[uid] = t.Revision
+			p.wakeLocked()
+			return ours && have != (saying{})
+		}
+	}
+	return false
+}
+
 // end forgets a job. p.disk is held.
 func (p *Puller) end(j *job, how nodeapi.State) error {
 	if err := p.folder.remove(j.UID); err != nil {
@@ -106,20 +147,23 @@ func (p *Puller) end(j *job, how nodeapi.State) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endLocked(j, how, time.Now())
+	if how == nodeapi.Superseded && p.pods[j.UID] != nil {
+		p.lingerLocked(j, time.Now())
+	}
 	delete(p.jobs, j.UID)
 	delete(p.gone, j.UID)
 	p.refreshLocked(time.Now())
 	return nil
 }
 
-// endLocked tells those who watch j, which may be nil, how it ended.
+// endLocked tells those who watch j how it ended.
 func (p *Puller) endLocked(j *job, how nodeapi.State, now time.Time) {
 	for uid, e := range p.ended {
 		if now.Sub(e.at) > endingKept {
 			delete(p.ended, uid)
 		}
 	}
-	if j == nil || j.Cancelled {
+	if j.Cancelled {
 		return
 	}
 	last := p.stateLocked(j)

@@ -152,8 +152,10 @@ type sky struct {
 	changed chan struct{}
 	offline bool
 	swallow bool
+	refuse  error // of patches
 	patches []string
 	events  []string
+	read    int // secrets
 }
 
 func newSky() *sky {
@@ -212,6 +214,7 @@ func (s *sky) Watch(ctx context.Context, each func([]*corev1.Pod)) {
 func (s *sky) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.read++
 	if secret := s.secrets[name]; secret != nil {
 		return secret, nil
 	}
@@ -226,8 +229,8 @@ func (s *sky) PatchStatus(_ context.Context, name types.NamespacedName, patch []
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name.Name)
 	}
 	s.patches = append(s.patches, string(patch))
-	if s.swallow {
-		return nil
+	if s.swallow || s.refuse != nil {
+		return s.refuse
 	}
 	old, err := json.Marshal(pod)
 	if err != nil {
@@ -266,6 +269,7 @@ func (s *sky) says(name string) string {
 // node is a Puller and what it works with.
 type node struct {
 	*Puller
+	other  Engine // in place of engine, if not nil
 	engine *scripted
 	cloud  *sky
 	dir    string
@@ -286,9 +290,13 @@ func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 // begin makes a Puller, as after a start of the hub.
 func (n *node) begin(t *testing.T, parallelism int) {
 	t.Helper()
+	var use Engine = n.engine
+	if n.other != nil {
+		use = n.other
+	}
 	var err error
 	n.Puller, err = New(Options{
-		Dir: n.dir, Engine: n.engine, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
+		Dir: n.dir, Engine: use, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -392,4 +400,11 @@ func want(t *testing.T, what, got, want string) {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// sorted is what was called, whatever came first.
+func sorted(calls string) string {
+	list := strings.Split(calls, ", ")
+	slices.Sort(list)
+	return strings.Join(list, ", ")
 }

@@ -1,6 +1,10 @@
 package imagepull
 
-import "github.com/edgehub-io/edgehub/ota/nodeapi"
+import (
+	"time"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
 
 // stateLocked is what is told of a job.
 func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
@@ -11,8 +15,8 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 	count := map[nodeapi.State]int{}
 	for _, w := range j.Images {
 		i := nodeapi.Image{Image: w.Image, State: nodeapi.Queued}
-		if t := p.tasks[nameOf(w.Image)]; t != nil {
-			i = t.state(w.Image)
+		if t := p.tasks[w.name]; t != nil {
+			i = t.state(w.Image, time.Now())
 		}
 		count[i.State]++
 		s.Images = append(s.Images, i)
@@ -31,7 +35,7 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 }
 
 // state is what is told of t, under the name that a pod has for it.
-func (t *task) state(image string) nodeapi.Image {
+func (t *task) state(image string, now time.Time) nodeapi.Image {
 	i := nodeapi.Image{
 		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
 	}
@@ -47,12 +51,14 @@ func (t *task) state(image string) nodeapi.Image {
 		i.State = nodeapi.Pulling
 	case t.failure == nil:
 		i.State = nodeapi.Queued
-	default:
+	case t.failure.Permanent:
 		i.State = nodeapi.Failed
-		if !t.failure.Permanent {
-			due := t.due
-			i.NextRetry = &due
-		}
+	case t.due.After(now):
+		i.State = nodeapi.Failed
+		due := t.due.UTC().Truncate(time.Second)
+		i.NextRetry = &due
+	default: // it waits for its turn
+		i.State = nodeapi.Queued
 	}
 	return i
 }

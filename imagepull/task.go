@@ -12,9 +12,6 @@ import (
 const (
 	firstRetry = 10 * time.Second
 	lastRetry  = 5 * time.Minute
-	// soonRetry is the longest while containerd is away: to ask costs nothing, and it
-	// comes back within seconds.
-	soonRetry = 10 * time.Second
 	// retryJitter spreads retries, as a part of the backoff, so that a thousand nodes
 	// do not ask a registry at once that has just come back.
 	retryJitter = 0.25
@@ -25,49 +22,65 @@ type task struct {
 	name  string // in containerd
 	image string // as it stands in a pod
 	// due is when it may be pulled next.
-	due      time.Time
-	attempts int
-	running  bool
-	cancel   context.CancelFunc // of the attempt that is running
-	progress engine.Progress
-	failure  *engine.Error // of the last attempt; nil after one that went well
+	due time.Time
+	// notBefore is when the registry wants to be asked again, whoever is in a hurry.
+	notBefore time.Time
+	attempts  int
+	running   bool
+	cancel    context.CancelFunc // of what is running
+	progress  engine.Progress
+	failure   *engine.Error // of the last attempt; nil after one that went well
 	// failures are those in a row.
 	failures int
 	ready    *engine.Image
-	// checked is false until an image that was ready in an earlier process has been
-	// found on the node again.
+	// checked is false until an image that was ready in an earlier process, or that
+	// somebody removed, has been found on the node again.
 	checked bool
+	// again is set for an image that is ready, and whose tag may have moved.
+	again bool
 }
 
-// waits reports whether t is to be pulled, or looked for, now or later.
-func (t *task) waits() bool {
-	switch {
-	case t.running, t.ready != nil && t.checked:
-		return false
-	case t.failure != nil && t.failure.Permanent:
-		return false
-	}
-	return true
+// kind is what can be done for a task.
+type kind func(*task) bool
+
+// toPull takes the registry, and as long as its line is thin.
+func toPull(t *task) bool {
+	hopeless := t.failure != nil && t.failure.Permanent
+	return !t.running && !hopeless && (t.ready == nil || t.again && t.checked)
 }
 
-// failed notes how an attempt ended, and returns when the next is due.
+// toCheck takes containerd alone.
+func toCheck(t *task) bool { return !t.running && t.ready != nil && !t.checked }
+
+// failed notes how an attempt ended, and when the next is due.
 func (t *task) failed(err *engine.Error, now time.Time) {
 	t.failure = err
 	t.failures++
-	t.due = now.Add(max(backoff(err, t.failures), err.RetryAfter))
+	if err.RetryAfter > 0 {
+		t.notBefore = now.Add(err.RetryAfter + time.Duration(retryJitter*rand.Float64()*float64(err.RetryAfter)))
+	}
+	t.due = now.Add(backoff(t.failures, firstRetry, lastRetry))
+	if t.due.Before(t.notBefore) {
+		t.due = t.notBefore
+	}
 }
 
-func backoff(err *engine.Error, failures int) time.Duration {
-	longest := lastRetry
-	if err.Reason == engine.RuntimeUnavailable {
-		longest = soonRetry
+// hurry has t tried as soon as its registry allows.
+func (t *task) hurry(now time.Time) {
+	t.due, t.failures = now, 0
+	if t.due.Before(t.notBefore) {
+		t.due = t.notBefore
 	}
-	d := firstRetry
+}
+
+// backoff doubles from first to last, with jitter.
+func backoff(failures int, first, last time.Duration) time.Duration {
+	d := first
 	for range failures - 1 {
-		if d *= 2; d >= longest {
+		if d *= 2; d >= last {
 			break
 		}
 	}
-	d = min(d, longest)
+	d = min(d, last)
 	return d + time.Duration(retryJitter*(2*rand.Float64()-1)*float64(d))
 }

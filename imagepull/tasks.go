@@ -29,9 +29,15 @@ func nameOf(image string) string {
 // refreshLocked makes the tasks follow from the jobs: what nobody wants any more is
 // cancelled and forgotten, what somebody wants is there.
 func (p *Puller) refreshLocked(now time.Time) {
+	wanted := map[string]bool{}
+	for _, j := range p.jobs {
+		for i := range j.Images {
+			wanted[j.Images[i].name] = wanted[j.Images[i].name] || !j.Cancelled
+		}
+	}
 	for name, t := range p.tasks {
 		switch {
-		case p.isWantedLocked(name):
+		case wanted[name]:
 		case t.running:
 			t.cancel() // forgotten when it has ended
 		default:
@@ -46,36 +52,26 @@ func (p *Puller) refreshLocked(now time.Time) {
 		if j.Cancelled {
 			continue
 		}
-		for _, w := range j.Images {
-			p.addTaskLocked(j, w, now)
+		for i := range j.Images {
+			p.addTaskLocked(j, &j.Images[i], now)
 		}
 	}
 	p.wakeLocked()
 }
 
-func (p *Puller) addTaskLocked(j *job, w wanted, now time.Time) {
-	name := nameOf(w.Image)
-	t := p.tasks[name]
+func (p *Puller) addTaskLocked(j *job, w *wanted, now time.Time) {
+	t := p.tasks[w.name]
 	if t == nil {
-		t = &task{name: name, image: w.Image, due: now}
+		t = &task{name: w.name, image: w.Image, due: now}
 		if j.Unasked && p.opts.Jitter > 0 {
 			t.due = now.Add(rand.N(p.opts.Jitter))
 		}
-		p.tasks[name] = t
+		p.tasks[w.name] = t
 	}
 	if t.ready == nil && w.Ready != nil {
 		t.ready = w.Ready
 		t.progress = engine.Progress{Done: w.Ready.Size, Total: w.Ready.Size}
 	}
-}
-
-func (p *Puller) isWantedLocked(name string) bool {
-	for _, j := range p.jobs {
-		if j.wants(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // sortedLocked returns the jobs in the order in which they were asked for.
@@ -90,40 +86,41 @@ func (p *Puller) sortedLocked() []*job {
 	return jobs
 }
 
-// take returns the task whose turn it is, as soon as there is one: that of the
-// oldest job first. It returns nil when ctx ends.
-func (p *Puller) take(ctx context.Context) *task {
+// take returns the task of a kind whose turn it is, as soon as there is one: that of
+// the oldest job first. What is done for it has to end with the context, and by
+// finish. It returns nil when ctx ends.
+func (p *Puller) take(ctx context.Context, of kind) (*task, context.Context) {
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		t, due := p.nextLocked(time.Now())
+		t, due := p.nextLocked(of, time.Now())
 		changed := p.changed
 		if t != nil {
-			t.running = true
+			within, cancel := context.WithCancel(ctx)
+			t.running, t.cancel = true, cancel
 			p.wakeLocked()
+			p.mu.Unlock()
+			return t, within
 		}
 		p.mu.Unlock()
-		if t != nil {
-			return t
-		}
 		select {
 		case <-ctx.Done():
 		case <-changed:
 		case <-after(due):
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// nextLocked returns the first task that is due, or else when one will be.
-func (p *Puller) nextLocked(now time.Time) (*task, time.Time) {
+// nextLocked returns the first task of a kind that is due, or else when one will be.
+func (p *Puller) nextLocked(of kind, now time.Time) (*task, time.Time) {
 	var soonest time.Time
 	for _, j := range p.sortedLocked() {
 		if j.Cancelled {
 			continue
 		}
-		for _, w := range j.Images {
-			t := p.tasks[nameOf(w.Image)]
-			if t == nil || !t.waits() || p.releasing[t.name] {
+		for i := range j.Images {
+			t := p.tasks[j.Images[i].name]
+			if t == nil || !of(t) || p.releasing[t.name] {
 				continue
 			}
 			if !t.due.After(now) {

@@ -10,26 +10,34 @@ import (
 )
 
 const (
-	// tellRetry is when a pod is told again what was refused, or did not arrive.
+	// tellRetry is when a pod is told again what did not arrive. What is refused is
+	// said again less and less often, down to every lastRetry.
 	tellRetry = 10 * time.Second
 	// tellPause collects what changes together.
 	tellPause = 200 * time.Millisecond
 )
 
-// told is what was said last of a pod, and when.
+// told is what was said last of a pod.
 type told struct {
-	want saying
-	at   time.Time
+	want     saying
+	next     time.Time // when it may be said again
+	failures int       // in a row
+	err      string
 }
 
 // tell keeps the condition PodImageReady of the node's pods as it should be. What
 // the pods' watch shows is what counts: a patch that got lost, or that the cache
 // took while the cloud was away, is sent again.
 func (p *Puller) tell(ctx context.Context) {
-	sent := map[types.UID]told{}
+	sent := map[types.UID]*told{}
+	returns := 0
 	for {
 		p.mu.Lock()
 		changed := p.changed
+		if p.returns != returns { // what was said before may not have arrived
+			returns = p.returns
+			clear(sent)
+		}
 		p.mu.Unlock()
 		var later <-chan time.Time
 		if p.tellAll(ctx, sent) {
@@ -50,7 +58,7 @@ func (p *Puller) tell(ctx context.Context) {
 }
 
 // tellAll reports whether something is left to be told.
-func (p *Puller) tellAll(ctx context.Context, sent map[types.UID]told) (left bool) {
+func (p *Puller) tellAll(ctx context.Context, sent map[types.UID]*told) (left bool) {
 	p.mu.Lock()
 	pods := p.pods
 	p.mu.Unlock()
@@ -65,24 +73,39 @@ func (p *Puller) tellAll(ctx context.Context, sent map[types.UID]told) (left boo
 			continue
 		}
 		left = true
-		last, again := sent[uid]
-		if !p.opts.Online() || again && last.want == want && time.Since(last.at) < tellRetry {
+		last := sent[uid]
+		if last == nil {
+			last = &told{}
+			sent[uid] = last
+		}
+		early := time.Now().Before(last.next) && (last.want == want || last.failures > 0)
+		if early || !p.opts.Online() {
 			continue
 		}
-		sent[uid] = told{want, time.Now()}
-		p.tellPod(ctx, pod, want, have)
+		p.tellPod(ctx, pod, want, have, last)
 	}
 	return left
 }
 
-func (p *Puller) tellPod(ctx context.Context, pod *corev1.Pod, want, have saying) {
+func (p *Puller) tellPod(ctx context.Context, pod *corev1.Pod, want, have saying, last *told) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	err := p.cloud.PatchStatus(ctx, name, patchTo(pod.UID, want, have, time.Now()))
+	last.want, last.next = want, time.Now().Add(tellRetry)
 	switch {
-	case err == nil:
-		p.log.Debug("pod was told of its images", "pod", name.String(), "status", want.status, "reason", want.reason)
-	case ctx.Err() != nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, as its watch will say
-	default:
+	case err == nil, ctx.Err() != nil,
+		// It is gone, or another has its name, as its watch will say.
+		apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		last.failures, last.err = 0, ""
+		return
+	}
+	last.failures++
+	wait := backoff(last.failures, tellRetry, lastRetry)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = max(wait, time.Duration(seconds)*time.Second)
+	}
+	last.next = time.Now().Add(wait)
+	if last.err != err.Error() {
+		last.err = err.Error()
 		p.log.Warn("pod could not be told of its images; it is tried again", "pod", name.String(), "status", want.status, "reason", want.reason, "err", err)
 	}
 }

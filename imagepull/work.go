@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,73 +14,61 @@ import (
 
 // work pulls one image after the other until ctx ends.
 func (p *Puller) work(ctx context.Context) {
-	for t := p.take(ctx); t != nil; t = p.take(ctx) {
-		p.attempt(ctx, t)
+	for t, within := p.take(ctx, toPull); t != nil; t, within = p.take(ctx, toPull) {
+		p.pull(within, t)
 	}
 }
 
-// attempt looks after one task, which take has marked as running.
-func (p *Puller) attempt(ctx context.Context, t *task) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// check looks for images that were ready, one after the other, until ctx ends. It
+// does not wait for pulls, which may take hours.
+func (p *Puller) check(ctx context.Context) {
+	for t, within := p.take(ctx, toCheck); t != nil; t, within = p.take(ctx, toCheck) {
+		p.checkOne(within, t)
+	}
+}
+
+func (p *Puller) checkOne(ctx context.Context, t *task) {
 	p.mu.Lock()
-	t.cancel = cancel
-	if !p.isWantedLocked(t.name) {
-		cancel()
-	}
-	known := t.ready
-	if known == nil {
-		t.attempts++
-	}
+	known := *t.ready
 	p.mu.Unlock()
-
-	if known != nil {
-		p.check(ctx, t, *known)
-		return
-	}
-	p.pull(ctx, t)
-}
-
-// check finds out whether an image that was ready still is.
-func (p *Puller) check(ctx context.Context, t *task, known engine.Image) {
-	err := p.engine.Keep(ctx, known)
-	failure := failureOf(err)
-	if failure != nil && failure.Reason == engine.Gone {
-		p.log.Warn("image that was pulled ahead is gone; it is pulled again", "image", t.image, "err", err)
+	failure := failureOf(p.engine.Keep(ctx, known))
+	away := failure != nil && failure.Reason == engine.RuntimeUnavailable
+	gone := failure != nil && !away && ctx.Err() == nil
+	if gone { // whatever is in the way, a pull will tell
+		p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.image, "pods", p.podsOf(t), "err", failure)
 		p.note(t, func(j *job) *job { return j.with(t.name, nil) })
 	}
 	p.finish(ctx, t, func() {
 		switch {
-		case failure == nil:
-			t.checked, t.failure, t.failures = true, nil, 0
-		case failure.Reason == engine.Gone:
-			t.ready, t.progress, t.due = nil, engine.Progress{}, time.Now()
-		default:
+		case gone:
+			t.ready, t.progress, t.failure, t.failures, t.due = nil, engine.Progress{}, nil, 0, time.Now()
+		case away:
 			t.failed(failure, time.Now())
+		default:
+			t.checked, t.failure, t.failures = true, nil, 0
 		}
 	})
 }
 
 func (p *Puller) pull(ctx context.Context, t *task) {
 	start := time.Now()
-	credentials, problems := p.credentials(ctx, t)
-	p.log.Info("image is pulled ahead", "image", t.image, "pods", p.podsOf(t), "attempt", t.attempts)
-	image, err := p.engine.Pull(ctx, engine.Request{
-		Image: t.image, Credentials: credentials,
-		Progress: func(g engine.Progress) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			t.progress = g
-			p.wakeLocked()
-		},
-	})
+	p.mu.Lock()
+	t.attempts++
+	again := t.ready != nil
+	p.mu.Unlock()
+	image, problems, err := p.ask(ctx, t)
 	took := time.Since(start)
 	failure := failureOf(err)
 	if failure != nil && ctx.Err() == nil {
-		p.pullFailed(t, failure, problems, took)
+		failure = explained(failure, problems)
+		p.pullFailed(t, failure, took)
 	}
-	p.finish(ctx, t, func() {
-		if failure != nil {
+	whole := p.finish(ctx, t, func() {
+		t.again = false
+		switch {
+		case failure != nil && again: // what is there is good enough
+			return
+		case failure != nil:
 			t.failed(failure, time.Now())
 			return
 		}
@@ -87,11 +76,33 @@ func (p *Puller) pull(ctx context.Context, t *task) {
 		t.progress = engine.Progress{Done: image.Size, Total: image.Size}
 	})
 	switch {
-	case ctx.Err() != nil:
+	case !whole:
 		p.metrics.pulled("Cancelled", took)
 	case failure == nil:
 		p.pulled(t, image, took)
 	}
+}
+
+// ask has the engine pull t. It also returns what kept credentials from being used.
+func (p *Puller) ask(ctx context.Context, t *task) (image engine.Image, problems []error, err error) {
+	// Without containerd, nothing has to be read from the cloud.
+	if _, err := p.engine.Held(ctx); err != nil {
+		return engine.Image{}, nil, err
+	}
+	credentials, problems := p.credentials(ctx, t)
+	p.log.Info("image is pulled ahead", "image", t.image, "pods", p.podsOf(t), "attempt", t.attempts)
+	image, err = p.engine.Pull(ctx, engine.Request{
+		Image: t.image, Credentials: credentials,
+		Progress: func(g engine.Progress) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if t.ready == nil {
+				t.progress = g
+				p.wakeLocked()
+			}
+		},
+	})
+	return image, problems, err
 }
 
 // pulled comes after finish: a job that is made from now on finds the image ready.
@@ -103,29 +114,43 @@ func (p *Puller) pulled(t *task, image engine.Image, took time.Duration) {
 		fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.image, image.Size, took.Round(time.Millisecond)))
 }
 
-func (p *Puller) pullFailed(t *task, failure *engine.Error, problems []error, took time.Duration) {
-	if failure.Reason == engine.Unauthorized {
-		failure.Explain(errors.Join(problems...)) // a secret that could not be read may be the reason
+// explained says which secrets could not be read, if that may be the reason. A
+// registry may answer that there is no such image to who may not know of it.
+func explained(failure *engine.Error, problems []error) *engine.Error {
+	if failure.Reason == engine.Unauthorized || failure.Reason == engine.NotFound {
+		for _, problem := range problems {
+			failure = failure.Explain(problem)
+		}
 	}
+	return failure
+}
+
+func (p *Puller) pullFailed(t *task, failure *engine.Error, took time.Duration) {
 	p.metrics.pulled(string(failure.Reason), took)
-	p.log.Warn("image could not be pulled ahead", "image", t.image, "pods", p.podsOf(t), "reason", failure.Reason, "err", failure)
 	p.mu.Lock()
 	news := t.failure == nil || t.failure.Reason != failure.Reason
 	p.mu.Unlock()
+	level := slog.LevelDebug
 	if news {
+		level = slog.LevelWarn
 		p.event(t, corev1.EventTypeWarning, "ImagePrepullFailed", failure.Error())
 	}
+	p.log.Log(context.Background(), level, "image could not be pulled ahead; it is tried again", "image", t.image, "pods", p.podsOf(t),
+		"reason", failure.Reason, "attempt", t.attempts, "err", failure)
 }
 
-// finish ends an attempt: what it found is noted by change, unless it was cut short.
-func (p *Puller) finish(ctx context.Context, t *task, change func()) {
+// finish ends what take has begun: what was found is noted by change, unless it was
+// cut short. It reports whether it was not.
+func (p *Puller) finish(ctx context.Context, t *task, change func()) (whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.running, t.cancel = false, nil
-	if ctx.Err() == nil {
+	if whole = ctx.Err() == nil; whole {
 		change()
 	}
+	t.cancel()
+	t.running, t.cancel = false, nil
 	p.refreshLocked(time.Now())
+	return whole
 }
 
 // note changes all jobs that want t, on disk and in memory. A change that the disk

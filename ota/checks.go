@@ -2,19 +2,22 @@ package ota
 
 import (
 	"net/http"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // checkUpgrade returns nil if pod, which runs on this node, may be upgraded now,
 // and else a failure for the first thing that speaks against it. Clients depend
 // on the order.
-func checkUpgrade(pod *corev1.Pod) error {
-	return check(pod, checkNotDeleting, checkNeed, checkImage, checkOwner)
+func (s *server) checkUpgrade(pod *corev1.Pod) error {
+	return check(pod, checkNotDeleting, checkNeed, s.checkImage, checkOwner)
 }
 
 // check returns what the first of checks says that speaks against something.
@@ -50,25 +53,43 @@ func checkNeed(pod *corev1.Pod) error {
 }
 
 // checkImage holds back a pod whose images are being pulled ahead of the
-// upgrade. A pod nobody asked to pull for has no such condition and passes. It
-// relies on checkNeed having passed.
-func checkImage(pod *corev1.Pod) error {
+// upgrade. A pod nobody asked to pull for has no such condition and passes, and so
+// does one whose hub pulled images once and no longer does. It relies on checkNeed
+// having passed.
+func (s *server) checkImage(pod *corev1.Pod) error {
 	image := upgrade.Condition(pod, upgrade.ImageCondition)
-	if image == nil {
+	if image == nil || s.pulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix) {
 		return nil
+	}
+	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
+	if s.pulled(pod, want) {
+		return nil // the pod is about to say so
+	}
+	if image.Reason == upgrade.ReasonTargetChanged {
+		return failf(http.StatusForbidden,
+			"the images that were pulled for pod %s/%s are of another revision than the upgrade would be to by now: POST …/imagepull pulls those of the new one, DELETE …/imagepull lets the upgrade go without",
+			pod.Namespace, pod.Name)
 	}
 	if image.Status != corev1.ConditionTrue {
 		return failf(http.StatusForbidden,
-			"the images for pod %s/%s are not on this node yet: its condition %s is %s (%s %s); wait until it is True, GET /pods shows it",
+			"the images for pod %s/%s are not on this node yet: its condition %s is %s (%s %s); wait until it is True, which GET /pods shows, or DELETE …/imagepull to upgrade without",
 			pod.Namespace, pod.Name, upgrade.ImageCondition, image.Status, image.Reason, image.Message)
 	}
-	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
 	if got := upgrade.RevisionOf(image); got != want {
 		return failf(http.StatusForbidden,
-			"the images on this node for pod %s/%s are of revision %q, the upgrade is to revision %q: pull again, or wait until condition %s names that revision, GET /pods shows it",
+			"the images on this node for pod %s/%s are of revision %q, the upgrade is to revision %q: POST …/imagepull to pull those, and wait until condition %s names that revision, or DELETE …/imagepull to upgrade without",
 			pod.Namespace, pod.Name, got, want, upgrade.ImageCondition)
 	}
 	return nil
+}
+
+// pulled reports whether this hub has all images of a revision of pod.
+func (s *server) pulled(pod *corev1.Pod, revision string) bool {
+	if s.pulls == nil {
+		return false
+	}
+	state, ok := s.pulls.State(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	return ok && state.UID == string(pod.UID) && state.Revision == revision && state.State == nodeapi.Ready
 }
 
 // checkOwner makes sure that someone puts a new pod in the deleted one's place,

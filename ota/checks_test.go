@@ -117,7 +117,7 @@ func TestChecks(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := checkUpgrade(tt.pod)
+			err := (&server{}).checkUpgrade(tt.pod)
 			if got := codeOf(err); got != tt.code {
 				t.Fatalf("got code %d (%v), want %d", got, err, tt.code)
 			}
@@ -148,13 +148,13 @@ func TestChecksRunInOrder(t *testing.T) {
 		{"no controlling owner", ownedBy(upgradable().OwnerReferences...)},
 	}
 	for _, step := range steps {
-		err := checkUpgrade(pod)
+		err := (&server{}).checkUpgrade(pod)
 		if err == nil || !strings.Contains(err.Error(), step.says) {
 			t.Fatalf("got %v, want an error that says %q", err, step.says)
 		}
 		step.mend(pod)
 	}
-	if err := checkUpgrade(pod); err != nil {
+	if err := (&server{}).checkUpgrade(pod); err != nil {
 		t.Errorf("mended pod: got %v, want none", err)
 	}
 }

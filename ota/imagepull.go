@@ -36,6 +36,9 @@ type ImagePulls interface {
 // watchPause is the shortest time between two lines of a watch.
 const watchPause = 500 * time.Millisecond
 
+// watchTimeout is how long the reader of a watch may take for a line.
+const watchTimeout = 3 * time.Second
+
 // errNoPulls is why nothing is pulled by a hub that was told not to.
 var errNoPulls = errors.New("this hub was started without --container-runtime-endpoint, so it cannot pull images: start it with containerd's socket")
 
@@ -113,6 +116,7 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	watch = watch && r.Method != http.MethodHead
 	if s.pulls == nil {
 		return failf(http.StatusNotImplemented, "%w", errNoPulls)
 	}
@@ -121,7 +125,8 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 	case !ok:
 		return noPull(name)
 	case watch:
-		return s.watchPull(w, r, name)
+		s.watchPull(w, r, name, state)
+		return nil
 	}
 	return writeIndented(w, state)
 }
@@ -138,18 +143,28 @@ func watchOf(r *http.Request) (bool, error) {
 	return watch, nil
 }
 
-func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+// watchPull writes a line for each state; at least one, known, if the pre-pull has
+// ended since it was looked at.
+func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName, known nodeapi.ImagePull) {
 	w.Header().Set("Content-Type", "application/json")
 	out := http.NewResponseController(w)
 	encoder := json.NewEncoder(w)
-	s.pulls.Follow(r.Context(), name, watchPause, func(state nodeapi.ImagePull) bool {
+	lines := 0
+	write := func(state nodeapi.ImagePull) bool {
+		lines++
+		// Without a deadline, a caller that reads no more would hold up the hub's stop.
+		_ = out.SetWriteDeadline(time.Now().Add(watchTimeout))
 		return encoder.Encode(state) == nil && out.Flush() == nil // else the caller is gone
-	})
-	return nil
+	}
+	s.pulls.Follow(r.Context(), name, watchPause, write)
+	if lines == 0 {
+		write(known)
+	}
+	_ = out.SetWriteDeadline(time.Time{})
 }
 
 func noPull(name types.NamespacedName) error {
-	return failf(http.StatusNotFound, "no images are being pulled for pod %s: POST to this path starts it, if GET /pods shows that the pod needs an upgrade", name)
+	return failf(http.StatusNotFound, "no images are being pulled for pod %s, and none are there ahead of its upgrade: POST to this path starts it, if GET /pods shows that the pod needs an upgrade", name)
 }
 
 // cancelPull ends a pre-pull.

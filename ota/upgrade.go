@@ -61,7 +61,7 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	if pod == nil {
 		return nil, s.explainMissing(ctx, caller, name)
 	}
-	if err := checkUpgrade(pod); err != nil {
+	if err := s.checkUpgrade(pod); err != nil {
 		return pod, err
 	}
 	return pod, s.delete(ctx, caller, pod)

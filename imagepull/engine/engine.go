@@ -57,6 +57,8 @@ type Options struct {
 	// Fetched is told of bytes as they arrive from registries, from several goroutines.
 	// Nil: nobody counts.
 	Fetched func(bytes int)
+	// UserAgent is how registries know who asks; empty is containerd's.
+	UserAgent string
 	// Logger gets what does not make a pull fail. Nil logs nothing.
 	Logger *slog.Logger
 }

@@ -49,9 +49,13 @@ func (e *Error) Error() string { return e.err.Error() }
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Explain adds what else may have led to the failure. Nil adds nothing.
-func (e *Error) Explain(err error) {
-	if err != nil {
-		e.err = fmt.Errorf("%w; %w", e.err, err)
+// Explain returns an Error that also says what else may have led to the failure. Nil
+// adds nothing.
+func (e *Error) Explain(err error) *Error {
+	if err == nil {
+		return e
 	}
+	more := *e
+	more.err = fmt.Errorf("%w; %w", e.err, err)
+	return &more
 }

@@ -104,10 +104,9 @@ func TestRuntimeFailure(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	err := NewError(Unauthorized, errors.New("refused"))
-	err.Explain(nil)
-	err.Explain(errors.New("secret a/b cannot be read"))
-	if err.Error() != "refused; secret a/b cannot be read" {
-		t.Errorf("got %q", err)
+	more := err.Explain(nil).Explain(errors.New("secret a/b cannot be read"))
+	if more.Error() != "refused; secret a/b cannot be read" || more.Reason != Unauthorized || err.Error() != "refused" {
+		t.Errorf("got %q of %q", more, err)
 	}
 }
 

@@ -55,7 +55,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image Ima
 	}
 	for _, name := range recordNames(named, image.Target.Digest, image.ID) {
 		old, err := e.client.ImageService().Get(ctx, name)
-		if err == nil && old.Target.Digest != image.Target.Digest {
+		if err == nil && (old.Target.Digest != image.Target.Digest || isHeld(old.Labels, image.Name)) {
 			continue
 		}
 		if unlessNotFound(err) != nil {

@@ -34,14 +34,17 @@ func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error
 	if top := len(p.chain) - 1; top >= 0 {
 		keep = append(keep, leases.Resource{ID: p.chain[top].String(), Type: "snapshots/" + n.snapshotter})
 	}
-	for _, r := range keep {
-		if err := service.AddResource(ctx, lease, r); err != nil {
-			return fmt.Errorf("keep %s: %w", r.ID, err)
-		}
-	}
 	there, err := service.ListResources(ctx, lease)
 	if err != nil {
 		return err
+	}
+	for _, r := range keep {
+		if slices.Contains(there, r) {
+			continue // each is a write, which containerd syncs
+		}
+		if err := service.AddResource(ctx, lease, r); err != nil {
+			return fmt.Errorf("keep %s: %w", r.ID, err)
+		}
 	}
 	for _, r := range there {
 		if slices.Contains(keep, r) {

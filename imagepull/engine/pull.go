@@ -48,7 +48,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 	if here && digestOf(named) != "" {
 		return e.hold(ctx, n, named, local)
 	}
-	w := &wire{limiter: e.limiter, stall: e.opts.Stall, fetched: e.opts.Fetched}
+	w := &wire{limiter: e.limiter, stall: e.opts.Stall, fetched: e.opts.Fetched, agent: e.opts.UserAgent}
 	defer w.close()
 	p := &pull{engine: e, node: n, name: name, registry: newRegistry(ctx, name, n, w, r.Credentials)}
 	p.progress.report = r.Progress

@@ -60,6 +60,11 @@ func (e *Engine) record(ctx context.Context, image Image, name string) error {
 	return err
 }
 
+// isHeld reports whether a record says all that record would have it say.
+func isHeld(labels map[string]string, name string) bool {
+	return labels[holderLabel(name)] == name && labels[managedLabel] == managed && labels[pinnedLabel] == pinned
+}
+
 // released is the labels that a record loses once the image is not held any more.
 func released(labels map[string]string, name string) []string {
 	mine := holderLabel(name)

@@ -20,14 +20,18 @@ type registry struct {
 	folders     []string // like certs.d
 	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
 	credentials []Credential
-	tried       int // credentials that have been refused
+	tried       int         // credentials that have been refused
+	header      http.Header // of each request
 	open        remotes.Resolver
 }
 
 // newRegistry reads how the registry is reached from the hosts' folders at each
 // connection, as CRI does.
 func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []Credential) *registry {
-	r := &registry{name: name, folders: n.hosts, credentials: credentials}
+	r := &registry{name: name, folders: n.hosts, credentials: credentials, header: http.Header{}}
+	if w.agent != "" {
+		r.header.Set("User-Agent", w.agent)
+	}
 	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
 		return config.ConfigureHosts(ctx, config.HostOptions{
 			HostDir:        hostDir(n.hosts),
@@ -66,7 +70,9 @@ func (r *registry) resolve(ctx context.Context) (ocispec.Descriptor, error) {
 func (r *registry) with(do func(remotes.Resolver) error) error {
 	for {
 		if r.open == nil {
-			r.open = docker.NewResolver(docker.ResolverOptions{Hosts: r.hosts(docker.WithAuthCreds(r.credential()))})
+			r.open = docker.NewResolver(docker.ResolverOptions{
+				Hosts: r.hosts(docker.WithAuthCreds(r.credential())), Headers: r.header,
+			})
 		}
 		err := do(r.open)
 		if err == nil || !mayBeDenied(err) {

@@ -75,7 +75,7 @@ func TestWhatIsPresented(t *testing.T) {
 
 func TestCredentialIsNotPrinted(t *testing.T) {
 	c := Credential{Username: "me", Password: "hunter2", IdentityToken: "token", Source: "secret a/b"}
-	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
 		if got := fmt.Sprintf(format, c); got != "secret a/b" {
 			t.Errorf("%s prints %s", format, got)
 		}

@@ -1,6 +1,11 @@
 package engine
 
-import ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+import (
+	"fmt"
+	"io"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
 
 // Request is one image to pull.
 type Request struct {
@@ -28,8 +33,8 @@ type Credential struct {
 // String keeps a password out of whatever prints a Credential.
 func (c Credential) String() string { return c.Source }
 
-// GoString keeps it out of %#v, too.
-func (c Credential) GoString() string { return c.Source }
+// Format keeps it out of all other verbs: some would print the fields.
+func (c Credential) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.Source) }
 
 // Progress is how far a pull is, in bytes of the image as it is in the registry.
 type Progress struct {

@@ -29,6 +29,7 @@ type wire struct {
 	limiter *rate.Limiter
 	stall   time.Duration
 	fetched func(int)
+	agent   string // or empty
 
 	mu     sync.Mutex
 	opened []*http.Transport

@@ -75,7 +75,7 @@ type Image struct {
 	BytesTotal int64 `json:"bytesTotal"`
 	// Digest is that of the image, once it is known.
 	Digest string `json:"digest,omitempty"`
-	// Attempts are those since the request, the one under way included.
+	// Attempts are those since the hub started, the one under way included.
 	Attempts int `json:"attempts"`
 	// Reason is the kind of the last failure, in CamelCase, and LastError tells it
 	// in one line. Both are empty once the image is Ready.

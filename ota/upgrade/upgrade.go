@@ -37,6 +37,10 @@ const (
 	TargetAnnotation = "apps.openyurt.io/upgrade-target"
 )
 
+// maxImages is how many images a target may name: more than any pod has, and few
+// enough that an annotation somebody made up does not keep a node busy.
+const maxImages = 100
+
 // messagePrefix is followed by the hash of a revision: one space, no more.
 const messagePrefix = "controllerrevision: "
 
@@ -105,6 +109,9 @@ func TargetOf(pod *corev1.Pod) (Target, bool, error) {
 	}
 	if t.Revision == "" || len(t.Containers) == 0 {
 		return Target{}, true, fmt.Errorf("annotation %s of pod %s/%s names no revision or no container", TargetAnnotation, pod.Namespace, pod.Name)
+	}
+	if n := len(t.Containers) + len(t.InitContainers); n > maxImages {
+		return Target{}, true, fmt.Errorf("annotation %s of pod %s/%s names %d images, of at most %d", TargetAnnotation, pod.Namespace, pod.Name, n, maxImages)
 	}
 	return t, true, nil
 }

@@ -1,0 +1,395 @@
+package imagepull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
+
+// A pull may be cancelled at any moment, also while it begins. Real time: it is about
+// what the scheduler does.
+func TestCancellingAtAnyMoment(t *testing.T) {
+	n := &node{engine: newScripted(), cloud: newSky(), dir: t.TempDir()}
+	p, err := New(Options{Dir: n.dir, Engine: n.engine, Cloud: n.cloud, Parallelism: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { p.Run(ctx) })
+	for i := range 4 {
+		name := fmt.Sprintf("web-%d", i)
+		pod := oldPod(name, "v2", "app", "side", name)
+		n.cloud.set(pod)
+		all.Go(func() {
+			for range 50 {
+				_, err := p.Cancel(types.NamespacedName{Namespace: "ns", Name: name})
+				if err := errors.Join(err, p.Request(pod, target("v2", "app", "side", name))); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			if i == 3 {
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// What a watch shows may be older than what the request was made from: behind a
+// reconnect, or from the cache after a restart without the cloud.
+func TestARequestOutlivesAnOlderStateOfThePod(t *testing.T) {
+	at := func(version string, pod *corev1.Pod) *corev1.Pod {
+		pod.ResourceVersion = version
+		return pod
+	}
+	onNode(t, func(t *testing.T, n *node) {
+		before := at("9", oldPod("web-1", "v2", "app"))
+		before.Annotations = nil
+		n.cloud.set(before)
+		if err := n.Request(at("10", oldPod("web-1", "v2", "app")), target("v2", "app")); err != nil {
+			t.Fatal(err)
+		}
+		n.review()
+		pass(2 * pullTime)
+		want(t, "after an older state", n.shows("web-1"), "Ready: app=Ready")
+		n.restart(t)
+		want(t, "and after a restart", n.shows("web-1"), "Ready: app=Ready")
+
+		unreadable := at("11", oldPod("web-1", "v2", "app"))
+		unreadable.Annotations = map[string]string{"apps.openyurt.io/upgrade-target": "{"}
+		n.cloud.set(unreadable)
+		pass(time.Second)
+		want(t, "with a target that cannot be read", n.shows("web-1"), "Ready: app=Ready")
+
+		later := at("12", oldPod("web-1", "v2", "app"))
+		later.Annotations = nil
+		n.cloud.set(later)
+		pass(time.Second)
+		want(t, "after a newer state", n.shows("web-1"), "none")
+	})
+}
+
+func TestImagesAreHeldWhileTheCloudCannotReplaceThePod(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		n.cloud.remove("web-1")
+		pass(orphaned / 2)
+		n.cloud.be(true, false)
+		pass(24 * time.Hour)
+		n.cloud.be(false, false)
+		pass(orphaned / 2)
+		if got := n.engine.took(); strings.Contains(got, "release") {
+			t.Errorf("let go without the cloud: %s", got)
+		}
+	})
+}
+
+func TestWhatTheNextTargetNeedsIsNotLetGo(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		wanted := target("v2", "app:2", "side")
+		wanted.Prepull = &metav1.Time{Time: time.Now()}
+		n.cloud.set(podWith("web-1", wanted))
+		pass(20*time.Second + 3*pullTime)
+		n.engine.took()
+		wanted.Revision, wanted.Containers[0].Image = "v3", "app:3"
+		n.cloud.set(podWith("web-1", wanted))
+		pass(20*time.Second + 3*pullTime)
+		want(t, "state", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
+		want(t, "the engine", n.engine.took(), "pull app:3")
+		pass(linger)
+		if got := n.engine.took(); !strings.Contains(got, "release app:2") || strings.Contains(got, "release side") {
+			t.Errorf("the engine, later: %s", got)
+		}
+	})
+}
+
+func TestAPullThatTakesLongHoldsUpNoCheck(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"), oldPod("web-2", "v2", "large"))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		n.ask(t, "web-2")
+		synctest.Wait()
+		n.engine.took()
+		n.engine.remove <- nameOf("app")
+		synctest.Wait()
+		want(t, "the engine", n.engine.took(), "keep app")
+		want(t, "the pull", n.shows("web-2"), "Pulling: large=Pulling")
+	})
+}
+
+// unkept is an engine that cannot hold an image any more, for good.
+type unkept struct{ *scripted }
+
+func (unkept) Keep(context.Context, engine.Image) error {
+	return engine.NewError(engine.NoSpace, errors.New("it cannot be unpacked"))
+}
+
+func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		n.engine.mu.Lock()
+		n.engine.fail["app"] = engine.NewError(engine.NoSpace, errors.New("no room"))
+		n.engine.mu.Unlock()
+		n.other = unkept{n.engine}
+		n.restart(t)
+		pass(2 * pullTime)
+		want(t, "the pod", n.cloud.says("web-1"), "False PrepullInsufficientSpace v2")
+	})
+}
+
+func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.mu.Lock()
+		n.engine.absent = true
+		n.engine.mu.Unlock()
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(time.Hour)
+		want(t, "the pod", n.cloud.says("web-1"), "False PrepullContainerdUnavailable v2")
+		if n.cloud.read > 0 {
+			t.Errorf("%d secrets were read", n.cloud.read)
+		}
+		n.engine.mu.Lock()
+		n.engine.absent = false
+		n.engine.mu.Unlock()
+		pass(sweepRetry + 2*pullTime)
+		want(t, "as soon as it is there", n.shows("web-1"), "Ready: app=Ready")
+	})
+}
+
+func TestWhatIsRefusedIsSaidLessAndLessOften(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.mu.Lock()
+		n.cloud.refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("a policy"))
+		n.cloud.mu.Unlock()
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(time.Hour)
+		if got := len(n.cloud.patches); got < 10 || got > 25 {
+			t.Errorf("%d patches in an hour", got)
+		}
+		n.cloud.mu.Lock()
+		n.cloud.refuse = nil
+		n.cloud.mu.Unlock()
+		pass(2 * lastRetry)
+		want(t, "the pod, when it is let", n.cloud.says("web-1"), "True PrepullReady v2")
+	})
+}
+
+func TestOnlyADaemonSetsPodHasImagesPulledUnasked(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		wanted := target("v2", "app")
+		wanted.Prepull = &metav1.Time{Time: time.Now()}
+		pod := podWith("bare", wanted)
+		pod.OwnerReferences = nil
+		n.cloud.set(pod)
+		pass(time.Minute)
+		want(t, "a pod that nobody owns", n.shows("bare"), "none")
+	})
+}
+
+func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
+	prepare := func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app:2"))
+		n.ask(t, "web-1")
+		pass(pullTime / 2)
+		pod := oldPod("web-1", "v3", "app:3")
+		n.cloud.mu.Lock()
+		pod.Status = n.cloud.pods["web-1"].Status
+		n.cloud.mu.Unlock()
+		n.cloud.set(pod)
+		pass(time.Second)
+		want(t, "the pod, of another target meanwhile", n.cloud.says("web-1"), "False PrepullTargetChanged v3")
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		onNode(t, func(t *testing.T, n *node) {
+			prepare(t, n)
+			if was, err := n.Cancel(web1); !was || err != nil {
+				t.Errorf("got %t, %v", was, err)
+			}
+			pass(time.Second)
+			want(t, "the pod", n.cloud.says("web-1"), "nothing")
+		})
+	})
+	t.Run("asked for and cancelled without the cloud", func(t *testing.T) {
+		onNode(t, func(t *testing.T, n *node) {
+			prepare(t, n)
+			n.cloud.be(true, false)
+			n.ask(t, "web-1")
+			pass(time.Second)
+			if _, err := n.Cancel(web1); err != nil {
+				t.Fatal(err)
+			}
+			n.cloud.be(false, false)
+			pass(time.Minute)
+			want(t, "the pod", n.cloud.says("web-1"), "nothing")
+			n.ask(t, "web-1")
+			pass(2 * pullTime)
+			want(t, "the pod, asked for again", n.cloud.says("web-1"), "True PrepullReady v3")
+		})
+	})
+}
+
+// A loop of links stands for an error of the disk that passes.
+func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
+	for what, path := range map[string]string{"a file": "uid-web-1.json", "the folder": "."} {
+		t.Run(what, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.cloud.set(oldPod("web-1", "v2", "app"))
+				n.ask(t, "web-1")
+				pass(2 * pullTime)
+				n.stop()
+				n.engine.took()
+				path := filepath.Join(n.dir, path)
+				if err := errors.Join(os.Rename(path, path+".aside"), os.Symlink(path, path)); err != nil {
+					t.Fatal(err)
+				}
+				n.begin(t, 1)
+				pass(time.Hour)
+				if got := n.engine.took(); strings.Contains(got, "release") {
+					t.Errorf("let go, since it could not be read: %s", got)
+				}
+				if err := errors.Join(os.Remove(path), os.Rename(path+".aside", path)); err != nil {
+					t.Fatal(err)
+				}
+				pass(sweepRetry + time.Second)
+				want(t, "read later", n.shows("web-1"), "Ready: app=Ready")
+			})
+		})
+	}
+}
+
+func TestATagIsLookedAtAgainWhenItIsAskedFor(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		const pinned = "app@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+		n.cloud.set(oldPod("web-1", "v2", "app", pinned))
+		n.ask(t, "web-1")
+		pass(3 * pullTime)
+		n.engine.took()
+		n.engine.mu.Lock()
+		n.engine.fail["app"] = engine.NewError(engine.Unreachable, errors.New("no route"))
+		n.engine.mu.Unlock()
+		n.ask(t, "web-1")
+		pass(pullTime / 2)
+		want(t, "meanwhile", n.shows("web-1"), "Ready: app=Ready "+pinned+"=Ready")
+		pass(time.Minute)
+		want(t, "the engine", n.engine.took(), "pull app")
+		want(t, "with a registry that is away", n.shows("web-1"), "Ready: app=Ready "+pinned+"=Ready")
+	})
+}
+
+func TestAnotherPodsRequestDoesNotWaitForAnOldFailure(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused"))
+		n.cloud.set(oldPod("web-1", "v2", "app"), oldPod("web-2", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(time.Hour)
+		n.engine.took()
+		n.ask(t, "web-2")
+		pass(pullTime)
+		want(t, "the engine", n.engine.took(), "pull app")
+	})
+}
+
+// sticky is an engine that cannot let go of one image.
+type sticky struct{ *scripted }
+
+func (e sticky) Release(ctx context.Context, name string) error {
+	if strings.Contains(name, "aaa") {
+		return engine.NewError(engine.Other, errors.New("it sticks"))
+	}
+	return e.scripted.Release(ctx, name)
+}
+
+func TestOneImageThatCannotBeLetGoHoldsUpNoOther(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.mu.Lock()
+		n.engine.held["aaa"], n.engine.held["zzz"] = true, true
+		n.engine.mu.Unlock()
+		n.other = sticky{n.engine}
+		n.restart(t)
+		pass(time.Second)
+		want(t, "the engine", n.engine.took(), "release zzz")
+	})
+}
+
+func TestAFailureIsOneLine(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.fail["app"] = engine.NewError(engine.NotFound, errors.New("no such tag"))
+		wanted := target("v2", "app")
+		wanted.ImagePullSecrets = []string{"one", "two"}
+		n.cloud.set(podWith("web-1", wanted))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		s, _ := n.State(web1)
+		if got := s.Images[0].LastError; strings.Contains(got, "\n") || !strings.Contains(got, "secret ns/one") || !strings.Contains(got, "secret ns/two") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestATargetThatWasMendedByHandIsPulledAnew(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
+		n.ask(t, "web-1")
+		pass(3 * pullTime)
+		want(t, "state", n.shows("web-1"), "Ready: app=Ready side=Ready")
+	})
+}
+
+// How long the queue's lock is held with the pods of a full node: each attempt, and
+// each request, waits for it. In a thousandth of a second a core does all of it.
+func BenchmarkQueueOfAFullNode(b *testing.B) {
+	p, err := New(Options{Dir: b.TempDir(), Engine: newScripted(), Cloud: newSky()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 110 {
+		var images []string
+		for k := range 5 {
+			images = append(images, fmt.Sprintf("registry.example.com/team-%d/service-%d/app:v1", i, k))
+		}
+		j := newJob(oldPod(fmt.Sprintf("web-%d", i), "v2", images...), target("v2", images...), false, time.Now())
+		p.jobs[j.UID] = j
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b.ReportAllocs()
+	for b.Loop() {
+		p.refreshLocked(time.Now())
+		for _, j := range p.jobs {
+			if p.stateLocked(j).State != nodeapi.Queued {
+				b.Fatal("not queued")
+			}
+		}
+	}
+}
