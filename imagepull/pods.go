@@ -59,20 +59,21 @@ func (p *Puller) review() {
 			continue
 		}
 		if err := p.end(j, how); err != nil {
-			p.complain("pre-pull that has ended cannot be forgotten; it is tried again", j.name(), err)
+			if p.isNews(j.name(), err) {
+				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.name().String(), "err", err)
+			}
 			continue
 		}
 		p.log.Info("pre-pull has ended", "pod", j.name().String(), "revision", j.Revision, "why", why)
 	}
 }
 
-// complain logs what a disk refuses, once for as long as it says the same of a pod.
-// p.disk is held.
-func (p *Puller) complain(message string, pod types.NamespacedName, err error) {
-	if p.refused[pod] != err.Error() {
-		p.refused[pod] = err.Error()
-		p.log.Error(message, "pod", pod.String(), "err", err)
-	}
+// isNews reports whether a disk that refuses something said another thing of this pod
+// before: it is asked at each change of any pod. p.disk is held.
+func (p *Puller) isNews(pod types.NamespacedName, err error) bool {
+	before := p.refused[pod]
+	p.refused[pod] = err.Error()
+	return before != err.Error()
 }
 
 // judge returns why and how j has to end; no how if it goes on.
@@ -139,8 +140,9 @@ func (p *Puller) startUnasked(pod *corev1.Pod) {
 	if have := p.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.isNewer(pod)) {
 		return
 	}
-	if err := p.start(pod, t, true); err != nil {
-		p.complain("pre-pull that a rollout asks for cannot be kept; it is tried again", types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, err)
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if err := p.start(pod, t, true); err != nil && p.isNews(name, err) {
+		p.log.Error("pre-pull that a rollout asks for cannot be kept; it is tried again", "pod", name.String(), "err", err)
 	}
 }
 
