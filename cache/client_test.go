@@ -82,6 +82,17 @@ func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
 	return c
 }
 
+// startListed is a cache that has read these pods for a client, and what it read them
+// from.
+func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cache) {
+	t.Helper()
+	u := newUpstream()
+	u.shows(version, pods...)
+	c := startCache(t, u)
+	get(t, c, urlPods)
+	return u, c
+}
+
 // nothingIsHeld fails a test if a view is held, or filled, by nobody who is there.
 func nothingIsHeld(t *testing.T, c *Cache) {
 	t.Helper()

@@ -11,10 +11,7 @@ import (
 func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
 	const selected = urlPods + "?labelSelector=l"
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50", "old"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50", "old"))
 		get(t, c, selected)
 		time.Sleep(5 * time.Second)
 		u.shows("90", podJSON("a", "50", "newer"))

@@ -29,10 +29,7 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 
 func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		v := c.views.find(podsKey(nodeUser))
 		before, _ := v.member("ns/a")
 		v.apply("100", &change{name: "ns/a", version: "101", object: []byte(podJSON("a", "101"))})
@@ -80,10 +77,7 @@ func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
 // A person on a thin line reads an old state to its end, whatever comes meanwhile.
 func TestASlowReaderOfAListDoesNotHarmTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"), podJSON("b", "51", strings.Repeat("x", 300<<10)))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51", strings.Repeat("x", 300<<10)))
 		time.Sleep(5 * time.Second)
 		u.goAway()
 		res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))

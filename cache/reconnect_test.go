@@ -61,10 +61,7 @@ func TestWatchesComeBackOverTheWholeJitter(t *testing.T) {
 
 func TestAnApiserverThatForgetsEachVersionIsNotAskedWithoutPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"))
 		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
 		u.onText("watch", http.StatusGone, "{}")
 		(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
@@ -77,10 +74,7 @@ func TestAnApiserverThatForgetsEachVersionIsNotAskedWithoutPause(t *testing.T) {
 
 func TestOneListIsEnoughForAllWatchesOfAView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"), podJSON("b", "60"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "60"))
 		var watchers []*watcher
 		for range 10 {
 			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"))
@@ -116,10 +110,7 @@ func TestOneListIsEnoughForAllWatchesOfAView(t *testing.T) {
 
 func TestAWatchEndsInTimeThoughAListHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"))
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100&timeoutSeconds=90")
 		feed := <-u.feeds
 		u.onText("watch", http.StatusGone, "{}")

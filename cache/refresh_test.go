@@ -131,10 +131,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u)
-				get(t, c, urlPods)
+				u, c := startListed(t, "100", podJSON("a", "50"))
 				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
 				if !test.watched {
 					w.stop()

@@ -33,10 +33,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 	for name, lose := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
-				c := startCache(t, u)
-				get(t, c, urlPods)
+				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
 				w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
 				feed := <-u.feeds
 				u.shows("90", podJSON("a", "50"))
@@ -59,10 +56,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 
 func TestAWatchThatWasOpenedOfflineIsToldToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
 		u.goAway()
 		w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
 		time.Sleep(time.Minute)
@@ -87,10 +81,7 @@ func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
 	for name, url := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50", "old"), podJSON("b", "95"))
-				c := startCache(t, u)
-				get(t, c, urlPods)
+				u, c := startListed(t, "100", podJSON("a", "50", "old"), podJSON("b", "95"))
 				get(t, c, urlPodA)
 				time.Sleep(5 * time.Second)
 				// Version 50 names another state of the object now.
@@ -199,10 +190,7 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 // An apiserver may be behind the others for a while, and nothing is lost for it.
 func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"), podJSON("b", "95"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
 		u.onText("list", http.StatusOK, podsJSON("90", podJSON("a", "50")))
 		for range 10 {
 			get(t, c, urlPods+"?resourceVersion=0")

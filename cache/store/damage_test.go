@@ -257,18 +257,15 @@ func TestPagesThatGoRoundInCirclesAreFoundAtOpen(t *testing.T) {
 	fill(t, s, 30, 30)
 	s.Close()
 	file := readMain(t, base)
-	const page, branch = 4096, 1
 	damagedPages := 0
-	for at := 2 * page; at+page <= len(file); at += page {
-		id := binary.NativeEndian.Uint64(file[at:])
-		if id != uint64(at/page) || binary.NativeEndian.Uint16(file[at+8:]) != branch {
-			continue
-		}
+	for id, page := range pagesOf(file, branchPage) {
 		damagedPages++
 		dir := copyFolder(t, base)
-		circular := bytes.Clone(file)
-		binary.NativeEndian.PutUint64(circular[at+16+8:], id) // its first child
-		writeMain(t, dir, circular)
+		firstChild := page[contentAt+8:]
+		before := binary.NativeEndian.Uint64(firstChild)
+		binary.NativeEndian.PutUint64(firstChild, id)
+		writeMain(t, dir, file)
+		binary.NativeEndian.PutUint64(firstChild, before)
 		s := mustOpen(t, dir, store.Options{})
 		for view := range testViews {
 			if _, err := verify(s, view); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -304,10 +301,9 @@ func TestPagesThatAreFreeAndInUseAreFoundAtOpen(t *testing.T) {
 	fill(t, s, 3, 9)
 	s.Close()
 	file := readMain(t, dir)
-	const page, freelist = 4096, 0x10
-	for at := 2 * page; at < len(file); at += page {
-		if file[at+8] == freelist && binary.NativeEndian.Uint16(file[at+10:]) > 0 {
-			copy(file[at+16:], file[at:at+8]) // the list itself is said to be free
+	for id, page := range pagesOf(file, freelistPage) {
+		if binary.NativeEndian.Uint16(page[countAt:]) > 0 {
+			binary.NativeEndian.PutUint64(page[contentAt:], id) // the list itself is said to be free
 		}
 	}
 	writeMain(t, dir, file)
@@ -388,12 +384,9 @@ func TestACommitThatMissesAnObjectLooksForTheReason(t *testing.T) {
 	}
 	s.Close()
 
-	const page, leaf = 4096, 2
 	file := readMain(t, dir)
-	for at := 2 * page; at < len(file); at += page {
-		if key := bytes.Index(file[at:at+page], []byte(testScope+"\x00default/")); key >= 0 && file[at+8] == leaf {
-			file[at+key] = 0xff // of the first object in the page, which is out of order now
-		}
+	for _, leaf := range objectLeaves(t, file) {
+		leaf.page[leaf.key] = 0xff // of the first object in the page, which is out of order now
 	}
 	writeMain(t, dir, file)
 	s = mustOpen(t, dir, store.Options{})

@@ -68,18 +68,9 @@ func TestLeafDamageThatEndsTheProcessIsFoundAfterCrashesInARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	// The flags of all leaves with objects.
-	const page, leaf = 4096, 2
 	file := readMain(t, dir)
-	hit := 0
-	for at := 2 * page; at < len(file); at += page {
-		if file[at+8] == leaf && bytes.Contains(file[at:at+page], []byte(testScope+"\x00default/")) {
-			file[at+8] = 0x40
-			hit++
-		}
-	}
-	if hit == 0 {
-		t.Fatal("no objects are in the file")
+	for _, leaf := range objectLeaves(t, file) {
+		leaf.page[flagsAt] = 0x40
 	}
 	writeMain(t, dir, file)
 	for crash, want := range []bool{false, false, false, true} {
