@@ -41,7 +41,7 @@ var faults = []fault{
 		w.kill()
 		for range 1 + w.rand.IntN(3) {
 			w.launch()
-			time.Sleep(time.Duration(w.rand.IntN(80)) * time.Millisecond)
+			w.goOn(time.Duration(w.rand.IntN(80)) * time.Millisecond)
 			w.kill()
 		}
 	}},
@@ -75,14 +75,14 @@ var faults = []fault{
 	{name: "blocks as they were before", do: (*world).killWithLostWrites},
 	{name: "disk full, then killed", full: true, do: func(w *world) {
 		w.fillDisk()
-		time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
+		w.goOn(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
 		w.kill()
 	}},
 	{name: "disk full for a while, then killed", full: true, do: func(w *world) {
 		w.fillDisk()
-		time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
+		w.goOn(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
 		w.freeDisk()
-		time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
+		w.goOn(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
 		w.kill()
 	}},
 }
@@ -167,7 +167,7 @@ func (w *world) killWithLostWrites() {
 		}
 		before[file] = content
 	}
-	time.Sleep(time.Duration(200+w.rand.IntN(1000)) * time.Millisecond)
+	w.goOn(time.Duration(200+w.rand.IntN(1000)) * time.Millisecond)
 	w.kill()
 	for _, file := range w.files() {
 		content, err := os.ReadFile(file)

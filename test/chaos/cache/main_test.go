@@ -18,11 +18,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/edgehub-io/edgehub/test/chaos/seeds"
 )
 
 const (
@@ -67,20 +68,6 @@ func inOwnMounts() int {
 	return 0
 }
 
-// number reads a number from the environment.
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%q: want a number", name, value)
-	}
-	return n
-}
-
 func TestWhateverHappensToTheHubNoAnswerIsWrong(t *testing.T) {
 	binary, err := filepath.Abs(hubBin)
 	if err == nil {
@@ -90,14 +77,11 @@ func TestWhateverHappensToTheHubNoAnswerIsWrong(t *testing.T) {
 		t.Fatalf("%v (`make build` builds it)", err)
 	}
 	total := &tally{faults: map[string]int{}}
-	first := number(t, "FIRST_SEED", 1)
 	t.Run("rounds", func(t *testing.T) {
-		for seed := first; seed < first+number(t, "ROUNDS", defaultRounds); seed++ {
-			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-				t.Parallel()
-				newWorld(t, binary, seed, total).play()
-			})
-		}
+		seeds.Each(t, "ROUNDS", defaultRounds, func(t *testing.T, seed int) {
+			t.Parallel()
+			newWorld(t, binary, seed, total).play()
+		})
 	})
 	t.Log(total)
 	if total.right == 0 {

@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/metric"
 )
 
 // patience is how long anything may take that a hub does by itself.
@@ -26,7 +27,7 @@ func (w *world) play() {
 		w.up()
 		w.noteStart(w.start())
 		stop := w.load()
-		pause(w.t.Context(), length)
+		w.goOn(length)
 		f.do(w)
 		stop()
 		w.total.fault(f.name)
@@ -45,6 +46,18 @@ func (w *world) play() {
 	if w.rand.IntN(2) == 0 {
 		w.freeDisk()
 		w.heal()
+	}
+}
+
+// goOn lets the hub run for a time that the seed says, and not until something is so:
+// at which instant a fault comes is what chance has to decide. The hub must live on.
+func (w *world) goOn(length time.Duration) {
+	w.t.Helper()
+	select {
+	case <-w.gone:
+		w.fatal("the hub has ended by itself")
+	case <-w.t.Context().Done():
+	case <-time.After(length):
 	}
 }
 
@@ -198,14 +211,9 @@ func (w *world) commits() int {
 	if code != http.StatusOK {
 		w.fatal("GET /metrics: %d", code)
 	}
-	for line := range strings.Lines(string(metrics)) {
-		if rest, ok := strings.CutPrefix(line, `edgehub_cache_commits_total{result="ok"} `); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return int(n)
-		}
+	n, _, err := metric.Sum(string(metrics), "edgehub_cache_commits_total", `result="ok"`)
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	return 0 // not one yet
+	return int(n) // 0: not one yet
 }

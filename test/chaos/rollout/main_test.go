@@ -12,9 +12,9 @@ package rollout_test
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/test/chaos/seeds"
 	"github.com/edgehub-io/edgehub/test/stage"
 )
 
@@ -38,23 +38,4 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// number reads a number from the environment.
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%q: want a number", name, value)
-	}
-	return n
-}
-
-func TestChaos(t *testing.T) {
-	first := number(t, "FIRST_SEED", 1)
-	for seed := first; seed < first+number(t, "SEEDS", defaultSeeds); seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed) })
-	}
-}
+func TestChaos(t *testing.T) { seeds.Each(t, "SEEDS", defaultSeeds, play) }
