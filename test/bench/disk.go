@@ -74,7 +74,7 @@ func (b *bench) diskRound(ctx context.Context, dir string) (w writes, err error)
 		if err != nil {
 			return err
 		}
-		n, err := e.metric(ctx, commits)
+		n, err := e.commits(ctx)
 		if err != nil {
 			return err
 		}

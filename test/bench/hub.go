@@ -8,11 +8,10 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
+	"github.com/edgehub-io/edgehub/test/metric"
 )
 
 // edge is a hub whose cloud can be taken away, and which can be stopped and started
@@ -69,8 +68,8 @@ func (e *edge) cut() error {
 	return err
 }
 
-// metric is the sum of all lines of one metric whose name begins like this.
-func (e *edge) metric(ctx context.Context, prefix string) (float64, error) {
+// metric is the sum of one metric over all lines with these labels.
+func (e *edge) metric(ctx context.Context, name string, labels ...string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.api+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -84,28 +83,21 @@ func (e *edge) metric(ctx context.Context, prefix string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	sum := 0.0
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, prefix) {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", prefix, err)
-		}
-		sum += value
-	}
-	return sum, nil
+	sum, _, err := metric.Sum(string(text), name, labels...)
+	return sum, err
 }
 
-const commits = `edgehub_cache_commits_total{result="ok"}`
+// commits is how often the hub has written to its disk.
+func (e *edge) commits(ctx context.Context) (float64, error) {
+	return e.metric(ctx, "edgehub_cache_commits_total", `result="ok"`)
+}
 
 // awaitDisk returns when the hub has written what it has read: there is no commit in
 // two of its intervals.
 func (e *edge) awaitDisk(ctx context.Context) error {
 	last, since := -1.0, time.Now()
 	for time.Since(since) < 2200*time.Millisecond {
-		now, err := e.metric(ctx, commits)
+		now, err := e.commits(ctx)
 		if err != nil {
 			return err
 		}

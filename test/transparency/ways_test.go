@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/freeport"
+	"github.com/edgehub-io/edgehub/test/plainclient"
 )
 
 // fixture is a real apiserver with a hub in front of it. The hub's node is an
@@ -70,7 +70,7 @@ func newFixture(t *testing.T) *fixture {
 
 	hub := f.startHub(t, "")
 	token := f.adminToken(t)
-	apiCA := pool(t, c.CAFile())
+	apiCA := plainclient.Roots(t, c.CAFile())
 	cert, err := tls.LoadX509KeyPair(f.adminCert(t))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	t.Cleanup(stop)
 	return &runningHub{
 		plainURL: "http://" + config.ProxyAddress, secureURL: "https://" + config.SecureAddress,
-		ca: pool(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
+		ca: plainclient.Roots(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
 	}
 }
 
@@ -162,28 +162,13 @@ func (f *fixture) adminToken(t *testing.T) string {
 	return token.Status.Token
 }
 
-// newClient adds nothing to requests: no gzip of its own, no HTTP/2 unless asked.
+// newClient returns a client whose connections end with the test.
 func newClient(t *testing.T, config *tls.Config, http2 bool) *http.Client {
 	t.Helper()
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(!http2)
-	protocols.SetHTTP2(http2)
-	transport := &http.Transport{TLSClientConfig: config, Protocols: protocols, DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 2 * time.Minute}
-}
-
-func pool(t *testing.T, file string) *x509.CertPool {
-	t.Helper()
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(pem) {
-		t.Fatalf("%s holds no certificate", file)
-	}
-	return p
+	c := plainclient.New(config, http2)
+	c.Timeout = 2 * time.Minute
+	t.Cleanup(c.CloseIdleConnections)
+	return c
 }
 
 // answer is all that a client sees.

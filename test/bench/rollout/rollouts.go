@@ -47,7 +47,7 @@ func (w *world) rollOutOurs(ctx context.Context) (r *rolledOut, err error) {
 	if err != nil {
 		return nil, err
 	}
-	from, err := w.audit.size()
+	mark, err := w.audit.Mark()
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +59,11 @@ func (w *world) rollOutOurs(ctx context.Context) (r *rolledOut, err error) {
 	if err := pause(ctx, time.Second); err != nil {
 		return nil, err
 	}
-	to, err := w.audit.size()
+	made, err := w.audit.Since(mark)
 	if err != nil {
 		return nil, err
 	}
-	if r.requests, err = w.audit.between(from, to); err != nil {
-		return nil, err
-	}
+	r.requests = count(made)
 	r.cpu, _, r.peak, err = c.usage()
 	r.cpu -= cpu
 	return r, err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/fleet"
 )
@@ -35,7 +36,7 @@ type world struct {
 	client  *kubernetes.Clientset
 	fleet   *fleet.Fleet
 	account string // kubeconfig with the rights of deploy/
-	audit   *audit
+	audit   *audit.Log
 
 	stopFleet context.CancelFunc
 	ended     chan error // one result, of the fleet
@@ -48,12 +49,12 @@ type world struct {
 func newWorld(ctx context.Context, o *options, dir string) (*world, error) {
 	w := &world{options: o, dir: dir, began: time.Now()}
 	var err error
-	if w.audit, err = newAudit(dir); err != nil {
+	if w.audit, err = audit.New(dir, auditRules); err != nil {
 		return nil, err
 	}
 	w.cluster, err = cluster.Start(ctx, cluster.Options{
 		Dir: filepath.Join(dir, "cluster"), Log: os.Stderr,
-		APIServerArgs:         w.audit.args(),
+		APIServerArgs:         w.audit.Args(),
 		ControllerManagerArgs: []string{"--node-monitor-grace-period=" + gracePeriod.String()},
 		// The default of 50 pods a second would be all that is measured.
 		SchedulerArgs: []string{"--kube-api-qps=5000", "--kube-api-burst=5000"},

@@ -14,13 +14,7 @@ import (
 // invariant 16: a disk that takes a second for each write does not delay events.
 func TestInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
 	t.Parallel()
-	option, trace := traced(t, "pwrite64,fdatasync,fsync", "delay_enter=1000000")
-	f := newFake(t)
-	frames := make(chan []byte)
-	f.script(answering(t, fakeList(100, 50, ""), asJSON), sending(asJSON, frames))
-	h := newHubBefore(t, f, option)
-	h.node.get(t, fakeMaps, asJSON)
-	w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
+	_, w, frames, trace := tracedWatch(t, "pwrite64,fdatasync,fsync", "delay_enter=1000000")
 	slowest := time.Duration(0)
 	const events, pause = 200, 30 * time.Millisecond
 	for i := range events {
@@ -34,12 +28,29 @@ func TestInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
 		<-time.After(pause)
 	}
 	t.Logf("the slowest of %d events took %v", events, slowest.Round(time.Millisecond))
-	text, err := os.ReadFile(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if delayed := strings.Count(string(text), "DELAYED"); delayed < 5 {
+	if delayed := strings.Count(trace(), "DELAYED"); delayed < 5 {
 		t.Errorf("%d writes were delayed: the disk was not slow", delayed)
+	}
+}
+
+// tracedWatch is traced for a hub on which one client watches what comes as frames. What
+// was noted so far is read with trace.
+func tracedWatch(t *testing.T, calls, inject string) (h *hub, w *stream, frames chan<- []byte, trace func() string) {
+	t.Helper()
+	option, file := traced(t, calls, inject)
+	f := newFake(t)
+	sent := make(chan []byte)
+	f.script(answering(t, fakeList(100, 50, ""), asJSON), sending(asJSON, sent))
+	h = newHubBefore(t, f, option)
+	h.node.get(t, fakeMaps, asJSON)
+	w = h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
+	return h, w, sent, func() string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
 }
 
@@ -97,21 +108,9 @@ func TestInvariant23_BytesOnDiskDoNotGrowWithConsumers(t *testing.T) {
 // invariant 24: at 200 updates a second the disk is synced at most once a second.
 func TestInvariant24_SyncsPerSecond(t *testing.T) {
 	t.Parallel()
-	option, trace := traced(t, "fsync,fdatasync", "")
-	f := newFake(t)
-	frames := make(chan []byte)
-	f.script(answering(t, fakeList(100, 50, ""), asJSON), sending(asJSON, frames))
-	h := newHubBefore(t, f, option)
-	h.node.get(t, fakeMaps, asJSON)
-	w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
+	h, w, frames, trace := tracedWatch(t, "fsync,fdatasync", "")
 	h.awaitDisk()
-	syncs := func() int {
-		text, err := os.ReadFile(trace)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Count(string(text), "sync(")
-	}
+	syncs := func() int { return strings.Count(trace(), "sync(") }
 	before, began := syncs(), time.Now()
 	const seconds, perSecond = 8, 200
 	ticker := time.NewTicker(time.Second / perSecond)

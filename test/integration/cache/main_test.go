@@ -28,6 +28,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/edge"
 )
@@ -44,7 +45,7 @@ type environment struct {
 	*cluster.Cluster
 	client kubernetes.Interface // the administrator's, straight to the apiserver
 	direct *client              // the same, request by request
-	audit  *audit
+	audit  auditLog
 	hubBin string
 }
 
@@ -80,10 +81,10 @@ func run(m *testing.M) (code int, err error) {
 	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
 		return 1, err
 	}
-	if env.audit, err = newAudit(filepath.Join(dir, "audit")); err != nil {
+	if env.audit.Log, err = audit.New(filepath.Join(dir, "audit"), auditRules); err != nil {
 		return 1, err
 	}
-	c, err := startCluster(ctx, env.audit)
+	c, err := startCluster(ctx, env.audit.Log)
 	if err != nil {
 		return 1, err
 	}
@@ -100,10 +101,10 @@ func run(m *testing.M) (code int, err error) {
 }
 
 // startCluster starts a control plane that remembers every version.
-func startCluster(ctx context.Context, a *audit) (*cluster.Cluster, error) {
+func startCluster(ctx context.Context, a *audit.Log) (*cluster.Cluster, error) {
 	return cluster.Start(ctx, cluster.Options{
 		Log:           os.Stderr,
-		APIServerArgs: append(a.args(), "--etcd-compaction-interval=0"),
+		APIServerArgs: append(a.Args(), "--etcd-compaction-interval=0"),
 	})
 }
 

@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/plainclient"
 )
 
 // What clients accept.
@@ -35,10 +34,7 @@ type client struct {
 }
 
 func newClient(url string, config *tls.Config, http2 bool) *client {
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(!http2)
-	protocols.SetHTTP2(http2)
-	return &client{url: url, http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, Protocols: protocols, DisableCompression: true}}}
+	return &client{url: url, http: plainclient.New(config, http2)}
 }
 
 // newDirectClient is the administrator's.
@@ -151,19 +147,6 @@ func (c *client) refused(t *testing.T, r request, status int) answer {
 		t.Errorf("%s %s (%s): want %d, got %v", r.method, r.path, r.accept, status, a)
 	}
 	return a
-}
-
-func pool(t *testing.T, file string) *x509.CertPool {
-	t.Helper()
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(pem) {
-		t.Fatalf("%s holds no certificate", file)
-	}
-	return p
 }
 
 // eventually waits until done says so.

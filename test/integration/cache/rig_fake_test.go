@@ -19,10 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/test/plainclient"
 )
 
 // rootsOnly trusts the apiserver and shows it no certificate.
-func rootsOnly(t *testing.T) *tls.Config { return &tls.Config{RootCAs: pool(t, env.CAFile())} }
+func rootsOnly(t *testing.T) *tls.Config {
+	return &tls.Config{RootCAs: plainclient.Roots(t, env.CAFile())}
+}
 
 // fakeMaps is the collection that a scripted apiserver serves.
 const fakeMaps = "/api/v1/namespaces/default/configmaps"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/plainclient"
 )
 
 // hub is one node's hub, and its clients.
@@ -121,7 +122,7 @@ func (h *hub) withCert() *client {
 
 func (h *hub) secure(certs []tls.Certificate) *client {
 	h.t.Helper()
-	config := &tls.Config{RootCAs: pool(h.t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certs}
+	config := &tls.Config{RootCAs: plainclient.Roots(h.t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certs}
 	c := newClient("https://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(h.SecurePort)), config, true)
 	h.t.Cleanup(c.close)
 	return c

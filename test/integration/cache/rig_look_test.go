@@ -3,28 +3,18 @@ package cache
 import (
 	"errors"
 	"os"
-	"strconv"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/test/metric"
 )
 
 // metric is the sum of the metric's values over all labels, of which the line has to
 // contain each of those given; false where there is none.
 func (h *hub) metric(name string, labels ...string) (float64, bool) {
 	h.t.Helper()
-	sum, found := 0.0, false
-	for line := range strings.Lines(string(h.api.get(h.t, "/metrics", "").body)) {
-		if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {
-			continue
-		}
-		if !containsAll(line, labels) {
-			continue
-		}
-		fields := strings.Fields(line)
-		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-		if err != nil {
-			h.t.Fatalf("metric %q: %v", line, err)
-		}
-		sum, found = sum+value, true
+	sum, found, err := metric.Sum(string(h.api.get(h.t, "/metrics", "").body), name, labels...)
+	if err != nil {
+		h.t.Fatal(err)
 	}
 	return sum, found
 }
