@@ -94,11 +94,29 @@ func (h *Hub) Kill() {
 	h.signal(syscall.SIGKILL)
 }
 
-func (h *Hub) signal(s syscall.Signal) {
+// Freeze makes the hub stand still, as on a machine that hangs, until Cont.
+func (h *Hub) Freeze() {
+	h.t.Helper()
+	h.send(syscall.SIGSTOP)
+}
+
+// Cont lets a hub that stands still go on.
+func (h *Hub) Cont() {
+	h.t.Helper()
+	h.send(syscall.SIGCONT)
+}
+
+func (h *Hub) send(s syscall.Signal) {
 	h.t.Helper()
 	if err := h.process.Process.Signal(s); err != nil {
 		h.t.Fatalf("%v to the hub: %v", s, err)
 	}
+}
+
+// signal sends a signal that ends the hub, and returns when it has.
+func (h *Hub) signal(s syscall.Signal) {
+	h.t.Helper()
+	h.send(s)
 	select {
 	case <-h.exited:
 	case <-time.After(patience):
