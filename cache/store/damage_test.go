@@ -396,19 +396,13 @@ func TestACommitThatMissesAnObjectLooksForTheReason(t *testing.T) {
 }
 
 func TestDamagedSnapshotIsNotUsed(t *testing.T) {
-	dir := t.TempDir()
-	s := mustOpen(t, dir, store.Options{})
-	fill(t, s, 3, 5)
-	if err := s.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
+	dir := folderWithSnapshot(t)
 	for _, name := range []string{"cache.db", "cache.snapshot.db"} {
 		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte("no store"), 4096), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s = mustOpen(t, dir, store.Options{})
+	s := mustOpen(t, dir, store.Options{})
 	if r := s.Recovery(); r.Cause == nil || r.Snapshot {
 		t.Fatalf("got recovery %+v", r)
 	}

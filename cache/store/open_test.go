@@ -19,13 +19,23 @@ func writeState(t *testing.T, dir, state string) {
 	}
 }
 
-func TestHowTheLastOwnerEndedDecidesWhatIsTrusted(t *testing.T) {
-	base := t.TempDir()
-	s := mustOpen(t, base, store.Options{})
+// folderWithSnapshot is the folder of a store that was filled, has a snapshot of that,
+// and was closed.
+func folderWithSnapshot(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 5)
 	if err := s.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
+	s.Close()
+	return dir
+}
+
+func TestHowTheLastOwnerEndedDecidesWhatIsTrusted(t *testing.T) {
+	base := folderWithSnapshot(t)
+	s := mustOpen(t, base, store.Options{})
 	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
 	s.Close()
 	for _, tt := range []struct {
@@ -61,13 +71,7 @@ func TestHowTheLastOwnerEndedDecidesWhatIsTrusted(t *testing.T) {
 
 // What a quick look does not see, three crashes in a row have looked for.
 func TestLeafDamageThatEndsTheProcessIsFoundAfterCrashesInARow(t *testing.T) {
-	dir := t.TempDir()
-	s := mustOpen(t, dir, store.Options{})
-	fill(t, s, 3, 5)
-	if err := s.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
+	dir := folderWithSnapshot(t)
 	file := readMain(t, dir)
 	for _, leaf := range objectLeaves(t, file) {
 		leaf.page[flagsAt] = 0x40
