@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,7 @@ func undelivered(err error) bool {
 // What net/http says and exports no error for.
 const (
 	lostHTTP2      = "http2: client connection lost"
+	closedHTTP2    = "http2: client connection force closed" // another request could not be written to it
 	goneAwayHTTP2  = "http2: server sent GOAWAY"
 	unretriedHTTP2 = "http2: Transport: cannot retry err"
 )
@@ -38,7 +40,7 @@ const (
 func connectionLost(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		strings.Contains(err.Error(), lostHTTP2) || strings.Contains(err.Error(), goneAwayHTTP2)
+		slices.ContainsFunc([]string{lostHTTP2, closedHTTP2, goneAwayHTTP2}, func(said string) bool { return strings.Contains(err.Error(), said) })
 }
 
 // bodyLost reports that the apiserver said it has not begun on the request, so

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -148,6 +149,7 @@ type fakeConn struct {
 	isServer bool
 	closed   bool
 	dead     bool // a gateway on the way has forgotten the connection
+	reset    bool // which is seen by who writes first
 	readBy   time.Time
 }
 
@@ -189,6 +191,9 @@ func (c *fakeConn) Write(p []byte) (int, error) {
 	for len(p) > 0 {
 		if c.closed {
 			return written, net.ErrClosed
+		}
+		if c.reset {
+			return written, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 		}
 		if c.isServer && n.stopped {
 			n.changed.Wait()

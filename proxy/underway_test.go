@@ -99,6 +99,23 @@ func TestARequestThatIsAloneUnderWayEndsWithTheLoss(t *testing.T) {
 	}
 }
 
+func TestWhatIsUnderWayGoesOnElsewhereAfterAFailureToWrite(t *testing.T) {
+	inCloud(t, slow, local(), func(t *testing.T, c *cloud) {
+		c.mustGet(pods)
+		ended := make(chan error, 1)
+		go func() {
+			_, _, _, err := c.get("/api/v1/slow")
+			ended <- err
+		}()
+		time.Sleep(100 * time.Millisecond) // it is sent, and no ping is due
+		c.networks[0].set(func(n *fakeNetwork) { n.conns[0].reset = true })
+		c.mustGet(pods)
+		if err := <-ended; err != nil || c.isLost() {
+			t.Errorf("it ended with %v; log:\n%s", err, c.log)
+		}
+	})
+}
+
 func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		s := c.upstream.servers[0]
