@@ -104,6 +104,7 @@ func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	dir := t.TempDir()
 	o := hub.NewOptions()
 	o.NodeName, o.RootDir, o.Kubeconfig, o.ServerAddr = "n1", dir, f.cluster.Kubeconfig(), serverAddr
+	o.RuntimeEndpoint = "" // no images are pulled here
 	for _, port := range []*int{&o.ServePort, &o.ProxyPort, &o.ProxySecurePort} {
 		*port = freeport.On127(t)
 	}
