@@ -154,11 +154,11 @@ func (l *line) carries(http2 pinger) {
 	}
 }
 
-// unused reports whether no request is on the line, nor about to be: the one that it
-// was opened for has come and gone.
-func (l *line) unused() bool {
+// unused reports whether no request is on the line, nor about to be. One that has
+// carried none yet is about to, unless all is over.
+func (l *line) unused(allIsOver bool) bool {
 	l.mu.Lock()
-	conn, busy := l.http2, l.waiting > 0 || l.open > 0 || !l.carried
+	conn, busy := l.http2, l.waiting > 0 || l.open > 0 || !l.carried && !allIsOver
 	l.mu.Unlock()
 	if busy || conn == nil {
 		return !busy

@@ -95,18 +95,18 @@ func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
 
 func (s *server) setCredentials(creds *Credentials) {
 	if old := s.transports.Swap(s.newTransports(creds)); old != nil {
-		s.closeIdle(old)
+		s.closeIdle(old, false)
 	}
 }
 
 // closeIdle drops the connections of t that nobody uses. net/http knows those of
 // HTTP/1.1 only.
-func (s *server) closeIdle(t *transports) {
+func (s *server) closeIdle(t *transports, allIsOver bool) {
 	for _, tr := range t.all {
 		tr.CloseIdleConnections()
 	}
 	for _, l := range s.lines.snapshot() {
-		if l.owner == t && l.unused() {
+		if l.owner == t && l.unused(allIsOver) {
 			l.Close()
 		}
 	}

@@ -123,11 +123,16 @@ func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLine(conn, s, s.transports.Load())
+		creds := s.transports.Load()
+		l := newLine(conn, s, creds)
 		defer l.Close()
 		c.upstream.SetCredentials(c.creds)
 		if l.ctx.Err() != nil {
 			t.Error("it was closed before its first request, which then fails, and the apiserver with it")
+		}
+		s.closeIdle(creds, true)
+		if l.ctx.Err() == nil {
+			t.Error("it is open though all is over")
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 // ones open new connections.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
-		s.closeIdle(s.transports.Load())
+		s.closeIdle(s.transports.Load(), true)
 	}
 }
 
