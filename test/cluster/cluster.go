@@ -22,7 +22,6 @@ type Cluster struct {
 	options    Options
 	dir        string
 	log        *progress
-	ports      ports
 	components components
 	launcher   *launcher
 	lock       *os.File // held on the folder while the cluster runs

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"os/exec"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 // startController runs the edgehub controller if one is named. It goes straight
@@ -16,7 +18,7 @@ func (c *Cluster) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := c.ports.next()
+	port, err := freeport.Take()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 const (
@@ -45,7 +47,7 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 	if p.etcd, err = c.newEtcd(); err != nil {
 		return nil, err
 	}
-	port, err := c.ports.next()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

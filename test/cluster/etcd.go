@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 // etcd has an authority of its own, as in a real cluster: whoever holds a
@@ -35,11 +37,11 @@ func (c *Cluster) newEtcd() (*etcd, error) {
 	if e.certFile, e.keyFile, err = authority.issue("client", identity{name: "kube-apiserver"}); err != nil {
 		return nil, err
 	}
-	clientPort, err := c.ports.next()
+	clientPort, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}
-	peerPort, err := c.ports.next()
+	peerPort, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

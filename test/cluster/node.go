@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 )
 
@@ -100,7 +101,7 @@ func nodeName(number int) string { return "node" + strconv.Itoa(number) }
 // must be there.
 func (c *Cluster) newNode(number int) (*Node, error) {
 	n := &Node{cluster: c, name: nodeName(number), network: networkOf(number)}
-	port, err := c.ports.next()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

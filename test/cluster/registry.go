@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
@@ -26,7 +27,7 @@ var appVersions = map[string][]string{
 
 // startRegistry serves the test images on a loopback port.
 func (c *Cluster) startRegistry(ctx context.Context) error {
-	port, err := c.ports.next()
+	port, err := freeport.Take()
 	if err != nil {
 		return err
 	}
