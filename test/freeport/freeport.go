@@ -2,6 +2,8 @@
 package freeport
 
 import (
+	"net"
+	"strconv"
 	"testing"
 
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
@@ -15,4 +17,10 @@ func On127(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return port
+}
+
+// Address is a free port of 127.0.0.1, with the host.
+func Address(t testing.TB) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(On127(t)))
 }

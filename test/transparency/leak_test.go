@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
+	"github.com/edgehub-io/edgehub/test/freeport"
 )
 
 const (
@@ -48,7 +49,7 @@ func TestNothingIsLeftOfRequestsThatEndBadly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud, err := link.Listen("127.0.0.1:0", server.Host)
+	cloud, err := link.Listen(freeport.Address(t), server.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, binary string, seed int, total *tally) *world {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	var err error
-	if w.link, err = link.Listen("127.0.0.1:0", server.Listener.Addr().String()); err != nil {
+	if w.link, err = link.Listen(freeport.Address(t), server.Listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.link.Close() })

@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/freeport"
 )
 
 // secret stands in every password of these tests, and must be found nowhere else.
@@ -83,7 +84,7 @@ func startAlone(t *testing.T, o cluster.ContainerdOptions) *cluster.Containerd {
 
 func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 	t.Helper()
-	registry, err := images.Serve("127.0.0.1:0")
+	registry, err := images.Serve(freeport.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}

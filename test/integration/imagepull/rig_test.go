@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/freeport"
 	"github.com/edgehub-io/edgehub/test/stage"
 )
 
@@ -60,7 +61,7 @@ func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...s
 			t.Error(err)
 		}
 	})
-	registry, err := images.Serve("127.0.0.1:0")
+	registry, err := images.Serve(freeport.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
