@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -205,7 +206,7 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	if got := c.Calls()["PATCH pods/status"]; got > 0 {
 		t.Errorf("%d patches of pods that had told their nodes", got)
 	}
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()[:nodes-1]...)
+	p.say(corev1.ConditionTrue, upgrade.ReasonReady, slices.Collect(maps.Keys(p.targets()))...)
 	p.Await("app:2", nodes)
 }
 
