@@ -1,0 +1,52 @@
+package imagepull
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Invariant 6, as far as it is ours.
+func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.cloud.be(true, false)
+		n.ask(t, "web-1")
+		pass(time.Minute)
+		want(t, "state", n.shows("web-1"), "Ready: app=Ready")
+		if len(n.cloud.patches) > 0 {
+			t.Errorf("patches while the cloud is away: %q", n.cloud.patches)
+		}
+		n.cloud.be(false, true) // the first patch meets the cache
+		n.CloudReturned()
+		pass(tellRetry + time.Second)
+		want(t, "the pod, after a patch that got lost", n.cloud.says("web-1"), "nothing")
+		n.cloud.be(false, false)
+		n.CloudReturned()
+		pass(time.Second)
+		want(t, "the pod", n.cloud.says("web-1"), "True PrepullReady v2")
+		sent := len(n.cloud.patches)
+		pass(time.Hour)
+		if len(n.cloud.patches) != sent {
+			t.Errorf("%d patches of what the pod says already", len(n.cloud.patches)-sent)
+		}
+	})
+}
+
+func TestConditionsOfOthersStay(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		pod := oldPod("web-1", "v2", "app")
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Reason: "Somebody", Message: upgrade.Message("v2"),
+		}}
+		n.cloud.set(pod)
+		pass(time.Minute)
+		want(t, "the pod", n.cloud.says("web-1"), "False Somebody v2")
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		want(t, "the pod, once we are asked", n.cloud.says("web-1"), "True PrepullReady v2")
+	})
+}
