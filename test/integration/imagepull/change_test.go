@@ -21,7 +21,7 @@ func TestTargetChanged(t *testing.T) {
 	t.Parallel()
 	each(t, func(r *rig) {
 		r.hub.Start()
-		layer := r.layer(1, 4<<20)
+		layer := r.layer(1, 16<<20)
 		two, _ := r.push("app", "2", layer)
 		three, _ := r.push("app", "3", layer, r.layer(2, 1<<20))
 		d := r.upgradable("web", two)

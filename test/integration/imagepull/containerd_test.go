@@ -16,7 +16,7 @@ import (
 func TestContainerdAbsent(t *testing.T) {
 	t.Parallel()
 	each(t, func(r *rig) {
-		layer := r.layer(1, 8<<20)
+		layer := r.layer(1, 16<<20)
 		reference, _ := r.push("app", "2", layer)
 		r.must(r.containerd.Kill())
 		if err := os.Remove(r.containerd.Socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {

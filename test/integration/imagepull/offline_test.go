@@ -26,7 +26,7 @@ func TestOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(r *rig) {
-				layer := r.layer(1, 8<<20)
+				layer := r.layer(1, 16<<20)
 				reference, _ := r.push("private", "2", layer)
 				r.registry.Require("private", user, password)
 				r.pullSecret("old", "the wrong "+password)
