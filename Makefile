@@ -6,8 +6,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(or $(shell git describe --tags --match 'v*' --dirty 2>/dev/null),v0.0.0-dev)
-COMMIT  ?= $(or $(shell git rev-parse --short HEAD 2>/dev/null),unknown)
+VERSION ?= $(or $(shell git describe --tags --match 'v*' --abbrev=12 --dirty 2>/dev/null),v0.0.0-dev)
+REVISION ?= $(or $(shell git rev-parse HEAD 2>/dev/null),unknown)
+# Seven digits everywhere: git's own abbreviation depends on what else a clone has.
+COMMIT  ?= $(shell echo $(REVISION) | cut -c 1-7)
 
 # grpcnotrace leaves out golang.org/x/net/trace: 29 MB less in a binary that
 # imports gRPC. The version is stamped here, so the build need not look at git.
@@ -15,13 +17,23 @@ version_package := github.com/edgehub-io/edgehub/cmd/internal/version
 build_flags := -trimpath -buildvcs=false -tags grpcnotrace \
 	-ldflags '-s -w -X $(version_package).version=$(VERSION) -X $(version_package).commit=$(COMMIT)'
 
+programs := ./cmd/edgehub ./cmd/edgehubctl ./cmd/edgehub-controller ./cmd/kubectl-edgehub
+
+# What else decides about the bytes of a release is said here, and not by whoever builds it:
+# Go is that of go.mod, fetched if it is another than the one installed.
+DIST ?= dist
+ARCHITECTURES ?= amd64 arm64
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+dist_environment := CGO_ENABLED=0 GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print $$2 }' go.mod) \
+	GOFLAGS= GOWORK=off GOEXPERIMENT= GOFIPS140=off GOAMD64=v1 GOARM64=v8.0
+
 # The most bytes that the hub's binary may have. A node keeps it on flash, and
 # pulls it over a thin line.
 hub_size_limit := 40000000
 
 # Folders with a go.mod. test/cluster/kubernetes is one file that pulls in all of
 # Kubernetes; linting it would cost minutes. test/cluster/containerd* have no code.
-modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/cluster/go.mod))
+modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod))
 tidy_modules := $(modules) ./test/cluster/kubernetes ./test/cluster/containerd17 ./test/cluster/containerd2 ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
@@ -51,7 +63,24 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/edgehub, bin/edgehubctl, bin/edgehub-controller and bin/kubectl-edgehub
-	CGO_ENABLED=0 go build $(build_flags) -o bin/ ./cmd/edgehub ./cmd/edgehubctl ./cmd/edgehub-controller ./cmd/kubectl-edgehub
+	CGO_ENABLED=0 go build $(build_flags) -o bin/ $(programs)
+
+.PHONY: dist
+dist: ## build a release in dist/: programs, archives, images, SBOMs and checksums; docs/release.md
+	@if [[ -n $$(git status --porcelain 2>/dev/null) ]]; then \
+		echo "THERE ARE CHANGES THAT ARE NOT COMMITTED: nobody can build this again from $(REVISION)"; \
+	fi
+	rm -rf $(DIST)
+	@for architecture in $(ARCHITECTURES); do \
+		echo "building for linux/$$architecture"; \
+		$(dist_environment) GOOS=linux GOARCH=$$architecture go build $(build_flags) -o $(DIST)/linux-$$architecture/ $(programs); \
+	done
+	cd deploy/dist && $(dist_environment) go run . pack --out $(abspath $(DIST)) --sources ../.. \
+		--version $(VERSION) --revision $(REVISION) --date $(SOURCE_DATE_EPOCH)
+
+.PHONY: dist-push
+dist-push: ## push the images in dist/ to a registry: REGISTRY=registry.example.com/edgehub
+	cd deploy/dist && go run . push $(abspath $(DIST)) $(REGISTRY)
 
 .PHONY: size
 size: build ## check that the hub's binary is small enough for a node
@@ -148,4 +177,4 @@ cluster-command:
 
 .PHONY: clean
 clean: ## remove what was built in this folder
-	rm -rf bin .ci/bin
+	rm -rf bin dist .ci/bin
