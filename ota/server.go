@@ -4,8 +4,8 @@
 //
 // New checks its options and returns an http.Handler; it starts nothing and
 // keeps nothing but one lock per upgrade in flight. The handler is safe for
-// concurrent use. Whoever reaches the port may use it: it must listen on
-// loopback only.
+// concurrent use. It asks nobody who they are: whoever serves it beyond loopback
+// has to, first.
 //
 // A success answers 200. An error answers one line of text that says what
 // happened, to which pod, and what to do next.
@@ -93,7 +93,7 @@ func New(o Options) (http.Handler, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	return s.routes(o.Metrics, o.Cache), nil
+	return limitBody(s.routes(o.Metrics, o.Cache)), nil
 }
 
 // routes matches paths as they were sent: neither cleaned nor decoded, since mux

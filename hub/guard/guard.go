@@ -1,0 +1,109 @@
+// Package guard tells requests that web pages make, in a browser that runs on
+// the node, from those of programs: a page of any website may send requests to
+// the node's loopback, with the node's address or, by DNS rebinding, under a
+// name of its own.
+//
+// [Check] looks at one request and [Programs] at all that a handler gets. They
+// keep nothing and are safe for concurrent use.
+//
+// It is http.CrossOriginProtection made stricter: that lets every GET of a
+// foreign page pass, and here a GET can open a WebSocket to a container; and it
+// does not look at Host.
+package guard
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Check returns why r may come from a web page that is not the API's own, and
+// nil if it cannot. It is one line for the caller.
+func Check(r *http.Request) error {
+	if !hostAllowed(r) {
+		return fmt.Errorf("Host is %.100q, and a website may have made that name mean this machine: call it by its IP address or as localhost", r.Host)
+	}
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "none" && site != "same-origin" {
+			return fmt.Errorf("a browser sent it for a web page from elsewhere (Sec-Fetch-Site: %.50q): this is for programs on this machine", site)
+		}
+	}
+	for _, origin := range r.Header["Origin"] {
+		if !sameOrigin(r, origin) {
+			return fmt.Errorf("a browser sent it for a web page of %.100q: this is for programs on this machine", origin)
+		}
+	}
+	return nil
+}
+
+// hostAllowed reports whether r's Host is none that DNS could lend a website. A
+// browser sends a Host always, so that none at all, as in HTTP/1.0, is a
+// program's. No program needs 0.0.0.0, which browsers take for a foreign address
+// without saying so in Sec-Fetch-Site.
+//
+// Over TLS a name is good if the handshake was for it: a browser has checked it
+// against the certificate then.
+func hostAllowed(r *http.Request) bool {
+	if r.Host == "" {
+		return true
+	}
+	host, ok := hostOf(r.Host)
+	if !ok {
+		return false
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !ip.Unmap().IsUnspecified()
+	}
+	return isLocalhost(host) || (r.TLS != nil && strings.EqualFold(host, r.TLS.ServerName))
+}
+
+// isLocalhost is about ASCII: EqualFold alone takes ſ for an s.
+func isLocalhost(host string) bool {
+	return len(host) == len("localhost") && strings.EqualFold(host, "localhost")
+}
+
+// hostOf returns hostPort without its port, which may be left out, and without
+// the brackets of an IPv6 address.
+func hostOf(hostPort string) (string, bool) {
+	if host, port, err := net.SplitHostPort(hostPort); err == nil {
+		return host, isPort(port) && strings.HasPrefix(hostPort, "[") == strings.Contains(host, ":")
+	}
+	if inner, ok := strings.CutPrefix(hostPort, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		return inner, ok && strings.Contains(inner, ":")
+	}
+	return hostPort, !strings.Contains(hostPort, ":")
+}
+
+func isPort(s string) bool {
+	return len(s) <= 5 && strings.Trim(s, "0123456789") == ""
+}
+
+// sameOrigin reports whether origin is the address that r was sent to.
+func sameOrigin(r *http.Request, origin string) bool {
+	scheme, port := "http://", ":80"
+	if r.TLS != nil {
+		scheme, port = "https://", ":443"
+	}
+	host, ok := strings.CutPrefix(origin, scheme)
+	return ok && host != "" && strings.EqualFold(strings.TrimSuffix(host, port), strings.TrimSuffix(r.Host, port))
+}
+
+// Programs answers requests that pass Check with next, and others with 403 and
+// one line of text.
+func Programs(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := Check(r); err != nil {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			w.Header().Set("Connection", "close") // the body, if any, is not read
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, "refused: "+err.Error()+"\n") // fails when the caller is gone
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
