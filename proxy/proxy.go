@@ -65,13 +65,11 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := authenticate(r)
 		if err != nil {
-			p.metrics.requests.WithLabelValues("other", strconv.Itoa(http.StatusUnauthorized)).Inc()
-			writeStatus(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "edgehub: "+err.Error())
+			p.refuse(w, err)
 			return
 		}
-		if r.URL.Opaque != "" { // GET a:b HTTP/1.1
-			p.metrics.requests.WithLabelValues("other", strconv.Itoa(http.StatusBadRequest)).Inc()
-			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("edgehub: the request is for %q, which is no path", r.RequestURI))
+		if err := malformed(r); err != nil {
+			p.refuse(w, err)
 			return
 		}
 		p.serve(w, r.WithContext(withIdentity(r.Context(), id)))

@@ -80,7 +80,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 // send sends req to this server and draws no conclusions.
 func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
 	out := a.start(req)
-	target := *req.URL
+	target := *asSent(req.URL)
 	target.Scheme, target.Host = s.address.Scheme, s.address.Host
 	out.URL, out.Host = &target, s.address.Host
 

@@ -1,0 +1,31 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ErrForbidden is wrapped by an Authenticator's error about a caller whom
+// credentials of its own would help, but not those it might borrow. The caller
+// gets 403.
+var ErrForbidden = errors.New("the node's identity is not lent to this request")
+
+// errMalformed is wrapped by the errors of malformed; the caller gets 400.
+var errMalformed = errors.New("this request cannot be passed on as it is")
+
+// refuse answers a request that goes no further. It is counted under the verb
+// "other": what a stranger asks for does not count.
+func (p *Proxy) refuse(w http.ResponseWriter, err error) {
+	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
+	switch {
+	case errors.Is(err, ErrForbidden):
+		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
+	case errors.Is(err, errMalformed):
+		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+	}
+	p.metrics.requests.WithLabelValues("other", strconv.Itoa(code)).Inc()
+	writeStatus(w, code, reason, "edgehub: "+err.Error())
+}

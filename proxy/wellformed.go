@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// malformed returns why r cannot reach an apiserver as it was sent, or nil. What
+// net/http refuses by itself does not come as far.
+func malformed(r *http.Request) error {
+	if r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") { // GET a:b, PRI *, CONNECT host
+		return fmt.Errorf("%w: it is for %.200q, which is no path", errMalformed, r.RequestURI)
+	}
+	if !reproducible(r.URL) {
+		return fmt.Errorf("%w: the path %.200q begins with two slashes and has bytes that have to be escaped: escape them", errMalformed, r.RequestURI)
+	}
+	for _, line := range r.Header["Connection"] {
+		for option := range strings.SplitSeq(line, ",") {
+			name := http.CanonicalHeaderKey(strings.TrimSpace(option))
+			if _, sent := r.Header[name]; sent && saysWhoCalls(name) {
+				return fmt.Errorf("%w: the header Connection has a proxy drop %.100s, which the apiserver has to see: leave it out there", errMalformed, name)
+			}
+		}
+	}
+	return nil
+}
+
+// saysWhoCalls reports whether a header, as http.CanonicalHeaderKey writes it,
+// says on whose behalf a request is. Other headers that Connection names are
+// dropped, as they have to be; without one of these it would be somebody else's
+// request.
+func saysWhoCalls(header string) bool {
+	return header == "Authorization" || strings.HasPrefix(header, "Impersonate-") ||
+		strings.HasPrefix(header, "X-Remote-") || strings.HasPrefix(header, "Sec-Websocket-")
+}
+
+// asSent returns u so that its path goes out byte for byte as it came in:
+// URL.EscapedPath would escape what a client left as it is, such as {.
+func asSent(u *url.URL) *url.URL {
+	if u.RawPath != "" && u.RawPath != u.EscapedPath() && reproducible(u) {
+		out := *u
+		out.Opaque = u.RawPath
+		return &out
+	}
+	return u
+}
+
+// reproducible reports whether asSent can do what it says: to net/url, an opaque
+// part with two slashes in front is a host.
+func reproducible(u *url.URL) bool {
+	return !strings.HasPrefix(u.RawPath, "//") || u.RawPath == u.EscapedPath()
+}
