@@ -23,11 +23,12 @@ import (
 // Upstream is the way to the apiservers.
 type Upstream interface {
 	http.RoundTripper
-	// WaitUp returns nil as soon as an apiserver can be reached, or ctx's error.
+	// WaitUp returns nil as soon as the sender of a request with ctx can reach an
+	// apiserver, or ctx's error. The node cannot reach those that refuse it.
 	WaitUp(ctx context.Context) error
-	// Lost returns a channel that is closed while none can be reached. After a
-	// return it has to be asked for again.
-	Lost() <-chan struct{}
+	// Lost returns a channel that is closed while the sender of a request with ctx
+	// can reach none. After a return it has to be asked for again.
+	Lost(ctx context.Context) <-chan struct{}
 }
 
 // Options of a Cache.
@@ -91,6 +92,7 @@ type Cache struct {
 	resumes semaphore
 	past    past
 
+	node    context.Context // carries the node's identity
 	running context.Context // ends with Run
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
@@ -114,6 +116,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
 	}
+	c.node = c.opts.AsNode(context.Background())
 	c.running, c.stop = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), d.store.Close())
@@ -195,10 +198,10 @@ func (c *Cache) Run(ctx context.Context) error {
 // to be read again.
 const sweepEvery = 15 * time.Second
 
-// isUp reports whether an apiserver can be reached.
+// isUp reports whether the node can reach an apiserver.
 func (c *Cache) isUp() bool {
 	select {
-	case <-c.up.Lost():
+	case <-c.up.Lost(c.node):
 		return false
 	default:
 		return true
@@ -246,13 +249,14 @@ func (c *Cache) halt() {
 	c.tasks.Wait()
 }
 
-// watchCloud notes losses and returns.
+// watchCloud notes losses and returns, as the node sees them.
 func (c *Cache) watchCloud(ctx context.Context) error {
+	ctx = c.opts.AsNode(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.up.Lost():
+		case <-c.up.Lost(ctx):
 		}
 		c.past.lost()
 		if err := c.up.WaitUp(ctx); err != nil {

@@ -17,7 +17,7 @@ type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrClosedPipe }
 func (nobody) WaitUp(ctx context.Context) error                { <-ctx.Done(); return ctx.Err() }
-func (nobody) Lost() <-chan struct{} {
+func (nobody) Lost(context.Context) <-chan struct{} {
 	lost := make(chan struct{})
 	close(lost)
 	return lost

@@ -104,7 +104,7 @@ func (u *upstream) goAway() {
 
 func (u *upstream) isUp() bool {
 	select {
-	case <-u.Lost():
+	case <-u.Lost(context.Background()):
 		return false
 	default:
 		return true
@@ -154,7 +154,7 @@ func (u *upstream) WaitUp(ctx context.Context) error {
 	}
 }
 
-func (u *upstream) Lost() <-chan struct{} {
+func (u *upstream) Lost(context.Context) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.lost

@@ -68,9 +68,10 @@ func (w *writes) load() error {
 	return nil
 }
 
-// run looks after what was written during an outage, each time one is over.
+// run looks after what was written during an outage, each time one is over for the
+// node.
 func (w *writes) run(ctx context.Context) error {
-	for w.cache.up.WaitUp(ctx) == nil {
+	for w.cache.up.WaitUp(w.cache.opts.AsNode(ctx)) == nil {
 		w.overlay.Drop() // the kubelet tells the cloud itself
 		w.replay(ctx)
 	}
@@ -80,7 +81,7 @@ func (w *writes) run(ctx context.Context) error {
 // replay sends the events that wait, and returns at the next loss.
 func (w *writes) replay(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	lost := w.cache.up.Lost()
+	lost := w.cache.up.Lost(w.cache.node)
 	var sender sync.WaitGroup
 	sender.Go(func() {
 		if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {

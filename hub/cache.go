@@ -86,6 +86,17 @@ func (h *Hub) offline() string {
 		state.Since.UTC().Format(time.RFC3339))
 }
 
+// nodeIsAway reports whether the node cannot reach the cloud, be it that nobody can, or
+// that it is not let in.
+func (h *Hub) nodeIsAway() bool {
+	select {
+	case <-h.upstream.Lost(proxy.AsNode(context.Background())):
+		return true
+	default:
+		return false
+	}
+}
+
 // cacheState is what GET /debug/cache shows.
 type cacheState struct {
 	Cloud nodeapi.CloudState `json:"cloud"`

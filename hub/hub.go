@@ -165,7 +165,7 @@ func (h *Hub) listenTLS() error {
 	}
 	nodeUser := "system:node:" + h.config.NodeName
 	clientCAs := func() *x509.CertPool { return h.creds.clientCAs.Load() }
-	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, clientCAs))
+	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, clientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
 	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
 		return err
 	}

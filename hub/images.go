@@ -74,11 +74,12 @@ func (i *images) run(ctx context.Context, cloud *proxy.Upstream) error {
 	var all sync.WaitGroup
 	all.Go(func() { i.puller.Run(ctx) })
 	all.Go(func() {
+		ctx := proxy.AsNode(ctx)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-cloud.Lost():
+			case <-cloud.Lost(ctx):
 			}
 			if cloud.WaitUp(ctx) == nil {
 				i.puller.CloudReturned()

@@ -17,7 +17,11 @@ import (
 // request, so that they can be rotated. The server must ask for client
 // certificates without verifying them (tls.RequestClientCert), so that a
 // stranger is answered 401 instead of a broken handshake.
-func ClientCert(nodeUser string, roots func() *x509.CertPool) Authenticator {
+//
+// While away says that nobody can renew it, a certificate also counts outside of its
+// time: for grace after its end, without an end where grace is 0, and before its
+// beginning, where a machine without a battery has forgotten what day it is.
+func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, grace time.Duration) Authenticator {
 	var last atomic.Pointer[verified] // a check costs as much as a whole GET, and the node has one certificate
 	return func(r *http.Request) (Identity, error) {
 		if hasCredentials(r.Header) {
@@ -26,19 +30,21 @@ func ClientCert(nodeUser string, roots func() *x509.CertPool) Authenticator {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 			return Own, ErrUnauthenticated
 		}
-		v := &verified{leaf: r.TLS.PeerCertificates[0], roots: roots()}
-		if v.same(last.Load()) && time.Now().Before(v.leaf.NotAfter) {
-			return Node, nil
+		v, now := &verified{leaf: r.TLS.PeerCertificates[0], roots: roots()}, time.Now()
+		if !v.same(last.Load()) {
+			if err := v.check(nodeUser, r.TLS.PeerCertificates[1:], now); err != nil {
+				return Own, err
+			}
+			last.Store(v)
 		}
-		if err := v.check(nodeUser, r.TLS.PeerCertificates[1:]); err != nil {
+		if err := v.counts(now, away, grace); err != nil {
 			return Own, err
 		}
-		last.Store(v)
 		return Node, nil
 	}
 }
 
-// verified is a client certificate that was found good, and by what.
+// verified is a client certificate that was found good but for its time, and by what.
 type verified struct {
 	leaf  *x509.Certificate
 	roots *x509.CertPool
@@ -48,21 +54,28 @@ func (v *verified) same(other *verified) bool {
 	return other != nil && v.roots == other.roots && v.leaf.Equal(other.leaf)
 }
 
+// check checks the certificate as if now lay within its time: see counts.
 func (v *verified) check(nodeUser string, rest []*x509.Certificate) error {
-	intermediates := x509.NewCertPool()
-	for _, c := range rest {
-		intermediates.AddCert(c)
-	}
-	_, err := v.leaf.Verify(x509.VerifyOptions{
-		Roots:         v.roots,
-		Intermediates: intermediates,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
+	if err := VerifyClient(v.leaf, rest, v.roots); err != nil {
 		return fmt.Errorf("%w: client certificate of %q: %w", ErrUnauthenticated, v.leaf.Subject.CommonName, err)
 	}
 	if got := v.leaf.Subject.CommonName; got != nodeUser {
 		return fmt.Errorf("%w: the client certificate is %q's, not %q's", ErrUnauthenticated, got, nodeUser)
 	}
 	return nil
+}
+
+// VerifyClient returns nil if one of roots has signed leaf, by way of rest, for a
+// client, and all of them are good now.
+func VerifyClient(leaf *x509.Certificate, rest []*x509.Certificate, roots *x509.CertPool) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range rest {
+		intermediates.AddCert(c)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots:         roots,
+		Intermediates: intermediates,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
 }

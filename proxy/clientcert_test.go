@@ -32,7 +32,7 @@ func TestClientCert(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool })
+	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return false }, 0)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := &http.Request{Header: tt.header, TLS: &tls.ConnectionState{}}
@@ -47,5 +47,71 @@ func TestClientCert(t *testing.T) {
 				t.Errorf("error %v, want ErrUnauthenticated with %q", err, tt.err)
 			}
 		})
+	}
+}
+
+func TestAClientCertOutsideOfItsTime(t *testing.T) {
+	ca, otherCA := newAuthority(t), newAuthority(t) // good for an hour before and after now
+	ended := func(by *authority, user string, ago time.Duration) *tls.Certificate {
+		return by.client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(-ago))
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	yes, no := true, false
+	tests := map[string]struct {
+		cert  *tls.Certificate
+		away  bool
+		grace time.Duration
+		back  time.Duration // of the clock
+		err   string        // empty: let in
+	}{
+		"it has ended, and the cloud is there":               {ended(ca, "system:node:n1", time.Minute), no, 0, 0, "counts only while the cloud is away"},
+		"it has ended, and the cloud is away":                {ended(ca, "system:node:n1", time.Minute), yes, 0, 0, ""},
+		"it has ended within the grace":                      {ended(ca, "system:node:n1", time.Minute), yes, 2 * time.Minute, 0, ""},
+		"it has ended, and the grace is over":                {ended(ca, "system:node:n1", 3*time.Minute), yes, 2 * time.Minute, 0, "--offline-token-grace (2m0s) has passed"},
+		"another node's has ended, and the cloud is away":    {ended(ca, "system:node:n2", time.Minute), yes, 0, 0, `"system:node:n2"'s`},
+		"another CA's has ended, and the cloud is away":      {ended(otherCA, "system:node:n1", time.Minute), yes, 0, 0, "unknown authority"},
+		"the clock is a year late, and the cloud is there":   {ended(ca, "system:node:n1", -time.Minute), no, 0, 365 * 24 * time.Hour, "not valid before"},
+		"the clock is a year late, and the cloud is away":    {ended(ca, "system:node:n1", -time.Minute), yes, time.Second, 365 * 24 * time.Hour, ""},
+		"the clock is a year late for another CA's":          {ended(otherCA, "system:node:n1", -time.Minute), yes, 0, 365 * 24 * time.Hour, "unknown authority"},
+		"it is good, the cloud is away, and there is grace":  {ended(ca, "system:node:n1", -time.Minute), yes, time.Second, 0, ""},
+		"it is good, the cloud is there, and there is grace": {ended(ca, "system:node:n1", -time.Minute), no, time.Second, 0, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := &verified{leaf: tt.cert.Leaf, roots: pool}
+			now := time.Now().Add(-tt.back)
+			err := v.check("system:node:n1", nil, now)
+			if err == nil {
+				err = v.counts(now, func() bool { return tt.away }, tt.grace)
+			}
+			if tt.err == "" && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if tt.err != "" && (!errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error %v, want ErrUnauthenticated with %q", err, tt.err)
+			}
+		})
+	}
+}
+
+// One that was let in while the cloud was away is not once it is back, though it was
+// found good otherwise.
+func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
+	ca := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	away := true
+	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return away }, 0)
+	expired := ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute))
+	r := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{expired.Leaf}}}
+	for range 2 {
+		if id, err := authenticate(r); id != Node || err != nil {
+			t.Errorf("away: %v, %v", id, err)
+		}
+	}
+	away = false
+	if id, err := authenticate(r); id != Own || !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("back: %v, %v", id, err)
 	}
 }

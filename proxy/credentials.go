@@ -26,6 +26,9 @@ type Credentials struct {
 	Certificate *tls.Certificate
 	// Token is the node's bearer token, used where there is no certificate.
 	Token string
+	// Missing is set where the node has neither yet. Requests in its name are not sent
+	// then, as if the cloud were away: an apiserver would take them for anybody's.
+	Missing *MissingError
 }
 
 // tlsConfig returns the configuration of connections that carry requests of id.
@@ -40,7 +43,9 @@ func (c *Credentials) tlsConfig(id Identity, alpn ...string) *tls.Config {
 		ClientSessionCache: tls.NewLRUClientSessionCache(0),
 	}
 	if id == Node && c.Certificate != nil {
-		config.Certificates = []tls.Certificate{*c.Certificate}
+		// Whatever CAs the apiserver names: one that does not know ours any more is to
+		// refuse the node, and not to take it for anybody, who may read nothing.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.Certificate, nil }
 	}
 	return config
 }

@@ -65,5 +65,12 @@ func (e *UnreachableError) Error() string {
 	return strings.Join(words, "; ")
 }
 
+// refused reports whether an apiserver was reached, and would not have the node.
+func (e *UnreachableError) refused() bool {
+	var refused *RefusedError
+	var missing *MissingError
+	return errors.As(error(e), &refused) || errors.As(error(e), &missing)
+}
+
 // Unwrap returns the error of each attempt.
 func (e *UnreachableError) Unwrap() []error { return e.Attempts }

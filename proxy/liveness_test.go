@@ -161,7 +161,7 @@ func (c *cloud) mustFail(path string, bound time.Duration) {
 
 func (c *cloud) isLost() bool {
 	select {
-	case <-c.upstream.Lost():
+	case <-c.upstream.Lost(c.t.Context()):
 		return true
 	default:
 		return false
@@ -208,7 +208,7 @@ func TestLossIsNoticedWithinTheBound(t *testing.T) {
 				for _, n := range c.networks {
 					n.set(tt.lose)
 				}
-				lost := c.upstream.Lost()
+				lost := c.upstream.Lost(c.t.Context())
 				c.mustFail(pods, bound)
 				select {
 				case <-lost:

@@ -14,6 +14,7 @@ type Metrics struct {
 	seconds    *prometheus.HistogramVec
 	serverUp   *prometheus.GaugeVec
 	lastChange *prometheus.GaugeVec
+	refused    *prometheus.GaugeVec
 }
 
 // NewMetrics registers the proxy's metrics on r. It panics if they are there
@@ -41,8 +42,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "edgehub_upstream_last_change_timestamp_seconds",
 			Help: "When this apiserver was lost or came back last, or else when the hub started, as Unix time.",
 		}, []string{"apiserver"}),
+		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "edgehub_upstream_credentials_refused",
+			Help: "1 while this apiserver refuses the node's credentials, or the node has none yet: the node is then served from the cache.",
+		}, []string{"apiserver"}),
 	}
-	r.MustRegister(m.requests, m.inFlight, m.seconds, m.serverUp, m.lastChange)
+	r.MustRegister(m.requests, m.inFlight, m.seconds, m.serverUp, m.lastChange, m.refused)
 	return m
 }
 

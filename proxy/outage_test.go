@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // idle answers watches with a header and nothing else, upgrades in the same way,
@@ -185,7 +187,7 @@ func TestReturnIsNoticedWithinTheBound(t *testing.T) {
 					c.mustFail(pods, bound)
 					time.Sleep(time.Minute + time.Duration(round)*170*time.Millisecond)
 					c.mustFail(pods, 0)
-					lost := c.upstream.Lost()
+					lost := c.upstream.Lost(t.Context())
 					began := time.Now()
 					c.networks[0].set(tt.find)
 					if err := c.upstream.WaitUp(t.Context()); err != nil {
@@ -195,7 +197,7 @@ func TestReturnIsNoticedWithinTheBound(t *testing.T) {
 						t.Errorf("round %d: found after %v", round, took)
 					}
 					c.mustGet(pods)
-					if c.isLost() || c.upstream.Lost() == lost {
+					if c.isLost() || c.upstream.Lost(t.Context()) == lost {
 						t.Errorf("round %d: Lost still tells of the loss before", round)
 					}
 				}
@@ -215,9 +217,9 @@ func refuse(n *fakeNetwork) {
 }
 
 // gauge returns the value of the metric for the first apiserver.
-func (c *cloud) gauge(t *testing.T, name string) float64 {
+func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := c.registry.Gather()
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,10 +242,10 @@ func TestStateAndMetricsSayWhen(t *testing.T) {
 			if state.Up != all || state.Servers[0].Up != first || (state.Servers[0].Err == nil) != first || !state.Servers[0].Since.Equal(since) {
 				t.Errorf("%s: state %+v", when, state)
 			}
-			if got := c.gauge(t, "edgehub_upstream_up"); got != up {
+			if got := gauge(t, c.registry, "edgehub_upstream_up"); got != up {
 				t.Errorf("%s: edgehub_upstream_up is %v", when, got)
 			}
-			if got := c.gauge(t, "edgehub_upstream_last_change_timestamp_seconds"); got != float64(since.UnixMilli())/1000 {
+			if got := gauge(t, c.registry, "edgehub_upstream_last_change_timestamp_seconds"); got != float64(since.UnixMilli())/1000 {
 				t.Errorf("%s: last change is %v, want %v", when, got, since)
 			}
 		}

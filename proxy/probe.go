@@ -19,6 +19,7 @@ func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { s.answerDoubts(ctx) })
+	all.Go(func() { s.answerRefusals(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,6 +37,17 @@ func (s *server) answerDoubts(ctx context.Context) {
 			return
 		case since := <-s.asked:
 			s.probe(ctx, since)
+		}
+	}
+}
+
+func (s *server) answerRefusals(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.acceptance.wake:
+			s.untilTaken(ctx)
 		}
 	}
 }

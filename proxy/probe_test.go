@@ -57,7 +57,7 @@ func TestManyIdleWatchesCostNoMoreThanOne(t *testing.T) {
 					t.Errorf("they cost %d bytes a minute each way", perMinute)
 				}
 				c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
-				cut, lost := time.Now(), c.upstream.Lost()
+				cut, lost := time.Now(), c.upstream.Lost(t.Context())
 				<-lost
 				if took := time.Since(cut); took > DefaultIdlePing+bound {
 					t.Errorf("the loss was noticed after %v", took)

@@ -172,10 +172,13 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// unreachableText says that the cloud cannot be reached and, where somebody on
-// the way has wrapped cause, what that means for this request.
+// unreachableText says that the cloud cannot be reached, or not by this node, and,
+// where somebody on the way has wrapped cause, what that means for this request.
 func unreachableText(err error, cause *UnreachableError) string {
-	const text = "the cloud cannot be reached"
+	text := "the cloud cannot be reached"
+	if cause.refused() {
+		text = "the cloud does not let this node in"
+	}
 	switch said := err.Error(); {
 	case strings.HasPrefix(said, text):
 		return said

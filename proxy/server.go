@@ -28,33 +28,39 @@ const (
 
 // server is one apiserver.
 type server struct {
-	address *url.URL
-	log     *slog.Logger
-	limits  Limits
-	net     network
-	health  *health
-	answers *answers
-	lines   *lines
-	peers   func() []*server // all apiservers, this one among them
-	asked   chan time.Time   // to run: a probe is wanted; holds one
+	address    *url.URL
+	log        *slog.Logger
+	limits     Limits
+	net        network
+	health     *health
+	answers    *answers
+	acceptance *acceptance
+	forNode    *usable
+	lines      *lines
+	peers      func() []*server // all apiservers, this one among them
+	asked      chan time.Time   // to run: a probe is wanted; holds one
 
 	transports atomic.Pointer[transports]
 }
 
-// newServer returns an apiserver that counts as up. changed hears of each change
-// of that; it must not call back.
-func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, changed func(up bool, at time.Time)) *server {
+// newServer returns an apiserver that counts as up, and as one that takes the node's
+// credentials. changed hears of each change of the one, and forNode of each change of
+// both together; they must not call back.
+func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{
 		address: address, log: log, limits: limits, net: tcp(), lines: newLines(), answers: newAnswers(limits),
-		asked: make(chan time.Time, 1),
+		forNode: &usable{changed: forNode, up: true, taken: true},
+		asked:   make(chan time.Time, 1),
 	}
 	s.peers = func() []*server { return []*server{s} }
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
 		report(up, last, isUp, at)
 		changed(isUp, at)
+		s.forNode.setUp(isUp, at)
 	})
+	s.acceptance = newAcceptance(log, m.refused.WithLabelValues(address.Host), s.forNode.setTaken)
 	report(up, last, true, s.health.since)
 	return s
 }
@@ -64,8 +70,11 @@ func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, ch
 // *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	a := &attempt{}
+	used := s.transports.Load()
 	res, err := s.send(a, req)
 	switch {
+	case err == nil && res.StatusCode == http.StatusUnauthorized && IdentityOf(req.Context()) == Node:
+		return s.questioned(req, res, used)
 	case err == nil:
 		return s.judge(req, res)
 	case !a.reached():
@@ -94,7 +103,13 @@ func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
 }
 
 func (s *server) setCredentials(creds *Credentials) {
-	if old := s.transports.Swap(s.newTransports(creds)); old != nil {
+	old := s.transports.Swap(s.newTransports(creds))
+	if creds.Missing != nil {
+		s.acceptance.refuse(creds.Missing, func() bool { return false })
+	} else {
+		s.acceptance.take("the node has other credentials")
+	}
+	if old != nil {
 		s.closeIdle(old, false)
 	}
 }
@@ -116,6 +131,7 @@ func (s *server) closeIdle(t *transports, allIsOver bool) {
 // HTTP/2 has no way to upgrade a request (exec, attach, port-forward), so those
 // have connections of their own; so have callers that nothing is lent to.
 type transports struct {
+	missing *MissingError        // why there are no credentials, or nil
 	token   string               // of the node, or empty
 	plain   [2]http.RoundTripper // by Identity
 	upgrade [2]http.RoundTripper // by Identity
@@ -123,7 +139,7 @@ type transports struct {
 }
 
 func (s *server) newTransports(creds *Credentials) *transports {
-	t := &transports{}
+	t := &transports{missing: creds.Missing}
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}

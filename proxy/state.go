@@ -12,6 +12,11 @@ type State struct {
 	Up bool
 	// Since is when Up changed last: the start, if never.
 	Since time.Time
+	// Refused is true while no apiserver that can be reached takes the node's
+	// credentials, or the node has none, and at least one can be reached.
+	Refused bool
+	// RefusedSince is when the last of them refused.
+	RefusedSince time.Time
 	// Servers has every apiserver, in the order they were named.
 	Servers []ServerState
 }
@@ -22,36 +27,42 @@ type ServerState struct {
 	Up      bool
 	Since   time.Time // as in State
 	Err     error     // of the last attempt to reach it; nil while it is up
+	Refused error     // why nothing is sent in the node's name; nil: its credentials are taken
 }
 
 // State returns the state of now.
 func (u *Upstream) State() State {
 	out := State{}
-	out.Up, out.Since = u.reach.state()
+	out.Up, out.Since = u.reach[Own].state()
+	node, since := u.reach[Node].state()
+	out.Refused, out.RefusedSince = out.Up && !node, since
 	for _, s := range u.servers {
 		since, err := s.health.state()
-		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err})
+		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err, Refused: s.acceptance.refusal()})
 	}
 	return out
 }
 
-// WaitUp returns nil as soon as an apiserver can be reached, at once if one can
-// be now; or else ctx's error.
+// WaitUp returns nil as soon as the sender of a request with ctx can reach an
+// apiserver, at once if it can now; or else ctx's error. The node can where an apiserver
+// takes its credentials.
 func (u *Upstream) WaitUp(ctx context.Context) error {
 	select {
-	case <-u.reach.returned():
+	case <-u.reach[IdentityOf(ctx)].returned():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Lost returns a channel that is closed once no apiserver can be reached; a
-// closed one if that is so now. It stays closed when one is back: who wants to
-// hear of the next loss calls Lost again.
-func (u *Upstream) Lost() <-chan struct{} { return u.reach.lost() }
+// Lost returns a channel that is closed once the sender of a request with ctx can
+// reach no apiserver, as in WaitUp; a closed one if that is so now. It stays closed
+// when one is back: who wants to hear of the next loss calls Lost again.
+func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
+	return u.reach[IdentityOf(ctx)].lost()
+}
 
-// reach says whether any apiserver can be reached.
+// reach says whether any apiserver can be reached, by callers of one Identity.
 type reach struct {
 	mu     sync.Mutex
 	up     int // apiservers

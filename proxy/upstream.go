@@ -32,7 +32,7 @@ type Upstream struct {
 	servers []*server
 	balance Balance
 	next    atomic.Uint64 // of RoundRobin
-	reach   *reach
+	reach   [2]*reach     // by Identity: for callers with credentials of their own, and for the node
 }
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
@@ -41,12 +41,15 @@ func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, limits
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
-	u := &Upstream{balance: balance, reach: newReach(len(servers), time.Now())}
+	u := &Upstream{balance: balance}
+	for id := range u.reach {
+		u.reach[id] = newReach(len(servers), time.Now())
+	}
 	for _, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, limits.withDefaults(), log, m, u.reach.changed)
+		s := newServer(address, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
 		s.peers = func() []*server { return u.servers }
 		u.servers = append(u.servers, s)
 	}
@@ -55,7 +58,8 @@ func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, limits
 }
 
 // SetCredentials makes requests from now on use creds, on new connections.
-// Requests under way end as they began.
+// Requests under way end as they began. That apiservers refused the node's
+// credentials until now counts no more.
 func (u *Upstream) SetCredentials(creds *Credentials) {
 	for _, s := range u.servers {
 		s.setCredentials(creds)
@@ -82,7 +86,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 
 // RoundTrip sends req to the first apiserver that takes it. Its error is
 // *UnreachableError where none could be reached; another one where an apiserver
-// broke off this very request, or req's caller went away or broke off its body.
+// broke off this very request, or req's caller went away or broke off its body. For
+// the node, an apiserver that refuses its credentials is one that cannot be reached:
+// see RefusedError.
 //
 // It leaves closing req.Body to its caller, since a transport may still send the
 // body when the answer has come, and an apiserver that cannot be reached must
@@ -94,7 +100,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 	}
 	for _, s := range u.order() {
-		if err := s.health.down(); err != nil {
+		if err := s.closedTo(IdentityOf(req.Context())); err != nil {
 			note(s, err)
 			continue
 		}
@@ -117,7 +123,14 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 				note(s, err)
 				break // on to the next server
 			}
-			if bodyLost(err) {
+			if notTaken(err) && again(req) {
+				note(s, err)
+				if s.acceptance.refusal() != nil {
+					break
+				}
+				continue
+			}
+			if bodyLost(err) || notTaken(err) {
 				note(s, err)
 				return nil, failure
 			}
@@ -164,6 +177,12 @@ func rewound(req *http.Request, attempt int) (*http.Request, error) {
 	}
 	out.Body = sentBody{req.Body}
 	return &out, nil
+}
+
+// again reports whether a request that was not carried out can be sent again: its body
+// is there still.
+func again(req *http.Request) bool {
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
 // repeatable reports whether sending req twice is the same as sending it once.

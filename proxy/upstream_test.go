@@ -311,7 +311,7 @@ func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {})
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
 	now := time.Now()
 	for range 3 {
 		s.health.failed(now, errors.New("connection refused"))
