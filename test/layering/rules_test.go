@@ -60,7 +60,7 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache"}}, // the one apimachinery itself patches with
 	"golang.org/x/net/http2":                 {only: []string{"proxy"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy"}},        // how long the kernel waits for an acknowledgement
+	"golang.org/x/sys":                       {only: []string{"proxy", "hub"}}, // how long the kernel waits for an acknowledgement; whose socket it is
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}}, // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.

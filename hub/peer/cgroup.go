@@ -1,0 +1,156 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// membership is one line of /proc/PID/cgroup: the group that a process is in, in
+// one hierarchy. Version 1 has a line for each, version 2 a single one, and a
+// hybrid has both.
+type membership struct {
+	hierarchy string   // its controllers; empty for version 2
+	path      []string // from the root of the reader's control group namespace
+}
+
+// parseCgroups reads /proc/PID/cgroup. What it does not understand is an error:
+// nobody is to be let in by a line that was skipped.
+func parseCgroups(text string) ([]membership, error) {
+	var all []membership
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		fields := strings.SplitN(line, ":", 3) // hierarchy's number, controllers, path
+		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
+			return nil, fmt.Errorf("line %q is not ID:CONTROLLERS:/PATH", line)
+		}
+		path := strings.TrimSuffix(fields[2], " (deleted)")
+		m := membership{hierarchy: fields[1]}
+		for component := range strings.SplitSeq(path, "/") {
+			if component != "" {
+				m.path = append(m.path, component)
+			}
+		}
+		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it is in no control group")
+	}
+	return all, nil
+}
+
+// Container is what a control group's path tells of one.
+type Container struct {
+	Group string // the path
+	ID    string // 64 hexadecimal digits, or empty
+	Pod   string // the pod's UID, or empty
+}
+
+func (c Container) String() string {
+	if c.Pod != "" {
+		return "a container of the pod with UID " + c.Pod
+	}
+	if c.ID != "" {
+		return "the container " + c.ID[:12]
+	}
+	return "a container, in control group " + c.Group
+}
+
+// inContainer tells whether a process in these groups is in a container, seen from
+// one in the groups own: where the whole node runs in a container, as kind's do,
+// that one does not count. One hierarchy that says so is enough.
+func inContainer(own, groups []membership) (Container, bool) {
+	for _, m := range groups {
+		rest := m.path
+		if outer := outerContainer(own, m.hierarchy); len(outer) <= len(rest) && slices.Equal(outer, rest[:len(outer)]) {
+			rest = rest[len(outer):]
+		}
+		if slices.ContainsFunc(rest, isContainer) {
+			return describe(m.path), true
+		}
+	}
+	return Container{}, false
+}
+
+// outerContainer is the group of the innermost container that this process is
+// itself in, or nil.
+func outerContainer(own []membership, hierarchy string) []string {
+	for _, m := range own {
+		if m.hierarchy != hierarchy {
+			continue
+		}
+		for i := len(m.path) - 1; i >= 0; i-- {
+			if isContainer(m.path[i]) {
+				return m.path[:i+1]
+			}
+		}
+	}
+	return nil
+}
+
+// parents are groups that hold nothing but containers, also such as have names of
+// their own.
+var parents = map[string]bool{
+	"buildkit": true, "docker": true, "k8s.io": true, "libpod_parent": true, "lxc": true, "machine.slice": true,
+}
+
+func isContainer(component string) bool {
+	return strings.Contains(component, "kubepods") || // kubelet-kubepods.slice, where it has a --cgroup-root
+		strings.HasPrefix(component, "lxc.payload") ||
+		parents[component] || containerID(component) != ""
+}
+
+func describe(path []string) Container {
+	c := Container{Group: "/" + strings.Join(path, "/")}
+	for _, component := range path {
+		if id := containerID(component); id != "" {
+			c.ID = id
+		}
+		if uid := podUID(component); uid != "" {
+			c.Pod = uid
+		}
+	}
+	return c
+}
+
+const idLength = 64
+
+// containerID is the ID in a group's name, as in cri-containerd-ID.scope: a run of
+// exactly 64 hexadecimal digits.
+func containerID(component string) string {
+	for rest := component; len(rest) >= idLength; {
+		n := 0
+		for n < len(rest) && isHex(rest[n]) {
+			n++
+		}
+		if n == idLength {
+			return rest[:n]
+		}
+		rest = rest[max(n, 1):]
+	}
+	return ""
+}
+
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
+
+// podUID is the UID in podUID, or in kubepods-besteffort-podUID.slice, where
+// systemd's names have no room for dashes. A static pod's is a hash.
+func podUID(component string) string {
+	name := strings.TrimSuffix(component, ".slice")
+	if i := strings.LastIndex(name, "-pod"); i >= 0 {
+		name = name[i+1:]
+	}
+	uid, ok := strings.CutPrefix(name, "pod")
+	uid = strings.ReplaceAll(uid, "_", "-")
+	const uidLength, hashLength = 36, 32
+	if !ok || len(uid) != uidLength && len(uid) != hashLength {
+		return ""
+	}
+	for i := range len(uid) {
+		if !isHex(uid[i]) && uid[i] != '-' {
+			return ""
+		}
+	}
+	return uid
+}

@@ -1,0 +1,366 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// here takes programs of the user who runs the tests for the node's.
+func here(t testing.TB) *Peers {
+	t.Helper()
+	p, err := New([]uint32{uint32(os.Geteuid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// connect opens a connection, and returns both ends.
+func connect(t testing.TB, network, listen, dial string) (server, client net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if client, err = net.Dial("tcp", net.JoinHostPort(dial, port)); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return server, client
+}
+
+func (p *Peers) check(c net.Conn) error {
+	return p.Check(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
+}
+
+func TestOwnConnectionsAreTheNodes(t *testing.T) {
+	tests := map[string]struct{ network, listen, dial string }{
+		"IPv4":                     {"tcp4", "127.0.0.1:0", "127.0.0.1"},
+		"another loopback address": {"tcp4", "127.0.0.11:0", "127.0.0.11"},
+		"IPv6":                     {"tcp6", "[::1]:0", "::1"},
+		"IPv4 to a port of both":   {"tcp", "[::]:0", "127.0.0.1"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server, client := connect(t, tt.network, tt.listen, tt.dial)
+			if err := here(t).check(server); err != nil {
+				t.Error(err)
+			}
+			if err := here(t).check(client); err != nil { // a socket of IPv6 that is connected to IPv4, once
+				t.Errorf("the other way round: %v", err)
+			}
+		})
+	}
+}
+
+func wantReason(t *testing.T, err error, reason Reason) *Refusal {
+	t.Helper()
+	var r *Refusal
+	if !errors.As(err, &r) || r.Reason != reason {
+		t.Fatalf("got %v (%+v), want %s", err, r, reason)
+	}
+	return r
+}
+
+func TestOtherUsersAreRefused(t *testing.T) {
+	p, err := New([]uint32{uint32(os.Geteuid()) + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, _ := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
+	r := wantReason(t, p.check(server), OtherUser)
+	if p.Identify(addrPort(server.LocalAddr()), r); r.UID != uint32(os.Geteuid()) || r.PID != os.Getpid() || r.Comm == "" {
+		t.Errorf("%+v, want this process", r)
+	}
+}
+
+// A packet of theirs, for what the kernel knows, would be for whoever listens here.
+func TestAnAddressThatSomebodyOnlyListensAtIsRefused(t *testing.T) {
+	server, _ := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
+	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		remote := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addrPort(l.Addr()).Port())
+		wantReason(t, here(t).Check(addrPort(server.LocalAddr()), remote), NotLocal)
+	}
+}
+
+func TestAConnectionThatItsProgramHasLeftIsRefused(t *testing.T) {
+	server, client := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
+	client.Close() // it waits for the server's end now
+	wantReason(t, here(t).check(server), Unknown)
+}
+
+// fakeProc is a folder like /proc.
+type fakeProc string
+
+func (root fakeProc) process(t *testing.T, pid int, cgroup string, sockets ...uint32) {
+	t.Helper()
+	dir := filepath.Join(string(root), fmt.Sprint(pid))
+	if err := os.MkdirAll(filepath.Join(dir, "fd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if cgroup != "" {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup"), []byte(cgroup), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = os.Symlink("/dev/null", filepath.Join(dir, "fd", "0"))
+	for i, inode := range sockets {
+		if err := os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(dir, "fd", fmt.Sprint(i+3))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const onHost, inPod = "0::/system.slice/kubelet.service\n", "0::/kubepods/pod" + uid + "/" + id + "\n"
+
+// among returns Peers that see the processes of root, and where each peer has the
+// socket that its port is the number of.
+func among(t *testing.T, root fakeProc) *Peers {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(string(root), "self"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(string(root), "self", "cgroup"), []byte("0::/system.slice/edgehub.service\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPeers(string(root), []uint32{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.find = func(_, remote netip.AddrPort) (socket, error) {
+		return socket{found: true, inode: uint32(remote.Port())}, nil
+	}
+	return p
+}
+
+func (p *Peers) checkInode(inode uint16) error {
+	loopback := netip.MustParseAddr("127.0.0.1")
+	return p.Check(netip.AddrPortFrom(loopback, 1), netip.AddrPortFrom(loopback, inode))
+}
+
+func TestAllWhoHoldASocketCount(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, onHost, 100, 101, 101, 102, 103)
+	root.process(t, 11, inPod, 101, 200)
+	root.process(t, 12, "", 102)
+	root.process(t, 13, "torn", 300)
+	p := among(t, root)
+	for range 2 { // the second time some are known
+		if err := p.checkInode(100); err != nil {
+			t.Error(err)
+		}
+		wantReason(t, p.checkInode(300), Unknown)
+		wantReason(t, p.checkInode(999), Unknown)
+		if r := wantReason(t, p.checkInode(200), InContainer); r.PID != 11 || r.In.Pod != uid {
+			t.Errorf("%+v", r)
+		}
+	}
+	fresh := among(t, root)
+	wantReason(t, fresh.checkInode(101), InContainer)
+	fresh = among(t, root)
+	wantReason(t, fresh.checkInode(102), Unknown)
+}
+
+func TestProgramsThatComeAgainAreLookedAtFirst(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, onHost, 100, 101)
+	for i := range 3 * maxFamiliar { // more than are remembered
+		root.process(t, 1000+i, inPod, uint32(5000+i))
+	}
+	p := among(t, root)
+	scans := 0
+	all := p.procs.all
+	p.procs.all = func(root string, holders map[uint32][]*process) error {
+		scans++
+		return all(root, holders)
+	}
+	if err := p.checkInode(100); err != nil || scans != 1 {
+		t.Fatalf("%v after %d scans", err, scans)
+	}
+	for i := range 3 * maxFamiliar {
+		wantReason(t, p.checkInode(uint16(5000+i)), InContainer)
+	}
+	scans = 0
+	if err := p.checkInode(101); err != nil || scans != 0 {
+		t.Errorf("the node's own program, after many of pods: %v after %d scans", err, scans)
+	}
+	wantReason(t, p.checkInode(5000+3*maxFamiliar-1), InContainer)
+	if scans != 0 {
+		t.Error("a pod's program that comes again costs a scan")
+	}
+	// Its number is another's now.
+	if err := os.WriteFile(filepath.Join(string(root), "10", "cgroup"), []byte(inPod), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, p.checkInode(101), InContainer)
+}
+
+func TestHoweverManyAskTwoScansSuffice(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, onHost, 100)
+	p := among(t, root)
+	var scans atomic.Int32
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	all := p.procs.all
+	p.procs.all = func(root string, holders map[uint32][]*process) error {
+		if scans.Add(1) == 1 {
+			close(begun)
+			<-goOn
+		}
+		return all(root, holders)
+	}
+	var wg sync.WaitGroup
+	ask := func(inode uint16) { wg.Go(func() { _ = p.checkInode(inode) }) }
+	ask(1)
+	<-begun
+	for i := range uint16(50) {
+		ask(2 + i)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for waiting := 0; waiting < 50; {
+		p.procs.mu.Lock()
+		if p.procs.next != nil {
+			waiting = len(p.procs.next.holders)
+		}
+		p.procs.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatal("the others do not wait for one scan")
+		}
+		runtime.Gosched()
+	}
+	close(goOn)
+	wg.Wait()
+	if scans.Load() != 2 {
+		t.Errorf("%d scans", scans.Load())
+	}
+}
+
+// What is read after a process has ended must not be another's who has its number.
+func TestAProcessThatEndsIsNotAnother(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", cmd.Process.Pid), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	if p := describeProcess(dir, cmd.Process.Pid); p.err != nil || p.comm == "" {
+		t.Errorf("while it runs: %+v", p)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if p := describeProcess(dir, cmd.Process.Pid); p.err == nil {
+		t.Errorf("after its end: %+v", p)
+	}
+}
+
+func TestSelfTest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if err := here(t).SelfTest(); err == nil || !strings.Contains(err.Error(), "CAP_SYS_PTRACE") {
+			t.Errorf("as an ordinary user: %v", err)
+		}
+		return
+	}
+	if err := here(t).SelfTest(); err != nil {
+		t.Error(err)
+	}
+	withoutCapability(t, capSysPtrace, func() {
+		err := here(t).SelfTest()
+		if err == nil || !strings.Contains(err.Error(), "lacks CAP_SYS_PTRACE (") {
+			t.Errorf("without CAP_SYS_PTRACE: %v", err)
+		}
+	})
+}
+
+// withoutCapability runs body in a thread that has lost a capability, and ends with it.
+func withoutCapability(t *testing.T, bit int, body func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // not unlocked: the thread ends
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if err := unix.Capget(&header, &data[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		data[bit/32].Effective &^= 1 << (bit % 32)
+		data[bit/32].Permitted &^= 1 << (bit % 32)
+		if err := unix.Capset(&header, &data[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		body()
+	}()
+	<-done
+}
+
+func TestSelfTestSaysWhatHidesProcesses(t *testing.T) {
+	err := lookIntoOthers(t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "ProtectProc=") {
+		t.Error(err)
+	}
+}
+
+// BenchmarkCheck is one check among some hundred processes.
+func BenchmarkCheck(b *testing.B) {
+	const others = 300
+	for range others {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	}
+	server, _ := connect(b, "tcp4", "127.0.0.1:0", "127.0.0.1")
+	b.Run("known program", func(b *testing.B) {
+		p := here(b)
+		for b.Loop() {
+			if err := p.check(server); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("unknown program", func(b *testing.B) {
+		for b.Loop() {
+			if err := here(b).check(server); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("other user", func(b *testing.B) {
+		p := here(b)
+		p.users = nil
+		for b.Loop() {
+			if p.check(server) == nil {
+				b.Fatal("let in")
+			}
+		}
+	})
+}

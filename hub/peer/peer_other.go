@@ -1,0 +1,19 @@
+//go:build !linux
+
+package peer
+
+import (
+	"errors"
+	"net/netip"
+)
+
+func ownCgroups(string) ([]membership, error) { return nil, errors.ErrUnsupported }
+
+func findSocket(_, _ netip.AddrPort) (socket, error) { return socket{}, errors.ErrUnsupported }
+
+func look(string, int, map[uint32][]*process) {}
+
+func lookAtAll(string, map[uint32][]*process) error { return errors.ErrUnsupported }
+
+// SelfTest says that only Linux tells who is at the other end.
+func (p *Peers) SelfTest() error { return errors.ErrUnsupported }

@@ -1,0 +1,111 @@
+package peer
+
+import (
+	"slices"
+	"sync"
+)
+
+// procfs is where Linux tells about processes.
+const procfs = "/proc"
+
+// process is one that holds a socket, as it was when it was looked at.
+type process struct {
+	pid     int
+	comm    string
+	cgroups []membership
+	err     error // why cgroups are not known
+}
+
+// maxFamiliar is how many processes of either kind are remembered. A node has a
+// handful of programs that come again; a look at one costs some ten microseconds.
+const maxFamiliar = 16
+
+// processes finds out which processes hold a socket.
+type processes struct {
+	root string // of procfs
+	all  func(root string, holders map[uint32][]*process) error
+
+	mu sync.Mutex
+	// IDs of processes that had a connection before, by whether they were the
+	// node's, so that no others push those out; the latest last.
+	familiar map[bool][]int
+	next     *scan // one that has not begun; nil: none is wanted
+
+	scanning sync.Mutex
+}
+
+// scan is one look at all processes, for all who wait for it.
+type scan struct {
+	holders map[uint32][]*process // by inode; wanted ones have a key. Under processes.mu until the scan begins
+	done    bool                  // under processes.scanning
+	err     error
+}
+
+func newProcesses(root string) *processes {
+	return &processes{root: root, all: lookAtAll, familiar: map[bool][]int{}}
+}
+
+// holding returns the processes that hold the socket with this inode: the first one
+// found among those that had connections before, or else all. An error means that
+// there may be more.
+func (p *processes) holding(inode uint32) ([]*process, error) {
+	holders := map[uint32][]*process{inode: nil}
+	for _, pid := range p.toTryFirst() {
+		look(p.root, pid, holders)
+		if len(holders[inode]) > 0 {
+			return holders[inode], nil
+		}
+	}
+	return p.scanFor(inode)
+}
+
+// scanFor looks at all processes. However many ask at a time, that is done twice
+// at most until each has its answer: once that had begun already, and once for all
+// who came meanwhile.
+func (p *processes) scanFor(inode uint32) ([]*process, error) {
+	s := p.join(inode)
+	p.scanning.Lock()
+	defer p.scanning.Unlock()
+	if !s.done {
+		p.mu.Lock()
+		p.next = nil // nobody joins from here on
+		p.mu.Unlock()
+		s.err = p.all(p.root, s.holders)
+		s.done = true
+	}
+	return s.holders[inode], s.err
+}
+
+func (p *processes) join(inode uint32) *scan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == nil {
+		p.next = &scan{holders: map[uint32][]*process{}}
+	}
+	p.next.holders[inode] = nil
+	return p.next
+}
+
+// remember has holding look at the process first from now on.
+func (p *processes) remember(pid int, node bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := slices.DeleteFunc(p.familiar[node], func(known int) bool { return known == pid })
+	if len(list) == maxFamiliar {
+		list = slices.Delete(list, 0, 1)
+	}
+	p.familiar[node] = append(list, pid)
+}
+
+// toTryFirst is the node's own processes first, of either kind the latest first.
+func (p *processes) toTryFirst() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pids := make([]int, 0, 2*maxFamiliar)
+	for _, node := range []bool{true, false} {
+		for _, pid := range slices.Backward(p.familiar[node]) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,141 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// SelfTest tries on this process and on others whether peers can be told. Its error
+// says what is missing.
+func (p *Peers) SelfTest() error {
+	if err := p.findSelf(); err != nil {
+		return err
+	}
+	return lookIntoOthers(p.procs.root)
+}
+
+// findSelf looks up both ends of a connection to itself.
+func (p *Peers) findSelf() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("connect to itself: %w", err)
+	}
+	defer l.Close()
+	dialed, err := net.Dial("tcp", l.Addr().String()) //nolint:noctx // to itself, on loopback
+	if err != nil {
+		return fmt.Errorf("connect to itself: %w", err)
+	}
+	defer dialed.Close()
+	local, remote := addrPort(dialed.RemoteAddr()), addrPort(dialed.LocalAddr())
+	s, err := p.find(local, remote)
+	if err != nil {
+		return fmt.Errorf("ask the kernel for a socket's owner (netlink, sock_diag): %w%s", err, netlinkHint(err))
+	}
+	if !s.found || s.inode == 0 || s.uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("the kernel says of a socket of this process: found %t, user %d, inode %d", s.found, s.uid, s.inode)
+	}
+	holders := map[uint32][]*process{s.inode: nil}
+	look(p.procs.root, os.Getpid(), holders)
+	if len(holders[s.inode]) != 1 {
+		return fmt.Errorf("%s does not tell which sockets this process holds", p.procs.root)
+	}
+	return holders[s.inode][0].err
+}
+
+func netlinkHint(err error) string {
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, fs.ErrPermission) {
+		return "; the unit's RestrictAddressFamilies= has to have AF_NETLINK"
+	}
+	return "; the kernel needs CONFIG_INET_DIAG, or its module inet_diag"
+}
+
+func addrPort(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+
+// lookIntoOthers tries whether the open files of processes that are not ours can be
+// seen. One that a security module shields, though this process has all rights, does
+// not matter.
+func lookIntoOthers(root string) error {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return fmt.Errorf("look into other processes: %w", err)
+	}
+	seen, others, denied := 0, 0, error(nil)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		others++
+		switch ok, err := lookInto(filepath.Join(root, entry.Name(), "fd")); {
+		case errors.Is(err, fs.ErrPermission):
+			denied = err
+		case ok:
+			seen++
+		}
+	}
+	missing := missingCapabilities(root)
+	switch {
+	case others == 0 && os.Getpid() != 1:
+		return errors.New("look into other processes: none are to be seen: they are hidden by the unit's ProtectProc=, or by how /proc is mounted (hidepid)")
+	case denied == nil, seen > 0 && len(missing) == 0:
+		return nil
+	case len(missing) > 0:
+		return fmt.Errorf("look into other processes: %w: this process lacks %s (the unit's CapabilityBoundingSet=, or a user other than root)", denied, strings.Join(missing, " and "))
+	default:
+		return fmt.Errorf("look into other processes: %w: a security module (AppArmor, SELinux) forbids it", denied)
+	}
+}
+
+// lookInto tells whether an open file was seen. A kernel thread has none, and what
+// has ended meanwhile is no error.
+func lookInto(dir string) (bool, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) == 0 {
+		return false, err
+	}
+	_, err = os.Readlink(filepath.Join(dir, files[0].Name()))
+	return err == nil, err
+}
+
+// The bits of the capabilities that it takes to look into other processes.
+const (
+	capDACReadSearch = 2
+	capSysPtrace     = 19
+)
+
+func missingCapabilities(root string) []string {
+	var missing []string
+	have := effectiveCapabilities(root)
+	for _, c := range []struct {
+		name string
+		bit  int
+	}{{"CAP_SYS_PTRACE", capSysPtrace}, {"CAP_DAC_READ_SEARCH", capDACReadSearch}} {
+		if have>>c.bit&1 == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	return missing
+}
+
+func effectiveCapabilities(root string) uint64 {
+	status, err := os.ReadFile(filepath.Join(root, "thread-self", "status"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return set
+		}
+	}
+	return 0
+}

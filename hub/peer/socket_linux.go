@@ -1,0 +1,41 @@
+package peer
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// answerTimeout bounds the wait for the kernel, in seconds: it answers before send
+// returns.
+const answerTimeout = 1
+
+var sequence atomic.Uint32 //nolint:gochecknoglobals // tells replies apart; it stands for nothing
+
+// findSocket finds the socket of the peer at remote, which is connected to local.
+func findSocket(local, remote netip.AddrPort) (socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return socket{}, os.NewSyscallError("socket(AF_NETLINK)", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
+		return socket{}, os.NewSyscallError("setsockopt", err)
+	}
+	number := sequence.Add(1)
+	if err := unix.Sendto(fd, diagRequest(remote, local, number), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return socket{}, os.NewSyscallError("sendto(sock_diag)", err)
+	}
+	reply := make([]byte, 4096)
+	n, from, err := unix.Recvfrom(fd, reply, 0)
+	if err != nil {
+		return socket{}, os.NewSyscallError("recvfrom(sock_diag)", err)
+	}
+	if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
+		return socket{}, fmt.Errorf("a reply that is not the kernel's, but %v's", from)
+	}
+	return parseDiag(reply[:n], remote, local, number)
+}
