@@ -25,14 +25,37 @@ var ErrUnauthenticated = errors.New("neither a bearer token nor the node's own c
 // ErrUnauthenticated or wraps it; the caller of r then gets 401.
 type Authenticator func(r *http.Request) (Identity, error)
 
-// Loopback is the Authenticator of the plain HTTP port: whoever reaches it
-// without credentials is taken for the node.
-func Loopback(r *http.Request) (Identity, error) {
-	if hasCredentials(r.Header) {
-		return Own, nil
+// Loopback is the Authenticator of a port that only the node itself can reach:
+// whoever comes without credentials is taken for the node.
+func Loopback(r *http.Request) (Identity, error) { return LoopbackFor(nil)(r) }
+
+// LoopbackFor returns the Authenticator of the plain HTTP port. A caller without
+// credentials is taken for the node unless refuse returns why it is not; that goes
+// to the caller. nil refuses nobody. Callers with credentials are not asked about.
+func LoopbackFor(refuse func(r *http.Request) error) Authenticator {
+	return func(r *http.Request) (Identity, error) {
+		if hasCredentials(r.Header) {
+			return Own, nil
+		}
+		if refuse != nil {
+			if err := refuse(r); err != nil {
+				return Own, &notLentError{err}
+			}
+		}
+		return Node, nil
 	}
-	return Node, nil
 }
+
+// notLentError is an ErrUnauthenticated in words for a caller without credentials
+// at the plain port.
+type notLentError struct{ reason error }
+
+func (e *notLentError) Error() string {
+	return "this request has no credentials, and the node's are lent to the node's own programs only: " + e.reason.Error()
+}
+
+func (e *notLentError) Is(target error) bool { return target == ErrUnauthenticated }
+func (e *notLentError) Unwrap() error        { return e.reason }
 
 // webSocketToken begins the subprotocol in which WebSocket clients, which cannot
 // set Authorization, send a bearer token to the apiserver.
