@@ -55,8 +55,14 @@ func (v *verified) same(other *verified) bool {
 }
 
 // check checks the certificate as if now lay within its time: see counts.
-func (v *verified) check(nodeUser string, rest []*x509.Certificate) error {
-	if err := VerifyClient(v.leaf, rest, v.roots); err != nil {
+func (v *verified) check(nodeUser string, rest []*x509.Certificate, now time.Time) error {
+	within := now
+	if now.Before(v.leaf.NotBefore) {
+		within = v.leaf.NotBefore
+	} else if now.After(v.leaf.NotAfter) {
+		within = v.leaf.NotAfter
+	}
+	if err := VerifyClient(v.leaf, rest, v.roots, within); err != nil {
 		return fmt.Errorf("%w: client certificate of %q: %w", ErrUnauthenticated, v.leaf.Subject.CommonName, err)
 	}
 	if got := v.leaf.Subject.CommonName; got != nodeUser {
@@ -65,9 +71,29 @@ func (v *verified) check(nodeUser string, rest []*x509.Certificate) error {
 	return nil
 }
 
+// counts returns nil if the certificate counts now: within its time, or outside of
+// it while away, and no longer than grace after its end.
+func (v *verified) counts(now time.Time, away func() bool, grace time.Duration) error {
+	early, late := now.Before(v.leaf.NotBefore), now.After(v.leaf.NotAfter)
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: client certificate of %q: %s", ErrUnauthenticated, v.leaf.Subject.CommonName, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !early && !late:
+		return nil
+	case early && !away():
+		return refuse("it is not valid before %s, and counts only while the cloud is away", v.leaf.NotBefore.Format(time.RFC3339))
+	case late && !away():
+		return refuse("it expired at %s, and counts only while the cloud is away", v.leaf.NotAfter.Format(time.RFC3339))
+	case late && grace > 0 && now.After(v.leaf.NotAfter.Add(grace)):
+		return refuse("it expired at %s, and --offline-token-grace (%v) has passed since", v.leaf.NotAfter.Format(time.RFC3339), grace)
+	}
+	return nil
+}
+
 // VerifyClient returns nil if one of roots has signed leaf, by way of rest, for a
-// client, and all of them are good now.
-func VerifyClient(leaf *x509.Certificate, rest []*x509.Certificate, roots *x509.CertPool) error {
+// client, and all of them are good at that time.
+func VerifyClient(leaf *x509.Certificate, rest []*x509.Certificate, roots *x509.CertPool, at time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, c := range rest {
 		intermediates.AddCert(c)
@@ -75,6 +101,7 @@ func VerifyClient(leaf *x509.Certificate, rest []*x509.Certificate, roots *x509.
 	_, err := leaf.Verify(x509.VerifyOptions{
 		Roots:         roots,
 		Intermediates: intermediates,
+		CurrentTime:   at,
 		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return err
