@@ -25,19 +25,33 @@ type Request struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
+		Name        string `json:"name"`
 	} `json:"objectRef"`
+	// ResponseStatus is known of what NewAnswered notes.
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
 }
 
 // New prepares a record in a folder, which is made if need be. rules are those of an
 // audit Policy, as the items of a list in YAML: they say which requests are noted.
 func New(dir, rules string) (*Log, error) {
+	return open(dir, "ResponseStarted, ResponseComplete, Panic", rules)
+}
+
+// NewAnswered is New, but each request is noted with its answer, when that begins.
+// Only of watches it is noted twice, when they end as well.
+func NewAnswered(dir, rules string) (*Log, error) { return open(dir, "RequestReceived, Panic", rules) }
+
+func open(dir, omit, rules string) (*Log, error) {
 	l := &Log{policy: filepath.Join(dir, "audit-policy.yaml"), file: filepath.Join(dir, "audit.log")}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	policy := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete, Panic]\nrules:\n" + rules
+	policy := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [" + omit + "]\nrules:\n" + rules
 	return l, os.WriteFile(l.policy, []byte(policy), 0o644)
 }
 

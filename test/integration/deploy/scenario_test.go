@@ -1,0 +1,262 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/audit"
+	"github.com/edgehub-io/edgehub/test/freeport"
+)
+
+// scenario is what the controller is there for, with as little as takes every right:
+// one DaemonSet whose pods are told of upgrades, and one whose pods are replaced.
+type scenario struct {
+	t          *testing.T
+	namespace  string
+	kubeconfig string // has the account's token
+	url        string // of the controller's metrics
+	flips      int
+
+	cmd    *exec.Cmd // nil while none runs
+	output bytes.Buffer
+}
+
+const (
+	told   = "told"   // OTA
+	rolled = "rolled" // AdvancedRollingUpdate
+)
+
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	s := &scenario{t: t, kubeconfig: writeKubeconfig(t)}
+	ns, err := env.admin.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scenario-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.namespace = ns.Name
+	t.Cleanup(func() {
+		s.stop()
+		if err := env.admin.CoreV1().Namespaces().Delete(context.Background(), s.namespace, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	s.create(told, "OTA")
+	s.create(rolled, "AdvancedRollingUpdate")
+	return s
+}
+
+func (s *scenario) create(name, strategy string) {
+	s.t.Helper()
+	labels := map[string]string{"app": name}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"apps.openyurt.io/update-strategy": strategy}}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	ds.Spec.Template.Labels = labels
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:0"}}
+	if _, err := env.admin.AppsV1().DaemonSets(s.namespace).Create(s.t.Context(), ds, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "there is a pod of "+name, func() string {
+		if s.pod(name) == nil {
+			return "there is none that is Ready"
+		}
+		return ""
+	})
+}
+
+// pod is the one of a DaemonSet, nil while there is none that is Ready.
+func (s *scenario) pod(name string) *corev1.Pod {
+	s.t.Helper()
+	list, err := env.admin.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		ready := upgrade.Condition(pod, corev1.PodReady)
+		if pod.DeletionTimestamp == nil && ready != nil && ready.Status == corev1.ConditionTrue {
+			return pod
+		}
+	}
+	return nil
+}
+
+func (s *scenario) setImage(name, image string) {
+	s.t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
+	_, err := env.admin.AppsV1().DaemonSets(s.namespace).Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// needs tells whether the pod of the DaemonSet that is told is marked so.
+func (s *scenario) needs(want corev1.ConditionStatus) bool {
+	pod := s.pod(told)
+	if pod == nil {
+		return false
+	}
+	c := upgrade.Condition(pod, upgrade.NeedCondition)
+	return c != nil && c.Status == want
+}
+
+// start starts the controller, and returns where the record ends before that.
+func (s *scenario) start() (mark int64) {
+	s.t.Helper()
+	err := env.admin.CoordinationV1().Leases(systemNamespace).Delete(s.t.Context(), account, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.t.Fatal(err)
+	}
+	s.setImage(told, "app:0")
+	if mark, err = env.record.Mark(); err != nil {
+		s.t.Fatal(err)
+	}
+	address := freeport.Address(s.t)
+	s.url = "http://" + address
+	s.output.Reset()
+	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), env.controller, "--kubeconfig="+s.kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+address,
+		"--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=200ms")
+	s.cmd.Stderr = &s.output
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	return mark
+}
+
+// stop ends the controller at once.
+func (s *scenario) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // it was killed
+	if s.t.Failed() {
+		s.t.Logf("the controller wrote:\n%s", s.output.String())
+	}
+	s.cmd = nil
+}
+
+// play goes through the scenario, to its end or until over.
+func (s *scenario) play(over func() bool) {
+	s.t.Helper()
+	s.flips++
+	next := fmt.Sprintf("app:%d", s.flips)
+	for _, step := range []struct {
+		what string
+		do   func()
+		done func() bool
+	}{
+		{"the controller leads", func() {}, func() bool { return strings.Contains(get(s.t, s.url+"/metrics"), "edgehub_controller_leader 1\n") }},
+		{"a pod is told that it needs nothing", func() {}, func() bool { return s.needs(corev1.ConditionFalse) }},
+		{"a pod is told that it needs an upgrade", func() { s.setImage(told, "app:new") }, func() bool { return s.needs(corev1.ConditionTrue) }},
+		{"it is told that it does not", func() { s.setImage(told, "app:0") }, func() bool { return s.needs(corev1.ConditionFalse) }},
+		{"an Event is counted up", func() {}, s.toldAgain},
+		{"the lease was renewed", func() {}, s.renewed},
+		{"a pod is replaced", func() { s.setImage(rolled, next) }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == next }},
+		{"the rollout is complete", func() {}, s.complete},
+	} {
+		step.do()
+		ended := false
+		eventually(s.t, step.what, func() string {
+			if ended = over(); ended || step.done() {
+				return ""
+			}
+			return "it is not"
+		})
+		if ended {
+			return
+		}
+	}
+	over()
+}
+
+func (s *scenario) complete() bool {
+	ds, err := env.admin.AppsV1().DaemonSets(s.namespace).Get(s.t.Context(), rolled, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range ds.Status.Conditions {
+		if c.Type == "RolloutComplete" {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (s *scenario) toldAgain() bool {
+	list, err := env.admin.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{FieldSelector: "reason=UpToDate"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Count >= 2 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scenario) renewed() bool {
+	lease, err := env.admin.CoordinationV1().Leases(systemNamespace).Get(s.t.Context(), account, metav1.GetOptions{})
+	return err == nil && lease.Spec.RenewTime != nil && lease.Spec.AcquireTime != nil && lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time)
+}
+
+// requests are those of the controller since a mark.
+func (s *scenario) requests(mark int64) []audit.Request {
+	s.t.Helper()
+	all, err := env.record.Since(mark)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+func (s *scenario) refused(mark int64) []audit.Request {
+	s.t.Helper()
+	var out []audit.Request
+	for _, q := range s.requests(mark) {
+		if q.ResponseStatus.Code == http.StatusForbidden {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// writeKubeconfig has a token of the account.
+func writeKubeconfig(t *testing.T) string {
+	t.Helper()
+	token, err := env.admin.CoreV1().ServiceAccounts(systemNamespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const entry = "test"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[entry] = &clientcmdapi.Cluster{Server: env.cluster.ServerURL(), CertificateAuthority: env.cluster.CAFile()}
+	config.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	config.CurrentContext = entry
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
