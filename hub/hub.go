@@ -45,6 +45,8 @@ type Hub struct {
 	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
 	images   *images         // nil: none are pulled
+	sockets  inherited       // from systemd, which no port has taken
+	systemd  *supervisor
 	serving  atomic.Bool
 }
 
@@ -104,6 +106,11 @@ func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
 
 // bind opens all ports.
 func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
+	var err error
+	if h.sockets, err = inheritListeners(); err != nil {
+		return err
+	}
+	h.systemd = newSupervisor(h.log)
 	local := newInproc()
 	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
 	h.own = &http.Transport{DialContext: local.Dial}
@@ -147,7 +154,7 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	if address == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := h.sockets.take(address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
@@ -221,7 +228,10 @@ func (h *Hub) Run(ctx context.Context) error {
 		end()
 		return nil
 	})
+	g.Go(func() error { return h.systemd.run(ctx, h.status, h.alive) })
+	h.sockets.turnAway(h.log)
 	h.serving.Store(true)
+	h.systemd.tell("READY=1")
 	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
 		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
 	return g.Wait()
@@ -244,6 +254,7 @@ func (p port) run() error {
 // needs it.
 func (h *Hub) stop(cut context.CancelFunc) {
 	h.serving.Store(false)
+	h.systemd.tell("STOPPING=1")
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
 	h.proxy.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
@@ -281,5 +292,6 @@ func (h *Hub) closePorts() {
 		p.server.Close()
 		p.listener.Close()
 	}
+	h.sockets.close()
 	h.upstream.Close()
 }
