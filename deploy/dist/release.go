@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // programs are what a release is made of.
@@ -28,23 +30,35 @@ func (r release) pack() error {
 	if err != nil {
 		return fmt.Errorf("find the built programs: %w", err)
 	}
+	var parts errgroup.Group // the order makes no difference: each writes files of its own
 	for _, architecture := range architectures {
-		if err := r.packArchive(architecture); err != nil {
-			return fmt.Errorf("pack the archive for %s: %w", architecture, err)
-		}
-		for _, program := range programs {
-			if err := r.describeProgram(architecture, program); err != nil {
-				return fmt.Errorf("list what is in %s for %s: %w", program, architecture, err)
-			}
-		}
+		parts.Go(func() error { return r.packPrograms(architecture) })
 	}
 	for _, kind := range imageKinds {
-		if err := r.packImages(kind, architectures); err != nil {
-			return fmt.Errorf("pack the image %s: %w", kind.name, err)
-		}
+		parts.Go(func() error {
+			if err := r.packImages(kind, architectures); err != nil {
+				return fmt.Errorf("pack the image %s: %w", kind.name, err)
+			}
+			return nil
+		})
+	}
+	if err := parts.Wait(); err != nil {
+		return err
 	}
 	if err := writeSums(r.out); err != nil {
 		return fmt.Errorf("write checksums: %w", err)
+	}
+	return nil
+}
+
+func (r release) packPrograms(architecture string) error {
+	if err := r.packArchive(architecture); err != nil {
+		return fmt.Errorf("pack the archive for %s: %w", architecture, err)
+	}
+	for _, program := range programs {
+		if err := r.describeProgram(architecture, program); err != nil {
+			return fmt.Errorf("list what is in %s for %s: %w", program, architecture, err)
+		}
 	}
 	return nil
 }
