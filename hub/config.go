@@ -37,6 +37,8 @@ type Config struct {
 	SecureAddress string // host:port of the TLS proxy port, or empty
 	ProxyHost     netip.Addr
 
+	ServeClientCAFile string // or empty: the node's HTTP API is plain, and on loopback
+
 	TLSCertFile   string // with TLSKeyFile, or empty
 	TLSKeyFile    string
 	ClientCAFile  string // or empty
@@ -63,10 +65,12 @@ type Config struct {
 // Config checks o. Its error names every flag that has to change.
 func (o *Options) Config() (*Config, error) {
 	c := &Config{
-		NodeName:      o.NodeName,
-		Balance:       proxy.Balance(o.LBMode),
-		Kubeconfig:    o.Kubeconfig,
-		RootDir:       o.RootDir,
+		NodeName:          o.NodeName,
+		Balance:           proxy.Balance(o.LBMode),
+		Kubeconfig:        o.Kubeconfig,
+		RootDir:           o.RootDir,
+		ServeClientCAFile: o.ServeClientCAFile,
+
 		TLSCertFile:   o.TLSCertFile,
 		TLSKeyFile:    o.TLSKeyFile,
 		ClientCAFile:  o.ClientCAFile,
@@ -133,8 +137,8 @@ func (o *Options) Config() (*Config, error) {
 	c.ProxyAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-port", o.ProxyPort, 0)
 	c.SecureAddress = address("bind-proxy-address", o.BindProxyAddress, "proxy-secure-port", o.ProxySecurePort, 0)
 	c.ProxyHost, _ = netip.ParseAddr(o.BindProxyAddress)
-	if ip, err := netip.ParseAddr(o.BindAddress); err == nil && !ip.IsLoopback() {
-		bad("bind-address", "%s is not on loopback: whoever reaches the node's HTTP API may upgrade its pods", ip)
+	if ip, err := netip.ParseAddr(o.BindAddress); err == nil && !ip.IsLoopback() && o.ServeClientCAFile == "" {
+		bad("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", ip)
 	}
 	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && o.ProxyPort != 0 {
 		bad("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -45,6 +44,7 @@ type Hub struct {
 	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
 	images   *images         // nil: none are pulled
+	cert     *servingCert    // nil: no port has needed it yet
 	sockets  inherited       // from systemd, which no port has taken
 	systemd  *supervisor
 	serving  atomic.Bool
@@ -141,10 +141,10 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	if err := h.listen("--serve-port", h.config.ServeAddress, api); err != nil {
+	if err := h.listenAPI(api); err != nil {
 		return err
 	}
-	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(proxy.Loopback)); err != nil {
+	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(onlyPrograms(proxy.Loopback))); err != nil {
 		return err
 	}
 	return h.listenTLS()
@@ -166,7 +166,7 @@ func (h *Hub) listenTLS() error {
 	if h.config.SecureAddress == "" {
 		return nil
 	}
-	cert, err := newServingCert(h.config, h.log)
+	cert, err := h.servingCert()
 	if err != nil {
 		return err
 	}
@@ -176,11 +176,7 @@ func (h *Hub) listenTLS() error {
 	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
 		return err
 	}
-	h.ports[len(h.ports)-1].server.TLSConfig = &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: cert.get,
-		ClientAuth:     tls.RequestClientCert, // checked per request: proxy.ClientCert
-	}
+	h.lastServer().TLSConfig = serverTLS(cert)
 	return nil
 }
 

@@ -19,6 +19,8 @@ type Options struct {
 	BindAddress string
 	ServePort   int
 
+	ServeClientCAFile string
+
 	BindProxyAddress string
 	ProxyPort        int
 	ProxySecurePort  int
@@ -91,10 +93,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address of the node's HTTP API")
 	fs.IntVar(&o.ServePort, "serve-port", o.ServePort, "port of the node's HTTP API: health, metrics, pods and their upgrade")
+	fs.StringVar(&o.ServeClientCAFile, "serve-client-ca-file", o.ServeClientCAFile, "CAs of the client certificates that may use the node's HTTP API, which is offered over TLS then; required where --bind-address is not on loopback")
 	fs.StringVar(&o.BindProxyAddress, "bind-proxy-address", o.BindProxyAddress, "IP address of both proxy ports")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "port on which the apiserver is offered over plain HTTP; it lends the node's identity to callers without credentials; 0: off")
 	fs.IntVar(&o.ProxySecurePort, "proxy-secure-port", o.ProxySecurePort, "port on which the apiserver is offered over TLS, to callers with a token or the node's client certificate; 0: off")
-	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "certificate of the TLS port; empty: a self-signed one, kept under --root-dir")
+	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "certificate of the ports with TLS; empty: a self-signed one, kept under --root-dir")
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", o.TLSKeyFile, "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
 	fs.DurationVar(&o.ShutdownGrace, "shutdown-grace-period", o.ShutdownGrace, "how long a stop waits for requests to end; watches are ended at once")

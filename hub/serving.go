@@ -18,65 +18,57 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 )
 
-// servingCert is the certificate of the TLS port. It follows changes of its
-// files: the pair is read again when a handshake finds it older than
-// reloadInterval. Safe for concurrent use.
-type servingCert struct {
-	certFile, keyFile string
-	log               *slog.Logger
+// servingCert is the certificate of the ports with TLS. It follows changes of its
+// files. Safe for concurrent use.
+type servingCert struct{ pair *reloaded[*tls.Certificate] }
 
-	mu      sync.Mutex
-	current *tls.Certificate
-	readAt  time.Time
-	failing bool // the last read failed, and was logged
-}
-
-// newServingCert uses the pair that was named, or a self-signed one for names
-// and addresses that is kept in dir.
+// newServingCert uses the pair that was named, or a self-signed one for the node's
+// name and addresses that is kept under --root-dir.
 func newServingCert(c *Config, log *slog.Logger) (*servingCert, error) {
-	s := &servingCert{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile, log: log}
-	if s.certFile == "" {
+	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
+	if certFile == "" {
 		dir := filepath.Join(c.RootDir, "pki")
-		s.certFile, s.keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
-		if err := ensureSelfSigned(s.certFile, s.keyFile, c.NodeName, c.ProxyHost); err != nil {
+		certFile, keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, c.servedHosts()); err != nil {
 			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
 		}
 	}
-	pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+	read := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		return &pair, err
+	}
+	pair, err := newReloaded(read, func(err error) {
+		log.Error("serving certificate cannot be read again; the one in use stays", "certificate", certFile, "key", keyFile, "err", err)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
 	}
-	s.current, s.readAt = &pair, time.Now()
-	return s, nil
+	return &servingCert{pair}, nil
 }
 
-// get is a tls.Config's GetCertificate. A pair that cannot be read leaves the
-// last good one in use.
-func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.readAt) > reloadInterval {
-		pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
-		if err == nil {
-			s.current = &pair
-		} else if !s.failing {
-			s.log.Error("serving certificate cannot be read again; the one in use stays", "certificate", s.certFile, "key", s.keyFile, "err", err)
-		}
-		s.failing, s.readAt = err != nil, time.Now()
+// get is a tls.Config's GetCertificate.
+func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
+
+// servedHosts are the addresses, beyond loopback, at which TLS is offered.
+func (c *Config) servedHosts() []netip.Addr {
+	hosts := []netip.Addr{c.ProxyHost}
+	if address, err := netip.ParseAddrPort(c.ServeAddress); err == nil && c.ServeClientCAFile != "" {
+		hosts = append(hosts, address.Addr())
 	}
-	return s.current, nil
+	return hosts
 }
 
 // ensureSelfSigned leaves a usable pair in the two files: the one that is there,
-// if it names the node and host and is good for another month, or else a new one.
-func ensureSelfSigned(certFile, keyFile, node string, host netip.Addr) error {
+// if it names the node and hosts and is good for another month, or else a new one.
+func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr) error {
 	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if host.IsValid() && !host.IsUnspecified() {
-		addresses = append(addresses, host.AsSlice())
+	for _, host := range hosts {
+		if ip := net.IP(host.AsSlice()); host.IsValid() && !host.IsUnspecified() && !slices.ContainsFunc(addresses, ip.Equal) {
+			addresses = append(addresses, ip)
+		}
 	}
 	if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && covers(pair.Leaf, names, addresses) {
 		return nil

@@ -1,0 +1,68 @@
+package hub
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// clientCAs are the CAs of --serve-client-ca-file, which follow changes of the
+// file. Safe for concurrent use.
+type clientCAs struct{ pool *reloaded[*x509.CertPool] }
+
+func newClientCAs(file string, log *slog.Logger) (*clientCAs, error) {
+	pool, err := newReloaded(func() (*x509.CertPool, error) { return readCAs(file) }, func(err error) {
+		log.Error("the CAs of the node's HTTP API cannot be read again; those in use stay", "flag", "--serve-client-ca-file", "err", err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--serve-client-ca-file: %w", err)
+	}
+	return &clientCAs{pool}, nil
+}
+
+func readCAs(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := parseCAs(pem)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return pool, nil
+}
+
+// check returns nil if r came with a certificate that one of the CAs has signed
+// for a client, and that is good now.
+func (c *clientCAs) check(r *http.Request) error {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return errors.New("no client certificate was presented")
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	if err := proxy.VerifyClient(leaf, r.TLS.PeerCertificates[1:], c.pool.get(), time.Now()); err != nil {
+		return fmt.Errorf("the client certificate of %.200q is not good: %w", leaf.Subject.CommonName, err)
+	}
+	return nil
+}
+
+// admit passes on to next whoever check is content with, and answers 401 and one
+// line of text to others. It is asked for each request, so that a CA that is
+// taken out of the file counts for connections that are open.
+func (c *clientCAs) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := c.check(r); err != nil {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Connection", "close") // the body, if any, is not read
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprintf(w, "refused: %v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)\n", err) // fails when the caller is gone
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
