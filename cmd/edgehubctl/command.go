@@ -24,6 +24,7 @@ type streams struct{ out, err io.Writer }
 // stand before and behind the command.
 type options struct {
 	address   string
+	tls       tlsFiles
 	namespace string
 	output    string
 	timeout   time.Duration
@@ -35,12 +36,17 @@ type options struct {
 }
 
 // commonFlags are for all commands; those of one command are in its row.
-func commonFlags() []string { return []string{"address", "output", "help"} }
+func commonFlags() []string {
+	return []string{"address", "certificate-authority", "client-certificate", "client-key", "output", "help"}
+}
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.Usage = func() {} // an error names what is wrong, and where help is
 	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "")
+	fs.StringVar(&o.tls.ca, "certificate-authority", "", "")
+	fs.StringVar(&o.tls.cert, "client-certificate", "", "")
+	fs.StringVar(&o.tls.key, "client-key", "", "")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "")
 	fs.StringVarP(&o.output, "output", "o", "", "")
 	fs.DurationVar(&o.timeout, "timeout", 0, "")
@@ -137,7 +143,7 @@ func dispatch(ctx context.Context, args []string, s streams, pace time.Duration)
 	if err := c.check(fs, verb); err != nil {
 		return wrongUse("%w; see %s %s --help", err, name, verb.name)
 	}
-	if c.hub, err = newHub(c.address); err != nil {
+	if c.hub, err = newHub(c.address, c.tls); err != nil {
 		return err
 	}
 	return verb.run(ctx, c)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +83,8 @@ func candidates(ctx context.Context, before []string, typed string) []string {
 		switch last := before[len(before)-1]; {
 		case last == "-o" || last == "--output":
 			return []string{"json"}
+		case slices.Contains([]string{"--certificate-authority", "--client-certificate", "--client-key"}, last):
+			return files(typed)
 		case wantsValue(fs, last):
 			return nil
 		}
@@ -111,6 +115,21 @@ func candidates(ctx context.Context, before []string, typed string) []string {
 	return o.upgradable(ctx, typed)
 }
 
+// files returns the files and folders that typed may become.
+func files(typed string) []string {
+	asTyped := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+	names, err := filepath.Glob(asTyped.Replace(typed) + "*")
+	if err != nil {
+		return nil
+	}
+	for i, file := range names {
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			names[i] += "/"
+		}
+	}
+	return names
+}
+
 // wantsValue tells whether word is a flag whose value comes next.
 func wantsValue(fs *pflag.FlagSet, word string) bool {
 	var flag *pflag.Flag
@@ -133,7 +152,7 @@ func flagNames(flags []string) []string {
 
 // upgradable returns the pods that need an upgrade, as they are to be typed.
 func (o *options) upgradable(ctx context.Context, typed string) []string {
-	h, err := newHub(o.address)
+	h, err := newHub(o.address, o.tls)
 	if err != nil {
 		return nil
 	}

@@ -15,6 +15,11 @@ Show what the pods of this node need, and have it done, through the hub on this 
 For all commands:
       --address HOST:PORT   where the hub listens; default 127.0.0.1:10267, or what is
                             in EDGEHUB_ADDRESS
+      --certificate-authority FILE
+                            for a hub that offers its API over TLS, as it does
+                            with --serve-client-ca-file: its certificate, or its CA
+      --client-certificate FILE, --client-key FILE
+                            who you are to that hub
   -o, --output json         for programs
 
 Exit codes:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,11 +23,12 @@ const answerTimeout = 40 * time.Second
 
 // hub is the API of the hub on this node.
 type hub struct {
+	scheme  string
 	address string
 	client  *http.Client
 }
 
-func newHub(address string) (*hub, error) {
+func newHub(address string, files tlsFiles) (*hub, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
 		return nil, wrongUse("--address=%q: want HOST:PORT, such as 127.0.0.1:10267", address)
@@ -34,8 +36,16 @@ func newHub(address string) (*hub, error) {
 	if host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
+	config, err := files.config()
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
 	// Not through a proxy, whatever the environment says: it is this node.
-	return &hub{address: address, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}, nil
+	return &hub{scheme, address, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}}, nil
 }
 
 // refusal is an answer that is not 200, in the hub's words.
@@ -56,6 +66,9 @@ func (s *silence) Error() string {
 	if errors.Is(s.err, syscall.ECONNREFUSED) {
 		return fmt.Sprintf("the hub does not answer on %s: is it running? systemctl status edgehub", s.address)
 	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](s.err); ok {
+		return fmt.Sprintf("what answers on %s is not known to be the hub: %v; --certificate-authority names its certificate, ROOT-DIR/pki/serving.crt on the node, or the CA of --tls-cert-file", s.address, s.err)
+	}
 	return fmt.Sprintf("the hub does not answer on %s: %v", s.address, s.err)
 }
 
@@ -64,7 +77,7 @@ func (s *silence) Unwrap() error { return s.err }
 // do returns an answer of 200, whose body the caller closes, or a *refusal, or a
 // *silence.
 func (h *hub) do(ctx context.Context, method, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+h.address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, h.scheme+"://"+h.address+path, http.NoBody)
 	if err != nil {
 		return nil, wrongUse("--address=%q: %w", h.address, err)
 	}
@@ -88,6 +101,9 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 	line := strings.Join(strings.Fields(string(text)), " ")
 	if line == "" {
 		line = "the hub answered " + response.Status + " to " + method + " " + path
+	}
+	if h.scheme == "http" && response.StatusCode == http.StatusBadRequest && strings.Contains(line, "HTTPS server") {
+		line = "the hub on " + h.address + " wants TLS and a client certificate: add --certificate-authority, --client-certificate and --client-key"
 	}
 	return nil, &refusal{response.StatusCode, line}
 }
