@@ -24,7 +24,7 @@ import (
 // nil if it cannot. It is one line for the caller.
 func Check(r *http.Request) error {
 	if !hostAllowed(r) {
-		return fmt.Errorf("Host is %.100q, and a website may have made that name mean this machine: call it by its IP address or as localhost", r.Host)
+		return fmt.Errorf("its Host is %.100q, which a website may have made mean this machine: call it by its IP address or as localhost", r.Host)
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "none" && site != "same-origin" {

@@ -42,7 +42,7 @@ func TestCheckKnowsWebPages(t *testing.T) {
 		"the default port left out of Origin":         {request("127.0.0.1:80", "", "Origin", "http://127.0.0.1"), ""},
 		"over TLS, the name that the handshake had":   {request("n1.example.com:10267", "n1.example.com"), ""},
 		"over TLS, its own page":                      {request("n1:10267", "n1", "Origin", "https://n1:10267"), ""},
-		"a rebound name":                              {request("evil.example.com:10267", ""), `Host is "evil.example.com:10267"`},
+		"a rebound name":                              {request("evil.example.com:10267", ""), `its Host is "evil.example.com:10267"`},
 		"a rebound name without a port":               {request("evil.example.com", ""), "Host"},
 		"a name that begins like an address":          {request("127.0.0.1.evil.example.com", ""), "Host"},
 		"a name that ends as localhost":               {request("evil.localhost:10267", ""), "Host"},
