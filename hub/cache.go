@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -76,14 +75,17 @@ func readKey(file string) ([]byte, error) {
 	return nil, fmt.Errorf("%s has no key of %d bytes, as they are, or in hexadecimal or base64: make one with `openssl rand -hex %[2]d`", file, keySize)
 }
 
-// offline says since when the cloud cannot be reached, or nothing.
+// offline says since when the node cannot reach the cloud, or nothing.
 func (h *Hub) offline() string {
 	state := h.upstream.State()
-	if state.Up {
+	switch {
+	case state.Refused:
+		return h.refused(state)
+	case state.Up:
 		return ""
 	}
 	return fmt.Sprintf("offline since %s: no apiserver can be reached, and the node is served from the cache",
-		state.Since.UTC().Format(time.RFC3339))
+		rfc3339(state.Since))
 }
 
 // nodeIsAway reports whether the node cannot reach the cloud, be it that nobody can, or
@@ -110,6 +112,8 @@ func (h *Hub) cacheState() cacheState {
 		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {
 			one.Error = s.Err.Error()
+		} else if s.Refused != nil {
+			one.Error = s.Refused.Error()
 		}
 		state.Cloud.APIServers = append(state.Cloud.APIServers, one)
 	}

@@ -29,8 +29,11 @@ type Config struct {
 	NodeName   string
 	Servers    []*url.URL // empty: the kubeconfig's
 	Balance    proxy.Balance
-	Kubeconfig string
-	RootDir    string
+	Kubeconfig string // not read where there is a BootstrapFile
+	// BootstrapFile is a kubeconfig with which the hub asks for a certificate of its
+	// own, or empty.
+	BootstrapFile string
+	RootDir       string
 
 	ServeAddress  string // host:port of the node's HTTP API
 	ProxyAddress  string // host:port of the plain proxy port, or empty
@@ -68,6 +71,7 @@ func (o *Options) Config() (*Config, error) {
 		NodeName:          o.NodeName,
 		Balance:           proxy.Balance(o.LBMode),
 		Kubeconfig:        o.Kubeconfig,
+		BootstrapFile:     o.BootstrapFile,
 		RootDir:           o.RootDir,
 		ServeClientCAFile: o.ServeClientCAFile,
 
@@ -104,8 +108,8 @@ func (o *Options) Config() (*Config, error) {
 	if c.Balance != proxy.RoundRobin && c.Balance != proxy.Priority {
 		bad("lb-mode", "%q is neither rr nor priority", o.LBMode)
 	}
-	if o.Kubeconfig == "" {
-		bad("kubeconfig", "is required: the node's credentials")
+	if o.Kubeconfig == "" && o.BootstrapFile == "" {
+		bad("kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
 	}
 	if o.RootDir == "" {
 		bad("root-dir", "is required")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
 )
@@ -44,10 +45,12 @@ type Hub struct {
 	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
 	images   *images         // nil: none are pulled
-	cert     *servingCert    // nil: no port has needed it yet
-	sockets  inherited       // from systemd, which no port has taken
-	systemd  *supervisor
-	serving  atomic.Bool
+	// enrollment gets the node's certificate; nil: somebody else does.
+	enrollment *enroll.Enrollment
+	cert       *servingCert // nil: no port has needed it yet
+	sockets    inherited    // from systemd, which no port has taken
+	systemd    *supervisor
+	serving    atomic.Bool
 }
 
 // port is something that is served: a bound address and what answers there.
@@ -61,14 +64,18 @@ type port struct {
 // the hub in the requests that it makes itself. Metrics are registered on r.
 // Close or Run has to be called on the Hub that it returns.
 func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
-	id, err := loadIdentity(c.Kubeconfig)
+	load, own, err := c.identitySource(log)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
+	}
+	id, err := load()
+	if err != nil {
+		return nil, err
 	}
 	servers := c.Servers
 	if len(servers) == 0 {
 		if err := c.checkLoop(id.server); err != nil {
-			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", c.Kubeconfig, err)
+			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", c.kubeconfigOfServer(), err)
 		}
 		servers = []*url.URL{id.server}
 	}
@@ -83,7 +90,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	}
 	h := &Hub{config: c, log: log, upstream: upstream, cache: kept, proxy: proxy.New(kept, log, metrics)}
 	h.creds = &credentials{
-		kubeconfig: c.Kubeconfig, clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
+		load: load, own: own, source: c.kubeconfigOfServer(), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
 		expiry: newExpiryGauge(r), server: id.server, serverInUse: len(c.Servers) == 0,
 	}
 	if err := h.creds.start(id); err != nil {
@@ -116,6 +123,9 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	h.own = &http.Transport{DialContext: local.Dial}
 
 	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}
+	if err := h.newEnrollment(cloud, r); err != nil {
+		return err
+	}
 	pods, err := ota.NewPods(cloud)
 	if err != nil {
 		return err
@@ -189,12 +199,12 @@ func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
 	}})
 }
 
-// ready is nil while the hub serves.
+// ready is nil while the hub serves the node.
 func (h *Hub) ready() error {
 	if !h.serving.Load() {
 		return errors.New("the hub is stopping")
 	}
-	return nil
+	return h.missing()
 }
 
 // Run serves until ctx ends or a port fails. It returns nil after a stop that
@@ -216,6 +226,9 @@ func (h *Hub) Run(ctx context.Context) error {
 		g.Go(p.run)
 	}
 	g.Go(func() error { return h.creds.run(ctx) })
+	if h.enrollment != nil {
+		g.Go(func() error { return h.enrollment.Run(ctx) })
+	}
 	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error { return h.images.run(ctx, h.upstream) })
 	g.Go(func() error {

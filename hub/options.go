@@ -11,13 +11,14 @@ import (
 // Options are the hub's flags as they were given. Names, ports and defaults are
 // yurthub's where the meaning is the same.
 type Options struct {
-	NodeName    string
-	ServerAddr  string
-	LBMode      string
-	Kubeconfig  string
-	RootDir     string
-	BindAddress string
-	ServePort   int
+	NodeName      string
+	ServerAddr    string
+	LBMode        string
+	Kubeconfig    string
+	BootstrapFile string
+	RootDir       string
+	BindAddress   string
+	ServePort     int
 
 	ServeClientCAFile string
 
@@ -89,6 +90,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServerAddr, "server-addr", o.ServerAddr, "apiservers, as a comma list of https://HOST:PORT; empty: the server that --kubeconfig names")
 	fs.StringVar(&o.LBMode, "lb-mode", o.LBMode, "order in which several apiservers are tried: rr (in turn) or priority (the first that answers)")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig with the node's credentials; read again when it, or a file it names, changes")
+	fs.StringVar(&o.BootstrapFile, "bootstrap-file", o.BootstrapFile, "kubeconfig with a bootstrap token (kubeadm token create), with which the hub gets the node a client certificate of the hub's own, kept under --root-dir and renewed there; --kubeconfig is not read then. The file may be replaced while the hub runs: the server and CA in it count as long as it is there, and its token when the certificate has expired. Empty: the hub uses the credentials in --kubeconfig")
 	fs.StringVar(&o.RootDir, "root-dir", o.RootDir, "directory for what the hub keeps")
 
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address of the node's HTTP API")

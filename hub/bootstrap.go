@@ -1,0 +1,175 @@
+package hub
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// pkiDir is where the hub keeps certificates of its own.
+func (c *Config) pkiDir() string { return filepath.Join(c.RootDir, "pki") }
+
+// identitySource returns how to read who the node is, and from where.
+func (c *Config) identitySource(log *slog.Logger) (load func() (*identity, error), own *enroll.Store, err error) {
+	if c.BootstrapFile == "" {
+		return func() (*identity, error) {
+			id, err := loadIdentity(c.Kubeconfig)
+			if err != nil {
+				return nil, fmt.Errorf("--kubeconfig: %w", err)
+			}
+			return id, nil
+		}, nil, nil
+	}
+	if own, err = enroll.Open(c.pkiDir(), log); err != nil {
+		return nil, nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
+	}
+	return func() (*identity, error) {
+		id, err := c.withBootstrap(loadIdentity(own.Kubeconfig()))
+		if err != nil {
+			return nil, fmt.Errorf("--bootstrap-file: %w", err)
+		}
+		return id, nil
+	}, own, nil
+}
+
+// withBootstrap takes from the bootstrap file, as long as it is there, which apiserver
+// is meant and how it is known: an operator may replace it when that has changed. Where
+// there is no certificate yet, there are no credentials: those in the bootstrap file
+// are good for getting one and for nothing else.
+func (c *Config) withBootstrap(own *identity, ownErr error) (*identity, error) {
+	bootstrap, err := loadIdentity(c.BootstrapFile)
+	switch {
+	case ownErr != nil && !errors.Is(ownErr, fs.ErrNotExist):
+		return nil, ownErr
+	case ownErr != nil && err != nil:
+		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, c.pkiDir())
+	case err != nil:
+		return own, nil // it may have been removed; whether it is any good is found when it is needed
+	}
+	id := *bootstrap
+	creds := *bootstrap.creds
+	creds.Certificate, creds.Token = nil, ""
+	known := ""
+	if ownErr == nil {
+		creds.Certificate, known = own.creds.Certificate, string(own.digest[:])
+	} else {
+		creds.Missing = &proxy.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
+	}
+	id.creds = &creds
+	// Another bootstrap token makes no other node.
+	id.digest = sha256.Sum256(fmt.Appendf(nil, "%q %q %q %t %q", known, id.server, creds.ServerName, creds.Insecure, id.caPEM))
+	return &id, nil
+}
+
+// kubeconfigOfServer is the file that says which apiserver is meant.
+func (c *Config) kubeconfigOfServer() string { return cmp.Or(c.BootstrapFile, c.Kubeconfig) }
+
+// newEnrollment prepares to get the hub a certificate of its own, where it is to have
+// one. self makes requests in the node's name.
+func (h *Hub) newEnrollment(self *rest.Config, r prometheus.Registerer) (err error) {
+	if h.creds.own == nil {
+		return nil
+	}
+	h.enrollment, err = enroll.New(h.creds.own, enroll.Options{
+		NodeName:      h.config.NodeName,
+		BootstrapFile: h.config.BootstrapFile,
+		ReadBootstrap: func() (*enroll.Bootstrap, error) { return readBootstrap(h.config.BootstrapFile, h.config.Servers) },
+		Self:          self,
+		Cloud:         h.upstream,
+		Changed:       h.creds.reload,
+		Registerer:    r,
+		Logger:        h.log,
+	})
+	return err
+}
+
+// readBootstrap reads the bootstrap file. servers, if there are any, take the place of
+// the one that it names.
+func readBootstrap(file string, servers []*url.URL) (*enroll.Bootstrap, error) {
+	if _, err := loadIdentity(file); err != nil { // it says best what is wrong
+		return nil, err
+	}
+	config, err := loadConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		server, err := parseServer(config.Host)
+		if err != nil {
+			return nil, err
+		}
+		servers = []*url.URL{server}
+	}
+	b := &enroll.Bootstrap{}
+	for _, server := range servers {
+		one := rest.CopyConfig(config)
+		one.Host = server.String()
+		b.Configs = append(b.Configs, one)
+	}
+	b.Cluster, err = clusterOf(file)
+	return b, err
+}
+
+// clusterOf returns the cluster that a kubeconfig's current context is for, with the
+// contents of the files that it names.
+func clusterOf(file string) (*clientcmdapi.Cluster, error) {
+	all, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmd.ResolveLocalPaths(all); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.MinifyConfig(all); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.FlattenConfig(all); err != nil {
+		return nil, err
+	}
+	for _, cluster := range all.Clusters {
+		cluster.LocationOfOrigin, cluster.Extensions = "", nil
+		return cluster, nil
+	}
+	return nil, errors.New("it names no cluster")
+}
+
+// missing says what the hub waits for before it can serve the node, or nil.
+func (h *Hub) missing() error {
+	if !h.creds.missing.Load() {
+		return nil
+	}
+	if !h.upstream.State().Up {
+		return errors.New("the node has no certificate yet, and no apiserver can be reached to ask for one")
+	}
+	const waiting = "the node has no certificate yet"
+	if problem := h.enrollment.Problem(); problem != nil {
+		return fmt.Errorf("%s: %w", waiting, problem)
+	}
+	return fmt.Errorf("%s; one is being asked for with --bootstrap-file %s", waiting, h.config.BootstrapFile)
+}
+
+// refused says that the apiservers do not take the node's credentials, and what to do.
+func (h *Hub) refused(state proxy.State) string {
+	todo := fmt.Sprintf("renew it, or put another into --kubeconfig %s, which is looked at every second", h.config.Kubeconfig)
+	if h.config.BootstrapFile != "" {
+		todo = "another one is asked for with --bootstrap-file " + h.config.BootstrapFile
+		if problem := h.enrollment.Problem(); problem != nil {
+			todo = problem.Error()
+		}
+	}
+	return fmt.Sprintf("%s is refused by the apiserver since %s, and the node is served from the cache: %s",
+		cmp.Or(h.creds.said(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
+}

@@ -1,0 +1,299 @@
+package enroll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// Cloud says whether apiservers can be reached, by whoever sends a request with the
+// context: see proxy.Upstream.
+type Cloud interface {
+	WaitUp(ctx context.Context) error
+	Lost(ctx context.Context) <-chan struct{}
+}
+
+// Bootstrap is what the bootstrap file says.
+type Bootstrap struct {
+	// Configs has one client configuration for each apiserver, in the order in which
+	// they are tried.
+	Configs []*rest.Config
+	// Cluster is written beside the certificate, all files in it as contents.
+	Cluster *clientcmdapi.Cluster
+}
+
+// Options of an Enrollment. All are required.
+type Options struct {
+	NodeName string
+	// BootstrapFile is looked at for changes, and read by ReadBootstrap.
+	BootstrapFile string
+	ReadBootstrap func() (*Bootstrap, error)
+	// Self makes requests in the node's name.
+	Self *rest.Config
+	// Cloud is what those go through.
+	Cloud Cloud
+	// Changed is called when there is a new certificate.
+	Changed func()
+	// Registerer takes the metrics.
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Enrollment gets the hub its certificate, and keeps it good.
+type Enrollment struct {
+	Options
+	store    *Store
+	failures prometheus.Counter
+
+	mu      sync.Mutex
+	current *certificate // nil: none yet
+	due     time.Time    // when to renew it
+	problem error        // of the last attempt to; nil: there is none
+}
+
+// New returns an Enrollment that keeps its certificate in a store, which is its own from
+// now on.
+func New(s *Store, o Options) (*Enrollment, error) {
+	e := &Enrollment{Options: o, store: s, failures: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "edgehub_client_certificate_renewal_failures_total",
+		Help: "How often the hub asked for a client certificate of its own (--bootstrap-file) and got none.",
+	})}
+	o.Registerer.MustRegister(e.failures)
+	return e, e.load()
+}
+
+// load takes up what the store has.
+func (e *Enrollment) load() error {
+	current, err := e.store.current()
+	if err != nil {
+		return fmt.Errorf("read the hub's certificate: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current, e.problem = current, nil; current != nil {
+		life := current.leaf.NotAfter.Sub(current.since)
+		e.due = current.since.Add(life*7/10 + rand.N(max(life/5, 1))) //nolint:gosec // no secret: not all nodes are to come at once
+	}
+	return nil
+}
+
+// Problem says why there is no new certificate though one is needed; nil if none is, or
+// nobody could be asked yet.
+func (e *Enrollment) Problem() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.problem
+}
+
+// Run renews the certificate whenever that is needed, until ctx ends. It returns nil.
+func (e *Enrollment) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		e.untilNeeded(ctx)
+		e.renew(ctx)
+	}
+	return nil
+}
+
+// lookEvery is how often it is looked whether the certificate is due: a timer for all of
+// its life would not know that the machine slept, or that its clock was set.
+const lookEvery = time.Minute
+
+// untilNeeded returns when a certificate is needed, or ctx has ended.
+func (e *Enrollment) untilNeeded(ctx context.Context) {
+	for ctx.Err() == nil && !e.needed(ctx) {
+		e.mu.Lock()
+		wait := min(time.Until(e.due), lookEvery)
+		e.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		case <-e.Cloud.Lost(proxy.AsNode(ctx)): // be it that nobody can be reached: then nobody can be asked either
+			_ = e.Cloud.WaitUp(ctx) // its error is that ctx has ended
+		}
+	}
+}
+
+// needed reports whether a certificate is to be asked for now.
+func (e *Enrollment) needed(ctx context.Context) bool {
+	if e.refused(ctx) {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil || !time.Now().Before(e.due) {
+		return true
+	}
+	key, err := e.store.pendingKey()
+	return key != nil && err == nil // one was asked for before a crash
+}
+
+// refused reports whether apiservers can be reached, and not by the node.
+func (e *Enrollment) refused(ctx context.Context) bool {
+	return isOpen(e.Cloud.Lost(ctx)) && !isOpen(e.Cloud.Lost(proxy.AsNode(ctx)))
+}
+
+func isOpen(lost <-chan struct{}) bool {
+	select {
+	case <-lost:
+		return false
+	default:
+		return true
+	}
+}
+
+// renew tries until there is a new certificate, or none is needed any more.
+func (e *Enrollment) renew(ctx context.Context) {
+	for try := 0; ctx.Err() == nil && e.needed(ctx); try++ {
+		if e.Cloud.WaitUp(ctx) != nil {
+			return
+		}
+		err := e.attempt(ctx)
+		if err == nil {
+			e.Changed()
+			return
+		}
+		if ctx.Err() != nil || !isOpen(e.Cloud.Lost(ctx)) {
+			try = -1 // at once when the cloud is back
+			continue
+		}
+		e.failed(err)
+		e.pause(ctx, try)
+	}
+	e.solved()
+}
+
+func (e *Enrollment) solved() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problem = nil
+}
+
+// failed notes why there is no certificate, once for each reason.
+func (e *Enrollment) failed(err error) {
+	e.failures.Inc()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.problem == nil || e.problem.Error() != err.Error() {
+		e.Logger.Warn("the hub has asked for a client certificate and got none; it goes on asking", "err", err)
+	}
+	e.problem = err
+}
+
+// attempt asks once, in each way that there is.
+func (e *Enrollment) attempt(ctx context.Context) error {
+	e.mu.Lock()
+	current := e.current
+	e.mu.Unlock()
+	if current != nil && !e.refused(ctx) {
+		err := e.obtain(ctx, e.Self, current.cluster, "itself")
+		if err == nil || !e.refused(ctx) {
+			return err
+		}
+	}
+	bootstrap, err := e.ReadBootstrap()
+	if err != nil {
+		return fmt.Errorf("--bootstrap-file: %w: put a bootstrap kubeconfig there, with a token that `kubeadm token create` prints", err)
+	}
+	for _, config := range bootstrap.Configs {
+		if err = e.obtain(ctx, config, bootstrap.Cluster, "bootstrap file"); err == nil {
+			return nil
+		}
+	}
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the apiserver does not take the credentials in --bootstrap-file %s (%w); they may have expired: put a token there that `kubeadm token create` prints", e.BootstrapFile, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the credentials in --bootstrap-file %s may not ask for a certificate (%w): bind system:node-bootstrapper, as kubeadm does", e.BootstrapFile, err)
+	}
+	return err
+}
+
+// obtain asks with one set of credentials, and keeps what it gets.
+func (e *Enrollment) obtain(ctx context.Context, config *rest.Config, cluster *clientcmdapi.Cluster, by string) error {
+	client, err := newRequests(config)
+	if err != nil {
+		return err
+	}
+	key, err := e.store.key()
+	if err != nil {
+		return fmt.Errorf("keep the key of a certificate: %w", err)
+	}
+	certPEM, fresh, err := client.certify(ctx, e.NodeName, key)
+	if err == nil {
+		leaf, wrong := check(certPEM, e.NodeName, key)
+		if err = wrong; err == nil && !fresh && time.Now().After(leaf.NotAfter) {
+			err = fmt.Errorf("the certificate that was asked for has expired meanwhile (%s); %w", leaf.NotAfter.UTC().Format(time.RFC3339), errGivenUp)
+		}
+	}
+	switch {
+	case errors.Is(err, errGivenUp):
+		return errors.Join(err, e.store.forget())
+	case err != nil:
+		return err
+	}
+	if err := e.store.commit(cluster, certPEM, key); err != nil {
+		return fmt.Errorf("keep a certificate: %w", err)
+	}
+	if err := e.load(); err != nil {
+		return err
+	}
+	e.Logger.Info("the hub has a new client certificate", "by", by, "expires", e.current.leaf.NotAfter, "renewal", e.due)
+	return nil
+}
+
+const (
+	// The pause after a failed attempt: all hubs may have the same reason to ask.
+	firstPause, lastPause = time.Second, 5 * time.Minute
+	// lookForFile is how often it is looked whether the bootstrap file is another.
+	lookForFile = time.Second
+)
+
+// pause waits before the next attempt, unless something has changed.
+func (e *Enrollment) pause(ctx context.Context, try int) {
+	wait := min(firstPause<<min(try, 16), lastPause)
+	end := time.After(wait/2 + rand.N(wait)) //nolint:gosec // no secret
+	look := time.NewTicker(lookForFile)
+	defer look.Stop()
+	before := stampOf(e.BootstrapFile)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-end:
+			return
+		case <-e.Cloud.Lost(ctx):
+			return
+		case <-look.C:
+			if stampOf(e.BootstrapFile) != before {
+				return
+			}
+		}
+	}
+}
+
+// stamp tells whether a file has changed.
+type stamp struct {
+	size    int64
+	changed time.Time
+	err     string
+}
+
+func stampOf(file string) stamp {
+	info, err := os.Stat(file)
+	if err != nil {
+		return stamp{err: err.Error()}
+	}
+	return stamp{size: info.Size(), changed: info.ModTime()}
+}
