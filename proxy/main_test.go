@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newAPIServer is an HTTPS server over HTTP/2 and HTTP/1.1, as an apiserver is,
 // that asks for client certificates.
-func newAPIServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+func newAPIServer(t testing.TB, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
@@ -52,13 +52,13 @@ type hubUnderTest struct {
 
 // newHub proxies to servers in the order given. The node's credentials are
 // creds with the CA of the test servers.
-func newHub(t *testing.T, creds Credentials, servers ...string) *hubUnderTest {
+func newHub(t testing.TB, creds Credentials, servers ...string) *hubUnderTest {
 	t.Helper()
 	return newHubWithin(t, Limits{}, creds, servers...)
 }
 
 // newHubWithin is newHub with limits of the test's own.
-func newHubWithin(t *testing.T, limits Limits, creds Credentials, servers ...string) *hubUnderTest {
+func newHubWithin(t testing.TB, limits Limits, creds Credentials, servers ...string) *hubUnderTest {
 	t.Helper()
 	creds.CAs = testServerCAs(t)
 	var addresses []*url.URL
@@ -92,7 +92,7 @@ func newHubWithin(t *testing.T, limits Limits, creds Credentials, servers ...str
 }
 
 // testServerCAs trusts the certificate that all httptest servers share.
-func testServerCAs(t *testing.T) *x509.CertPool {
+func testServerCAs(t testing.TB) *x509.CertPool {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()

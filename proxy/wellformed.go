@@ -13,6 +13,9 @@ func malformed(r *http.Request) error {
 	if r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") { // GET a:b, PRI *, CONNECT host
 		return fmt.Errorf("%w: it is for %.200q, which is no path", errMalformed, r.RequestURI)
 	}
+	if r.Method == http.MethodConnect { // net/http would pass on the host alone
+		return fmt.Errorf("%w: no apiserver knows the method CONNECT", errMalformed)
+	}
 	if !reproducible(r.URL) {
 		return fmt.Errorf("%w: the path %.200q begins with two slashes and has bytes that have to be escaped: escape them", errMalformed, r.RequestURI)
 	}

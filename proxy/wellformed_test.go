@@ -16,6 +16,7 @@ func TestWhatCannotArriveAsItWasSentIsRefused(t *testing.T) {
 		"an asterisk":                           {"GET * HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
 		"the first line of HTTP/2":              {"PRI * HTTP/2.0\r\n\r\n", "no path"},
 		"CONNECT to a host":                     {"CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
+		"CONNECT with a path":                   {"CONNECT /api HTTP/1.1\r\nHost: hub\r\n\r\n", "CONNECT"},
 		"two slashes and an open bracket":       {"GET //a{b HTTP/1.1\r\nHost: hub\r\n\r\n", "two slashes"},
 		"a token that Connection names":         {"GET /api HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer x\r\nConnection: close, AUTHORIZATION\r\n\r\n", "drop Authorization"},
 		"a WebSocket token that it names":       {"GET /api HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade, Sec-WebSocket-Protocol\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.eA\r\n\r\n", "Sec-Websocket-Protocol"},
