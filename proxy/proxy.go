@@ -24,6 +24,7 @@ type Proxy struct {
 	metrics  *Metrics
 	log      *slog.Logger
 
+	bodyStall time.Duration
 	answering tracker
 	draining  context.Context // ends when Drain is called
 	drain     context.CancelFunc
@@ -36,8 +37,9 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
 		},
-		metrics: m,
-		log:     log,
+		metrics:   m,
+		log:       log,
+		bodyStall: bodyStall,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
@@ -63,6 +65,8 @@ func (p *Proxy) Wait(ctx context.Context) error { return p.answering.wait(ctx) }
 // Handler serves callers that authenticate tells apart.
 func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, end := watchBody(w, r, p.bodyStall)
+		defer end()
 		id, err := authenticate(r)
 		if err != nil {
 			p.refuse(w, err)
@@ -101,7 +105,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r = r.WithContext(ctx)
-	if err := holdSmallBody(r); err != nil {
+	if err := holdSmallBody(r); errors.Is(err, errStalled) {
+		x.code = answerStalled(w)
+		return
+	} else if err != nil {
 		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
 	}
 	// Without these net/http would guess a type and add a date of its own where
@@ -157,6 +164,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case p.draining.Err() != nil && x.verb == "watch":
 		x.code = http.StatusServiceUnavailable
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
+	case errors.Is(err, errStalled):
+		x.code = answerStalled(w)
 	case r.Context().Err() != nil || errors.Is(err, errClientBody):
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):
