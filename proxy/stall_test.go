@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -182,7 +183,10 @@ func TestWatchesOutliveAllLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var events *io.PipeReader
-			cloud := func(r *http.Request) (*http.Response, error) { return answerOf(r, events), nil }
+			cloud := func(r *http.Request) (*http.Response, error) {
+				context.AfterFunc(r.Context(), func() { events.CloseWithError(r.Context().Err()) })
+				return answerOf(r, events), nil
+			}
 			onOneConnection(t, cloud, func(t *testing.T, c net.Conn, answers *bufio.Reader) {
 				var feed *io.PipeWriter
 				events, feed = io.Pipe() // of the bubble
