@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
@@ -23,6 +22,8 @@ import (
 const usage = `edgehub stands between the Kubernetes clients of one edge node and the apiserver.
 
   edgehub --node-name NAME --server-addr https://APISERVER:6443 --kubeconfig FILE
+  edgehub install      turns a kubeadm node over to a hub, or upgrades it; see --help
+  edgehub uninstall    gives it back
 
 Flags:
 `
@@ -44,18 +45,16 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if ran, err := subcommand(ctx, args); ran {
+		return err
+	}
 	options, logs := hub.NewOptions(), cli.LogOptions{}
-	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
-	fs.SortFlags = false
-	fs.Usage = func() { fmt.Fprint(os.Stderr, usage, fs.FlagUsages()) }
+	fs := newFlags("edgehub", usage)
 	options.AddFlags(fs)
 	logs.AddFlags(fs)
 	showVersion := fs.Bool("version", false, "print the version and exit")
 	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return nil
-		}
-		return fmt.Errorf("%w; see edgehub --help", err)
+		return flagError(err, "edgehub")
 	}
 	if *showVersion {
 		fmt.Println(version.String("edgehub"))

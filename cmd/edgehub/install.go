@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/hub/install"
+)
+
+const installUsage = `edgehub install turns a node over that kubeadm has set up: its kubelet talks to a hub.
+With a newer edgehub it upgrades the hub. It says what it does, and puts everything
+back if the node does not come back.
+
+  edgehub install --dry-run
+  edgehub install
+  edgehub install -- --cache-max-bytes=536870912     further flags of the hub
+
+Flags:
+`
+
+const uninstallUsage = `edgehub uninstall puts everything back that edgehub install has changed.
+
+Flags:
+`
+
+// subcommand runs what the program does beside being the hub, if args name that.
+func subcommand(ctx context.Context, args []string) (ran bool, err error) {
+	if len(args) == 0 {
+		return false, nil
+	}
+	switch args[0] {
+	case "install":
+		return true, runInstall(ctx, args[1:])
+	case "uninstall":
+		return true, runUninstall(ctx, args[1:])
+	}
+	return false, nil
+}
+
+func runInstall(ctx context.Context, args []string) error {
+	o := install.NewOptions()
+	fs := newFlags("edgehub install", installUsage)
+	o.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return flagError(err, "edgehub install")
+	}
+	if dash := fs.ArgsLenAtDash(); dash >= 0 {
+		o.Extra = append([]string{}, fs.Args()[dash:]...) // not nil: also none were given
+	}
+	if fs.NArg() > len(o.Extra) {
+		return fmt.Errorf("unexpected argument %q: flags of the hub go behind --", fs.Arg(0))
+	}
+	return install.Install(ctx, o, fs.Changed, version.Get().Version, os.Stdout)
+}
+
+func runUninstall(ctx context.Context, args []string) error {
+	var o install.UninstallOptions
+	fs := newFlags("edgehub uninstall", uninstallUsage)
+	o.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return flagError(err, "edgehub uninstall")
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return install.Uninstall(ctx, o, os.Stdout)
+}
+
+func newFlags(name, usage string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.Usage = func() { fmt.Fprint(os.Stderr, usage, fs.FlagUsages()) }
+	return fs
+}
+
+// flagError is nil for --help, which has been answered.
+func flagError(err error, command string) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	return fmt.Errorf("%w; see %s --help", err, command)
+}

@@ -1,0 +1,245 @@
+package install
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// checks are answered one after the other, each in a line; all of them, so that nobody
+// has to mend one thing to learn of the next.
+type checks struct {
+	out  io.Writer
+	errs []error
+}
+
+func (c *checks) ok(format string, args ...any) {
+	fmt.Fprintf(c.out, "  ok    %s\n", fmt.Sprintf(format, args...))
+}
+
+func (c *checks) warn(format string, args ...any) {
+	fmt.Fprintf(c.out, "  note  %s\n", fmt.Sprintf(format, args...))
+}
+
+func (c *checks) fail(err error) {
+	fmt.Fprintf(c.out, "  FAIL  %s\n", err)
+	c.errs = append(c.errs, err)
+}
+
+// errChecks is what an install ends with that has not begun.
+var errChecks = errors.New("nothing was changed: see FAIL above")
+
+func (c *checks) result() error {
+	if len(c.errs) > 0 {
+		return errChecks
+	}
+	return nil
+}
+
+// rootAndSystemd is what nothing can be looked at without.
+func rootAndSystemd() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this takes root: run it with sudo")
+	}
+	return underSystemd()
+}
+
+// prepare looks at the node and returns what is to be done.
+func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
+	c := &checks{out: out}
+	if earlier != nil {
+		o.keepFrom(earlier.Options, given)
+		c.ok("edgehub %s is installed; this is %s", earlier.Version, version)
+		c.edited(earlier, o.Force)
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	k, err := lookAtKubelet(ctx)
+	if err != nil {
+		c.fail(err)
+		return nil, c.result()
+	}
+	c.ok("kubelet runs (process %d)", k.pid)
+	if err := takesOurLine(ctx); err != nil {
+		c.fail(err)
+	} else {
+		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
+	}
+	c.runtime(k)
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = k.flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
+	}
+	cloud := c.identity(o, k)
+	if cloud == nil {
+		return nil, c.result()
+	}
+	p, err := newPlan(ctx, o, k, earlier, version)
+	if err != nil {
+		c.fail(err)
+		return nil, c.result()
+	}
+	p.cloud = cloud
+	c.online(ctx, p)
+	c.ports(p, earlier)
+	c.disk(p)
+	return p, c.result()
+}
+
+// edited finds files of an earlier install that somebody has changed.
+func (c *checks) edited(earlier *installed, force bool) {
+	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
+		ok, err := same(path, earlier.Written[path])
+		switch {
+		case path == envFile || ok && err == nil:
+		case force:
+			c.warn("%s was changed since edgehub wrote it; that is lost, by --force", path)
+		default:
+			c.fail(fmt.Errorf("%s was changed since edgehub wrote it: put what is special on this node into %s, or say --force to lose the change", path, envFile))
+		}
+	}
+}
+
+func (c *checks) runtime(k *kubelet) {
+	socket := strings.TrimPrefix(k.endpoint, "unix://")
+	info, err := os.Stat(socket)
+	switch {
+	case k.endpoint == "":
+		c.fail(errors.New("neither kubelet's flags nor its configuration name a container runtime endpoint"))
+	case err != nil:
+		c.fail(fmt.Errorf("container runtime: %w", err))
+	case info.Mode()&os.ModeSocket == 0:
+		c.fail(fmt.Errorf("container runtime: %s is no socket", socket))
+	default:
+		c.ok("container runtime at %s", k.endpoint)
+	}
+}
+
+// identity checks who the node is; nil where nothing more can be checked.
+func (c *checks) identity(o *Options, k *kubelet) *cloud {
+	var servers []string
+	for word := range strings.SplitSeq(o.ServerAddr, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			servers = append(servers, "https://"+strings.TrimPrefix(word, "https://"))
+		}
+	}
+	cloud, config, err := newCloud(o.Kubeconfig, servers)
+	if err == nil {
+		err = rest.LoadTLSFiles(config)
+	}
+	if err != nil {
+		c.fail(fmt.Errorf("the node's kubeconfig: %w", err))
+		return nil
+	}
+	if len(config.CertData) == 0 {
+		c.fail(fmt.Errorf("kubeconfig %s has no client certificate", o.Kubeconfig))
+		return nil
+	}
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		c.fail(fmt.Errorf("client certificate in %s: %w", o.Kubeconfig, err))
+		return nil
+	}
+	name, isNode := strings.CutPrefix(pair.Leaf.Subject.CommonName, "system:node:")
+	if o.NodeName == "" {
+		o.NodeName = name
+	}
+	override := k.flag("hostname-override", o.NodeName)
+	switch {
+	case !isNode || name != o.NodeName || override != o.NodeName:
+		c.fail(fmt.Errorf("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
+			o.Kubeconfig, pair.Leaf.Subject.CommonName, override, o.NodeName))
+		return nil
+	case time.Now().After(pair.Leaf.NotAfter):
+		c.fail(fmt.Errorf("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly)))
+	default:
+		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
+	}
+	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
+		c.fail(fmt.Errorf("--kubelet-port=%d needs kubelet's own, rotated certificate: %w", securePort, err))
+	}
+	return cloud
+}
+
+// online asks the apiserver for the node. The hub alone is upgraded without it, too.
+func (c *checks) online(ctx context.Context, p *plan) {
+	node, err := p.cloud.node(ctx, p.options.NodeName)
+	switch {
+	case err == nil && !isReady(node):
+		c.fail(fmt.Errorf("node %s is not Ready as it is: mend that first, for install waits until it is", p.options.NodeName))
+	case err == nil:
+		c.ok("the apiserver at %s answers, and says that node %s is Ready", strings.Join(p.cloud.servers, ", "), p.options.NodeName)
+	case !p.first && !p.kubelet:
+		p.offline = true
+		c.warn("the apiserver does not answer: the hub is upgraded, and whether the cloud sees the node Ready is not waited for")
+	default:
+		c.fail(fmt.Errorf("the apiserver does not answer for node %s: %w", p.options.NodeName, err))
+	}
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// ports have to be free, but for those that systemd holds for the hub already.
+func (c *checks) ports(p *plan, earlier *installed) {
+	if !p.sockets {
+		return
+	}
+	var held string
+	if earlier != nil {
+		content, _ := os.ReadFile(socketFile)
+		held = string(content)
+	}
+	var config net.ListenConfig
+	for _, address := range sockets(p.config) {
+		if strings.Contains(held, "ListenStream="+address+"\n") {
+			continue
+		}
+		l, err := config.Listen(context.Background(), "tcp", address)
+		if err != nil {
+			c.fail(fmt.Errorf("%s is not free: %w", address, err))
+			continue
+		}
+		l.Close()
+		c.ok("%s is free", address)
+	}
+}
+
+// disk is what the cache, and a second binary during an upgrade, take at most.
+func (c *checks) disk(p *plan) {
+	for dir, need := range map[string]uint64{
+		p.config.RootDir:         uint64(p.config.CacheMaxBytes), //nolint:gosec // checked: at least 1 MiB
+		stateDir:                 uint64(len(p.all[0].content)),
+		filepath.Dir(binaryFile): uint64(len(p.all[0].content)),
+	} {
+		missing := missingFolders(filepath.Join(dir, "file"))
+		there := dir
+		if len(missing) > 0 {
+			there = filepath.Dir(missing[0])
+		}
+		var stat syscall.Statfs_t
+		if err := syscall.Statfs(there, &stat); err != nil {
+			c.fail(fmt.Errorf("free space of %s: %w", there, err))
+			continue
+		}
+		if free := stat.Bavail * uint64(stat.Bsize); free < need { //nolint:gosec // a block size is not negative
+			c.fail(fmt.Errorf("%s has %d MiB free, and up to %d MiB will be needed there", there, free>>20, need>>20))
+		}
+	}
+}

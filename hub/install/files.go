@@ -1,0 +1,139 @@
+package install
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// entry is what is at a path: nothing, a file or a symbolic link. A file's contents are
+// elsewhere, under their sum.
+type entry struct {
+	Kind   string      `json:"kind,omitempty"` // "" (nothing), "file" or "link"
+	Mode   fs.FileMode `json:"mode,omitempty"`
+	UID    int         `json:"uid,omitempty"`
+	GID    int         `json:"gid,omitempty"`
+	Sum    string      `json:"sum,omitempty"`    // SHA-256 of a file
+	Target string      `json:"target,omitempty"` // of a link
+}
+
+const (
+	kindFile = "file"
+	kindLink = "link"
+)
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// look says what is at a path, and returns a file's contents.
+func look(path string) (entry, []byte, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return entry{}, nil, nil
+	}
+	if err != nil {
+		return entry{}, nil, err
+	}
+	e := entry{Mode: info.Mode().Perm()}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.UID, e.GID = int(stat.Uid), int(stat.Gid)
+	}
+	switch {
+	case info.Mode().IsRegular():
+		content, err := os.ReadFile(path)
+		e.Kind, e.Sum = kindFile, sumOf(content)
+		return e, content, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		e.Kind, e.Mode = kindLink, 0
+		e.Target, err = os.Readlink(path)
+		return e, nil, err
+	}
+	return e, nil, fmt.Errorf("%s is neither a file nor a symbolic link", path)
+}
+
+// put makes path what e says, with content if that is a file. The rename is the commit
+// point: after a crash there is the old or the new, whole.
+func put(path string, e entry, content []byte) error {
+	if e.Kind == "" {
+		err := os.Remove(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return errors.Join(err, syncFolder(filepath.Dir(path)))
+	}
+	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".edgehub-new")
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	write := writeNew
+	if e.Kind == kindLink {
+		write = func(name string, e entry, _ []byte) error { return os.Symlink(e.Target, name) }
+	}
+	if err := write(fresh, e, content); err != nil {
+		_ = os.Remove(fresh)
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		_ = os.Remove(fresh)
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func writeNew(name string, e entry, content []byte) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = errors.Join(f.Chown(e.UID, e.GID), f.Chmod(e.Mode), f.Sync())
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// missingFolders are those that have to be made for a path, the outermost first.
+func missingFolders(path string) []string {
+	var missing []string
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
+			return missing
+		}
+		missing = append([]string{dir}, missing...)
+	}
+}
+
+// removeFolders removes those that are empty, the innermost first.
+func removeFolders(folders []string) {
+	for i := len(folders) - 1; i >= 0; i-- {
+		_ = os.Remove(folders[i])
+	}
+}
+
+// same reports whether path is what e says.
+func same(path string, e entry) (bool, error) {
+	now, _, err := look(path)
+	return now == e, err
+}
+
+// sameContent is a same that a change of owner or mode does not disturb.
+func sameContent(path string, content []byte) bool {
+	now, err := os.ReadFile(path)
+	return err == nil && bytes.Equal(now, content)
+}

@@ -1,0 +1,307 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrPutBack is in the error of an install that has put everything back as it was.
+var ErrPutBack = errors.New("everything was put back as it was")
+
+// Install turns the node over, or upgrades the hub on it. given tells which flags were
+// given, version is this program's. It says what it does on out. Its error wraps
+// ErrPutBack where it had begun; ctx ending makes it put everything back as well.
+func Install(ctx context.Context, o *Options, given func(string) bool, version string, out io.Writer) error {
+	if err := rootAndSystemd(); err != nil {
+		return err
+	}
+	if o.DryRun {
+		r, err := readRecord()
+		if err != nil {
+			return err
+		}
+		if r.Change != nil {
+			fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
+		}
+		p, err := prepareAloud(ctx, o, given, r.Installed, version, out)
+		if err != nil {
+			return err
+		}
+		p.print(out, true)
+		fmt.Fprintln(out, "\nnothing was changed: --dry-run")
+		return nil
+	}
+	j, err := openJournal()
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := j.clearUp(ctx, o.Wait, out); err != nil {
+		return err
+	}
+	p, err := prepareAloud(ctx, o, given, j.Installed, version, out)
+	if err != nil {
+		return err
+	}
+	if p.nothing() {
+		fmt.Fprintln(out, "\nedgehub is installed and runs as asked already; nothing was changed")
+		return nil
+	}
+	p.print(out, false)
+	fmt.Fprintln(out)
+	if err := j.begin(p); err != nil {
+		return err
+	}
+	if err := p.apply(ctx, j, out); err != nil {
+		fmt.Fprintf(out, "FAILED: %v\n", err)
+		if undoErr := j.putBack(context.WithoutCancel(ctx), p.cloud, o.NodeName, o.Wait, out); undoErr != nil {
+			return fmt.Errorf("%w\nand it could not all be put back: %w; run edgehub uninstall when that is mended", err, undoErr)
+		}
+		return fmt.Errorf("%w\n%w", ErrPutBack, err)
+	}
+	if err := j.commit(p); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "done: node %s lives behind edgehub %s\n", o.NodeName, version)
+	return nil
+}
+
+func prepareAloud(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
+	fmt.Fprintln(out, "checks:")
+	return prepare(ctx, o, given, earlier, version, out)
+}
+
+// begin notes what is there before anything is touched.
+func (j *journal) begin(p *plan) error {
+	c := &change{Before: map[string]entry{}, Sockets: p.sockets, Kubelet: false}
+	seen := map[string]bool{}
+	for _, f := range p.all {
+		e, err := j.keep(f.path)
+		if err != nil {
+			return err
+		}
+		c.Before[f.path] = e
+		for _, dir := range missingFolders(f.path) {
+			if !seen[dir] {
+				seen[dir] = true
+				c.Folders = append(c.Folders, dir)
+			}
+		}
+	}
+	if _, err := os.Lstat(p.config.RootDir); errors.Is(err, os.ErrNotExist) {
+		c.FreshRoot = p.config.RootDir
+	}
+	j.Change = c
+	return j.save()
+}
+
+// commit ends the change: from here on it is what the next one begins with.
+func (j *journal) commit(p *plan) error {
+	done := &installed{
+		Options: *p.options, Version: p.version, RootDir: p.config.RootDir,
+		Originals: j.Change.Before, Folders: j.Change.Folders, Written: map[string]entry{},
+	}
+	if earlier := j.Installed; earlier != nil {
+		done.Originals, done.Folders = earlier.Originals, append(earlier.Folders, j.Change.Folders...)
+	}
+	for _, f := range p.all {
+		done.Written[f.path] = f.entry
+	}
+	j.Installed, j.Change = done, nil
+	if err := j.save(); err != nil {
+		return err
+	}
+	j.prune()
+	return nil
+}
+
+// apply writes and runs. kubelet's files come last: until the hub has answered, whatever
+// happens to this program or the machine, kubelet knows nothing of it.
+func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
+	if p.sockets && !p.first {
+		if _, err := systemctl(ctx, "stop", hubService, hubSocket); err != nil {
+			return err
+		}
+	}
+	if err := p.write(ctx, func(path string) bool { return path != dropInFile }); err != nil {
+		return err
+	}
+	if p.restart {
+		fmt.Fprintln(out, "starting the hub")
+		if err := p.startHub(ctx); err != nil {
+			return err
+		}
+	}
+	if err := within(ctx, p.options.Wait, "the node does not read itself through the hub", func(ctx context.Context) error {
+		return readsItself(ctx, p.options.NodeName)
+	}); err != nil {
+		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
+	}
+	if !p.kubelet {
+		return nil
+	}
+	if err := p.write(ctx, func(path string) bool { return path == dropInFile }); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "restarting kubelet, and waiting until the node is Ready")
+	return j.restartKubelet(ctx, p.cloud, p.options.NodeName, p.options.Wait, kubeletKubeconfig)
+}
+
+// write writes those of the changed files that are chosen, and has systemd read them.
+func (p *plan) write(ctx context.Context, chosen func(path string) bool) error {
+	for _, f := range p.changed {
+		if !chosen(f.path) {
+			continue
+		}
+		for _, dir := range missingFolders(f.path) {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return err
+			}
+		}
+		if err := put(f.path, f.entry, f.content); err != nil {
+			return fmt.Errorf("write %s: %w", f.path, err)
+		}
+	}
+	_, err := systemctl(ctx, "daemon-reload")
+	return err
+}
+
+func (p *plan) startHub(ctx context.Context) error {
+	if p.sockets {
+		if _, err := systemctl(ctx, "start", hubSocket); err != nil {
+			return err
+		}
+	}
+	return restartHub(ctx, p.options.Wait, p.readyURL())
+}
+
+// readyURL is empty where only those with a certificate are answered.
+func (p *plan) readyURL() string {
+	if strings.HasPrefix(p.config.ServeAddress, "127.") || strings.HasPrefix(p.config.ServeAddress, "[::1]") {
+		return "http://" + p.config.ServeAddress + "/v1/readyz"
+	}
+	return ""
+}
+
+// enoughRestarts is how often a hub may end by itself before it is given up.
+const enoughRestarts = 3
+
+// restartHub returns when another process than before says that it is ready. The
+// sockets stay open in systemd meanwhile.
+func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
+	before, err := mainPID(ctx, hubService)
+	if err != nil {
+		return err
+	}
+	_, _ = systemctl(ctx, "reset-failed", hubService) // and the count of restarts
+	if _, err := systemctl(ctx, "restart", "--no-block", hubService); err != nil {
+		return err
+	}
+	err = within(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
+		values, err := properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts", "Result", "ExecMainStatus")
+		if err != nil {
+			return err
+		}
+		if n, _ := strconv.Atoi(values["NRestarts"]); n >= enoughRestarts {
+			return &finalError{fmt.Errorf("it has ended by itself %d times, last with status %s", n, values["ExecMainStatus"])}
+		}
+		if values["ActiveState"] != "active" || values["MainPID"] == strconv.Itoa(before) {
+			return fmt.Errorf("edgehub.service is %s (%s)", values["ActiveState"], values["SubState"])
+		}
+		if readyURL == "" {
+			return nil
+		}
+		return answersOK(ctx, readyURL)
+	})
+	if err != nil {
+		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
+	}
+	return nil
+}
+
+func answersOK(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, res.Status)
+	}
+	return nil
+}
+
+// readsItself asks the hub for the node, the way that kubelet does.
+func readsItself(ctx context.Context, name string) error {
+	way, _, err := newCloud(kubeletKubeconfig, nil)
+	if err != nil {
+		return err
+	}
+	_, err = way.node(ctx, name)
+	return err
+}
+
+// restartKubelet notes that it does, and returns when the node is Ready since, with
+// kubelet using the kubeconfig; nil: whichever. Without a cloud nobody can tell.
+func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wait time.Duration, kubeconfig string) error {
+	if j.Change != nil && !j.Change.Kubelet {
+		j.Change.Kubelet = true
+		if err := j.save(); err != nil {
+			return err
+		}
+	}
+	since := time.Now()
+	if _, err := systemctl(ctx, "restart", kubeletService); err != nil {
+		return err
+	}
+	err := within(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
+		k, err := lookAtKubelet(ctx)
+		if err != nil {
+			return err
+		}
+		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
+			return &finalError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
+		}
+		return c.ready(ctx, name, since)
+	})
+	if err != nil {
+		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), kubeletService))
+	}
+	return nil
+}
+
+// finalError is one that waiting does not mend.
+type finalError struct{ error }
+
+// within polls check for so long.
+func within(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
+	defer cancel()
+	var final *finalError
+	err := poll(ctx, func(ctx context.Context) error {
+		err := check(ctx)
+		if errors.As(err, &final) {
+			return nil
+		}
+		return err
+	})
+	if final != nil {
+		err = final.error
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// kubelet is what is known of the node's kubelet, from its own command line: what it
+// runs with, rather than what some file might make it run with.
+type kubelet struct {
+	pid      int
+	flags    map[string]string
+	endpoint string // of containerd: unix:///…
+}
+
+// lookAtKubelet reads how the running kubelet was started.
+func lookAtKubelet(ctx context.Context) (*kubelet, error) {
+	values, err := properties(ctx, kubeletService, "LoadState", "ActiveState", "MainPID")
+	if err != nil {
+		return nil, err
+	}
+	if values["LoadState"] != "loaded" {
+		return nil, errors.New("there is no kubelet.service here: is this a node that kubeadm has set up?")
+	}
+	k := &kubelet{}
+	if k.pid, err = strconv.Atoi(values["MainPID"]); err != nil || k.pid == 0 {
+		return nil, fmt.Errorf("kubelet.service is %s: start it first; a node that does not work is not turned over", values["ActiveState"])
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(k.pid), "cmdline"))
+	if err != nil {
+		return nil, fmt.Errorf("read kubelet's command line: %w", err)
+	}
+	k.flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
+	k.endpoint, err = k.findEndpoint()
+	return k, err
+}
+
+// parseFlags reads --name=value and --name value.
+func parseFlags(args []string) map[string]string {
+	flags := map[string]string{}
+	for i, arg := range args {
+		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			value = args[i+1]
+		}
+		flags[name] = value
+	}
+	return flags
+}
+
+func (k *kubelet) flag(name, fallback string) string {
+	if value := k.flags[name]; value != "" {
+		return value
+	}
+	return fallback
+}
+
+func (k *kubelet) rootDir() string { return k.flag("root-dir", "/var/lib/kubelet") }
+
+// certificate is where kubelet keeps its rotated client certificate, with its key.
+func (k *kubelet) certificate() string {
+	return filepath.Join(k.flag("cert-dir", filepath.Join(k.rootDir(), "pki")), "kubelet-client-current.pem")
+}
+
+// findEndpoint looks where kubelet does: in its configuration, which a flag yields to.
+func (k *kubelet) findEndpoint() (string, error) {
+	endpoint := k.flags["container-runtime-endpoint"]
+	if file := k.flags["config"]; file != "" {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("kubelet's configuration: %w", err)
+		}
+		var config struct {
+			ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+		}
+		if err := yaml.Unmarshal(content, &config); err != nil {
+			return "", fmt.Errorf("kubelet's configuration %s: %w", file, err)
+		}
+		if endpoint == "" {
+			endpoint = config.ContainerRuntimeEndpoint
+		}
+	}
+	return endpoint, nil
+}
+
+// takesOurLine is an error unless kubelet.service has the one line that the drop-in
+// replaces, and nothing that would win over it.
+func takesOurLine(ctx context.Context) error {
+	values, err := properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
+	if err != nil {
+		return err
+	}
+	const name = "KUBELET_KUBECONFIG_ARGS"
+	if !strings.Contains(values["ExecStart"], "$"+name) {
+		return fmt.Errorf("kubelet.service does not start kubelet with $%s, as kubeadm's drop-in does (it is made of %s %s); see docs/install.md for what to do by hand",
+			name, values["FragmentPath"], values["DropInPaths"])
+	}
+	if !strings.Contains(values["Environment"], name+"=") {
+		return fmt.Errorf("no Environment= of kubelet.service sets %s, as kubeadm's drop-in does", name)
+	}
+	for _, file := range strings.Fields(values["EnvironmentFiles"]) {
+		content, err := os.ReadFile(file)
+		if err == nil && strings.Contains("\n"+string(content), "\n"+name+"=") {
+			return fmt.Errorf("%s sets %s, and wins over every drop-in of kubelet.service: take the line out of it", file, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/hub"
+)
+
+// Options say how a node is to be turned over. Those that an upgrade is not given are
+// as they were.
+type Options struct {
+	NodeName      string `json:"nodeName,omitempty"`
+	ServerAddr    string `json:"serverAddr,omitempty"`
+	Kubeconfig    string `json:"kubeconfig,omitempty"`
+	BootstrapFile string `json:"bootstrapFile,omitempty"`
+	KubeletPort   int    `json:"kubeletPort"`
+	ProxyPort     int    `json:"proxyPort"`
+
+	Extra []string `json:"-"` // flags of the hub; they are kept in the environment file
+
+	Wait   time.Duration `json:"-"`
+	DryRun bool          `json:"-"`
+	Force  bool          `json:"-"`
+}
+
+// The hub's ports, as they are unless its flags say something else.
+const (
+	plainPort  = 10261
+	securePort = 10268
+)
+
+// DefaultWait is how long a node may take to be Ready again.
+const DefaultWait = 2 * time.Minute
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, Wait: DefaultWait}
+}
+
+// AddFlags binds o to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.DryRun, "dry-run", false, "look at the node, say what would be written and run, and change nothing")
+	fs.DurationVar(&o.Wait, "wait", o.Wait, "how long hub and node may take to be ready before everything is put back")
+	fs.BoolVar(&o.Force, "force", false, "also replace files of an earlier install that somebody has changed since")
+	fs.StringVar(&o.NodeName, "node-name", "", "name of this node; empty: the one in kubelet's certificate")
+	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the one that kubelet's kubeconfig names")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")
+	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "bootstrap kubeconfig, for a client certificate of the hub's own; empty: the hub uses kubelet's")
+	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10261, plain HTTP on loopback, or 10268, TLS with kubelet's own certificate")
+	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
+}
+
+// keepFrom takes from an earlier install what was not given now. given tells by the
+// flag's name.
+func (o *Options) keepFrom(earlier Options, given func(string) bool) {
+	for name, take := range map[string]func(){
+		"node-name":      func() { o.NodeName = earlier.NodeName },
+		"server-addr":    func() { o.ServerAddr = earlier.ServerAddr },
+		"kubeconfig":     func() { o.Kubeconfig = earlier.Kubeconfig },
+		"bootstrap-file": func() { o.BootstrapFile = earlier.BootstrapFile },
+		"kubelet-port":   func() { o.KubeletPort = earlier.KubeletPort },
+		"proxy-port":     func() { o.ProxyPort = earlier.ProxyPort },
+	} {
+		if !given(name) {
+			take()
+		}
+	}
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if o.KubeletPort != plainPort && o.KubeletPort != securePort {
+		errs = append(errs, fmt.Errorf("--kubelet-port: %d is neither %d (plain HTTP on loopback) nor %d (TLS)", o.KubeletPort, plainPort, securePort))
+	}
+	if o.ProxyPort != plainPort && o.ProxyPort != 0 {
+		errs = append(errs, fmt.Errorf("--proxy-port: %d is neither %d nor 0 (none)", o.ProxyPort, plainPort))
+	}
+	if o.ProxyPort == 0 && o.KubeletPort == plainPort {
+		errs = append(errs, fmt.Errorf("--proxy-port=0 takes away the port that kubelet would use: add --kubelet-port=%d", securePort))
+	}
+	if o.Wait <= 0 {
+		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
+	}
+	if i := slices.IndexFunc(o.Extra, func(a string) bool { return strings.ContainsAny(a, " \t\n\"'\\$%") }); i >= 0 {
+		errs = append(errs, fmt.Errorf("flag %q of the hub: spaces, quotes and $ do not pass through an environment file", o.Extra[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// hubArgs are the flags in the unit.
+func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
+	args := []string{"--node-name=" + o.NodeName, "--kubeconfig=" + o.Kubeconfig}
+	add := func(flag, value string) {
+		if value != "" {
+			args = append(args, flag+"="+value)
+		}
+	}
+	add("--server-addr", o.ServerAddr)
+	add("--bootstrap-file", o.BootstrapFile)
+	add("--container-runtime-endpoint", endpoint)
+	add("--kubelet-root-dir", kubeletRoot)
+	if o.ProxyPort != plainPort {
+		args = append(args, "--proxy-port="+strconv.Itoa(o.ProxyPort))
+	}
+	return args
+}
+
+// hubConfig is what the hub makes of its flags.
+func hubConfig(args []string) (*hub.Config, error) {
+	options := hub.NewOptions()
+	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
+	fs.Usage = func() {}
+	fs.ParseErrorsAllowlist.UnknownFlags = true // those of logging are not the hub's
+	options.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, fmt.Errorf("flags of the hub: %w", err)
+	}
+	config, err := options.Config()
+	if err != nil {
+		return nil, fmt.Errorf("flags of the hub: %w", err)
+	}
+	return config, nil
+}
+
+// sockets are the addresses at which the hub is to be found.
+func sockets(c *hub.Config) []string {
+	var all []string
+	for _, address := range []string{c.ProxyAddress, c.ServeAddress, c.SecureAddress} {
+		if address != "" {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// kubeletServer is where kubelet finds the hub, on whatever address that is.
+func (o *Options) kubeletServer(c *hub.Config) (string, error) {
+	scheme, address := "http", c.ProxyAddress
+	if o.KubeletPort == securePort {
+		scheme, address = "https", c.SecureAddress
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("--kubelet-port=%d: the hub's flags turn that port off", o.KubeletPort)
+	}
+	if ip := net.ParseIP(host); ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), nil
+}

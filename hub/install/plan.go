@@ -1,0 +1,286 @@
+package install
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/edgehub-io/edgehub/hub"
+)
+
+// Where things go.
+const (
+	binaryFile        = "/usr/local/bin/edgehub"
+	unitFolder        = "/etc/systemd/system"
+	serviceFile       = unitFolder + "/" + hubService
+	socketFile        = unitFolder + "/" + hubSocket
+	serviceLink       = unitFolder + "/multi-user.target.wants/" + hubService
+	socketLink        = unitFolder + "/sockets.target.wants/" + hubSocket
+	envFile           = "/etc/edgehub/edgehub.env"
+	kubeletKubeconfig = "/etc/kubernetes/edgehub-kubelet.conf"
+	dropInFile        = unitFolder + "/kubelet.service.d/20-edgehub.conf"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// planned is one file to be, or link.
+type planned struct {
+	path string
+	entry
+	content []byte
+}
+
+// plan is all that an install does.
+type plan struct {
+	options *Options
+	config  *hub.Config
+	version string
+	all     []planned // that there are afterwards; kubelet's drop-in is the last
+	changed []planned // those of them that are not so already
+	sockets bool      // are others than those that are open
+	restart bool      // of the hub
+	kubelet bool      // is restarted, too
+	offline bool      // the cloud is away: an upgrade of the hub alone
+	cloud   *cloud    // the apiserver, with the node's own credentials
+	first   bool      // no install before
+}
+
+// newPlan makes everything that is to be written, and compares it to what is there.
+func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, version string) (*plan, error) {
+	p := &plan{options: o, version: version, first: earlier == nil}
+	env, extra, err := environment(o)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := k.endpoint
+	args := o.hubArgs(endpoint, k.rootDir())
+	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
+		return nil, err
+	}
+	server, err := o.kubeletServer(p.config)
+	if err != nil {
+		return nil, err
+	}
+	values := []string{
+		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
+		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
+		"{{SOCKETS}}", lines("ListenStream=", sockets(p.config)...),
+		"{{BACKOFF}}", backoff(ctx),
+		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + 15*time.Second).Seconds())),
+		"{{ROOT_DIR}}", lines("ReadWritePaths=", unlessDefault(p.config.RootDir)...),
+		"{{KUBELET_SERVER}}", server,
+	}
+	values = append(values, p.credentials(k)...)
+	if err := p.fill(values, env); err != nil {
+		return nil, err
+	}
+	return p, p.compare(ctx)
+}
+
+// credentials are what kubelet shows to the hub, and knows it by: over TLS its own
+// certificate, and the hub's pinned as an authority.
+func (p *plan) credentials(k *kubelet) []string {
+	if p.options.KubeletPort != securePort {
+		return []string{"{{AUTHORITY}}", "", "{{USER}}", " {}"}
+	}
+	pinned := p.config.TLSCertFile
+	if pinned == "" {
+		pinned = filepath.Join(p.config.RootDir, "pki", "serving.crt")
+	}
+	return []string{
+		"{{AUTHORITY}}", "\n    certificate-authority: " + pinned,
+		"{{USER}}", "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate(),
+	}
+}
+
+// lines are so many of a unit's, each on a line of its own.
+func lines(setting string, values ...string) string {
+	var text strings.Builder
+	for _, value := range values {
+		text.WriteString("\n" + setting + value)
+	}
+	return text.String()
+}
+
+// backoff lengthens the time between restarts, where systemd can.
+func backoff(ctx context.Context) string {
+	const stepsSince = 254
+	if systemdVersion(ctx) < stepsSince {
+		return ""
+	}
+	return "\nRestartSteps=6\nRestartMaxDelaySec=30"
+}
+
+// unlessDefault is the hub's folder where StateDirectory= does not make it.
+func unlessDefault(root string) []string {
+	if root == hub.NewOptions().RootDir {
+		return nil
+	}
+	return []string{root}
+}
+
+// fill makes the list of files. env is what the environment file is to be; empty: it
+// stays as it is.
+func (p *plan) fill(values []string, env []byte) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("read this program: %w", err)
+	}
+	file := func(path string, mode fs.FileMode, content []byte) {
+		p.all = append(p.all, planned{path, entry{Kind: kindFile, Mode: mode, Sum: sumOf(content)}, content})
+	}
+	link := func(path, target string) {
+		p.all = append(p.all, planned{path, entry{Kind: kindLink, Target: target}, nil})
+	}
+	texts := map[string][]byte{}
+	for _, name := range []string{hubService, hubSocket, "edgehub.env", "edgehub-kubelet.conf", "20-edgehub.conf"} {
+		if texts[name], err = render(name, values); err != nil {
+			return err
+		}
+	}
+	if env != nil {
+		texts["edgehub.env"] = env
+	}
+	file(binaryFile, 0o755, binary)
+	file(envFile, 0o644, texts["edgehub.env"])
+	file(socketFile, 0o644, texts[hubSocket])
+	file(serviceFile, 0o644, texts[hubService])
+	link(socketLink, socketFile)
+	link(serviceLink, serviceFile)
+	file(kubeletKubeconfig, 0o600, texts["edgehub-kubelet.conf"])
+	file(dropInFile, 0o644, texts["20-edgehub.conf"])
+	return nil
+}
+
+// render fills a template in by a plain replacement: text/template keeps the linker
+// from leaving out what nobody calls, 9 MB of it.
+func render(name string, values []string) ([]byte, error) {
+	text, err := templates.ReadFile("templates/" + name)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(strings.NewReplacer(values...).Replace(string(text))), nil
+}
+
+// environment returns the file's present contents where they are to stay, and the flags
+// in it.
+func environment(o *Options) (keep []byte, extra []string, err error) {
+	content, err := os.ReadFile(envFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && o.Extra != nil {
+		return nil, o.Extra, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "EDGEHUB_ARGS="); ok {
+			extra = strings.Fields(strings.Trim(value, `"'`))
+		}
+	}
+	return content, extra, nil
+}
+
+// compare finds out what changes.
+func (p *plan) compare(ctx context.Context) error {
+	for _, f := range p.all {
+		ok, err := same(f.path, f.entry)
+		if err != nil {
+			return err
+		}
+		if f.path == envFile && sameContent(f.path, f.content) {
+			ok = true // whose it is and who may read it is the admin's, too
+		}
+		if ok {
+			continue
+		}
+		p.changed = append(p.changed, f)
+		switch f.path {
+		case dropInFile, kubeletKubeconfig:
+			p.kubelet = true
+		case socketFile:
+			p.sockets = true
+		default:
+			p.restart = true
+		}
+	}
+	pid, err := mainPID(ctx, hubService)
+	if err != nil {
+		return err
+	}
+	running, err := os.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || sumOf(running) != p.all[0].Sum {
+		p.restart = true
+	}
+	p.restart = p.restart || p.sockets
+	return nil
+}
+
+func (p *plan) nothing() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
+
+// print says what is going to happen. The texts of small files are shown whole when
+// that was asked for.
+func (p *plan) print(w io.Writer, texts bool) {
+	fmt.Fprintln(w, "\nfiles:")
+	for _, f := range p.all {
+		word := "same   "
+		if slices.ContainsFunc(p.changed, func(c planned) bool { return c.path == f.path }) {
+			word = "write  "
+			if _, err := os.Lstat(f.path); err == nil {
+				word = "replace"
+			}
+		}
+		fmt.Fprintf(w, "  %s  %s", word, f.path)
+		if f.Kind == kindLink {
+			fmt.Fprintf(w, " -> %s\n", f.Target)
+			continue
+		}
+		fmt.Fprintf(w, "  (mode %04o, %d bytes)\n", f.Mode, len(f.content))
+	}
+	fmt.Fprintln(w, "commands:")
+	for _, c := range p.commands() {
+		fmt.Fprintln(w, "  "+c)
+	}
+	if !texts {
+		return
+	}
+	for _, f := range p.changed {
+		if f.Kind == kindFile && f.path != binaryFile {
+			fmt.Fprintf(w, "\n--- %s\n%s", f.path, f.content)
+		}
+	}
+}
+
+// commands are what will be run, in words: apply is what runs them.
+func (p *plan) commands() []string {
+	var all []string
+	if len(p.changed) > 0 {
+		all = append(all, "systemctl daemon-reload")
+	}
+	if p.sockets && !p.first {
+		all = append(all, "systemctl stop "+hubService+" "+hubSocket)
+	}
+	if p.sockets {
+		all = append(all, "systemctl start "+hubSocket)
+	}
+	if p.restart {
+		all = append(all, "systemctl restart "+hubService, fmt.Sprintf("wait until the hub is ready, and the node reads itself through it (at most %v)", p.options.Wait))
+	}
+	if p.kubelet {
+		all = append(all, "systemctl restart "+kubeletService, fmt.Sprintf("wait until node %s is Ready and has renewed its lease through the hub (at most %v)", p.options.NodeName, p.options.Wait))
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// clearUp ends what an earlier run has begun and not ended: an install is put back, an
+// uninstall is finished.
+func (j *journal) clearUp(ctx context.Context, wait time.Duration, out io.Writer) error {
+	if j.Change == nil {
+		return nil
+	}
+	if j.Change.Uninstall {
+		fmt.Fprintln(out, "an earlier uninstall was broken off; finishing it")
+		return j.leave(ctx, wait, out)
+	}
+	fmt.Fprintln(out, "an earlier install was broken off")
+	name, cloud := j.nodeBefore(ctx)
+	return j.putBack(ctx, cloud, name, wait, out)
+}
+
+// nodeBefore is who the node is, for a wait; nil where that cannot be found out.
+func (j *journal) nodeBefore(ctx context.Context) (name string, c *cloud) {
+	o := NewOptions()
+	if j.Installed != nil {
+		*o = j.Installed.Options
+	}
+	k, err := lookAtKubelet(ctx)
+	if err != nil {
+		return "", nil
+	}
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = "/etc/kubernetes/kubelet.conf"
+		if used := k.flags["kubeconfig"]; used != kubeletKubeconfig {
+			o.Kubeconfig = used
+		}
+	}
+	quiet := &checks{out: io.Discard}
+	c = quiet.identity(o, k)
+	return o.NodeName, c
+}
+
+// putBack makes everything as it was before the change that is under way, and has the
+// node live with that again. It may be called again after a crash in it.
+func (j *journal) putBack(ctx context.Context, c *cloud, name string, wait time.Duration, out io.Writer) error {
+	fmt.Fprintln(out, "putting everything back as it was")
+	ch := j.Change
+	first := j.Installed == nil
+	if first || ch.Sockets {
+		stopHub(ctx)
+	}
+	if err := j.restore(ch.Before); err != nil {
+		return err
+	}
+	removeFolders(ch.Folders)
+	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	var errs []error
+	if first {
+		forgetUnits(ctx)
+		if ch.FreshRoot != "" {
+			errs = append(errs, os.RemoveAll(ch.FreshRoot))
+		}
+	} else {
+		_, err := systemctl(ctx, "start", hubSocket)
+		errs = append(errs, err, restartHub(ctx, wait, ""))
+	}
+	if ch.Kubelet && c != nil {
+		fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
+		errs = append(errs, j.restartKubelet(ctx, c, name, wait, ""))
+	} else if ch.Kubelet {
+		_, err := systemctl(ctx, "restart", kubeletService)
+		errs = append(errs, err)
+	}
+	j.Change = nil
+	errs = append(errs, j.save())
+	j.prune()
+	return errors.Join(errs...)
+}
+
+// stopHub stops what may not even be there.
+func stopHub(ctx context.Context) {
+	for _, unit := range []string{hubService, hubSocket} {
+		_, _ = systemctl(ctx, "stop", unit)
+	}
+}
+
+// forgetUnits has systemd forget failures of units that are gone.
+func forgetUnits(ctx context.Context) {
+	for _, unit := range []string{hubService, hubSocket} {
+		_, _ = systemctl(ctx, "reset-failed", unit)
+	}
+}

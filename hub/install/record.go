@@ -1,0 +1,182 @@
+package install
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// stateDir is where the record is, and what was at the paths that were written.
+const stateDir = "/var/lib/edgehub-install"
+
+// record says what edgehub has done on this node, and what it is about to do. It is
+// written before anything that it tells of is done.
+type record struct {
+	Installed *installed `json:"installed,omitempty"`
+	Change    *change    `json:"change,omitempty"` // under way, or broken off
+}
+
+// installed is a finished install.
+type installed struct {
+	Options   Options          `json:"options"`
+	Version   string           `json:"version"`
+	Originals map[string]entry `json:"originals"` // what was there before edgehub was
+	Written   map[string]entry `json:"written"`
+	Folders   []string         `json:"folders"` // that were made, the outermost first
+	RootDir   string           `json:"rootDir"` // of the hub
+}
+
+// change is what is under way: an install, which is put back when it breaks off, or an
+// uninstall, which is finished.
+type change struct {
+	Uninstall bool             `json:"uninstall,omitempty"`
+	Purge     bool             `json:"purge,omitempty"`
+	Before    map[string]entry `json:"before"`
+	Folders   []string         `json:"folders"`
+	Sockets   bool             `json:"sockets"` // they are other ones after the change
+	Kubelet   bool             `json:"kubelet"` // it is, or is about to be, restarted
+	// FreshRoot is the hub's root folder, if the change makes it.
+	FreshRoot string `json:"freshRoot,omitempty"`
+}
+
+// errBusy is returned while another install or uninstall runs.
+var errBusy = errors.New("another edgehub install or uninstall is under way on this node; wait for its end")
+
+// journal is the record on disk. Close gives the lock back.
+type journal struct {
+	record
+	lock *os.File
+}
+
+func recordFile() string { return filepath.Join(stateDir, "record.json") }
+
+func contentFile(sum string) string { return filepath.Join(stateDir, "content", sum) }
+
+// readRecord reads it without a lock, for a look only.
+func readRecord() (record, error) {
+	var r record
+	content, err := os.ReadFile(recordFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("read the record of the install, %s: %w", recordFile(), err)
+	}
+	return r, nil
+}
+
+func openJournal() (*journal, error) {
+	if err := os.MkdirAll(filepath.Join(stateDir, "content"), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the record: %w", err)
+	}
+	lock, err := os.Open(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("lock the record: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, errBusy
+	}
+	j := &journal{lock: lock}
+	if j.record, err = readRecord(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// close removes the folder where there is nothing to remember.
+func (j *journal) close() {
+	if j.Installed == nil && j.Change == nil {
+		_ = os.RemoveAll(stateDir)
+	}
+	j.lock.Close()
+}
+
+// save is the commit point of each step.
+func (j *journal) save() error {
+	content, err := json.MarshalIndent(j.record, "", "  ")
+	if err == nil {
+		err = put(recordFile(), entry{Kind: kindFile, Mode: 0o600}, content)
+	}
+	if err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	return nil
+}
+
+// keep notes what is at a path, and puts a file's contents aside.
+func (j *journal) keep(path string) (entry, error) {
+	e, content, err := look(path)
+	if err != nil || e.Kind != kindFile {
+		return e, err
+	}
+	if _, err := os.Lstat(contentFile(e.Sum)); err == nil {
+		return e, nil
+	}
+	if err := put(contentFile(e.Sum), entry{Kind: kindFile, Mode: 0o600}, content); err != nil {
+		return e, fmt.Errorf("put %s aside: %w", path, err)
+	}
+	return e, nil
+}
+
+// restore puts back what was kept. Whoever changed nothing finds nothing changed: a
+// path that is as it was is not touched.
+func (j *journal) restore(entries map[string]entry) error {
+	var errs []error
+	for _, path := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[path]
+		if ok, err := same(path, e); err == nil && ok {
+			continue
+		}
+		var content []byte
+		var err error
+		if e.Kind == kindFile {
+			content, err = os.ReadFile(contentFile(e.Sum))
+		}
+		if err == nil && e.Kind == kindFile && sumOf(content) != e.Sum {
+			err = errors.New("what was put aside is damaged")
+		}
+		if err == nil {
+			err = put(path, e, content)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("put %s back: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prune removes contents that nothing refers to any more.
+func (j *journal) prune() {
+	needed := map[string]bool{}
+	note := func(entries map[string]entry) {
+		for _, e := range entries {
+			needed[e.Sum] = true
+		}
+	}
+	if j.Installed != nil {
+		note(j.Installed.Originals)
+	}
+	if j.Change != nil {
+		note(j.Change.Before)
+	}
+	kept, err := os.ReadDir(filepath.Join(stateDir, "content"))
+	if err != nil {
+		return // they are there the next time
+	}
+	for _, file := range kept {
+		if !needed[file.Name()] {
+			_ = os.Remove(contentFile(file.Name()))
+		}
+	}
+}

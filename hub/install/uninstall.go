@@ -1,0 +1,168 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// UninstallOptions say how a node is given back.
+type UninstallOptions struct {
+	Wait   time.Duration
+	DryRun bool
+	Force  bool
+	Purge  bool
+}
+
+// AddFlags binds o to fs.
+func (o *UninstallOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.DryRun, "dry-run", false, "say what would be put back, and change nothing")
+	fs.DurationVar(&o.Wait, "wait", DefaultWait, "how long the node may take to be Ready on its own")
+	fs.BoolVar(&o.Force, "force", false, "also where a file was changed since edgehub wrote it, and while the apiserver cannot be reached")
+	fs.BoolVar(&o.Purge, "purge", false, "also remove the hub's folder: its cache and its certificates")
+}
+
+// Uninstall puts every file back as it was before the first install, byte for byte, and
+// removes what was not there. The node lives on its own afterwards; that it is Ready is
+// waited for, and is an error if it is not, but nothing is taken back then.
+func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
+	if err := rootAndSystemd(); err != nil {
+		return err
+	}
+	r, err := readRecord()
+	if err != nil {
+		return err
+	}
+	if r.Installed == nil && r.Change == nil {
+		fmt.Fprintln(out, "edgehub is not installed on this node; nothing was changed")
+		return nil
+	}
+	if o.DryRun {
+		return r.describe(out)
+	}
+	j, err := openJournal()
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := j.clearUp(ctx, o.Wait, out); err != nil {
+		return err
+	}
+	if j.Installed == nil {
+		fmt.Fprintln(out, "done: edgehub is not installed on this node")
+		return nil
+	}
+	if err := j.mayLeave(ctx, o.Force, out); err != nil {
+		return err
+	}
+	j.Change = &change{Uninstall: true, Purge: o.Purge}
+	if err := j.save(); err != nil {
+		return err
+	}
+	return j.leave(ctx, o.Wait, out)
+}
+
+func (r record) describe(out io.Writer) error {
+	if r.Change != nil {
+		fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
+	}
+	if r.Installed == nil {
+		return nil
+	}
+	fmt.Fprintln(out, "files:")
+	for _, path := range slices.Sorted(maps.Keys(r.Installed.Originals)) {
+		word := "put back"
+		if r.Installed.Originals[path].Kind == "" {
+			word = "remove  "
+		}
+		fmt.Fprintf(out, "  %s  %s\n", word, path)
+	}
+	fmt.Fprintln(out, "commands:\n  systemctl restart "+kubeletService+", and wait until the node is Ready\n  systemctl stop "+hubService+" "+hubSocket)
+	fmt.Fprintln(out, "\nnothing was changed: --dry-run")
+	return nil
+}
+
+// mayLeave refuses what would lose somebody's work, or a node that only the hub keeps
+// alive.
+func (j *journal) mayLeave(ctx context.Context, force bool, out io.Writer) error {
+	fmt.Fprintln(out, "checks:")
+	c := &checks{out: out}
+	c.edited(j.Installed, force)
+	name, cloud := j.nodeBefore(ctx)
+	switch {
+	case cloud == nil && !force:
+		c.fail(errors.New("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same"))
+	case cloud == nil:
+		c.warn("the node's own kubeconfig cannot be used")
+	default:
+		_, err := cloud.node(ctx, name)
+		switch {
+		case err == nil:
+			c.ok("the apiserver answers for node %s", name)
+		case force:
+			c.warn("the apiserver does not answer: %v", err)
+		default:
+			c.fail(fmt.Errorf("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %w", err))
+		}
+	}
+	return c.result()
+}
+
+// leave gives kubelet its own way back first, and then removes the hub. Each step may
+// be done again after a crash.
+func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) error {
+	originals := j.Installed.Originals
+	kubelets := map[string]entry{dropInFile: originals[dropInFile]}
+	if err := j.restore(kubelets); err != nil {
+		return err
+	}
+	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	name, cloud := j.nodeBefore(ctx)
+	var notReady error
+	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
+	if cloud != nil {
+		notReady = j.restartKubelet(ctx, cloud, name, wait, "")
+	} else {
+		_, notReady = systemctl(ctx, "restart", kubeletService)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
+	}
+	stopHub(ctx)
+	if err := j.restore(originals); err != nil {
+		return err
+	}
+	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	forgetUnits(ctx)
+	root := j.Installed.RootDir
+	if j.Change.Purge {
+		if err := os.RemoveAll(root); err != nil {
+			return fmt.Errorf("remove the hub's folder: %w", err)
+		}
+	}
+	removeFolders(j.Installed.Folders)
+	purged := j.Change.Purge
+	j.Installed, j.Change = nil, nil
+	if err := j.save(); err != nil {
+		return err
+	}
+	if notReady != nil {
+		return fmt.Errorf("edgehub is removed, but %w", notReady)
+	}
+	fmt.Fprintln(out, "done: the node lives on its own")
+	if !purged {
+		fmt.Fprintf(out, "the hub's folder %s was kept; --purge removes it\n", root)
+	}
+	return nil
+}
