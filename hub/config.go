@@ -250,6 +250,7 @@ func splitList(list string) []string {
 // parseServer reads one apiserver's address: https://HOST[:PORT], or HOST:PORT.
 func parseServer(word string) (*url.URL, error) {
 	raw := word
+	word = withoutUser(word)
 	if !strings.Contains(raw, "://") {
 		raw = "https://" + raw
 	}

@@ -77,12 +77,16 @@ func loadIdentity(path string) (*identity, error) {
 func loadConfig(path string) (*rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
-		return nil, err
+		return nil, withoutQuotes(err)
 	}
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, err
+		return nil, withoutSecrets(err, file)
 	}
-	return clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	if err != nil {
+		return nil, withoutSecrets(err, file)
+	}
+	return config, nil
 }
 
 // plainProxy lets HTTP proxies on the way be reached over plain HTTP only: to
