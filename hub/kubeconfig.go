@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"unicode"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -68,7 +69,23 @@ func loadIdentity(path string) (*identity, error) {
 		}
 		id.creds.Certificate = &certificate
 	}
+	if id.creds.Certificate == nil {
+		if err := usable(id.creds.Token); err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		}
+	}
 	return id, nil
+}
+
+// usable returns why a token cannot be sent in a header, or nil.
+func usable(token string) error {
+	if token == "" {
+		return errors.New("its token is blank: the hub would be nobody to the apiserver")
+	}
+	if strings.ContainsFunc(token, unicode.IsControl) {
+		return errors.New("its token has a line break or another character that no header can have")
+	}
+	return nil
 }
 
 // loadConfig reads the kubeconfig's current context. It is not client-go's

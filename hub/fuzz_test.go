@@ -1,0 +1,57 @@
+package hub
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzKubeconfig reads what a kubeconfig may have become: the hub says in one
+// answer what is wrong, or has an apiserver over https and credentials for it.
+func FuzzKubeconfig(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "kubeconfig")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if strings.Contains(string(text), "/") && !strings.Contains(string(text), "//") {
+			return // it may name files of this machine, devices among them
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		id, err := loadIdentity(file)
+		if err != nil {
+			if !strings.Contains(err.Error(), file) {
+				t.Errorf("says %v, and not of which file", err)
+			}
+			return
+		}
+		if id.server.Scheme != "https" || id.server.Hostname() == "" || id.server.User != nil {
+			t.Errorf("the apiserver is %q", id.server)
+		}
+		if id.creds.Certificate == nil && id.creds.Token == "" {
+			t.Error("there are no credentials")
+		}
+	})
+}
+
+// FuzzServer holds of every address that is taken for an apiserver's: https, a host
+// and a port, and nothing else; and of every error, that it keeps a password.
+func FuzzServer(f *testing.F) {
+	const password = "Pa55-planted"
+	for _, s := range []string{"https://h:6443", "h", "h:1", "[::1]:6443", "http://h", "https://u:" + password + "@h", "u:" + password + "@h:1?x", "https://h/?t", "https://h:0", "https://h:99999", "//h", "https://u:" + password + "@ /", "@", "https://[::1", "a:b:c", "https://h#x", "%", "https://h\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		server, err := parseServer(word)
+		if err != nil {
+			if strings.Contains(err.Error(), password) && strings.Contains(word, ":"+password+"@") && strings.Count(word, password) == 1 {
+				t.Errorf("%q: says %v", word, err)
+			}
+			return
+		}
+		if server.Scheme != "https" || server.Hostname() == "" || server.Port() == "" || server.User != nil ||
+			server.Path != "" || server.RawQuery != "" || server.Opaque != "" {
+			t.Errorf("%q is %#v", word, server)
+		}
+	})
+}
