@@ -126,11 +126,13 @@ func (r *sentRequest) path() string {
 
 // hasCredentials says whether the caller says who it is.
 func (r *sentRequest) hasCredentials() bool {
-	return len(r.header["authorization"]) > 0 ||
-		strings.Contains(strings.Join(r.header["sec-websocket-protocol"], ","), webSocketToken)
+	protocols := strings.Split(strings.Join(r.header["sec-websocket-protocol"], ","), ",")
+	return len(r.header["authorization"]) > 0 || slices.ContainsFunc(protocols, func(p string) bool {
+		return strings.HasPrefix(strings.TrimSpace(p), "base64url.bearer.authorization.k8s.io.")
+	})
 }
 
-// whoHeaders are those by which it says so, or on whose behalf it asks.
+// isWhoHeader is true of those by which it says so, or on whose behalf it asks.
 func isWhoHeader(name string) bool {
 	return name == "authorization" || strings.HasPrefix(name, "impersonate-") || strings.HasPrefix(name, "x-remote-")
 }
@@ -196,26 +198,32 @@ type arrivedRequest struct {
 	whole       bool
 }
 
-// recorder keeps what arrived.
+// recorder keeps what arrived, by the client's address, which is in a header that
+// the test adds: a request that was cancelled may arrive when its connection is
+// history, and is no other's.
 type recorder struct {
 	mu  sync.Mutex
-	got []*arrivedRequest
+	got map[string][]*arrivedRequest
 }
+
+const fromHeader = "X-Fuzzed-From"
 
 func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	from := r.Header.Get(fromHeader)
+	r.Header.Del(fromHeader)
 	one := &arrivedRequest{r.Method, r.RequestURI, r.Header.Clone(), string(body), err == nil}
 	rec.mu.Lock()
-	rec.got = append(rec.got, one)
+	rec.got[from] = append(rec.got[from], one)
 	rec.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
 }
 
-func (rec *recorder) take() []*arrivedRequest {
+func (rec *recorder) from(address string) []*arrivedRequest {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	got := rec.got
-	rec.got = nil
+	got := rec.got[address]
+	clear(rec.got)
 	return got
 }
 
@@ -224,26 +232,20 @@ func (rec *recorder) take() []*arrivedRequest {
 // request more, no other path, no header that was not there, and the node's identity
 // for those only who said nothing of their own.
 func FuzzRequests(f *testing.F) {
-	rec := &recorder{}
+	rec := &recorder{got: map[string][]*arrivedRequest{}}
 	api := newAPIServer(f, rec.ServeHTTP)
 	hub := newHub(f, Credentials{Token: strings.TrimPrefix(lentToken, "Bearer ")}, api.URL)
+	handler := hub.Config.Handler
+	hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set(fromHeader, r.RemoteAddr)
+		handler.ServeHTTP(w, r)
+	})
 	f.Fuzz(func(t *testing.T, input []byte) {
 		if len(input) > 8<<10 || bytes.Contains(input, []byte("watch")) { // nobody would end it
 			return
 		}
 		sent := sentRequests(string(input))
-		exchangeRaw(t, hub, input, sent)
-		why := unsent(sent, rec.take())
-		if why == "" {
-			return
-		}
-		// A request that was cancelled may arrive later, and is taken for one of the
-		// next input. This input is to blame if it happens again.
-		settle(t, hub)
-		rec.take()
-		exchangeRaw(t, hub, input, sent)
-		settle(t, hub)
-		if why := unsent(sent, rec.take()); why != "" {
+		if why := unsent(sent, rec.from(exchangeRaw(t, hub, input, sent))); why != "" {
 			t.Fatal(why)
 		}
 	})
@@ -252,9 +254,6 @@ func FuzzRequests(f *testing.F) {
 // unsent says which of got was not sent so; empty: each was, and in that order.
 func unsent(sent []sentRequest, got []*arrivedRequest) string {
 	for _, one := range got {
-		if one.uri == settled {
-			continue
-		}
 		why, found := "nothing like it was sent", false
 		for len(sent) > 0 && !found {
 			why = sent[0].difference(one)
@@ -267,30 +266,19 @@ func unsent(sent []sentRequest, got []*arrivedRequest) string {
 	return ""
 }
 
-const settled = "/settled"
-
-// settle returns when all that was under way has arrived.
-func settle(t *testing.T, hub *hubUnderTest) {
-	t.Helper()
-	if err := hub.proxy.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 { // frames of a connection, and the goroutines that they start, are in order, more or less
-		exchangeRaw(t, hub, []byte("GET "+settled+" HTTP/1.1\r\nHost: h\r\n\r\n"), []sentRequest{{method: http.MethodGet, whole: true}})
-	}
-}
-
-// exchangeRaw sends input on a connection of its own, and returns when the whole
-// requests in it have been answered, or the hub has closed the connection.
-func exchangeRaw(t *testing.T, hub *hubUnderTest, input []byte, sent []sentRequest) {
+// exchangeRaw sends input on a connection of its own, and returns the address that
+// it came from when the whole requests in it have been answered, or the hub has
+// closed the connection.
+func exchangeRaw(t *testing.T, hub *hubUnderTest, input []byte, sent []sentRequest) (from string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	from = conn.LocalAddr().String()
 	if _, err := conn.Write(input); err != nil {
-		return // the hub has had enough
+		return from // the hub has had enough
 	}
 	answers := bufio.NewReader(conn)
 	_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // for what the hub takes for unfinished
@@ -304,6 +292,7 @@ func exchangeRaw(t *testing.T, hub *hubUnderTest, input []byte, sent []sentReque
 	if _, err := io.Copy(io.Discard, answers); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("not answered within 10 s")
 	}
+	return from
 }
 
 // answered reads one answer, and reports whether another may follow.

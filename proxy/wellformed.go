@@ -10,7 +10,8 @@ import (
 // malformed returns why r cannot reach an apiserver as it was sent, or nil. What
 // net/http refuses by itself does not come as far.
 func malformed(r *http.Request) error {
-	if r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") { // GET a:b, PRI *, CONNECT host
+	isURL := r.URL.Scheme == "" || (r.URL.Scheme == "http" || r.URL.Scheme == "https") && r.URL.Host != ""
+	if !isURL || r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") { // GET a:/b, GET a:b, PRI *, CONNECT host
 		return fmt.Errorf("%w: it is for %.200q, which is no path", errMalformed, r.RequestURI)
 	}
 	if r.Method == http.MethodConnect { // net/http would pass on the host alone

@@ -13,6 +13,8 @@ func TestWhatCannotArriveAsItWasSentIsRefused(t *testing.T) {
 	hub := newHub(t, Credentials{Token: "node"}, api.URL)
 	tests := map[string]struct{ request, says string }{
 		"a URL without a path":                  {"GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
+		"a URL of another scheme":               {"GET ftp://hub/a HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
+		"a URL without a host":                  {"GET http:/a HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
 		"an asterisk":                           {"GET * HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
 		"the first line of HTTP/2":              {"PRI * HTTP/2.0\r\n\r\n", "no path"},
 		"CONNECT to a host":                     {"CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
