@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,16 +77,16 @@ func (c *Config) withBootstrap(own *identity, ownErr error) (*identity, error) {
 func (c *Config) kubeconfigOfServer() string { return cmp.Or(c.BootstrapFile, c.Kubeconfig) }
 
 // newEnrollment prepares to get the hub a certificate of its own, where it is to have
-// one. self makes requests in the node's name.
-func (h *Hub) newEnrollment(self *rest.Config, r prometheus.Registerer) (err error) {
+// one. hub makes requests in the node's name, or in that of a token's holder.
+func (h *Hub) newEnrollment(hub *rest.Config, r prometheus.Registerer) (err error) {
 	if h.creds.own == nil {
 		return nil
 	}
 	h.enrollment, err = enroll.New(h.creds.own, enroll.Options{
 		NodeName:      h.config.NodeName,
 		BootstrapFile: h.config.BootstrapFile,
-		ReadBootstrap: func() (*enroll.Bootstrap, error) { return readBootstrap(h.config.BootstrapFile, h.config.Servers) },
-		Self:          self,
+		ReadBootstrap: func() (*enroll.Bootstrap, error) { return readBootstrap(h.config.BootstrapFile) },
+		Hub:           hub,
 		Cloud:         h.upstream,
 		Changed:       h.creds.reload,
 		Registerer:    r,
@@ -96,31 +95,17 @@ func (h *Hub) newEnrollment(self *rest.Config, r prometheus.Registerer) (err err
 	return err
 }
 
-// readBootstrap reads the bootstrap file. servers, if there are any, take the place of
-// the one that it names.
-func readBootstrap(file string, servers []*url.URL) (*enroll.Bootstrap, error) {
-	if _, err := loadIdentity(file); err != nil { // it says best what is wrong
-		return nil, err
-	}
-	config, err := loadConfig(file)
+// readBootstrap reads the bootstrap file.
+func readBootstrap(file string) (*enroll.Bootstrap, error) {
+	id, err := loadIdentity(file)
 	if err != nil {
 		return nil, err
 	}
-	if len(servers) == 0 {
-		server, err := parseServer(config.Host)
-		if err != nil {
-			return nil, err
-		}
-		servers = []*url.URL{server}
+	if id.creds.Certificate != nil || id.creds.Token == "" {
+		return nil, fmt.Errorf("kubeconfig %s: it has a client certificate, and no bootstrap token", file)
 	}
-	b := &enroll.Bootstrap{}
-	for _, server := range servers {
-		one := rest.CopyConfig(config)
-		one.Host = server.String()
-		b.Configs = append(b.Configs, one)
-	}
-	b.Cluster, err = clusterOf(file)
-	return b, err
+	cluster, err := clusterOf(file)
+	return &enroll.Bootstrap{Token: id.creds.Token, Cluster: cluster}, err
 }
 
 // clusterOf returns the cluster that a kubeconfig's current context is for, with the

@@ -27,9 +27,8 @@ type Cloud interface {
 
 // Bootstrap is what the bootstrap file says.
 type Bootstrap struct {
-	// Configs has one client configuration for each apiserver, in the order in which
-	// they are tried.
-	Configs []*rest.Config
+	// Token is the bootstrap token.
+	Token string
 	// Cluster is written beside the certificate, all files in it as contents.
 	Cluster *clientcmdapi.Cluster
 }
@@ -40,9 +39,10 @@ type Options struct {
 	// BootstrapFile is looked at for changes, and read by ReadBootstrap.
 	BootstrapFile string
 	ReadBootstrap func() (*Bootstrap, error)
-	// Self makes requests in the node's name.
-	Self *rest.Config
-	// Cloud is what those go through.
+	// Hub makes requests in the node's name, or in that of the token's holder if there
+	// is one.
+	Hub *rest.Config
+	// Cloud is where they go.
 	Cloud Cloud
 	// Changed is called when there is a new certificate.
 	Changed func()
@@ -71,7 +71,10 @@ func New(s *Store, o Options) (*Enrollment, error) {
 		Help: "How often the hub asked for a client certificate of its own (--bootstrap-file) and got none.",
 	})}
 	o.Registerer.MustRegister(e.failures)
-	return e, e.load()
+	if err := e.load(); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // load takes up what the store has.
@@ -197,7 +200,7 @@ func (e *Enrollment) attempt(ctx context.Context) error {
 	current := e.current
 	e.mu.Unlock()
 	if current != nil && !e.refused(ctx) {
-		err := e.obtain(ctx, e.Self, current.cluster, "itself")
+		err := e.obtain(ctx, e.Hub, current.cluster, "itself")
 		if err == nil || !e.refused(ctx) {
 			return err
 		}
@@ -206,11 +209,9 @@ func (e *Enrollment) attempt(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--bootstrap-file: %w: put a bootstrap kubeconfig there, with a token that `kubeadm token create` prints", err)
 	}
-	for _, config := range bootstrap.Configs {
-		if err = e.obtain(ctx, config, bootstrap.Cluster, "bootstrap file"); err == nil {
-			return nil
-		}
-	}
+	config := rest.CopyConfig(e.Hub)
+	config.BearerToken = bootstrap.Token
+	err = e.obtain(ctx, config, bootstrap.Cluster, "bootstrap file")
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the apiserver does not take the credentials in --bootstrap-file %s (%w); they may have expired: put a token there that `kubeadm token create` prints", e.BootstrapFile, err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -49,8 +50,14 @@ func (c *Cluster) Scheduler() *Process { return c.control.scheduler }
 // ClientCert issues a client certificate that the apiserver takes for user in
 // groups, and returns the paths of certificate and key. Each call makes a new pair.
 func (c *Cluster) ClientCert(user string, groups ...string) (certFile, keyFile string, err error) {
+	return c.ClientCertUntil(time.Time{}, user, groups...)
+}
+
+// ClientCertUntil is ClientCert for a certificate that ends at a time of the test's. It
+// began a day ago.
+func (c *Cluster) ClientCertUntil(end time.Time, user string, groups ...string) (certFile, keyFile string, err error) {
 	file := fmt.Sprintf("client-%s-%d", strings.NewReplacer(":", "-", "/", "-").Replace(user), c.issued.Add(1))
-	return c.control.authority.issue(file, identity{name: user, groups: groups})
+	return c.control.authority.issue(file, identity{name: user, groups: groups, until: end})
 }
 
 // Kubectl runs kubectl as the administrator and returns what it prints. An

@@ -37,6 +37,8 @@ type identity struct {
 	// hosts are the addresses and names that it serves under; with none, it is
 	// a client's certificate only.
 	hosts []string
+	// until is when it ends; zero: after validAfter.
+	until time.Time
 }
 
 // newAuthority makes an authority whose certificate and key, and those of all
@@ -128,6 +130,9 @@ func newTemplate(id identity) (*x509.Certificate, error) {
 		NotAfter:     time.Now().Add(validAfter),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if !id.until.IsZero() {
+		template.NotAfter = id.until
 	}
 	for _, host := range id.hosts {
 		if ip := net.ParseIP(host); ip != nil {

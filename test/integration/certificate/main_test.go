@@ -1,0 +1,146 @@
+// Package certificate shows by its tests how a hub is let in by the cloud: with a
+// certificate of its own that it asks for, as kubelet does in a cluster of kubeadm's, or
+// with kubelet's; and what happens when that expires, in the middle of an outage or not.
+//
+// The hub is a process of its own. The control plane is real, approvers and signer among
+// it, but that its certificates live for some seconds. All tests run beside each other.
+package certificate
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/audit"
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/edge"
+)
+
+const (
+	// patience is how long anything may take that has to happen at some time. It is long
+	// since the machine may be busy, and only spent when something is wrong.
+	patience = 40 * time.Second
+	// life is that of a certificate. The hub renews it 7 to 9 tenths after it was taken
+	// into use.
+	life = 12 * time.Second
+	// atOnce is how many tests run beside each other: they wait for certificates to end.
+	atOnce = 12
+)
+
+// productRoot is the product's module, seen from this folder.
+const productRoot = "../../.."
+
+type environment struct {
+	*cluster.Cluster
+	client kubernetes.Interface // the administrator's, straight to the apiserver
+	audit  *audit.Log
+	hubBin string
+}
+
+var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+		panic(err) // it is a number
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "certificate:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// auditRules leave out what the control plane asks by itself, and who is well.
+const auditRules = `
+  - level: None
+    users: [admin, "system:apiserver", "system:kube-scheduler", "system:kube-controller-manager"]
+  - level: None
+    userGroups: ["system:serviceaccounts:kube-system"]
+  - level: None
+    nonResourceURLs: ["/livez", "/readyz", "/healthz"]
+  - level: Metadata
+`
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
+	defer cancel()
+	dir, err := os.MkdirTemp("", "edgehub-certificate-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
+		return 1, err
+	}
+	if env.audit, err = audit.NewAnswered(filepath.Join(dir, "audit"), auditRules); err != nil {
+		return 1, err
+	}
+	env.Cluster, err = cluster.Start(ctx, cluster.Options{
+		Log:                   os.Stderr,
+		APIServerArgs:         append(env.audit.Args(), "--enable-bootstrap-token-auth"),
+		ControllerManagerArgs: []string{"--cluster-signing-duration=" + life.String()},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, stop(code == 0)) }()
+	if env.client, err = kubernetes.NewForConfig(env.AdminConfig()); err != nil {
+		return 1, err
+	}
+	if err := bind(ctx); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+func stop(passed bool) error {
+	if err := env.Stop(); err != nil {
+		return err
+	}
+	if passed {
+		return os.RemoveAll(env.Dir()) // the logs are of no use then
+	}
+	fmt.Fprintln(os.Stderr, "the logs of the control plane are in", env.LogDir())
+	return nil
+}
+
+const (
+	// kubeadmGroup is the group of the tokens of kubeadm, whose requests are approved.
+	kubeadmGroup = "system:bootstrappers:kubeadm:default-node-token"
+	// waitingGroup may ask, and somebody has to approve.
+	waitingGroup = "system:bootstrappers:waiting"
+)
+
+// bind binds what `kubeadm init` binds (kubeadm:kubelet-bootstrap and those after it),
+// and lets another group ask.
+func bind(ctx context.Context) error {
+	for name, b := range map[string]struct{ role, group string }{
+		"kubeadm:kubelet-bootstrap":                     {"system:node-bootstrapper", kubeadmGroup},
+		"kubeadm:node-autoapprove-bootstrap":            {"system:certificates.k8s.io:certificatesigningrequests:nodeclient", kubeadmGroup},
+		"kubeadm:node-autoapprove-certificate-rotation": {"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
+		"waiting":          {"system:node-bootstrapper", waitingGroup},
+		"service-accounts": {"view", "system:serviceaccounts"},
+	} {
+		_, err := env.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: b.role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: b.group}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("bind as kubeadm does: %w", err)
+		}
+	}
+	return nil
+}

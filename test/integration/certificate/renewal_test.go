@@ -1,0 +1,162 @@
+package certificate
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/test/audit"
+	"github.com/edgehub-io/edgehub/test/edge"
+)
+
+// While the certificate is renewed, twice, with itself, no request fails, and a watch
+// does not even break.
+func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
+	t.Parallel()
+	n := newBootstrapped(t, kubeadmGroup)
+	n.Start()
+	n.awaitOK()
+	c := n.plain()
+	w := n.watch(c)
+	mark, err := env.audit.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mark = mark
+	stop := n.steady(n.plain(), n.plain())
+	for i := range 2 {
+		before := n.expires()
+		eventually(t, "the certificate is renewed", func() bool { return n.expires().After(before) })
+		name := fmt.Sprintf("new-%d", i)
+		n.createPod(name)
+		w.expect(t, "ADDED "+name)
+	}
+	stop()
+	if users := n.certificatesAskedFor(); !slices.Equal(users[:min(2, len(users))], []string{n.User, n.User}) {
+		t.Errorf("certificates were asked for by %v", users)
+	}
+	if got := n.asked(func(r audit.Request) bool { // the hub's own watch is another
+		return r.User.Username == n.User && r.Verb == "watch" && !strings.Contains(r.RequestURI, "sendInitialEvents")
+	}); len(got) > 0 {
+		t.Errorf("watches were opened again: %v", got)
+	}
+	if got := n.metric("edgehub_client_certificate_renewal_failures_total"); got != 0 {
+		t.Errorf("%v failures", got)
+	}
+}
+
+// kubelet replaces the file of its certificate by a link to another one.
+func TestKubeletsRotatedCertificateIsTakenUp(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, edge.Options{})
+	dir := t.TempDir()
+	current := filepath.Join(dir, "kubelet-client-current.pem")
+	rotate := func(end time.Time) {
+		cert, key, err := env.ClientCertUntil(end, n.User, "system:nodes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, fmt.Sprintf("kubelet-client-%d.pem", end.Unix()))
+		var both []byte
+		for _, part := range []string{cert, key} {
+			data, err := os.ReadFile(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			both = append(both, data...)
+		}
+		if err := os.WriteFile(file, both, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(current + ".new")
+		if err := os.Symlink(file, current+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(current+".new", current); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(2*time.Hour).Truncate(time.Second)
+	rotate(first)
+	n.Identify(&clientcmdapi.Cluster{Server: env.ServerURL(), CertificateAuthority: env.CAFile()},
+		&clientcmdapi.AuthInfo{ClientCertificate: current, ClientKey: current})
+	n.Start()
+	w := n.watch(n.plain())
+	stop := n.steady(n.plain())
+	if got := n.expires(); !got.Equal(first) {
+		t.Errorf("the certificate is good until %v, want %v", got, first)
+	}
+	rotate(second)
+	eventually(t, "the hub has the other certificate", func() bool { return n.expires().Equal(second) })
+	n.createPod("after")
+	w.expect(t, "ADDED after")
+	stop()
+}
+
+// subjectOf is the subject of a certificate signing request.
+func subjectOf(t *testing.T, requestPEM []byte) []byte {
+	t.Helper()
+	block, _ := pem.Decode(requestPEM)
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(r.Subject.String())
+}
+
+// An outage lasts longer than the certificate. The node is served from the cache all the
+// time, on both ports; the first that the cloud grants the hub when it is back is another
+// certificate, and then everything goes on.
+func TestAnOutageLongerThanTheCertificate(t *testing.T) {
+	t.Parallel()
+	n := newBootstrapped(t, kubeadmGroup)
+	n.Start()
+	n.awaitOK()
+	kubeletCert, kubeletKey, err := env.ClientCertUntil(time.Now().Add(life), n.User, "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, kubelet := n.plain(), n.secure(kubeletCert, kubeletKey, "")
+	w := n.watch(plain)
+	if a := kubelet.get(t, n.podsPath()); a.code != http.StatusOK {
+		t.Fatalf("kubelet's certificate: %v", a)
+	}
+	n.cut()
+	stopPlain, stopKubelet := n.steady(n.plain()), n.steady(kubelet, n.secure(kubeletCert, kubeletKey, ""))
+	end := n.expires().Add(2 * time.Second)
+	eventually(t, "all certificates have expired", func() bool { return time.Now().After(end) })
+	n.createPod("meanwhile")
+	stopKubelet()
+	if n.mark, err = env.audit.Mark(); err != nil {
+		t.Fatal(err)
+	}
+	n.connect()
+	w.expect(t, "ADDED meanwhile")
+	n.awaitOK()
+	n.createPod("afterwards")
+	w.expect(t, "ADDED afterwards")
+	stopPlain()
+	if a := kubelet.get(t, n.podsPath()); a.code != http.StatusUnauthorized || !strings.Contains(a.body, "counts only while the cloud is away") {
+		t.Errorf("kubelet's expired certificate, online: %v", a)
+	}
+	all := n.asked(func(r audit.Request) bool {
+		return r.ResponseStatus.Code/100 == 2 && (r.User.Username == n.User || strings.HasPrefix(r.User.Username, "system:bootstrap:"))
+	})
+	// Others' hubs bootstrap as well; of this one's node nothing comes before.
+	first := slices.IndexFunc(all, func(r audit.Request) bool { return r.User.Username == n.User })
+	renewal := slices.IndexFunc(all, func(r audit.Request) bool {
+		return r.ObjectRef.Resource == "certificatesigningrequests" && r.Verb == "create" && r.User.Username == n.bootstrapUser()
+	})
+	if renewal < 0 || first >= 0 && first < renewal {
+		t.Errorf("the renewal is request %d, the node's first is %d: %+v", renewal, first, all)
+	}
+}

@@ -1,0 +1,412 @@
+package certificate
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/test/audit"
+	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/plainclient"
+)
+
+// node is a node with a hub, and a pod that is bound to it.
+type node struct {
+	*edge.Hub
+	t         *testing.T
+	bootstrap string // --bootstrap-file
+	token     string // in it
+	mark      int64  // in the audit log
+	ns        string
+}
+
+// newNode prepares a node and does not start its hub, nor write its bootstrap file.
+func newNode(t *testing.T, options edge.Options) *node {
+	t.Helper()
+	n := &node{t: t}
+	options.Binary, options.Server = env.hubBin, env.ServerURL()
+	n.Hub = edge.New(t, options)
+	var err error
+	if n.mark, err = env.audit.Mark(); err != nil {
+		t.Fatal(err)
+	}
+	n.ns = "ns-" + n.Name
+	if _, err := env.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.ns}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.createPod("app")
+	return n
+}
+
+// newBootstrapped is newNode for one that asks for its certificate, with a token of
+// a group.
+func newBootstrapped(t *testing.T, group string, args ...string) *node {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
+	n := newNode(t, edge.Options{Args: append([]string{"--bootstrap-file=" + file}, args...)})
+	n.bootstrap = file
+	n.writeBootstrap(createToken(t, group))
+	return n
+}
+
+// createToken makes a bootstrap token, as `kubeadm token create` does.
+func createToken(t *testing.T, group string) string {
+	t.Helper()
+	id, secret := fmt.Sprintf("%06x", rand.Uint32()&0xffffff), fmt.Sprintf("%016x", rand.Uint64())
+	_, err := env.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id + "." + secret
+}
+
+// writeBootstrap puts a bootstrap kubeconfig there, with a token.
+func (n *node) writeBootstrap(token string) {
+	n.t.Helper()
+	n.token = token
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: env.ServerURL(), CertificateAuthority: env.CAFile()}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*config, n.bootstrap); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// bootstrapUser is whom the apiserver takes the bootstrap token's bearer for.
+func (n *node) bootstrapUser() string {
+	id, _, _ := strings.Cut(n.token, ".")
+	return "system:bootstrap:" + id
+}
+
+// certFile is where the hub keeps its certificate.
+func (n *node) certFile() string { return filepath.Join(n.Root, "pki", "hub.kubeconfig") }
+
+func (n *node) pendingFile() string { return filepath.Join(n.Root, "pki", "hub.key.pending") }
+
+// createPod makes a pod that is bound to the node.
+func (n *node) createPod(name string) {
+	n.t.Helper()
+	zero := int64(0)
+	_, err := env.client.CoreV1().Pods(n.ns).Create(n.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: n.Name, Containers: []corev1.Container{{Name: "app", Image: "app"}}, TerminationGracePeriodSeconds: &zero,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// podsPath is what a kubelet lists and watches.
+func (n *node) podsPath() string { return "/api/v1/pods?fieldSelector=spec.nodeName%3D" + n.Name }
+
+// answer is what a request was answered.
+type answer struct {
+	code int
+	body string
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %.600s", a.code, a.body) }
+
+// caller sends requests to one port of the hub.
+type caller struct {
+	url    string
+	token  string
+	client *http.Client
+}
+
+// plain calls the port where everybody is the node.
+func (n *node) plain() *caller { return n.caller(n.Plain, "", nil) }
+
+// secure calls the TLS port, with a certificate or a token.
+func (n *node) secure(certFile, keyFile, token string) *caller {
+	n.t.Helper()
+	config := &tls.Config{RootCAs: plainclient.Roots(n.t, filepath.Join(n.Root, "pki", "serving.crt"))} // what kubelet pins
+	if certFile != "" {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return n.caller(fmt.Sprintf("https://127.0.0.1:%d", n.SecurePort), token, config)
+}
+
+func (n *node) caller(url, token string, config *tls.Config) *caller {
+	c := &caller{url, token, plainclient.New(config, config != nil)}
+	n.t.Cleanup(c.client.CloseIdleConnections)
+	return c
+}
+
+func (c *caller) open(ctx context.Context, method, path, body string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Content-Type", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return c.client.Do(req)
+}
+
+// do returns code 0 where nothing is answered.
+func (c *caller) do(t *testing.T, method, path, body string) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := c.open(ctx, method, path, body)
+	if err != nil {
+		return answer{0, err.Error()}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return answer{0, err.Error()}
+	}
+	return answer{res.StatusCode, string(text)}
+}
+
+func (c *caller) get(t *testing.T, path string) answer {
+	t.Helper()
+	return c.do(t, http.MethodGet, path, "")
+}
+
+// readyz is what the hub says of itself.
+func (n *node) readyz() answer {
+	n.t.Helper()
+	a := n.caller(n.API, "", nil).get(n.t, "/v1/readyz")
+	return answer{a.code, strings.TrimSpace(a.body)}
+}
+
+// awaitReadyz waits until readyz is answered so.
+func (n *node) awaitReadyz(code int, parts ...string) {
+	n.t.Helper()
+	var last answer
+	defer func() { n.t.Logf("readyz: %v", last) }()
+	eventually(n.t, fmt.Sprintf("readyz says %d %q", code, parts), func() bool {
+		last = n.readyz()
+		return last.code == code && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(last.body, part) })
+	})
+}
+
+// awaitOK waits until all is well.
+func (n *node) awaitOK() {
+	n.t.Helper()
+	eventually(n.t, "readyz says OK", func() bool { return n.readyz() == answer{http.StatusOK, "OK"} })
+}
+
+// metric is the sum of a metric of the hub's.
+func (n *node) metric(name string) float64 {
+	n.t.Helper()
+	a := n.caller(n.API, "", nil).get(n.t, "/metrics")
+	sum, found, err := metric.Sum(a.body, name)
+	if err != nil || !found {
+		n.t.Fatalf("metric %s: %v, %v", name, found, err)
+	}
+	return sum
+}
+
+// expires is when the certificate ends, as the hub says.
+func (n *node) expires() time.Time {
+	n.t.Helper()
+	return time.Unix(int64(n.metric("edgehub_client_certificate_expiration_timestamp_seconds")), 0)
+}
+
+// asked is the requests that the apiserver has seen for this node since it was made:
+// those of the node, and those that bootstrappers made for it.
+func (n *node) asked(matches func(audit.Request) bool) []audit.Request {
+	n.t.Helper()
+	all, err := env.audit.Since(n.mark)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(r audit.Request) bool { return !matches(r) })
+}
+
+// certificatesAskedFor is by whom, one for each request that was made.
+func (n *node) certificatesAskedFor() (users []string) {
+	n.t.Helper()
+	for _, r := range n.asked(func(r audit.Request) bool {
+		return r.ObjectRef.Resource == "certificatesigningrequests" && r.Verb == "create" && (r.User.Username == n.User || r.User.Username == n.bootstrapUser())
+	}) {
+		users = append(users, r.User.Username)
+	}
+	return users
+}
+
+// account is a token of a pod's: it may read pods.
+func (n *node) account() (token string) {
+	n.t.Helper()
+	accounts := env.client.CoreV1().ServiceAccounts(n.ns)
+	eventually(n.t, "the namespace has a service account", func() bool {
+		made, err := accounts.CreateToken(n.t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err == nil {
+			token = made.Status.Token
+		}
+		return err == nil
+	})
+	return token
+}
+
+// watch is an open watch of a node's pods.
+type watch struct {
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when it has
+
+	mu     sync.Mutex
+	events []string // TYPE name
+	err    error
+}
+
+// watch begins where a list has ended, and lasts until the test does.
+func (n *node) watch(c *caller) *watch {
+	n.t.Helper()
+	list := c.get(n.t, n.podsPath())
+	var of corev1.PodList
+	if err := json.Unmarshal([]byte(list.body), &of); err != nil || list.code != http.StatusOK {
+		n.t.Fatalf("list: %v", list)
+	}
+	ctx, cancel := context.WithCancel(n.t.Context())
+	res, err := c.open(ctx, http.MethodGet, n.podsPath()+"&watch=true&allowWatchBookmarks=true&resourceVersion="+of.ResourceVersion, "")
+	if err != nil || res.StatusCode != http.StatusOK {
+		cancel()
+		n.t.Fatalf("watch: %v, %v", res, err)
+	}
+	w := &watch{cancel: cancel, ended: make(chan struct{})}
+	go w.read(res.Body)
+	n.t.Cleanup(func() { cancel(); <-w.ended })
+	return w
+}
+
+func (w *watch) read(body io.ReadCloser) {
+	defer close(w.ended)
+	defer body.Close()
+	for decoder := json.NewDecoder(bufio.NewReader(body)); ; {
+		var event struct {
+			Type   string
+			Object struct {
+				metav1.ObjectMeta `json:"metadata"`
+			}
+		}
+		err := decoder.Decode(&event)
+		w.mu.Lock()
+		if err == nil {
+			w.events = append(w.events, event.Type+" "+event.Object.Name)
+		}
+		w.err = err
+		w.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// expect waits for an event, and fails if the watch has ended.
+func (w *watch) expect(t *testing.T, event string) {
+	t.Helper()
+	eventually(t, "the watch has "+event, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.err != nil {
+			t.Fatalf("the watch has ended: %v, after %v", w.err, w.events)
+		}
+		return slices.Contains(w.events, event)
+	})
+}
+
+// steady sends requests all the time, and fails if one is not answered 200.
+func (n *node) steady(callers ...*caller) (stop func()) {
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	sent, wrong := 0, []answer(nil)
+	for _, c := range callers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a := c.get(n.t, n.podsPath())
+				mu.Lock()
+				sent++
+				if a.code != http.StatusOK || !strings.Contains(a.body, `"app"`) {
+					wrong = append(wrong, a)
+				}
+				mu.Unlock()
+				select {
+				case <-ctx.Done():
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	return func() {
+		n.t.Helper()
+		cancel()
+		all.Wait()
+		if len(wrong) > 0 || sent == 0 {
+			n.t.Errorf("%d of %d requests went wrong, the first: %v", len(wrong), sent, wrong[:min(1, len(wrong))])
+		}
+	}
+}
+
+// cut takes the cloud away.
+func (n *node) cut() {
+	n.t.Helper()
+	if err := n.Link.Refuse(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.Link.Reset()
+	n.awaitReadyz(http.StatusOK, "offline since")
+}
+
+func (n *node) connect() {
+	n.t.Helper()
+	if err := n.Link.Up(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+		time.Sleep(20 * time.Millisecond) // a poll
+	}
+}
+
+// exists reports whether a file does.
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
