@@ -1,0 +1,214 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// http2Client speaks HTTP/2 to the TLS port frame by frame, as no library would.
+type http2Client struct {
+	*http2.Framer
+	conn    *tls.Conn
+	headers bytes.Buffer
+	encoder *hpack.Encoder
+	next    uint32 // stream
+}
+
+func dialHTTP2(t *testing.T, address string) (c *http2Client, settings map[http2.SettingID]uint32) {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	c = &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn, next: 1}
+	c.encoder = hpack.NewEncoder(&c.headers)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := c.ReadFrame()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings = map[http2.SettingID]uint32{}
+	_ = frame.(*http2.SettingsFrame).ForeachSetting(func(s http2.Setting) error {
+		settings[s.ID] = s.Val
+		return nil
+	})
+	return c, settings
+}
+
+// open begins a request with a token, on a stream that it returns.
+func (c *http2Client) open(path string, more ...hpack.HeaderField) (uint32, error) {
+	c.headers.Reset()
+	for _, f := range append([]hpack.HeaderField{
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "hub"},
+		{Name: ":path", Value: path}, {Name: "authorization", Value: "Bearer mine"},
+	}, more...) {
+		_ = c.encoder.WriteField(f) // to a buffer
+	}
+	stream := c.next
+	c.next += 2
+	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndStream: true, EndHeaders: true})
+}
+
+// last is why the hub ended the connection, if it said.
+func (c *http2Client) last() (http2.ErrCode, error) {
+	for {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			return 0, err
+		}
+		if away, ok := frame.(*http2.GoAwayFrame); ok && away.ErrCode != http2.ErrCodeNo {
+			return away.ErrCode, nil
+		}
+	}
+}
+
+// What net/http bounds by itself is bounded in the hub: nothing here switches it off.
+func TestHTTP2IsBounded(t *testing.T) {
+	var running, most atomic.Int64
+	n := newNode(t, func(_ http.ResponseWriter, r *http.Request) {
+		now := running.Add(1)
+		defer running.Add(-1)
+		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+		}
+		if strings.Contains(r.URL.Path, "slow") {
+			<-r.Context().Done()
+		}
+	})
+	n.start(t)
+	address := n.config.SecureAddress
+	healthy := func(t *testing.T) {
+		t.Helper()
+		if code, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/v1/healthz"); code != 200 {
+			t.Errorf("healthz: %d %q", code, body)
+		}
+		if code, _ := fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version"); code != 200 {
+			t.Errorf("10261: %d", code)
+		}
+	}
+
+	t.Run("streams and headers", func(t *testing.T) {
+		_, settings := dialHTTP2(t, address)
+		if got := settings[http2.SettingMaxConcurrentStreams]; got == 0 || got > 250 {
+			t.Errorf("%d streams at a time", got)
+		}
+		if got := settings[http2.SettingMaxHeaderListSize]; got == 0 || got > 2<<20 {
+			t.Errorf("headers of %d bytes", got)
+		}
+	})
+	t.Run("more streams than there may be", func(t *testing.T) {
+		c, _ := dialHTTP2(t, address)
+		for range 300 {
+			if _, err := c.open("/api/slow"); err != nil {
+				break
+			}
+		}
+		refused := 0
+		for refused < 50 {
+			frame, err := c.ReadFrame()
+			if err != nil {
+				t.Fatalf("after %d refusals: %v", refused, err)
+			}
+			if reset, ok := frame.(*http2.RSTStreamFrame); ok && (reset.ErrCode == http2.ErrCodeRefusedStream || reset.ErrCode == http2.ErrCodeProtocol) {
+				refused++
+			}
+		}
+		healthy(t)
+	})
+	t.Run("rapid reset", func(t *testing.T) {
+		most.Store(0)
+		c, _ := dialHTTP2(t, address)
+		for range 20_000 {
+			stream, err := c.open("/api/slow")
+			if err == nil {
+				err = c.WriteRSTStream(stream, http2.ErrCodeCancel)
+			}
+			if err != nil {
+				break // the hub has had enough
+			}
+		}
+		healthy(t)
+		if got := most.Load(); got > 2*250 {
+			t.Errorf("%d requests at a time reached the apiserver", got)
+		}
+	})
+	t.Run("a header without an end", func(t *testing.T) {
+		c, _ := dialHTTP2(t, address)
+		c.headers.Reset()
+		_ = c.encoder.WriteField(hpack.HeaderField{Name: ":method", Value: "GET"}) // to a buffer
+		err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.headers.Bytes()})
+		sent := 0
+		for ; err == nil && sent < 64<<20; sent += 16 << 10 {
+			c.headers.Reset()
+			_ = c.encoder.WriteField(hpack.HeaderField{Name: "x-flood", Value: strings.Repeat("x", 16<<10-100), Sensitive: true})
+			err = c.WriteContinuation(1, false, c.headers.Bytes()[:min(c.headers.Len(), 16<<10)])
+		}
+		if err == nil {
+			t.Errorf("%d bytes of a header were taken", sent)
+		}
+		healthy(t)
+	})
+	t.Run("pings that nobody reads the answers of", func(t *testing.T) {
+		c, _ := dialHTTP2(t, address)
+		var err error
+		for i := 0; err == nil && i < 2_000_000; i++ {
+			err = c.WritePing(false, [8]byte{})
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("the hub took them all: %v", err)
+		}
+		healthy(t)
+	})
+	t.Run("HTTP/1.1's headers that HTTP/2 has not", func(t *testing.T) {
+		for _, f := range []hpack.HeaderField{
+			{Name: "connection", Value: "authorization"}, {Name: "transfer-encoding", Value: "chunked"}, {Name: "Authorization", Value: "x"},
+			{Name: "x-a", Value: "b\r\nx-c: d"},
+		} {
+			c, _ := dialHTTP2(t, address)
+			stream, err := c.open("/api", f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer := c.answer(t, stream); answer == "200" {
+				t.Errorf("%s: %q: answered %s", f.Name, f.Value, answer)
+			}
+		}
+		healthy(t)
+	})
+}
+
+// answer is the status of the answer on a stream, or how it was ended.
+func (c *http2Client) answer(t *testing.T, stream uint32) string {
+	t.Helper()
+	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			return err.Error()
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			return f.PseudoValue("status")
+		case *http2.RSTStreamFrame:
+			return f.ErrCode.String()
+		case *http2.GoAwayFrame:
+			return f.ErrCode.String()
+		}
+	}
+}
