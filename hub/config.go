@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -47,6 +48,10 @@ type Config struct {
 	ClientCAFile  string // or empty
 	ShutdownGrace time.Duration
 
+	CallerCheck       CallerCheck
+	NodeIdentityUsers []uint32
+	MaxConnections    int
+
 	Limits          proxy.Limits
 	ReconnectJitter time.Duration // of watches, after the cloud is back
 
@@ -79,6 +84,10 @@ func (o *Options) Config() (*Config, error) {
 		TLSKeyFile:    o.TLSKeyFile,
 		ClientCAFile:  o.ClientCAFile,
 		ShutdownGrace: o.ShutdownGrace,
+
+		CallerCheck:    CallerCheck(o.CallerCheck),
+		MaxConnections: o.MaxConnections,
+
 		Limits: proxy.Limits{
 			Loss: o.LossTimeout, Probe: o.ProbeInterval, IdlePing: o.IdlePingInterval, BadAnswers: o.BadAnswers,
 		},
@@ -122,6 +131,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 
 	o.checkBounds(bad)
+	c.NodeIdentityUsers = o.checkCallers(bad)
 	c.PullBandwidth = o.checkPulls(bad)
 
 	address := func(hostFlag, host, portFlag string, port, lowest int) string {
@@ -197,6 +207,33 @@ func (o *Options) checkBounds(bad func(flag, format string, args ...any)) {
 	if o.EventSpoolMaxBytes < 0 {
 		bad("event-spool-max-bytes", "%d is negative; 0 keeps no events", o.EventSpoolMaxBytes)
 	}
+}
+
+// minConnections is what a node's own programs need, with room.
+const minConnections = 64
+
+// checkCallers calls bad for what makes no sense for telling callers apart, and
+// returns the users who may borrow the node's identity.
+func (o *Options) checkCallers(bad func(flag, format string, args ...any)) []uint32 {
+	switch CallerCheck(o.CallerCheck) {
+	case CheckAuto, CheckRequired, CheckOff:
+	default:
+		bad("caller-check", "%q is none of auto, required and off", o.CallerCheck)
+	}
+	if o.MaxConnections < minConnections {
+		bad("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", o.MaxConnections, minConnections)
+	}
+	if len(o.NodeIdentityUsers) == 0 {
+		bad("node-identity-users", "is empty: where nobody is to borrow the node's identity, say --proxy-port=0")
+	}
+	var users []uint32
+	for _, id := range o.NodeIdentityUsers {
+		if id >= math.MaxUint32 { // which stands for no user
+			bad("node-identity-users", "%d is no user ID", id)
+		}
+		users = append(users, uint32(id))
+	}
+	return users
 }
 
 // checkPulls calls bad for what makes no sense for pulling images, and returns the

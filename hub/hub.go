@@ -48,7 +48,9 @@ type Hub struct {
 	// enrollment gets the node's certificate; nil: somebody else does.
 	enrollment *enroll.Enrollment
 	cert       *servingCert // nil: no port has needed it yet
-	sockets    inherited    // from systemd, which no port has taken
+	callers    *callers
+	conns      *connections
+	sockets    inherited // from systemd, which no port has taken
 	systemd    *supervisor
 	serving    atomic.Bool
 }
@@ -118,6 +120,10 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	h.systemd = newSupervisor(h.log)
+	if h.callers, err = newCallers(h.config, r, h.log); err != nil {
+		return err
+	}
+	h.conns = newConnections(r)
 	local := newInproc()
 	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
 	h.own = &http.Transport{DialContext: local.Dial}
@@ -154,7 +160,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if err := h.listenAPI(api); err != nil {
 		return err
 	}
-	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(onlyPrograms(proxy.Loopback))); err != nil {
+	if err := h.listenPlain(); err != nil {
 		return err
 	}
 	return h.listenTLS()
@@ -168,7 +174,24 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
-	h.serve(flag, l, handler)
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
+	}
+	h.serve(flag, h.conns.limit(flag, tcp, h.config.MaxConnections, h.callers.isNode, h.log), handler)
+	return nil
+}
+
+// listenPlain opens the port that lends the node's identity.
+func (h *Hub) listenPlain() error {
+	if h.config.ProxyAddress == "" {
+		return nil
+	}
+	who := onlyPrograms(proxy.LoopbackFor(h.callers.refuse))
+	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
+		return err
+	}
+	h.lastServer().ConnContext = h.callers.connContext
 	return nil
 }
 

@@ -29,6 +29,10 @@ type Options struct {
 	TLSKeyFile       string
 	ClientCAFile     string
 
+	CallerCheck       string
+	NodeIdentityUsers []uint
+	MaxConnections    int
+
 	ShutdownGrace time.Duration
 
 	LossTimeout      time.Duration
@@ -64,6 +68,10 @@ func NewOptions() *Options {
 		ProxyPort:        10261,
 		ProxySecurePort:  10268,
 		ShutdownGrace:    5 * time.Second,
+
+		CallerCheck:       string(CheckAuto),
+		NodeIdentityUsers: []uint{0},
+		MaxConnections:    4096,
 
 		LossTimeout:      proxy.DefaultLoss,
 		ProbeInterval:    proxy.DefaultProbe,
@@ -102,6 +110,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "certificate of the ports with TLS; empty: a self-signed one, kept under --root-dir")
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", o.TLSKeyFile, "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
+	fs.StringVar(&o.CallerCheck, "caller-check", o.CallerCheck, "whether --proxy-port lends the node's identity only to programs of --node-identity-users outside of containers: required, auto (where the hub can tell, and it warns where not) or off")
+	fs.UintSliceVar(&o.NodeIdentityUsers, "node-identity-users", o.NodeIdentityUsers, "IDs of the users whose programs get the node's identity, as a comma list")
+	fs.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections, "how many connections each port may have open; the last quarter is for the node's own programs")
 	fs.DurationVar(&o.ShutdownGrace, "shutdown-grace-period", o.ShutdownGrace, "how long a stop waits for requests to end; watches are ended at once")
 
 	fs.DurationVar(&o.LossTimeout, "upstream-loss-timeout", o.LossTimeout, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")

@@ -1,0 +1,167 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/hub/peer"
+)
+
+// CallerCheck says whether the programs that use the plain port are looked at.
+type CallerCheck string
+
+// The values of --caller-check.
+const (
+	CheckAuto     CallerCheck = "auto"     // where the kernel can tell, which is tried at start
+	CheckRequired CallerCheck = "required" // or there is no start
+	CheckOff      CallerCheck = "off"
+)
+
+// callers decides who gets the node's identity on the plain port: the node's own
+// programs, which are those of some users outside of all containers. A connection
+// is looked at once.
+type callers struct {
+	peers   *peer.Peers // nil: nobody is looked at
+	log     *slog.Logger
+	refused *prometheus.CounterVec
+	said    *sayings
+}
+
+// newCallers tries whether peers can be told. Its error is for a check that is
+// required.
+func newCallers(c *Config, r prometheus.Registerer, log *slog.Logger) (*callers, error) {
+	cs := &callers{log: log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_proxy_callers_refused_total",
+		Help: "Requests without credentials that did not get the node's identity, by what their caller is: not-local, user, container, or unknown.",
+	}, []string{"reason"})}
+	on := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "edgehub_proxy_caller_check",
+		Help: "1 if the node's identity is lent to the node's own programs only, 0 if to whoever reaches --proxy-port.",
+	})
+	r.MustRegister(cs.refused, on)
+	for _, reason := range peer.Reasons() {
+		cs.refused.WithLabelValues(string(reason))
+	}
+	err := errors.New("--caller-check=off")
+	if c.CallerCheck != CheckOff {
+		cs.peers, err = tellingPeers(c.NodeIdentityUsers)
+	}
+	switch {
+	case err == nil:
+		on.Set(1)
+	case c.CallerCheck == CheckRequired:
+		return nil, fmt.Errorf("--caller-check=required: programs that call cannot be told apart: %w", err)
+	case c.ProxyAddress != "":
+		log.Warn("whoever reaches --proxy-port gets the node's identity there, pods on the host's network among them; mend what is missing, or turn that port off with --proxy-port=0", "port", c.ProxyAddress, "why", err)
+	}
+	return cs, nil
+}
+
+func tellingPeers(users []uint32) (*peer.Peers, error) {
+	peers, err := peer.New(users)
+	if err != nil {
+		return nil, err
+	}
+	if err := peers.SelfTest(); err != nil {
+		return nil, err
+	}
+	return peers, nil
+}
+
+type connKey struct{}
+
+// knownConn is a connection, and what was found out about its other end.
+type knownConn struct {
+	local, remote netip.AddrPort
+
+	mu      sync.Mutex
+	known   bool
+	refusal error
+}
+
+// connContext is a http.Server's ConnContext for ports that refuse is used on.
+func (c *callers) connContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, &knownConn{local: addrPort(conn.LocalAddr()), remote: addrPort(conn.RemoteAddr())})
+}
+
+// addrPort is zero, and nobody's, where a is no address of TCP.
+func addrPort(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort()
+	}
+	return netip.AddrPort{}
+}
+
+// refuse returns why r's caller does not get the node's identity, in words for the
+// caller, or nil.
+func (c *callers) refuse(r *http.Request) error {
+	if c.peers == nil {
+		return nil
+	}
+	conn, ok := r.Context().Value(connKey{}).(*knownConn)
+	if !ok {
+		return errors.New("its connection is not known")
+	}
+	err := conn.ask(c)
+	if err == nil {
+		return nil
+	}
+	c.report(conn, err)
+	return fmt.Errorf("%w: send a bearer token, which in a pod is its service account's, in /var/run/secrets/kubernetes.io/serviceaccount/token", err)
+}
+
+// ask remembers what is found out, but not that nothing could be.
+func (k *knownConn) ask(c *callers) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.known {
+		k.refusal = c.peers.Check(k.local, k.remote)
+		var refusal *peer.Refusal
+		k.known = !errors.As(k.refusal, &refusal) || refusal.Reason != peer.Unknown
+	}
+	return k.refusal
+}
+
+// isNode tells whether the other end of conn is a program of the node, as long as
+// peers are told at all.
+func (c *callers) isNode(conn net.Conn) bool {
+	return c.peers == nil || c.peers.Check(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr())) == nil
+}
+
+// report counts a refusal, and says once in a while who it was.
+func (c *callers) report(conn *knownConn, err error) {
+	var r *peer.Refusal
+	if !errors.As(err, &r) {
+		return
+	}
+	c.refused.WithLabelValues(string(r.Reason)).Inc()
+	if !c.said.now(subject(r), time.Now()) {
+		return
+	}
+	who := *r // others may be reading r
+	c.peers.Identify(conn.local, &who)
+	c.log.Warn("a caller without credentials did not get the node's identity; it has to send a token of its own, or, if it belongs to the node, to run outside of containers as one of --node-identity-users",
+		"reason", string(who.Reason), "remote", who.Remote, "uid", who.UID, "pid", who.PID, "comm", who.Comm,
+		"pod", who.In.Pod, "container", who.In.ID, "cgroup", who.In.Group, "err", who.Err)
+}
+
+// subject is whom a line of the log is about.
+func subject(r *peer.Refusal) string {
+	switch r.Reason {
+	case peer.InContainer:
+		return r.In.Group
+	case peer.OtherUser:
+		return fmt.Sprint("user ", r.UID)
+	default:
+		return string(r.Reason) + " " + r.Remote.Addr().String()
+	}
+}

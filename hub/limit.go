@@ -1,0 +1,158 @@
+package hub
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// atOnce is how many connections are looked at beside each other. The others wait
+// in the kernel: what is looked at has to be few beside what is reserved, or a
+// flood would take that up.
+const atOnce = 16
+
+// limited is a port's listener with a bound on open connections. Above three
+// quarters of it only the node's own programs are let in, so that no pod keeps
+// kubelet out by opening more than its share. Others' connections are closed at
+// once.
+//
+// It accepts by a goroutine of its own, from the first Accept on until Close.
+type limited struct {
+	*net.TCPListener
+	max, free int64 // free is how many are for everybody
+	isNode    func(net.Conn) bool
+	log       *slog.Logger
+	said      *sayings
+	refused   prometheus.Counter
+
+	open     atomic.Int64
+	checking chan struct{} // holds one for each connection that is looked at
+	start    sync.Once
+	accepted chan acceptance // unbuffered: what nobody takes is closed by Close
+	closing  sync.Once
+	closed   chan struct{}
+}
+
+type acceptance struct {
+	conn net.Conn
+	err  error
+}
+
+func newLimited(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *limited {
+	return &limited{
+		TCPListener: l, max: int64(maxOpen), free: int64(maxOpen) * 3 / 4, isNode: isNode, log: log, said: newSayings(), refused: refused,
+		checking: make(chan struct{}, atOnce), accepted: make(chan acceptance), closed: make(chan struct{}),
+	}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.start.Do(func() { go l.run() })
+	select {
+	case a := <-l.accepted:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *limited) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.TCPListener.Close()
+}
+
+func (l *limited) run() {
+	for {
+		tcp, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			l.hand(acceptance{err: err}) // the server waits a moment before it tries again
+			continue
+		}
+		conn := &limitedConn{TCPConn: tcp, open: &l.open}
+		switch open := l.open.Add(1); {
+		case open <= l.free:
+			l.hand(acceptance{conn: conn})
+		case open <= l.max:
+			l.checking <- struct{}{}
+			go l.check(conn)
+		default:
+			l.turnAway(conn)
+		}
+	}
+}
+
+func (l *limited) check(conn *limitedConn) {
+	defer func() { <-l.checking }()
+	if !l.isNode(conn) {
+		l.turnAway(conn)
+		return
+	}
+	l.hand(acceptance{conn: conn})
+}
+
+func (l *limited) hand(a acceptance) {
+	select {
+	case l.accepted <- a:
+	case <-l.closed:
+		if a.conn != nil {
+			a.conn.Close()
+		}
+	}
+}
+
+func (l *limited) turnAway(conn *limitedConn) {
+	l.refused.Inc()
+	remote := conn.RemoteAddr()
+	conn.Close()
+	if l.said.now("", time.Now()) {
+		l.log.Warn("a connection was refused: too many are open; the last quarter is for the node's own programs. See who has them (ss -tnp), or raise --max-connections",
+			"open", l.open.Load(), "max-connections", l.max, "remote", remote)
+	}
+}
+
+// limitedConn counts until it is closed, also where it was upgraded.
+type limitedConn struct {
+	*net.TCPConn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *limitedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.TCPConn.Close()
+}
+
+// connections are the metrics of all ports.
+type connections struct {
+	registry prometheus.Registerer
+	refused  *prometheus.CounterVec
+}
+
+func newConnections(r prometheus.Registerer) *connections {
+	c := &connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_connections_refused_total",
+		Help: "Connections that were closed at once since too many were open, by the flag of their port.",
+	}, []string{"port"})}
+	r.MustRegister(c.refused)
+	return c
+}
+
+// limit bounds the connections of the port with this flag.
+func (c *connections) limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *limited {
+	port := strings.TrimPrefix(flag, "--")
+	limited := newLimited(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
+	c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "edgehub_connections",
+		Help:        "Open connections, by the flag of their port.",
+		ConstLabels: prometheus.Labels{"port": port},
+	}, func() float64 { return float64(limited.open.Load()) }))
+	return limited
+}
