@@ -33,7 +33,7 @@ hub_size_limit := 40000000
 
 # Folders with a go.mod. test/cluster/kubernetes is one file that pulls in all of
 # Kubernetes; linting it would cost minutes. test/cluster/containerd* have no code.
-modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod))
+modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/alerts/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod))
 tidy_modules := $(modules) ./test/cluster/kubernetes ./test/cluster/containerd17 ./test/cluster/containerd2 ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
@@ -124,6 +124,7 @@ test-integration: build ## run the tests that need an apiserver; root only adds 
 	@if (( EUID == 0 )); then .ci/packages $(node_packages) strace; fi
 	cd test/cluster && go test -race -count=1 -timeout 20m ./...
 	cd test && go test -race -count=1 -timeout 20m ./integration/... ./oracle ./transparency/...
+	cd test/alerts && go test -count=1 -timeout 5m ./...
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
 	cd test && ROUNDS=50 FIRST_SEED=1 go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache
 
