@@ -26,6 +26,7 @@ type Options struct {
 
 	Extra []string `json:"-"` // flags of the hub; they are kept in the environment file
 
+	Binary string        `json:"-"` // what is installed; empty: this very program
 	Wait   time.Duration `json:"-"`
 	DryRun bool          `json:"-"`
 	Force  bool          `json:"-"`
@@ -50,6 +51,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.DryRun, "dry-run", false, "look at the node, say what would be written and run, and change nothing")
 	fs.DurationVar(&o.Wait, "wait", o.Wait, "how long hub and node may take to be ready before everything is put back")
 	fs.BoolVar(&o.Force, "force", false, "also replace files of an earlier install that somebody has changed since")
+	fs.StringVar(&o.Binary, "binary", "", "program that is installed; empty: this very one")
 	fs.StringVar(&o.NodeName, "node-name", "", "name of this node; empty: the one in kubelet's certificate")
 	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the one that kubelet's kubeconfig names")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")

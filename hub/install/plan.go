@@ -132,13 +132,13 @@ func unlessDefault(root string) []string {
 // fill makes the list of files. env is what the environment file is to be; empty: it
 // stays as it is.
 func (p *plan) fill(values []string, env []byte) error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
+	program := p.options.Binary
+	if program == "" {
+		program = "/proc/self/exe" // also where its file was replaced meanwhile
 	}
 	binary, err := os.ReadFile(program)
 	if err != nil {
-		return fmt.Errorf("read this program: %w", err)
+		return fmt.Errorf("read the program to install: %w", err)
 	}
 	file := func(path string, mode fs.FileMode, content []byte) {
 		p.all = append(p.all, planned{path, entry{Kind: kindFile, Mode: mode, Sum: sumOf(content)}, content})

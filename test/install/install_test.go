@@ -1,0 +1,300 @@
+package install
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/install/machine"
+)
+
+// TestNode is the life of one node with a hub, from the first look to the last trace.
+// Each part begins where the one before has ended.
+func TestNode(t *testing.T) {
+	if why := machine.Missing(); why != "" {
+		t.Skip("NOT RUN: install, upgrade and uninstall on a machine with systemd: " + why)
+	}
+	n := newNode(t)
+	hub, pod, before := n.build(false), n.startPod(), n.tree()
+	parts := []struct {
+		name string
+		run  func(n *node)
+	}{
+		{"a dry run changes nothing", func(n *node) {
+			out := n.must(hub, "install", "--dry-run")
+			n.contains(out, "write    "+"/etc/systemd/system/edgehub.service", "systemctl restart kubelet.service", "nothing was changed")
+			n.unchanged(before, filepath.Dir(hub))
+		}},
+		{"an install whose hub ends at once is put back", func(n *node) {
+			out, err := n.edgehub(hub, "install", "--", "--cache-encryption-key-file=/nowhere")
+			n.fails(err, "everything was put back as it was")
+			n.contains(out, "ended by itself", "/nowhere")
+			n.unchanged(before)
+		}},
+		{"an install whose node does not come back is put back", func(n *node) { n.losesTheCloud(hub); n.unchanged(before); n.lives(pod) }},
+		{"an install that is interrupted is put back", func(n *node) {
+			out, err := n.signalled(syscall.SIGINT, "starting the hub", hub, "install", "--binary="+n.script("exec sleep 1000"))
+			n.fails(err, "exit status")
+			n.contains(out, "everything was put back as it was")
+			n.unchanged(before)
+		}},
+		{"an install leaves the node Ready behind its hub, and its pods alone", func(n *node) {
+			n.contains(n.must(hub, "install"), "done: node "+nodeName)
+			n.behindHub("http://127.0.0.1:10261")
+			n.lives(pod)
+			n.eventually("the pod is the same", func(ctx context.Context) error {
+				now, err := n.container(ctx)
+				if err == nil && now != pod {
+					err = fmt.Errorf("it is %s", now)
+				}
+				return err
+			})
+			n.contains(n.must(hub, "install"), "nothing was changed")
+		}},
+		{"without the cloud the pod lives, and kubelet can be restarted", func(n *node) { n.survivesOutage(pod) }},
+		{"an upgrade is not noticed by pods", func(n *node) {
+			l := n.startLoad()
+			time.Sleep(time.Second) //nolint:forbidigo // the load is to run for a while
+			n.must(n.build(true), "install")
+			time.Sleep(time.Second) //nolint:forbidigo // as above
+			l.end()
+			n.lives(pod)
+		}},
+		{"an upgrade to a hub that ends at once is put back", func(n *node) { n.upgradeFails("exit 1", "ended by itself") }},
+		{"an upgrade to a hub that hangs is put back", func(n *node) { n.upgradeFails("exec sleep 1000", "does not become ready", "--wait=4s") }},
+		{"a hub that hangs is started anew", func(n *node) { n.watchdog() }},
+		{"uninstall refuses to lose somebody's change", func(n *node) {
+			unit := "/etc/systemd/system/edgehub.service"
+			text := string(n.read(n.Path(unit)))
+			n.rewrite(unit, text+"# mine\n")
+			out, err := n.edgehub(hub, "uninstall")
+			n.fails(err, "nothing was changed")
+			n.contains(out, unit+" was changed since edgehub wrote it")
+			n.rewrite(unit, text)
+		}},
+		{"uninstall after a kill in the middle of an upgrade leaves everything as it was", func(n *node) {
+			_, err := n.signalled(syscall.SIGKILL, "starting the hub", hub, "install", "--binary="+n.script("exec sleep 1000"))
+			n.fails(err, "")
+			n.contains(n.must(hub, "uninstall", "--purge"), "an earlier install was broken off", "done: the node lives on its own")
+			n.unchanged(before)
+			n.awaitReady()
+			n.lives(pod)
+		}},
+		{"kubelet over TLS, without the plain port", func(n *node) {
+			n.must(hub, "install", "--kubelet-port=10268", "--proxy-port=0")
+			n.behindHub("https://127.0.0.1:10268")
+			if conn, err := n.Dial(n.t.Context(), "tcp", "127.0.0.1:10261"); err == nil {
+				conn.Close()
+				n.t.Error("port 10261 is open")
+			}
+			n.must(n.build(true), "install") // what was chosen stays
+			n.behindHub("https://127.0.0.1:10268")
+			n.must(hub, "uninstall")
+			n.unchanged(before, "/var/lib/edgehub")
+			n.awaitReady()
+			n.lives(pod)
+		}},
+	}
+	for _, part := range parts {
+		began := time.Now()
+		if !t.Run(part.name, func(t *testing.T) { m := *n; m.t = t; part.run(&m); n.version = m.version }) {
+			return
+		}
+		t.Logf("%v: %s", time.Since(began).Round(time.Millisecond), part.name)
+	}
+}
+
+func (n *node) contains(text string, words ...string) {
+	n.t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			n.t.Errorf("%q is not in what it said:\n%s", word, text)
+		}
+	}
+}
+
+func (n *node) fails(err error, with string) {
+	n.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), with) {
+		n.t.Fatalf("it ended with %v, and not with %q", err, with)
+	}
+}
+
+func (n *node) rewrite(path, content string) {
+	n.t.Helper()
+	if err := os.WriteFile(n.Path(path), []byte(content), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// script is a program that is no hub.
+func (n *node) script(line string) string {
+	n.t.Helper()
+	n.write("/root/script", "#!/bin/sh\n"+line+"\n")
+	return "/root/script"
+}
+
+// follow runs edgehub and calls said with each line that it says.
+func (n *node) follow(said func(line string, process int), args ...string) (string, error) {
+	n.t.Helper()
+	cmd := n.Command(n.t.Context(), args...)
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	ended := make(chan error, 1) // one result
+	go func() {
+		err := cmd.Wait()
+		writer.Close()
+		ended <- err
+	}()
+	var text strings.Builder
+	for lines := bufio.NewScanner(reader); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		said(lines.Text(), cmd.Process.Pid)
+	}
+	err := <-ended
+	n.t.Logf("%s: %v\n%s", strings.Join(args, " "), err, text.String())
+	return text.String(), err
+}
+
+// signalled sends a signal to edgehub when it says a line.
+func (n *node) signalled(s syscall.Signal, at string, args ...string) (string, error) {
+	n.t.Helper()
+	return n.follow(func(line string, process int) {
+		if line != at {
+			return
+		}
+		// What it does next is to wait for a hub that never is ready.
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", process, process))
+		if err != nil {
+			n.t.Error(err)
+		}
+		child, err := strconv.Atoi(strings.TrimSpace(string(children)))
+		if err != nil {
+			n.t.Error(err)
+			return
+		}
+		_ = syscall.Kill(child, s)
+	}, args...)
+}
+
+// losesTheCloud takes the cloud away while kubelet is restarted.
+func (n *node) losesTheCloud(hub string) {
+	n.t.Helper()
+	out, err := n.follow(func(line string, _ int) {
+		switch {
+		case strings.HasPrefix(line, "restarting kubelet, "):
+			_ = n.link.Refuse()
+			n.link.Reset()
+		case strings.HasPrefix(line, "putting everything back"):
+			_ = n.link.Up()
+		}
+	}, hub, "install", "--wait=5s")
+	n.fails(err, "exit status 1")
+	n.contains(out, "does not become Ready", "everything was put back as it was")
+	n.awaitReady()
+}
+
+// behindHub fails the test unless kubelet talks to the hub and to nobody else.
+func (n *node) behindHub(server string) {
+	n.t.Helper()
+	n.awaitReady()
+	n.contains(string(n.read(n.Path("/etc/kubernetes/edgehub-kubelet.conf"))), "server: "+server)
+	pid := n.systemctl("show", "kubelet.service", "--property=MainPID", "--value")
+	line, err := n.Run(n.t.Context(), "cat", "/proc/"+pid+"/cmdline")
+	if err != nil || !strings.Contains(line, "--kubeconfig=/etc/kubernetes/edgehub-kubelet.conf") {
+		n.t.Errorf("kubelet runs with %q, %v", line, err)
+	}
+	n.eventually("systemd shows that the hub is online", func(context.Context) error {
+		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); text != "online" {
+			return errors.New(text)
+		}
+		return nil
+	})
+}
+
+func (n *node) survivesOutage(pod string) {
+	n.t.Helper()
+	if err := n.link.Refuse(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.link.Reset()
+	n.eventually("systemd shows that the cloud is away", func(context.Context) error {
+		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); !strings.HasPrefix(text, "offline since") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	n.systemctl("restart", "kubelet.service")
+	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
+	n.eventually("kubelet is well", func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := client.Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	})
+	n.lives(pod)
+	if err := n.link.Up(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.awaitReady()
+	n.lives(pod)
+}
+
+// upgradeFails installs a program that is no hub in place of the one that runs.
+func (n *node) upgradeFails(line, word string, args ...string) {
+	n.t.Helper()
+	installed := n.tree()
+	args = append([]string{"install", "--binary=" + n.script(line)}, args...)
+	out, err := n.edgehub("/usr/local/bin/edgehub", args...)
+	n.fails(err, "everything was put back as it was")
+	n.contains(out, word, "the end of the journal of edgehub.service")
+	n.unchanged(installed)
+	n.behindHub("http://127.0.0.1:10261")
+}
+
+// watchdog has systemd lose patience sooner than it would.
+func (n *node) watchdog() {
+	n.t.Helper()
+	const sooner = "/etc/systemd/system/edgehub.service.d/10-test.conf"
+	n.write(sooner, "[Service]\nWatchdogSec=2\n")
+	n.systemctl("daemon-reload")
+	n.systemctl("restart", "edgehub.service")
+	pid := n.systemctl("show", "edgehub.service", "--property=MainPID", "--value")
+	time.Sleep(3 * time.Second) //nolint:forbidigo // longer than the hub may be silent
+	if now := n.systemctl("show", "edgehub.service", "--property=MainPID", "--value"); now != pid {
+		n.t.Errorf("a hub that is well was started anew: process %s is %s", pid, now)
+	}
+	if _, err := n.Run(n.t.Context(), "kill", "-STOP", pid); err != nil {
+		n.t.Fatal(err)
+	}
+	n.eventually("another process serves", func(context.Context) error {
+		state := n.systemctl("show", "edgehub.service", "--property=MainPID,ActiveState", "--value")
+		if strings.Contains(state, pid) || !strings.Contains(state, "\nactive") && !strings.HasPrefix(state, "active") {
+			return errors.New(state)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(n.Path(filepath.Dir(sooner))); err != nil {
+		n.t.Fatal(err)
+	}
+	n.systemctl("daemon-reload")
+}
+

@@ -1,0 +1,141 @@
+package machine
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupName is the machine's control group in each hierarchy of the host.
+const groupName = "edgehub-machine"
+
+// Hierarchy is one of control groups: Options is what it is mounted with, empty for
+// version 2.
+type Hierarchy struct{ Path, Options string }
+
+// Hierarchies are the host's.
+func Hierarchies() ([]Hierarchy, error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	var all []Hierarchy
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line) // device, path, type, options
+		switch {
+		case len(fields) < 4:
+		case fields[2] == "cgroup2":
+			all = append(all, Hierarchy{Path: fields[1]})
+		case fields[2] == "cgroup":
+			all = append(all, Hierarchy{fields[1], controllers(fields[3])})
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no control groups are mounted")
+	}
+	return all, nil
+}
+
+// controllers are what is left of a mount's options without those of every mount.
+func controllers(options string) string {
+	var words []string
+	for word := range strings.SplitSeq(options, ",") {
+		switch word {
+		case "rw", "ro", "relatime", "noatime", "nosuid", "nodev", "noexec", "xattr":
+		default:
+			words = append(words, word)
+		}
+	}
+	if len(words) == 1 && strings.HasPrefix(words[0], "name=") {
+		return "none," + words[0]
+	}
+	return strings.Join(words, ",")
+}
+
+// makeGroups makes the machine's groups.
+func makeGroups() error {
+	all, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		group := filepath.Join(h.Path, groupName)
+		if err := os.MkdirAll(group, 0o755); err != nil {
+			return err
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(h.Path, file))
+			if err != nil || h.Options == "" {
+				continue // another hierarchy
+			}
+			if err := os.WriteFile(filepath.Join(group, file), value, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// joinGroups moves a process into them.
+func joinGroups(pid int) error {
+	all, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		if err := os.WriteFile(filepath.Join(h.Path, groupName, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeGroups removes what is left of them when the machine has ended. A group is busy
+// for a moment after its last process.
+func removeGroups() error {
+	all, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			err := removeGroup(filepath.Join(h.Path, groupName))
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return err
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func removeGroup(group string) error {
+	entries, err := os.ReadDir(group)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(group, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

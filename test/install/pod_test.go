@@ -1,0 +1,65 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const podName = "app"
+
+// startPod runs a pod, and returns its container's id.
+func (n *node) startPod() string {
+	n.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: podName},
+		Spec: corev1.PodSpec{
+			NodeName: nodeName, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "app", Image: n.image}},
+		},
+	}
+	if _, err := n.client.CoreV1().Pods("default").Create(n.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		n.t.Fatal(err)
+	}
+	var id string
+	n.eventually("the pod runs", func(ctx context.Context) error {
+		var err error
+		id, err = n.container(ctx)
+		return err
+	})
+	return id
+}
+
+func (n *node) container(ctx context.Context) (string, error) {
+	pod, err := n.client.CoreV1().Pods("default").Get(ctx, podName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State.Running != nil && s.RestartCount == 0 {
+			return s.ContainerID, nil
+		}
+		return "", fmt.Errorf("container: %+v", s)
+	}
+	return "", errors.New("it has no container yet")
+}
+
+// lives fails the test unless the container still runs, in the eyes of the runtime.
+func (n *node) lives(container string) {
+	n.t.Helper()
+	out, err := n.Run(n.t.Context(), "ctr", "--namespace=k8s.io", "tasks", "list")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	id := strings.TrimPrefix(container, "containerd://")
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, id) && strings.Contains(line, "RUNNING") {
+			return
+		}
+	}
+	n.t.Errorf("container %s does not run any more:\n%s", id, out)
+}
