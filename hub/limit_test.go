@@ -1,0 +1,141 @@
+package hub
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// crowd opens connections to a limited listener that accepts all it gets.
+type crowd struct {
+	t       *testing.T
+	l       *limited
+	node    atomic.Bool // whether those that are looked at are the node's
+	refused prometheus.Counter
+}
+
+func newCrowd(t *testing.T, maxOpen int) *crowd {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowd{t: t, refused: prometheus.NewCounter(prometheus.CounterOpts{})}
+	c.l = newLimited(l.(*net.TCPListener), maxOpen, func(net.Conn) bool { return c.node.Load() }, c.refused, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := c.l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // as a server does: it answers, and ends when its client has
+				conn.Write([]byte("x"))
+				io.Copy(io.Discard, conn)
+				conn.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { c.l.Close(); <-done })
+	return c
+}
+
+// dial returns a connection, or nil if it was closed at once.
+func (c *crowd) dial() net.Conn {
+	c.t.Helper()
+	conn, err := net.Dial("tcp", c.l.Addr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { conn.Close() })
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+			c.t.Fatal("a connection was neither accepted nor closed")
+		}
+		return nil
+	}
+	return conn
+}
+
+func (c *crowd) awaitOpen(n int64) {
+	c.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); c.l.open.Load() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%d connections count, want %d", c.l.open.Load(), n)
+		}
+	}
+}
+
+func TestTheLastQuarterIsForTheNode(t *testing.T) {
+	c := newCrowd(t, 8)
+	var first net.Conn
+	for i := range 6 {
+		if first = c.dial(); first == nil {
+			t.Fatalf("connection %d of 8 was refused", i+1)
+		}
+	}
+	if c.dial() != nil {
+		t.Error("a stranger got into the last quarter")
+	}
+	c.node.Store(true)
+	for i := range 2 {
+		if c.dial() == nil {
+			t.Errorf("connection %d of 8 was refused to the node", i+7)
+		}
+	}
+	if c.dial() != nil {
+		t.Error("there are more than --max-connections")
+	}
+	first.Close()
+	c.awaitOpen(7)
+	if c.dial() == nil {
+		t.Error("the room of a connection that has ended is lost")
+	}
+}
+
+func TestACrowdOfStrangersLeavesRoom(t *testing.T) {
+	c := newCrowd(t, 40)
+	for range 3 * 40 {
+		c.dial()
+	}
+	c.awaitOpen(30)
+	c.node.Store(true)
+	if c.dial() == nil {
+		t.Error("the node's own program is refused")
+	}
+}
+
+func TestALimitedListenerThatClosesLetsGo(t *testing.T) {
+	c := newCrowd(t, 8)
+	c.l.Close()
+	if _, err := c.l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+}
+
+func TestOneSubjectIsSpokenOfOnceAMinute(t *testing.T) {
+	s, began := newSayings(), time.Now()
+	if !s.now("a", began) {
+		t.Error("it is not said at all")
+	}
+	if s.now("a", began.Add(sayEvery-1)) || !s.now("b", began) || !s.now("a", began.Add(sayEvery)) {
+		t.Error("it is said too often, or not again")
+	}
+	for i := range 2 * maxSubjects {
+		s.now(string(rune(i)), began)
+	}
+	if len(s.last) > maxSubjects {
+		t.Errorf("%d subjects are remembered", len(s.last))
+	}
+	if !s.now("c", began.Add(2*sayEvery)) {
+		t.Error("old subjects take the room of new ones")
+	}
+}
