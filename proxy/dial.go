@@ -114,8 +114,8 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*line, e
 			s.lost(silent)
 		}
 		return nil, silent
-	case lost.Err() != nil:
-		return nil, cause
+	case lost.Err() != nil: // which ctx may not have heard of yet
+		return nil, context.Cause(lost)
 	}
 	return nil, err
 }
