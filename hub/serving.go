@@ -19,6 +19,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // servingCert is the certificate of the ports with TLS. It follows changes of its
@@ -82,10 +84,10 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr) error 
 	if err := os.MkdirAll(filepath.Dir(certFile), 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(keyFile, keyPEM); err != nil {
+	if err := durable.Write(keyFile, keyPEM); err != nil {
 		return err
 	}
-	return writeFile(certFile, certPEM)
+	return durable.Write(certFile, certPEM)
 }
 
 // isBadPair tells damaged or mismatched files, which are replaced, from files
@@ -147,22 +149,4 @@ func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
-}
-
-// writeFile replaces name by a file with data, readable by the owner alone. The
-// rename is the commit point: a crash leaves the old contents or the new.
-func writeFile(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone after the rename
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

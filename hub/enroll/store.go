@@ -45,20 +45,15 @@ func open(dir string, log *slog.Logger) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{kubeconfig: filepath.Join(dir, "hub.kubeconfig"), pending: filepath.Join(dir, "hub.key.pending")}
-	current, err := s.current()
-	if err != nil {
+	if _, err := s.current(); err != nil {
 		if err := setAside(s.kubeconfig, err, log); err != nil {
 			return nil, err
 		}
 	}
-	key, err := s.pendingKey()
-	if err != nil {
+	if _, err := s.pendingKey(); err != nil {
 		if err := setAside(s.pending, err, log); err != nil {
 			return nil, err
 		}
-	}
-	if current != nil && key != nil && key.PublicKey.Equal(current.leaf.PublicKey) {
-		return s, durable.Remove(s.pending) // the crash came after the commit
 	}
 	return s, nil
 }
