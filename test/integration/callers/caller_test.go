@@ -1,0 +1,137 @@
+package callers
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// callerVariable, in the environment, makes the test's program a caller: it does what
+// it is told on stdin, an order a line, and answers each with a line.
+const callerVariable = "EDGEHUB_TEST_CALLER"
+
+// order is something that a caller is to do.
+type order struct {
+	Get    string // a URL
+	Token  string // for Get
+	From   int    // the port to call from; 0: any
+	Hold   int    // open so many connections to Address and keep them
+	Listen bool   // at Address
+	At     string // HOST:PORT
+}
+
+type outcome struct {
+	Code int
+	Body string
+	Err  string
+}
+
+func callerMain() {
+	orders, outcomes := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	var kept []io.Closer
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			return // what is kept ends with the process
+		}
+		var out outcome
+		switch {
+		case o.Hold > 0:
+			for range o.Hold {
+				conn, err := net.Dial("tcp", o.At)
+				if err != nil {
+					out.Err = err.Error()
+					break
+				}
+				kept = append(kept, conn)
+			}
+		case o.Listen:
+			l, err := net.Listen("tcp", o.At)
+			if err != nil {
+				out.Err = err.Error()
+			}
+			kept = append(kept, l)
+		default:
+			out = get(o)
+		}
+		_ = outcomes.Encode(out)
+	}
+}
+
+// get makes one request on a connection of its own.
+func get(o order) outcome {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{Port: o.From}}
+	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: patience}
+	req, err := http.NewRequest(http.MethodGet, o.Get, http.NoBody)
+	if err != nil {
+		return outcome{Err: err.Error()}
+	}
+	if o.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+o.Token)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return outcome{Err: err.Error()}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return outcome{Err: err.Error()}
+	}
+	return outcome{Code: res.StatusCode, Body: string(body)}
+}
+
+// caller is a process that makes requests.
+type caller struct {
+	t        *testing.T
+	pid      int
+	orders   *json.Encoder
+	outcomes *json.Decoder
+}
+
+// newCaller starts one that ends with the test.
+func newCaller(t *testing.T, attributes *syscall.SysProcAttr) *caller {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe") // the folder that it is in is not for other users
+	cmd.Env = append(os.Environ(), callerVariable+"=1")
+	cmd.SysProcAttr, cmd.Stderr = attributes, os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("caller: %v", err)
+		}
+	})
+	return &caller{t, cmd.Process.Pid, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}
+}
+
+func (c *caller) do(o order) outcome {
+	c.t.Helper()
+	var out outcome
+	if err := c.orders.Encode(o); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.outcomes.Decode(&out); err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}

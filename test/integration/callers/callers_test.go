@@ -1,0 +1,207 @@
+package callers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/edge"
+)
+
+// newHub starts a hub whose node may read everything.
+func newHub(t *testing.T, o edge.Options) *edge.Hub {
+	t.Helper()
+	o.Binary, o.Server = env.hubBin, env.ServerURL()
+	h := edge.New(t, o)
+	h.IdentifyAs(env.Cluster, "system:masters")
+	h.Start()
+	return h
+}
+
+const secrets = "/api/v1/namespaces/kube-system/secrets"
+
+func wantNode(t *testing.T, out outcome) {
+	t.Helper()
+	if out.Code != http.StatusOK || !strings.Contains(out.Body, `"kind":"SecretList"`) {
+		t.Errorf("the node's own program got %d %.300s %s", out.Code, out.Body, out.Err)
+	}
+}
+
+// wantRefused wants a Status that says why, and what to do.
+func wantRefused(t *testing.T, out outcome, why string) {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(out.Body), &status); err != nil || out.Code != http.StatusUnauthorized {
+		t.Fatalf("got %d %.300s %s, %v; want 401 and a Status", out.Code, out.Body, out.Err, err)
+	}
+	if status.Reason != metav1.StatusReasonUnauthorized || !strings.Contains(status.Message, why) || !strings.Contains(status.Message, "send a bearer token") {
+		t.Errorf("the Status is %s: %q, want it to say %q", status.Reason, status.Message, why)
+	}
+}
+
+func TestTheNodesOwnProgramsGetItsIdentity(t *testing.T) {
+	needRoot(t)
+	h := newHub(t, edge.Options{})
+	wantNode(t, newCaller(t, nil).do(order{Get: h.Plain + secrets}))
+	put := putInto(t, "system.slice/kubelet.service")
+	c := newCaller(t, nil)
+	put(c.pid)
+	wantNode(t, c.do(order{Get: h.Plain + secrets}))
+	wantMetric(t, h, "edgehub_proxy_caller_check 1")
+}
+
+func TestOthersDoNot(t *testing.T) {
+	needRoot(t)
+	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	tests := map[string]struct {
+		start       func(t *testing.T) *caller
+		why, metric string
+	}{
+		"another user": {
+			func(t *testing.T) *caller { return newCaller(t, nobody) },
+			"it comes from user ID 65534", "user",
+		},
+		"root of a user namespace": {
+			func(t *testing.T) *caller {
+				return newCaller(t, &syscall.SysProcAttr{
+					Cloneflags:  syscall.CLONE_NEWUSER,
+					UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
+					GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
+					Credential:  &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: true},
+				})
+			},
+			"it comes from user ID 65534", "user",
+		},
+		"a pod, cgroupfs driver": {
+			func(t *testing.T) *caller { return inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID) },
+			"it comes from a container of the pod with UID " + podUID, "container",
+		},
+		"a pod, systemd's driver": {
+			func(t *testing.T) *caller {
+				return inPod(t, "kubepods.slice/kubepods-pod"+strings.ReplaceAll(podUID, "-", "_")+".slice/cri-containerd-"+containerID+".scope")
+			},
+			"it comes from a container of the pod with UID " + podUID, "container",
+		},
+		"a container of Docker": {
+			func(t *testing.T) *caller { return inPod(t, "docker/"+containerID) },
+			"it comes from the container " + containerID[:12], "container",
+		},
+	}
+	h := newHub(t, edge.Options{Args: []string{"--caller-check=required"}})
+	token := tokenOfAReader(t)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := tt.start(t)
+			wantRefused(t, c.do(order{Get: h.Plain + secrets}), tt.why)
+			if out := c.do(order{Get: h.Plain + "/api/v1/namespaces/default/configmaps", Token: token}); out.Code != http.StatusOK {
+				t.Errorf("with a token of its own it got %d %.300s %s", out.Code, out.Body, out.Err)
+			}
+			if out := c.do(order{Get: h.Plain + secrets, Token: token}); out.Code != http.StatusForbidden {
+				t.Errorf("with a token it got what that may not read: %d %.300s %s", out.Code, out.Body, out.Err)
+			}
+			wantMetric(t, h, `edgehub_proxy_callers_refused_total{reason="`+tt.metric+`"} `)
+		})
+	}
+	log, err := os.ReadFile(h.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []string{"uid=65534", "pod=" + podUID, "container=" + containerID, "comm=exe"} {
+		if !strings.Contains(string(log), said) {
+			t.Errorf("the log does not say %s", said)
+		}
+	}
+	if strings.Count(string(log), "did not get the node's identity") != 4 { // two of the five are user 65534
+		t.Errorf("not one line for each caller:\n%s", log)
+	}
+}
+
+// tokenOfAReader is a token that may read ConfigMaps in the namespace default.
+func tokenOfAReader(t *testing.T) string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(env.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := client.CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow(t, client)
+	return token.Status.Token
+}
+
+func wantMetric(t *testing.T, h *edge.Hub, line string) {
+	t.Helper()
+	if out := get(order{Get: h.API + "/metrics"}); !strings.Contains(out.Body, line) {
+		t.Errorf("/metrics has no line %s…", line)
+	}
+}
+
+func TestNodeIdentityUsersAreWhoIsNamed(t *testing.T) {
+	needRoot(t)
+	h := newHub(t, edge.Options{Args: []string{"--node-identity-users=65534"}})
+	c := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
+	wantNode(t, c.do(order{Get: h.Plain + secrets}))
+	wantRefused(t, newCaller(t, nil).do(order{Get: h.Plain + secrets}), "it comes from user ID 0")
+}
+
+// Where the hub may not look into other processes, it says so.
+func TestAHubThatCannotTellSaysSo(t *testing.T) {
+	needRoot(t)
+	without := []string{"setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"}
+	h := newHub(t, edge.Options{Wrap: without})
+	wantNode(t, inPod(t, "kubepods/pod"+podUID).do(order{Get: h.Plain + secrets}))
+	wantMetric(t, h, "edgehub_proxy_caller_check 0")
+	log, err := os.ReadFile(h.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), "lacks CAP_SYS_PTRACE") {
+		t.Errorf("the log does not say what is missing:\n%s", log)
+	}
+	required := startBare(t, append(without, env.hubBin, "--caller-check=required"))
+	if !strings.Contains(required, "--caller-check=required: ") || !strings.Contains(required, "lacks CAP_SYS_PTRACE") {
+		t.Errorf("where it is required, the hub ends with %q", required)
+	}
+}
+
+func TestAFloodFromAPodLeavesTheNodesWayOpen(t *testing.T) {
+	needRoot(t)
+	h := newHub(t, edge.Options{Args: []string{"--max-connections=64"}})
+	at := strings.TrimPrefix(h.Plain, "http://")
+	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
+	if out := pod.do(order{Hold: 300, At: at}); out.Err != "" {
+		t.Fatal(out.Err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !strings.Contains(get(order{Get: h.API + "/metrics"}).Body, `edgehub_connections{port="proxy-port"} 48`) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("a pod holds not three quarters of the connections:\n%s", get(order{Get: h.API + "/metrics"}).Body)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if out := pod.do(order{Get: h.Plain + "/version"}); out.Err == "" {
+		t.Errorf("the pod gets in still: %d %s", out.Code, out.Body)
+	}
+	for range 10 {
+		wantNode(t, newCaller(t, nil).do(order{Get: h.Plain + secrets}))
+	}
+	wantMetric(t, h, `edgehub_connections_refused_total{port="proxy-port"} 25`) // 252, and the pod's last
+}
