@@ -83,7 +83,7 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.answering.begin()
 	defer p.answering.end()
-	info, err := p.requests.NewRequestInfo(r)
+	info, err := p.describe(r)
 	if err != nil { // its own path or query is at fault, and the apiserver words that best
 		info = &request.RequestInfo{Verb: "other"}
 	}
