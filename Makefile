@@ -38,6 +38,10 @@ tidy_modules := $(modules) ./test/cluster/kubernetes ./test/cluster/containerd17
 
 golangci_lint := .ci/bin/golangci-lint
 
+# How long soak lasts, and how often the link is cut meanwhile.
+DURATION ?= 30m
+CUT_EVERY ?= 1m
+
 # How many seeds chaos-rollout plays, some 7 s each, how many rounds crash, some 1 s
 # each, and the first of either.
 SEEDS ?= 10
@@ -126,7 +130,7 @@ test-integration: build ## run the tests that need an apiserver; root only adds 
 	cd test && go test -race -count=1 -timeout 20m ./integration/... ./oracle ./transparency/...
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
-	cd test && ROUNDS=50 FIRST_SEED=1 go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache
+	cd test && ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache ./soak
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
@@ -149,6 +153,10 @@ chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED
 .PHONY: crash
 crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a long run, FIRST_SEED=n to begin there
 	cd test && ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -parallel $(crash_rounds) -timeout 4h -v ./chaos/cache
+
+.PHONY: soak
+soak: build ## have a hub serve 200 pods while its link is cut each minute; DURATION=30m
+	cd test && DURATION=$(DURATION) CUT_EVERY=$(CUT_EVERY) go test -count=1 -timeout 0 -v ./soak
 
 # ARGS=--only=memory,offline measures a part of it; --help lists what there is. Syncs of
 # the disk are counted with strace.

@@ -1,0 +1,304 @@
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// query is what a follower follows. Labels of objects never change, so that whether one
+// belongs to it follows from its name and labels when it is first seen.
+type query struct {
+	resource string
+	object   runtime.Object
+	name     string // the only object, if not empty
+	labels   string // selector
+	fields   string // selector, beside that for the name
+}
+
+// change is one event of a watch.
+type change struct {
+	kind    watch.EventType
+	name    string
+	version uint64
+}
+
+// follower keeps up with a query by a reflector of client-go's, whose store it is. It
+// complains about what a reflector would not mind.
+type follower struct {
+	w     *world
+	owner string
+	query query
+
+	mu      sync.Mutex
+	items   map[string]string // versions by name
+	start   uint64            // version of the list; 0: none yet
+	changes []change          // since the list
+	members map[string]bool   // of the truth's: by name, whether it ever matched
+	lists   int
+	watches int
+}
+
+// follow starts a follower, which ends with the test.
+func (w *world) follow(c *client, q query) *follower {
+	f := &follower{w: w, owner: c.name, query: q, items: map[string]string{}}
+	fields := q.fields
+	if q.name != "" {
+		fields = "metadata.name=" + q.name
+	}
+	in := namespace
+	if q.resource == "nodes" {
+		in = ""
+	}
+	lw := cache.NewFilteredListWatchFromClient(c.kube.CoreV1().RESTClient(), q.resource, in, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = q.labels, fields
+	})
+	reflector := cache.NewReflectorWithOptions(listWatch{lw, f}, q.object, f, cache.ReflectorOptions{Name: c.name + " " + q.resource})
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { reflector.RunWithContext(ctx) })
+	w.t.Cleanup(func() { cancel(); done.Wait() })
+	return f
+}
+
+// listWatch notes how watches are refused and end.
+type listWatch struct {
+	*cache.ListWatch
+	f *follower
+}
+
+func (l listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	l.f.mu.Lock()
+	l.f.watches++
+	l.f.mu.Unlock()
+	w, err := l.ListWatch.WatchWithContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if e.Type == watch.Error && ctx.Err() == nil {
+			l.f.complain("a watch that ended with an error", "%+v", e.Object)
+		}
+		return e, true
+	}), nil
+}
+
+func (f *follower) complain(kind, format string, args ...any) {
+	f.w.problems.add(kind, "%s: %s %s%s: %s", f.owner, f.query.resource, f.query.name, f.query.labels, fmt.Sprintf(format, args...))
+}
+
+// Add is a reflector's.
+func (f *follower) Add(o any) error { return f.take(watch.Added, o) }
+
+// Update is a reflector's.
+func (f *follower) Update(o any) error { return f.take(watch.Modified, o) }
+
+// Delete is a reflector's.
+func (f *follower) Delete(o any) error { return f.take(watch.Deleted, o) }
+
+// Resync is a reflector's, and does nothing.
+func (f *follower) Resync() error { return nil }
+
+func (f *follower) take(kind watch.EventType, o any) error {
+	object, version := f.read(o)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := object.GetName()
+	if _, there := f.items[name]; there != (kind != watch.Added) {
+		f.complain("an event that does not fit", "%s %s, which is there: %t", kind, name, there)
+	}
+	if n := len(f.changes); n > 0 && version <= f.changes[n-1].version || version <= f.start {
+		f.complain("an event that came before", "%s %s at %d, after a list at %d and %d events", kind, name, version, f.start, n)
+	}
+	f.changes = append(f.changes, change{kind, name, version})
+	f.noteLocked(object)
+	if kind == watch.Deleted {
+		delete(f.items, name)
+	} else {
+		f.items[name] = object.GetResourceVersion()
+	}
+	return nil
+}
+
+// Replace is a reflector's: it has listed.
+func (f *follower) Replace(list []any, version string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lists++; f.lists > 1 {
+		f.complain("another list", "at %s, after %d events", version, len(f.changes))
+	}
+	if len(list) == 0 {
+		f.complain("an empty list", "at %s", version)
+	}
+	f.start, _ = strconv.ParseUint(version, 10, 64) // 0 shows in what is compared
+	f.items, f.changes = map[string]string{}, nil
+	for _, o := range list {
+		object, _ := f.read(o)
+		f.items[object.GetName()] = object.GetResourceVersion()
+		f.noteLocked(object)
+	}
+	return nil
+}
+
+// read returns an object's metadata and version.
+func (f *follower) read(o any) (metav1.Object, uint64) {
+	object := o.(metav1.Object) //nolint:errcheck // reflectors check the type
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		f.complain("an object without a version", "%s: %v", object.GetName(), err)
+	}
+	return object, version
+}
+
+// noteLocked remembers which queries an object belongs to. Only the truth is asked.
+func (f *follower) noteLocked(o metav1.Object) {
+	if f.members == nil {
+		return
+	}
+	if group := o.GetLabels()[groupLabel]; group != "" {
+		f.members[group+"/"+o.GetName()] = true
+	}
+}
+
+// watchTruth follows everything straight from the apiserver.
+func (w *world) watchTruth() {
+	w.truth = map[string]*follower{}
+	direct := &client{name: "the truth", kube: w.admin}
+	for _, q := range []query{
+		{resource: "configmaps", object: &corev1.ConfigMap{}},
+		{resource: "services", object: &corev1.Service{}},
+		{resource: "pods", object: &corev1.Pod{}},
+	} {
+		f := w.follow(direct, q)
+		f.mu.Lock()
+		f.members = map[string]bool{}
+		f.mu.Unlock()
+		w.truth[q.resource] = f
+		w.eventually("the truth about "+q.resource, f.listed)
+	}
+}
+
+// startFollowers has each pod watch its group's ConfigMaps, one of them alone, and all
+// services, and the kubelet what a kubelet watches.
+func (w *world) startFollowers() {
+	start := func(c *client, q query) { w.followers = append(w.followers, w.follow(c, q)) }
+	start(w.node, query{resource: "pods", object: &corev1.Pod{}, fields: "spec.nodeName=" + w.hub.Name})
+	start(w.node, query{resource: "services", object: &corev1.Service{}})
+	for i, pod := range w.pods {
+		start(pod, query{resource: "configmaps", object: &corev1.ConfigMap{}, labels: groupLabel + "=" + accountName(i)})
+		start(pod, query{resource: "configmaps", object: &corev1.ConfigMap{}, name: groupName(i, 0)})
+		start(pod, query{resource: "services", object: &corev1.Service{}})
+		start(w.node, query{resource: "configmaps", object: &corev1.ConfigMap{}, name: podName(i)})
+		// Pods start one after the other: a node does not start 200 at once either.
+		last := w.followers[len(w.followers)-1]
+		w.eventually("the list of "+last.query.name, last.listed)
+	}
+	w.eventually("all lists", func() bool { return !slices.ContainsFunc(w.followers, func(f *follower) bool { return !f.listed() }) })
+}
+
+func (f *follower) listed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists > 0
+}
+
+// belongs tells whether an object of the truth's belongs to a query.
+func (f *follower) belongs(truth *follower, name string) bool {
+	switch {
+	case f.query.name != "":
+		return name == f.query.name
+	case f.query.labels != "":
+		_, group, _ := strings.Cut(f.query.labels, "=")
+		return truth.members[group+"/"+name]
+	}
+	return true
+}
+
+// settle waits until all followers have what the apiserver has. Nothing changes any more.
+func (w *world) settle() {
+	w.t.Helper()
+	for _, f := range w.followers {
+		reason := ""
+		same := func() bool {
+			truth := w.truth[f.query.resource]
+			truth.mu.Lock()
+			defer truth.mu.Unlock()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			want := maps.Clone(truth.items)
+			maps.DeleteFunc(want, func(name, _ string) bool { return !f.belongs(truth, name) })
+			if !maps.Equal(want, f.items) {
+				reason = fmt.Sprintf("it has %v; want %v", f.items, want)
+				return false
+			}
+			return true
+		}
+		if !w.within(2*patience, same) {
+			f.complain("not what the apiserver has", "%s", reason)
+		}
+	}
+}
+
+// sameHistories compares what each follower was told with what happened, event by event.
+func (w *world) sameHistories() {
+	for _, f := range w.followers {
+		truth := w.truth[f.query.resource]
+		var want []change
+		for _, c := range truth.changes {
+			if c.version > f.start && f.belongs(truth, c.name) {
+				want = append(want, c)
+			}
+		}
+		if !slices.Equal(want, f.changes) {
+			f.complain("another history", "%d events, where %d happened: %s", len(f.changes), len(want), firstDifference(f.changes, want))
+		}
+	}
+}
+
+func firstDifference(got, want []change) string {
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			return fmt.Sprintf("from the %dth on: %v, where happened %v", i+1, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
+		}
+	}
+	return "none"
+}
+
+func (w *world) summary() string {
+	events, watches := 0, 0
+	for _, f := range w.followers {
+		f.mu.Lock()
+		events, watches = events+len(f.changes), watches+f.watches
+		f.mu.Unlock()
+	}
+	return fmt.Sprintf("%d followers of %d pods and a kubelet: %d lists and watches begun, %d events; all %d, %d and %d changes of ConfigMaps, services and pods\n",
+		len(w.followers), pods, watches, events, len(w.truth["configmaps"].changes), len(w.truth["services"].changes), len(w.truth["pods"].changes))
+}
+
+func (w *world) eventually(what string, holds func() bool) {
+	w.t.Helper()
+	if !w.within(2*patience, holds) {
+		w.problems.report(w.t)
+		w.t.Fatalf("not within %s: %s", 2*patience, what)
+	}
+}
+
+func (w *world) within(limit time.Duration, holds func() bool) bool {
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+// Package soak_test lets one hub serve a node with 200 pods for a long time, over a link
+// that is cut again and again, and looks whether it stays as it was: its memory, its
+// goroutines, its connections, its disk, and what its clients see.
+//
+// The apiserver and the hub are real, each a process of its own. What stands for the pods
+// and the kubelet are client-go's reflectors and plain HTTP clients: each pod has a token
+// bound to it and connections of its own. No container runs.
+//
+// DURATION says how long it takes, 3m unless said otherwise; CUT_EVERY how often the link
+// is cut.
+package soak_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/edge"
+)
+
+// hubBin is where `make build` leaves the hub: the one that is measured is the one that is
+// installed, without the race detector.
+const hubBin = "../../bin/edgehub"
+
+const (
+	pods     = 200
+	accounts = 10 // service accounts that the pods share
+)
+
+func TestTheHubStaysAsItIs(t *testing.T) {
+	length := fromEnvironment(t, "DURATION", 3*time.Minute)
+	every := fromEnvironment(t, "CUT_EVERY", 30*time.Second)
+	w := newWorld(t)
+	w.fill()
+	w.watchTruth()
+	w.startFollowers()
+
+	began := time.Now()
+	cuts := newCuts(t, w.hub.Link, every)
+	s := newSamples(w, cuts, began)
+	r := newRequests(w, cuts)
+	together(t, length, cuts.run, w.change, r.run, s.run)
+
+	w.settle()
+	r.eventsArrived()
+	w.sameHistories()
+	t.Logf("%s with %d watches, the link was cut %d times\n%s%s%s", length, len(w.followers), cuts.count(), s.table(), r.summary(), w.summary())
+	s.flat(every)
+	w.problems.report(t)
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	binary, err := filepath.Abs(hubBin)
+	if err == nil {
+		_, err = os.Stat(binary)
+	}
+	if err != nil {
+		t.Fatalf("%v (`make build` builds it)", err)
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	hub := edge.New(t, edge.Options{
+		Binary: binary, Server: c.ServerURL(),
+		// As on a node, where nobody says otherwise.
+		Args: []string{"--reconnect-jitter=2s", "--log-level=info", "--container-runtime-endpoint="},
+	})
+	hub.IdentifyAs(c, "system:nodes")
+	w := &world{t: t, cluster: c, hub: hub, admin: adminClient(t, c), problems: newProblems()}
+	w.makeNode()
+	hub.Start()
+	return w
+}
+
+func fromEnvironment(t *testing.T, name string, otherwise time.Duration) time.Duration {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		t.Fatalf("%s=%q: want a duration, such as 30m", name, value)
+	}
+	return d
+}
