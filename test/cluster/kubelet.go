@@ -16,8 +16,9 @@ const (
 	kubeletHealthPort = 10248
 )
 
-// newKubelet writes the kubelet's configuration. Its kubeconfig names the hub
-// and no credentials: there is no other way from this kubelet to the apiserver.
+// newKubelet writes the kubelet's configuration. Its kubeconfig names the hub, and no
+// credentials where that lends it the node's: there is no other way from this kubelet to
+// the apiserver.
 func (n *Node) newKubelet() (*Process, error) {
 	authority := n.cluster.control.authority
 	serving := identity{name: "system:node:" + n.name, groups: []string{"system:nodes"}, hosts: []string{n.name, n.network.nodeIP}}
@@ -25,10 +26,17 @@ func (n *Node) newKubelet() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (kubeconfig{server: n.HubURL()}).write(n.path("kubelet.kubeconfig")); err != nil {
+	way, err := n.wayToHub()
+	if err != nil {
+		return nil, err
+	}
+	if err := way.write(n.path("kubelet.kubeconfig")); err != nil {
 		return nil, err
 	}
 	n.kubeletFields = n.kubeletConfig(authority.certFile(), cert, key)
+	if n.onTLS() {
+		n.kubeletFields["rotateCertificates"] = true
+	}
 	if err := n.ConfigureKubelet(nil); err != nil {
 		return nil, err
 	}

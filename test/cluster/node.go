@@ -51,7 +51,8 @@ func (n *Node) Addr() string { return n.network.loopback }
 // the node reach it.
 func (n *Node) IP() string { return n.network.nodeIP }
 
-// HubURL is where the hub serves the node's own programs, over plain HTTP.
+// HubURL is where the hub serves the node's own programs, over plain HTTP; nobody does
+// where Options.KubeletOnTLS says so.
 func (n *Node) HubURL() string { return n.url("http", hubPort) }
 
 // SecureURL is where the hub serves over TLS.
@@ -148,6 +149,9 @@ func (n *Node) newHub() (*Process, error) {
 			"--kubelet-root-dir=" + n.path("var-lib", "kubelet"),
 			"--image-pull-min-free=0", // a developer's disk may be full
 		}
+		if n.onTLS() {
+			args = append(args, "--proxy-port=0")
+		}
 		if more := n.cluster.options.HubArgs; more != nil {
 			args = append(args, more(n.name)...)
 		}
@@ -177,6 +181,9 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	n.cluster.log.step("%s: hub and containerd are up", n.name)
+	if err := n.allowRotation(ctx); err != nil {
+		return err
+	}
 	if err := n.kubelet.Start(ctx); err != nil {
 		return err
 	}

@@ -28,6 +28,10 @@ type Options struct {
 	// HubArgs gives further flags for the hub of a node; one that is given twice
 	// counts as said here. nil: none.
 	HubArgs func(node string) []string
+	// KubeletOnTLS says of which nodes the kubelet comes to the hub's TLS port, with a
+	// client certificate of its own that it rotates as soon as it has started, and the hub
+	// offers no port without TLS; nil: of none.
+	KubeletOnTLS func(node string) bool
 	// Containerd says which containerd a node runs; nil: all run the one that is
 	// installed.
 	Containerd func(node string) ContainerdVersion
@@ -64,6 +68,8 @@ func (o Options) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (o Options) kubeletOnTLS(node string) bool { return o.KubeletOnTLS != nil && o.KubeletOnTLS(node) }
 
 func (o Options) containerdOf(node string) ContainerdVersion {
 	if o.Containerd == nil {

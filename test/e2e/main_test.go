@@ -32,6 +32,10 @@ var containerds = map[string]cluster.ContainerdVersion{
 	"node1": cluster.ContainerdInstalled, "node2": cluster.Containerd17, "node3": cluster.Containerd2,
 }
 
+// onTLS is the node whose kubelet has a client certificate of its own, and no other way to
+// the hub than the TLS port.
+const onTLS = "node2"
+
 // env is what all tests share. It is set once, before any of them.
 type environment struct {
 	*cluster.Cluster
@@ -63,7 +67,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
-		Containerd: func(node string) cluster.ContainerdVersion { return containerds[node] },
+		KubeletOnTLS: func(node string) bool { return node == onTLS },
+		Containerd:   func(node string) cluster.ContainerdVersion { return containerds[node] },
 	})
 	if err != nil {
 		return 1, fmt.Errorf("%w (`make test-e2e` builds what is missing)", err)

@@ -83,7 +83,7 @@ func TestNodeFollowsItsHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, body := request(t.Context(), http.MethodGet, node.HubURL()+"/version"); code != 0 {
+	if code, body := request(t.Context(), http.MethodGet, node.APIURL()+"/v1/healthz"); code != 0 {
 		t.Errorf("the stopped hub answers %d %s", code, body)
 	}
 	if err := node.HubProcess().Start(t.Context()); err != nil {
@@ -164,7 +164,7 @@ clusters: [{name: hub, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: admin, user: {token: %q}}]
 contexts: [{name: hub, context: {cluster: hub, user: admin, namespace: %q}}]
 current-context: hub
-`, node.SecureURL(), filepath.Join(node.HubDir(), "pki", "serving.crt"), adminToken(t, ns), ns)
+`, node.SecureURL(), node.ServingCert(), adminToken(t, ns), ns)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
