@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -55,6 +57,8 @@ func runInstall(ctx context.Context, args []string) error {
 	if fs.NArg() > len(o.Extra) {
 		return fmt.Errorf("unexpected argument %q: flags of the hub go behind --", fs.Arg(0))
 	}
+	ctx, stop := outliveTerminal(ctx)
+	defer stop()
 	return install.Install(ctx, o, fs.Changed, version.Get().Version, os.Stdout)
 }
 
@@ -68,7 +72,16 @@ func runUninstall(ctx context.Context, args []string) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	ctx, stop := outliveTerminal(ctx)
+	defer stop()
 	return install.Uninstall(ctx, o, os.Stdout)
+}
+
+// outliveTerminal lets a connection that breaks end a change in order: what is to be
+// said is lost then, and nothing else.
+func outliveTerminal(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 func newFlags(name, usage string) *pflag.FlagSet {

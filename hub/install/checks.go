@@ -168,6 +168,9 @@ func (c *checks) identity(o *Options, k *kubelet) *cloud {
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
+	if _, err := os.Stat(o.BootstrapFile); err != nil && o.BootstrapFile != "" {
+		c.fail(fmt.Errorf("--bootstrap-file: %w", err))
+	}
 	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
 		c.fail(fmt.Errorf("--kubelet-port=%d needs kubelet's own, rotated certificate: %w", securePort, err))
 	}
@@ -183,7 +186,6 @@ func (c *checks) online(ctx context.Context, p *plan) {
 	case err == nil:
 		c.ok("the apiserver at %s answers, and says that node %s is Ready", strings.Join(p.cloud.servers, ", "), p.options.NodeName)
 	case !p.first && !p.kubelet:
-		p.offline = true
 		c.warn("the apiserver does not answer: the hub is upgraded, and whether the cloud sees the node Ready is not waited for")
 	default:
 		c.fail(fmt.Errorf("the apiserver does not answer for node %s: %w", p.options.NodeName, err))

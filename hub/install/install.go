@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 )
 
 // ErrPutBack is in the error of an install that has put everything back as it was.
@@ -61,16 +59,22 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	}
 	if err := p.apply(ctx, j, out); err != nil {
 		fmt.Fprintf(out, "FAILED: %v\n", err)
+		err = firstLine(err) // all of it was said
 		if undoErr := j.putBack(context.WithoutCancel(ctx), p.cloud, o.NodeName, o.Wait, out); undoErr != nil {
-			return fmt.Errorf("%w\nand it could not all be put back: %w; run edgehub uninstall when that is mended", err, undoErr)
+			return fmt.Errorf("%w\nand not all is as it was: %w", err, undoErr)
 		}
-		return fmt.Errorf("%w\n%w", ErrPutBack, err)
+		return fmt.Errorf("%w: %w", ErrPutBack, err)
 	}
 	if err := j.commit(p); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "done: node %s lives behind edgehub %s\n", o.NodeName, version)
 	return nil
+}
+
+func firstLine(err error) error {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(line)
 }
 
 func prepareAloud(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
@@ -80,7 +84,7 @@ func prepareAloud(ctx context.Context, o *Options, given func(string) bool, earl
 
 // begin notes what is there before anything is touched.
 func (j *journal) begin(p *plan) error {
-	c := &change{Before: map[string]entry{}, Sockets: p.sockets, Kubelet: false}
+	c := &change{Before: map[string]entry{}, Sockets: p.sockets}
 	seen := map[string]bool{}
 	for _, f := range p.all {
 		e, err := j.keep(f.path)
@@ -109,7 +113,7 @@ func (j *journal) commit(p *plan) error {
 		Originals: j.Change.Before, Folders: j.Change.Folders, Written: map[string]entry{},
 	}
 	if earlier := j.Installed; earlier != nil {
-		done.Originals, done.Folders = earlier.Originals, append(earlier.Folders, j.Change.Folders...)
+		done.Originals, done.Folders = earlier.Originals, slices.Concat(earlier.Folders, j.Change.Folders)
 	}
 	for _, f := range p.all {
 		done.Written[f.path] = f.entry
@@ -184,124 +188,8 @@ func (p *plan) startHub(ctx context.Context) error {
 
 // readyURL is empty where only those with a certificate are answered.
 func (p *plan) readyURL() string {
-	if strings.HasPrefix(p.config.ServeAddress, "127.") || strings.HasPrefix(p.config.ServeAddress, "[::1]") {
-		return "http://" + p.config.ServeAddress + "/v1/readyz"
+	if p.config.ServeClientCAFile != "" {
+		return ""
 	}
-	return ""
-}
-
-// enoughRestarts is how often a hub may end by itself before it is given up.
-const enoughRestarts = 3
-
-// restartHub returns when another process than before says that it is ready. The
-// sockets stay open in systemd meanwhile.
-func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
-	before, err := mainPID(ctx, hubService)
-	if err != nil {
-		return err
-	}
-	_, _ = systemctl(ctx, "reset-failed", hubService) // and the count of restarts
-	if _, err := systemctl(ctx, "restart", "--no-block", hubService); err != nil {
-		return err
-	}
-	err = within(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
-		values, err := properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts", "Result", "ExecMainStatus")
-		if err != nil {
-			return err
-		}
-		if n, _ := strconv.Atoi(values["NRestarts"]); n >= enoughRestarts {
-			return &finalError{fmt.Errorf("it has ended by itself %d times, last with status %s", n, values["ExecMainStatus"])}
-		}
-		if values["ActiveState"] != "active" || values["MainPID"] == strconv.Itoa(before) {
-			return fmt.Errorf("edgehub.service is %s (%s)", values["ActiveState"], values["SubState"])
-		}
-		if readyURL == "" {
-			return nil
-		}
-		return answersOK(ctx, readyURL)
-	})
-	if err != nil {
-		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
-	}
-	return nil
-}
-
-func answersOK(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, res.Status)
-	}
-	return nil
-}
-
-// readsItself asks the hub for the node, the way that kubelet does.
-func readsItself(ctx context.Context, name string) error {
-	way, _, err := newCloud(kubeletKubeconfig, nil)
-	if err != nil {
-		return err
-	}
-	_, err = way.node(ctx, name)
-	return err
-}
-
-// restartKubelet notes that it does, and returns when the node is Ready since, with
-// kubelet using the kubeconfig; nil: whichever. Without a cloud nobody can tell.
-func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wait time.Duration, kubeconfig string) error {
-	if j.Change != nil && !j.Change.Kubelet {
-		j.Change.Kubelet = true
-		if err := j.save(); err != nil {
-			return err
-		}
-	}
-	since := time.Now()
-	if _, err := systemctl(ctx, "restart", kubeletService); err != nil {
-		return err
-	}
-	err := within(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
-		k, err := lookAtKubelet(ctx)
-		if err != nil {
-			return err
-		}
-		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
-			return &finalError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
-		}
-		return c.ready(ctx, name, since)
-	})
-	if err != nil {
-		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), kubeletService))
-	}
-	return nil
-}
-
-// finalError is one that waiting does not mend.
-type finalError struct{ error }
-
-// within polls check for so long.
-func within(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
-	defer cancel()
-	var final *finalError
-	err := poll(ctx, func(ctx context.Context) error {
-		err := check(ctx)
-		if errors.As(err, &final) {
-			return nil
-		}
-		return err
-	})
-	if final != nil {
-		err = final.error
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return "http://" + p.config.ServeAddress + "/v1/readyz"
 }

@@ -33,7 +33,7 @@ func lookAtKubelet(ctx context.Context) (*kubelet, error) {
 	if k.pid, err = strconv.Atoi(values["MainPID"]); err != nil || k.pid == 0 {
 		return nil, fmt.Errorf("kubelet.service is %s: start it first; a node that does not work is not turned over", values["ActiveState"])
 	}
-	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(k.pid), "cmdline"))
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.pid))
 	if err != nil {
 		return nil, fmt.Errorf("read kubelet's command line: %w", err)
 	}

@@ -50,7 +50,6 @@ type plan struct {
 	sockets bool      // are others than those that are open
 	restart bool      // of the hub
 	kubelet bool      // is restarted, too
-	offline bool      // the cloud is away: an upgrade of the hub alone
 	cloud   *cloud    // the apiserver, with the node's own credentials
 	first   bool      // no install before
 }
@@ -67,24 +66,36 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
-	server, err := o.kubeletServer(p.config)
+	values, err := p.values(ctx, args, extra, k)
 	if err != nil {
 		return nil, err
 	}
+	if err := p.fill(values, env); err != nil {
+		return nil, err
+	}
+	if err := p.compare(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// values are what the templates are filled in with: pairs of a place and what goes there.
+func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]string, error) {
+	server, err := p.options.kubeletServer(p.config)
+	if err != nil {
+		return nil, err
+	}
+	const afterGrace = 15 * time.Second // for what is cut, and the cache's last write
 	values := []string{
 		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
 		"{{SOCKETS}}", lines("ListenStream=", sockets(p.config)...),
 		"{{BACKOFF}}", backoff(ctx),
-		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + 15*time.Second).Seconds())),
+		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
 		"{{ROOT_DIR}}", lines("ReadWritePaths=", unlessDefault(p.config.RootDir)...),
 		"{{KUBELET_SERVER}}", server,
 	}
-	values = append(values, p.credentials(k)...)
-	if err := p.fill(values, env); err != nil {
-		return nil, err
-	}
-	return p, p.compare(ctx)
+	return append(values, p.credentials(k)...), nil
 }
 
 // credentials are what kubelet shows to the hub, and knows it by: over TLS its own

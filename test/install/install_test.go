@@ -99,6 +99,8 @@ func TestNode(t *testing.T) {
 			}
 			n.must(n.build(true), "install") // what was chosen stays
 			n.behindHub("https://127.0.0.1:10268")
+			n.must(hub, "install", "--kubelet-port=10261", "--proxy-port=10261") // other sockets
+			n.behindHub("http://127.0.0.1:10261")
 			n.must(hub, "uninstall")
 			n.unchanged(before, "/var/lib/edgehub")
 			n.awaitReady()
@@ -217,8 +219,16 @@ func (n *node) behindHub(server string) {
 	if err != nil || !strings.Contains(line, "--kubeconfig=/etc/kubernetes/edgehub-kubelet.conf") {
 		n.t.Errorf("kubelet runs with %q, %v", line, err)
 	}
-	n.eventually("systemd shows that the hub is online", func(context.Context) error {
-		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); text != "online" {
+	n.contains(n.systemctl("show", "kubelet.service", "--property=After"), "edgehub.service")
+	n.contains(n.systemctl("is-enabled", "edgehub.service", "edgehub.socket"), "enabled\nenabled")
+	n.saysItIs("online")
+}
+
+// saysItIs waits until the hub's status line in systemd begins with a word.
+func (n *node) saysItIs(word string) {
+	n.t.Helper()
+	n.eventually("systemd shows that the hub is "+word, func(context.Context) error {
+		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); !strings.HasPrefix(text, word) {
 			return errors.New(text)
 		}
 		return nil
@@ -231,12 +241,7 @@ func (n *node) survivesOutage(pod string) {
 		n.t.Fatal(err)
 	}
 	n.link.Reset()
-	n.eventually("systemd shows that the cloud is away", func(context.Context) error {
-		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); !strings.HasPrefix(text, "offline since") {
-			return errors.New(text)
-		}
-		return nil
-	})
+	n.saysItIs("offline since")
 	n.systemctl("restart", "kubelet.service")
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
 	n.eventually("kubelet is well", func(ctx context.Context) error {
@@ -254,6 +259,7 @@ func (n *node) survivesOutage(pod string) {
 	if err := n.link.Up(); err != nil {
 		n.t.Fatal(err)
 	}
+	n.saysItIs("online")
 	n.awaitReady()
 	n.lives(pod)
 }
@@ -297,4 +303,3 @@ func (n *node) watchdog() {
 	}
 	n.systemctl("daemon-reload")
 }
-

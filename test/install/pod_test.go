@@ -39,13 +39,14 @@ func (n *node) container(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Running != nil && s.RestartCount == 0 {
-			return s.ContainerID, nil
-		}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return "", errors.New("it has no container yet")
+	}
+	s := pod.Status.ContainerStatuses[0]
+	if s.State.Running == nil || s.RestartCount > 0 {
 		return "", fmt.Errorf("container: %+v", s)
 	}
-	return "", errors.New("it has no container yet")
+	return s.ContainerID, nil
 }
 
 // lives fails the test unless the container still runs, in the eyes of the runtime.

@@ -26,8 +26,10 @@ const (
 	bootLimit = 20 * time.Second
 )
 
-// Machine is a machine that runs.
+// Machine is a machine that runs. There is one at a time, for its addresses and its
+// control group have fixed names: what one that crashed has left is found by the next.
 type Machine struct {
+	lock   *os.File
 	folder string
 	cmd    *exec.Cmd
 	ended  chan error // one result, when the first process has been waited for
@@ -62,8 +64,10 @@ func Boot(ctx context.Context, binds map[string]string) (*Machine, error) {
 }
 
 func (m *Machine) boot(ctx context.Context, binds map[string]string) error {
-	// Whatever one that crashed has left, first.
-	if err := removeGroups(); err != nil {
+	if err := m.takeLock(ctx); err != nil {
+		return err
+	}
+	if err := removeGroups(); err != nil { // of one that crashed
 		return err
 	}
 	if err := makeGroups(); err != nil {
@@ -106,6 +110,24 @@ func (m *Machine) boot(ctx context.Context, binds map[string]string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// takeLock waits until no other machine runs.
+func (m *Machine) takeLock(ctx context.Context) error {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "edgehub-machine.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	for syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		select {
+		case <-ctx.Done():
+			lock.Close()
+			return fmt.Errorf("wait for another machine to stop: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	m.lock = lock
+	return nil
 }
 
 // start starts the first process, which waits until its input ends.
@@ -201,10 +223,14 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 
 // Stop ends all that runs in the machine, and leaves nothing of it.
 func (m *Machine) Stop() error {
+	if m.lock == nil {
+		return nil
+	}
+	defer m.lock.Close()
 	var errs []error
 	if m.cmd != nil {
 		_ = m.cmd.Process.Kill()
-		<-m.ended // the kernel has ended all others by then
+		_ = <-m.ended // killed; the kernel has ended all others by then
 	}
 	_ = exec.CommandContext(context.Background(), "ip", "link", "delete", hostWire).Run() // it goes by itself, when the kernel gets round to it
 	errs = append(errs, removeGroups())

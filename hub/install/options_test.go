@@ -1,0 +1,47 @@
+package install
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(o *Options)
+		want   string
+	}{
+		"the port that kubelet uses is off":           {func(o *Options) { o.ProxyPort = 0 }, "add --kubelet-port=10268"},
+		"a port that the hub does not have":           {func(o *Options) { o.KubeletPort = 6443 }, "--kubelet-port: 6443"},
+		"no time to wait":                             {func(o *Options) { o.Wait = 0 }, "--wait"},
+		"a flag that an environment file would break": {func(o *Options) { o.Extra = []string{"--root-dir=/a b"} }, "spaces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions()
+			c.change(o)
+			if err := o.validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v does not say %q", err, c.want)
+			}
+		})
+	}
+	if err := NewOptions().validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}
+
+func TestAnUpgradeKeepsWhatWasChosen(t *testing.T) {
+	o := &Options{KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://new.example.com", Wait: time.Second}
+	o.keepFrom(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
+	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != 0 || o.ServerAddr != "https://new.example.com" {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestFlagsOfKubelet(t *testing.T) {
+	got := parseFlags([]string{"/usr/bin/kubelet", "--config=/etc/a.yaml", "--node-ip", "192.0.2.1", "--v", "--x=", "-y=1"})
+	want := map[string]string{"config": "/etc/a.yaml", "node-ip": "192.0.2.1", "v": "", "x": "", "y": "1"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+}

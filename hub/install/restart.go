@@ -1,0 +1,126 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// enoughRestarts is how often a hub may end by itself before it is given up.
+const enoughRestarts = 3
+
+// restartHub returns when another process than before says that it is ready. The
+// sockets stay open in systemd meanwhile.
+func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
+	before, err := mainPID(ctx, hubService)
+	if err != nil {
+		return err
+	}
+	_, _ = systemctl(ctx, "reset-failed", hubService) // and the count of restarts
+	if _, err := systemctl(ctx, "restart", "--no-block", hubService); err != nil {
+		return err
+	}
+	err = within(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
+		values, err := properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts")
+		if err != nil {
+			return err
+		}
+		if n, _ := strconv.Atoi(values["NRestarts"]); n >= enoughRestarts {
+			return &finalError{fmt.Errorf("it has ended by itself %d times", n)}
+		}
+		if values["ActiveState"] != "active" || values["MainPID"] == strconv.Itoa(before) {
+			return fmt.Errorf("edgehub.service is %s (%s)", values["ActiveState"], values["SubState"])
+		}
+		if readyURL == "" {
+			return nil
+		}
+		return answersOK(ctx, readyURL)
+	})
+	if err != nil {
+		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
+	}
+	return nil
+}
+
+func answersOK(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, res.Status)
+	}
+	return nil
+}
+
+// readsItself asks the hub for the node, the way that kubelet does.
+func readsItself(ctx context.Context, name string) error {
+	way, _, err := newCloud(kubeletKubeconfig, nil)
+	if err != nil {
+		return err
+	}
+	_, err = way.node(ctx, name)
+	return err
+}
+
+// restartKubelet notes that it does, and returns when the node is Ready since, with
+// kubelet using the kubeconfig; nil: whichever. Without a cloud nobody can tell.
+func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wait time.Duration, kubeconfig string) error {
+	if j.Change != nil && !j.Change.Kubelet {
+		j.Change.Kubelet = true
+		if err := j.save(); err != nil {
+			return err
+		}
+	}
+	since := time.Now()
+	if _, err := systemctl(ctx, "restart", kubeletService); err != nil {
+		return err
+	}
+	err := within(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
+		k, err := lookAtKubelet(ctx)
+		if err != nil {
+			return err
+		}
+		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
+			return &finalError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
+		}
+		return c.ready(ctx, name, since)
+	})
+	if err != nil {
+		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), kubeletService))
+	}
+	return nil
+}
+
+// finalError is one that waiting does not mend.
+type finalError struct{ error }
+
+// within polls check for so long.
+func within(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
+	defer cancel()
+	var final *finalError
+	err := poll(ctx, func(ctx context.Context) error {
+		err := check(ctx)
+		if errors.As(err, &final) {
+			return nil
+		}
+		return err
+	})
+	if final != nil {
+		err = final.error
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

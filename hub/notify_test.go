@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listenAsSystemd is the socket that systemd hears its services on.
+func listenAsSystemd(t *testing.T) (*net.UnixConn, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, path
+}
+
+func hear(t *testing.T, conn *net.UnixConn, wait time.Duration) string {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(wait))
+	buffer := make([]byte, 1024)
+	n, err := conn.Read(buffer)
+	if err != nil {
+		return ""
+	}
+	return string(buffer[:n])
+}
+
+func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
+	conn, path := listenAsSystemd(t)
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "300000")
+	s := newSupervisor(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	well := make(chan error, 1) // what the hub is like when it is asked next
+	ended := make(chan error, 1)
+	well <- nil
+	go func() {
+		ended <- s.run(ctx, func() string { return "online" }, func(context.Context) error {
+			select {
+			case err := <-well:
+				return err
+			default:
+				return errors.New("it does not answer")
+			}
+		})
+	}()
+	for _, want := range []string{"STATUS=online", "WATCHDOG=1"} {
+		if got := hear(t, conn, 5*time.Second); got != want {
+			t.Errorf("systemd heard %q, not %q", got, want)
+		}
+	}
+	if got := hear(t, conn, 2500*time.Millisecond); got != "" {
+		t.Errorf("a hub that does not answer said %q", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutSystemdNothingIsSaid(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	s := newSupervisor(slog.New(slog.DiscardHandler))
+	s.tell("READY=1")
+	if err := s.run(t.Context(), nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSocketsOfSystemdAreTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	all := inherited{address: l}
+	got, err := all.take(address)
+	if err != nil || got != l || len(all) != 0 {
+		t.Errorf("%v, %v, %v left", got, err, all)
+	}
+	l.Close()
+	if other, err := (inherited)(nil).take("127.0.0.1:0"); err != nil {
+		t.Error(err)
+	} else {
+		other.Close()
+	}
+}
+
+func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	all := inherited{l.Addr().String(): l}
+	all.turnAway(slog.New(slog.NewTextHandler(&log, nil)))
+	defer all.close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+	if !strings.Contains(log.String(), "edgehub install") {
+		t.Errorf("the log does not say what to do: %s", log.String())
+	}
+}
