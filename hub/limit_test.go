@@ -37,7 +37,7 @@ func newCrowd(t *testing.T, maxOpen int) *crowd {
 				return
 			}
 			go func() { // as a server does: it answers, and ends when its client has
-				conn.Write([]byte("x"))
+				io.WriteString(conn, "x")
 				io.Copy(io.Discard, conn)
 				conn.Close()
 			}()

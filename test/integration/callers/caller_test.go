@@ -36,10 +36,15 @@ type outcome struct {
 func callerMain() {
 	orders, outcomes := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	var kept []io.Closer
+	defer func() {
+		for _, c := range kept {
+			c.Close()
+		}
+	}()
 	for {
 		var o order
 		if orders.Decode(&o) != nil {
-			return // what is kept ends with the process
+			return
 		}
 		var out outcome
 		switch {

@@ -3,7 +3,8 @@
 //
 //	app [flags]     serve GET / (the version and a newline), /healthz and /readyz;
 //	                /instance, /hostname, /env/NAME and /file/PATH: what this start
-//	                of the container has got
+//	                of the container has got; /ask?url=URL&token=FILE: the answer
+//	                that it gets itself, with the token in that file if one is named
 //	app version     print the version, for kubectl exec
 //	app cat         copy stdin to stdout, for kubectl exec -i
 //
@@ -73,6 +74,11 @@ func handler(version string, unready bool) http.Handler {
 		content, err := os.ReadFile("/" + r.PathValue("path"))
 		found(w, string(content), err == nil)
 	})
+	mux.HandleFunc("GET /ask", func(w http.ResponseWriter, r *http.Request) {
+		if err := ask(w, r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready {
@@ -82,6 +88,29 @@ func handler(version string, unready bool) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	return mux
+}
+
+// ask passes on the answer to a request of the container's own.
+func ask(w http.ResponseWriter, r *http.Request) error {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.FormValue("url"), http.NoBody)
+	if err != nil {
+		return err
+	}
+	if file := r.FormValue("token"); file != "" {
+		token, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+string(token))
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	w.WriteHeader(res.StatusCode)
+	_, err = io.Copy(w, res.Body)
+	return err
 }
 
 func found(w http.ResponseWriter, text string, ok bool) {
