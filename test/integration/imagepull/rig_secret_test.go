@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/test/planted"
 )
 
 // The password stands, with other words around it, in every pull secret of these tests.
@@ -25,35 +25,23 @@ const (
 // pullSecret makes a secret with a password for the rig's registry.
 func (r *rig) pullSecret(name, password string) {
 	r.Helper()
+	_, err := env.admin.CoreV1().Secrets(r.namespace).Create(r.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: r.dockerConfig(password)},
+	}, metav1.CreateOptions{})
+	r.must(err)
+}
+
+// dockerConfig is a config.json with a password for the rig's registry.
+func (r *rig) dockerConfig(password string) []byte {
+	r.Helper()
 	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	file, err := json.Marshal(map[string]any{"auths": map[string]any{
 		r.registry.Addr(): map[string]string{"username": user, "password": password, "auth": auth},
 	}})
 	r.must(err)
-	_, err = env.admin.CoreV1().Secrets(r.namespace).Create(r.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Type:       corev1.SecretTypeDockerConfigJson,
-		Data:       map[string][]byte{corev1.DockerConfigJsonKey: file},
-	}, metav1.CreateOptions{})
-	r.must(err)
-}
-
-// leaks returns what of the password a text has, in clear or in base64: the middle of
-// it, in each of the three ways in which it may lie there, so that what comes before it
-// does not matter.
-func leaks(text string) []string {
-	out := []string{}
-	if strings.Contains(text, password) {
-		out = append(out, password)
-	}
-	for offset := range 3 {
-		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + password))
-		// The first four characters and the last two have something of what is around it.
-		if middle := encoded[4 : len(encoded)-2]; strings.Contains(text, middle) {
-			out = append(out, middle)
-		}
-	}
-	return out
+	return file
 }
 
 // expectNoSecret looks for the password wherever the hub writes something, but for its
@@ -79,7 +67,7 @@ func (r *rig) expectNoSecret() {
 		r.Error(err)
 	}
 	for where, text := range texts {
-		if found := leaks(text); len(found) > 0 {
+		if found := planted.Found(text, password); len(found) > 0 {
 			r.Errorf("%s has %q of a password", where, found)
 		}
 	}
@@ -101,7 +89,7 @@ func (d *daemon) expectNoSecretTold() {
 	d.must(err)
 	texts["the events"] = events.String()
 	for where, text := range texts {
-		if found := leaks(text); len(found) > 0 {
+		if found := planted.Found(text, password); len(found) > 0 {
 			d.Errorf("%s has %q of a password", where, found)
 		}
 	}
