@@ -56,6 +56,8 @@ crash_rounds := 4
 # The race detector is linked with cgo.
 race_packages := gcc libc6-dev
 node_packages := containerd runc containernetworking-plugins iptables conntrack ethtool socat iproute2
+# Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
+install_packages := systemd
 
 # $(call each,folders,command) runs command in each folder and stops at the first
 # that fails.
@@ -119,6 +121,7 @@ test: test-unit test-integration test-e2e ## run all tests; without root all but
 .PHONY: test-unit
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
+	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
 	go test -race ./...
 	cd test && go test -count=1 ./layering
 
@@ -138,10 +141,10 @@ test-e2e: build ## run the tests that need nodes; root needed
 	@if (( EUID != 0 )); then \
 		echo "NOT RUN: the end-to-end tests. They start containerd and kubelet, which need root: sudo make test-e2e"; \
 	else \
-		.ci/packages $(race_packages) $(node_packages); \
+		.ci/packages $(race_packages) $(node_packages) $(install_packages); \
 		cd test; \
-		echo "go test -race -count=1 -p 1 -timeout 40m ./e2e/..."; \
-		go test -race -count=1 -p 1 -timeout 40m ./e2e/...; \
+		echo "go test -race -count=1 -p 1 -timeout 40m ./e2e/... ./install/..."; \
+		go test -race -count=1 -p 1 -timeout 40m ./e2e/... ./install/...; \
 	fi
 
 .PHONY: chaos-rollout
