@@ -223,9 +223,6 @@ func (o *Options) checkCallers(bad func(flag, format string, args ...any)) []uin
 	if o.MaxConnections < minConnections {
 		bad("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", o.MaxConnections, minConnections)
 	}
-	if len(o.NodeIdentityUsers) == 0 {
-		bad("node-identity-users", "is empty: where nobody is to borrow the node's identity, say --proxy-port=0")
-	}
 	var users []uint32
 	for _, id := range o.NodeIdentityUsers {
 		if id >= math.MaxUint32 { // which stands for no user

@@ -1,0 +1,121 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/hub/peer"
+)
+
+// lookingCallers look at connections, of whichever users are the node's.
+func lookingCallers(t testing.TB, users ...uint32) *callers {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT RUN: only Linux tells who is at the other end")
+	}
+	c, err := newCallers(&Config{CallerCheck: CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.peers, err = peer.New(users); err != nil { // for our own connections it takes no rights
+		t.Fatal(err)
+	}
+	return c
+}
+
+// requestOn is a request that came by conn.
+func requestOn(t testing.TB, c *callers, conn net.Conn) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(c.connContext(t.Context(), conn), http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func connectedPair(t testing.TB) (server, client net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return server, client
+}
+
+func TestAConnectionIsLookedAtOnce(t *testing.T) {
+	me := uint32(os.Geteuid())
+	for name, tt := range map[string]struct {
+		user    uint32
+		refused bool
+	}{
+		"the node's": {me, false},
+		"another's":  {me + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := lookingCallers(t, tt.user)
+			server, client := connectedPair(t)
+			r := requestOn(t, c, server)
+			if err := c.refuse(r); (err != nil) != tt.refused {
+				t.Fatalf("refused: %v", err)
+			}
+			client.Close() // nothing could be found out any more
+			if err := c.refuse(r); (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "user ID") {
+				t.Errorf("the second time: %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatCouldNotBeFoundOutIsAskedAgain(t *testing.T) {
+	c := lookingCallers(t, uint32(os.Geteuid()))
+	server, client := connectedPair(t)
+	client.Close()
+	r := requestOn(t, c, server)
+	var refusal *peer.Refusal
+	if err := c.refuse(r); !errors.As(err, &refusal) || refusal.Reason != peer.Unknown {
+		t.Fatalf("got %v", err)
+	}
+	if r.Context().Value(connKey{}).(*knownConn).known {
+		t.Error("it would be refused for as long as the connection is kept")
+	}
+}
+
+func TestARequestWithoutAConnectionIsRefused(t *testing.T) {
+	c := lookingCallers(t, uint32(os.Geteuid()))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.refuse(r) == nil {
+		t.Error("it got the node's identity")
+	}
+}
+
+// BenchmarkKnownConnection is what the check adds to each request but the first.
+func BenchmarkKnownConnection(b *testing.B) {
+	c := lookingCallers(b, uint32(os.Geteuid()))
+	server, _ := connectedPair(b)
+	r := requestOn(b, c, server)
+	for b.Loop() {
+		if err := c.refuse(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
