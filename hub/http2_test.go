@@ -66,19 +66,6 @@ func (c *http2Client) open(path string, more ...hpack.HeaderField) (uint32, erro
 	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// last is why the hub ended the connection, if it said.
-func (c *http2Client) last() (http2.ErrCode, error) {
-	for {
-		frame, err := c.ReadFrame()
-		if err != nil {
-			return 0, err
-		}
-		if away, ok := frame.(*http2.GoAwayFrame); ok && away.ErrCode != http2.ErrCodeNo {
-			return away.ErrCode, nil
-		}
-	}
-}
-
 // What net/http bounds by itself is bounded in the hub: nothing here switches it off.
 func TestHTTP2IsBounded(t *testing.T) {
 	var running, most atomic.Int64
