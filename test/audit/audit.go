@@ -42,8 +42,8 @@ func New(dir, rules string) (*Log, error) {
 	return open(dir, "ResponseStarted, ResponseComplete, Panic", rules)
 }
 
-// NewAnswered is New, but each request is noted with its answer, when that begins.
-// Only of watches it is noted twice, when they end as well.
+// NewAnswered is New, but requests are noted when they are answered, with the code. A
+// watch is noted when it begins and when it ends.
 func NewAnswered(dir, rules string) (*Log, error) { return open(dir, "RequestReceived, Panic", rules) }
 
 func open(dir, omit, rules string) (*Log, error) {

@@ -144,17 +144,17 @@ func TestEachRightIsNeeded(t *testing.T) {
 	all := deployedRights(t)
 	s := newScenario(t)
 
-	mark := s.start()
+	s.start()
 	used := map[right]bool{}
 	s.play(func() bool {
-		for _, q := range s.requests(mark) {
+		for _, q := range s.requests() {
 			for _, r := range all {
 				used[r] = used[r] || r.covers(&q) && q.ResponseStatus.Code != http.StatusForbidden
 			}
 		}
-		return len(s.refused(mark)) > 0
+		return len(s.refused()) > 0
 	})
-	for _, q := range s.refused(mark) {
+	for _, q := range s.refused() {
 		t.Errorf("with all rights, the controller is refused %s %s", q.Verb, q.RequestURI)
 	}
 	for _, r := range all {
@@ -168,10 +168,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 	for _, r := range all {
 		t.Run("without "+r.String(), func(t *testing.T) {
 			grant(t, all, &r)
-			mark := s.start()
+			s.start()
 			defer s.stop()
-			s.play(func() bool { return len(s.refused(mark)) > 0 })
-			refused := s.refused(mark)
+			s.play(func() bool { return len(s.refused()) > 0 })
+			refused := s.refused()
 			if len(refused) == 0 {
 				t.Errorf("everything works without the right to %s: take it out of deploy/", r)
 			}
