@@ -4,16 +4,23 @@ import (
 	"crypto/tls"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/edgehub-io/edgehub/hub/guard"
 	"github.com/edgehub-io/edgehub/ota"
 )
 
-// listenAPI opens the port of the node's HTTP API: to programs only, over plain
-// HTTP on loopback, or over TLS for those with a client certificate.
-func (h *Hub) listenAPI(api http.Handler) error {
+// listenAPI opens the port of the node's HTTP API: to programs outside of containers,
+// over plain HTTP on loopback, or over TLS to those with a client certificate.
+func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 	handler := guard.Programs(api)
 	if h.config.ServeClientCAFile == "" {
-		return h.listenLimited(handler)
+		local := h.callers.forAPI(h.config.ServeToContainers, r)
+		if err := h.listenLimited(local.admit(handler)); err != nil {
+			return err
+		}
+		h.lastServer().ConnContext = h.callers.connContext
+		return nil
 	}
 	cas, err := newClientCAs(h.config.ServeClientCAFile, h.log)
 	if err != nil {

@@ -111,7 +111,7 @@ func (c *callers) refuse(r *http.Request) error {
 	if !ok {
 		return errors.New("its connection is not known")
 	}
-	err := conn.ask(c)
+	err := conn.ask(c.peers.Check)
 	if err == nil {
 		return nil
 	}
@@ -119,12 +119,13 @@ func (c *callers) refuse(r *http.Request) error {
 	return fmt.Errorf("%w: send a bearer token, which in a pod is its service account's, in /var/run/secrets/kubernetes.io/serviceaccount/token", err)
 }
 
-// ask remembers what is found out, but not that nothing could be.
-func (k *knownConn) ask(c *callers) error {
+// ask remembers what check finds out, but not that nothing could be. A port has one
+// check.
+func (k *knownConn) ask(check func(local, remote netip.AddrPort) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.known {
-		k.refusal = c.peers.Check(k.local, k.remote)
+		k.refusal = check(k.local, k.remote)
 		var refusal *peer.Refusal
 		k.known = !errors.As(k.refusal, &refusal) || refusal.Reason != peer.Unknown
 	}
@@ -150,8 +151,25 @@ func (c *callers) report(conn *knownConn, err error) {
 	who := *r // others may be reading r
 	c.peers.Identify(conn.local, &who)
 	c.log.Warn("a caller without credentials did not get the node's identity; it has to send a token of its own, or, if it belongs to the node, to run outside of containers as one of --node-identity-users",
-		"reason", string(who.Reason), "remote", who.Remote, "uid", who.UID, "pid", who.PID, "comm", who.Comm,
-		"pod", who.In.Pod, "container", who.In.ID, "cgroup", who.In.Group, "err", who.Err)
+		known(&who)...)
+}
+
+// known is what was found out about a caller, for the log.
+func known(r *peer.Refusal) []any {
+	words := []any{"reason", string(r.Reason), "remote", r.Remote}
+	if r.Reason == peer.OtherUser || r.Reason == peer.InContainer {
+		words = append(words, "uid", r.UID)
+	}
+	if r.PID != 0 {
+		words = append(words, "pid", r.PID, "comm", r.Comm)
+	}
+	if r.In.Group != "" {
+		words = append(words, "pod", r.In.Pod, "container", r.In.ID, "cgroup", r.In.Group)
+	}
+	if r.Err != nil {
+		words = append(words, "err", r.Err)
+	}
+	return words
 }
 
 // subject is whom a line of the log is about.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/edgehub-io/edgehub/hub/guard"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -57,10 +58,7 @@ func (c *clientCAs) check(r *http.Request) error {
 func (c *clientCAs) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.check(r); err != nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.Header().Set("Connection", "close") // the body, if any, is not read
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = fmt.Fprintf(w, "refused: %v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)\n", err) // fails when the caller is gone
+			guard.Refuse(w, http.StatusUnauthorized, fmt.Sprintf("%v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)", err))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -41,6 +41,7 @@ type Config struct {
 	SecureAddress string // host:port of the TLS proxy port, or empty
 	ProxyHost     netip.Addr
 
+	ServeToContainers bool   // on loopback
 	ServeClientCAFile string // or empty: the node's HTTP API is plain, and on loopback
 
 	TLSCertFile   string // with TLSKeyFile, or empty
@@ -79,6 +80,7 @@ func (o *Options) Config() (*Config, error) {
 		BootstrapFile:     o.BootstrapFile,
 		RootDir:           o.RootDir,
 		ServeClientCAFile: o.ServeClientCAFile,
+		ServeToContainers: o.ServeToContainers,
 
 		TLSCertFile:   o.TLSCertFile,
 		TLSKeyFile:    o.TLSKeyFile,

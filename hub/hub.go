@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -157,7 +158,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	if err := h.listenAPI(api); err != nil {
+	if err := h.listenAPI(api, r); err != nil {
 		return err
 	}
 	if err := h.listenPlain(); err != nil {
@@ -288,14 +289,20 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	h.serving.Store(false)
 	h.systemd.tell("STOPPING=1")
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
-	h.proxy.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
 	own, others := h.ports[0], h.ports[1:]
+	// No connection is used again from here on: a watch that is ended, and opened again
+	// at once, is to find the next process, or nobody, rather than this one.
+	var closed sync.WaitGroup
 	var g errgroup.Group
 	for _, p := range others {
+		closed.Add(1)
+		p.server.RegisterOnShutdown(closed.Done) // called when the listener is closed
 		g.Go(func() error { return p.server.Shutdown(ctx) })
 	}
+	closed.Wait()
+	h.proxy.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
 	h.own.CloseIdleConnections()
 	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {

@@ -21,6 +21,7 @@ type Options struct {
 	ServePort     int
 
 	ServeClientCAFile string
+	ServeToContainers bool
 
 	BindProxyAddress string
 	ProxyPort        int
@@ -104,6 +105,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address of the node's HTTP API")
 	fs.IntVar(&o.ServePort, "serve-port", o.ServePort, "port of the node's HTTP API: health, metrics, pods and their upgrade")
 	fs.StringVar(&o.ServeClientCAFile, "serve-client-ca-file", o.ServeClientCAFile, "CAs of the client certificates that may use the node's HTTP API, which is offered over TLS then; required where --bind-address is not on loopback")
+	fs.BoolVar(&o.ServeToContainers, "serve-to-containers", o.ServeToContainers, "let pods on the host's network, and other containers, use the node's HTTP API on loopback; without, health and metrics are all they get")
 	fs.StringVar(&o.BindProxyAddress, "bind-proxy-address", o.BindProxyAddress, "IP address of both proxy ports")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "port on which the apiserver is offered over plain HTTP; it lends the node's identity to callers without credentials; 0: off")
 	fs.IntVar(&o.ProxySecurePort, "proxy-secure-port", o.ProxySecurePort, "port on which the apiserver is offered over TLS, to callers with a token or the node's client certificate; 0: off")

@@ -97,13 +97,19 @@ func sameOrigin(r *http.Request, origin string) bool {
 func Programs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := Check(r); err != nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.Header().Set("X-Content-Type-Options", "nosniff")
-			w.Header().Set("Connection", "close") // the body, if any, is not read
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, "refused: "+err.Error()+"\n") // fails when the caller is gone
+			Refuse(w, http.StatusForbidden, err.Error())
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Refuse answers a request that goes no further, in one line of text, and closes
+// its connection: the body, if any, is not read.
+func Refuse(w http.ResponseWriter, code int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, "refused: "+why+"\n") // fails when the caller is gone
 }

@@ -76,6 +76,15 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // Check returns nil if the program at remote, as seen from local, is one of the
 // node's, or else a *Refusal.
 func (p *Peers) Check(local, remote netip.AddrPort) error {
+	return p.lookUp(local, remote, func(uid uint32) bool { return slices.Contains(p.users, uid) })
+}
+
+// CheckAnyUser is Check where it does not matter whose program it is.
+func (p *Peers) CheckAnyUser(local, remote netip.AddrPort) error {
+	return p.lookUp(local, remote, func(uint32) bool { return true })
+}
+
+func (p *Peers) lookUp(local, remote netip.AddrPort, allowed func(uid uint32) bool) error {
 	remote = unmapped(remote)
 	s, err := p.find(unmapped(local), remote)
 	switch {
@@ -85,7 +94,7 @@ func (p *Peers) Check(local, remote netip.AddrPort) error {
 		return &Refusal{Reason: NotLocal, Remote: remote}
 	case s.inode == 0: // its program has closed it; the user that is told then is 0
 		return &Refusal{Reason: Unknown, Remote: remote, Err: errOrphan}
-	case !slices.Contains(p.users, s.uid):
+	case !allowed(s.uid):
 		return &Refusal{Reason: OtherUser, Remote: remote, UID: s.uid}
 	}
 	holders, err := p.procs.holding(s.inode)

@@ -205,3 +205,29 @@ func TestAFloodFromAPodLeavesTheNodesWayOpen(t *testing.T) {
 	}
 	wantMetric(t, h, `edgehub_connections_refused_total{port="proxy-port"} 25`) // 252, and the pod's last
 }
+
+func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
+	needRoot(t)
+	nobody := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
+	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
+	h := newHub(t, edge.Options{})
+	if out := nobody.do(order{Get: h.API + "/pods"}); out.Code != http.StatusOK {
+		t.Errorf("a user of the node got %d %s %s", out.Code, out.Body, out.Err)
+	}
+	for _, path := range []string{"/pods", "/debug/cache", "/openyurt.io/v1/imagepulls", "/nonsense"} {
+		out := pod.do(order{Get: h.API + path})
+		if out.Code != http.StatusForbidden || !strings.Contains(out.Body, "pod with UID "+podUID) || !strings.Contains(out.Body, "--serve-to-containers") {
+			t.Errorf("a pod asks for %s and gets %d %s %s", path, out.Code, out.Body, out.Err)
+		}
+	}
+	for _, path := range []string{"/v1/healthz", "/v1/readyz", "/metrics"} {
+		if out := pod.do(order{Get: h.API + path}); out.Code != http.StatusOK {
+			t.Errorf("a pod asks for %s and gets %d %s %s", path, out.Code, out.Body, out.Err)
+		}
+	}
+	wantMetric(t, h, `edgehub_api_callers_refused_total{reason="container"} 4`)
+	open := newHub(t, edge.Options{Args: []string{"--serve-to-containers"}})
+	if out := pod.do(order{Get: open.API + "/pods"}); out.Code != http.StatusOK {
+		t.Errorf("where containers are let in, a pod gets %d %s %s", out.Code, out.Body, out.Err)
+	}
+}

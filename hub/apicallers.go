@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/peer"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// apiCallers keeps containers from the node's HTTP API, which shows the pods of
+// others, and upgrades them, with the node's identity. Programs of any user outside
+// of containers are the owner's. Health and metrics are for everybody.
+type apiCallers struct {
+	peers   *peer.Peers // nil: nobody is looked at
+	log     *slog.Logger
+	refused *prometheus.CounterVec
+	said    *sayings
+}
+
+// forAPI is who is told apart on the node's HTTP API: nobody where containers are
+// let in, or where they cannot be told.
+func (c *callers) forAPI(containersToo bool, r prometheus.Registerer) *apiCallers {
+	a := &apiCallers{peers: c.peers, log: c.log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_api_callers_refused_total",
+		Help: "Requests to the node's HTTP API that were refused since they came from a container, or from elsewhere, by what their caller is: not-local, container, or unknown.",
+	}, []string{"reason"})}
+	r.MustRegister(a.refused)
+	for _, reason := range []peer.Reason{peer.NotLocal, peer.InContainer, peer.Unknown} {
+		a.refused.WithLabelValues(string(reason))
+	}
+	if containersToo {
+		a.peers = nil
+	}
+	return a
+}
+
+// admit passes on to next what comes from outside of containers, and answers the
+// rest 403 and one line of text. The port's ConnContext has to be connContext.
+func (a *apiCallers) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.refuse(r); err != nil {
+			guard.Refuse(w, http.StatusForbidden, fmt.Sprintf("%v; this API is for programs outside of containers; to let those inside use it, start the hub with --serve-to-containers", err))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (a *apiCallers) refuse(r *http.Request) error {
+	switch r.URL.Path {
+	case nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics:
+		return nil
+	}
+	if a.peers == nil {
+		return nil
+	}
+	conn, ok := r.Context().Value(connKey{}).(*knownConn)
+	if !ok {
+		return errors.New("its connection is not known")
+	}
+	err := conn.ask(a.peers.CheckAnyUser)
+	var refusal *peer.Refusal
+	if errors.As(err, &refusal) {
+		a.refused.WithLabelValues(string(refusal.Reason)).Inc()
+		if a.said.now(subject(refusal), time.Now()) {
+			a.log.Warn("a caller may not use the node's HTTP API: it is in a container, or elsewhere; --serve-to-containers lets containers in",
+				"reason", string(refusal.Reason), "remote", refusal.Remote, "uid", refusal.UID, "pid", refusal.PID, "comm", refusal.Comm,
+				"pod", refusal.In.Pod, "container", refusal.In.ID, "cgroup", refusal.In.Group, "err", refusal.Err)
+		}
+	}
+	return err
+}
