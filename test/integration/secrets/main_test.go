@@ -8,12 +8,7 @@
 package secrets
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -21,42 +16,38 @@ import (
 	"github.com/edgehub-io/edgehub/test/edge"
 )
 
-// productRoot is the product's module, seen from this folder.
-const productRoot = "../../.."
-
-// env is what all tests share.
-var env struct { //nolint:gochecknoglobals // TestMain has no other way to hand it on
+// environment is what all cases share.
+type environment struct {
 	cluster *cluster.Cluster
 	admin   kubernetes.Interface // straight to the apiserver
 	hubBin  string
 }
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "secrets:", err)
-		code = max(code, 1)
+func TestSecretsStayWhereTheyAre(t *testing.T) {
+	env := new(environment)
+	var err error
+	if env.hubBin, err = edge.Build(t.Context(), "../../..", t.TempDir()); err != nil {
+		t.Fatal(err)
 	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-secrets-test-")
-	if err != nil {
-		return 1, err
+	if env.cluster, err = cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output()}); err != nil {
+		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
-		return 1, err
-	}
-	if env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, env.cluster.Stop(), os.RemoveAll(env.cluster.Dir())) }()
+	t.Cleanup(func() {
+		if err := env.cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
-		return 1, err
+		t.Fatal(err)
 	}
-	return m.Run(), nil
+	for name, test := range map[string]func(*testing.T, *environment){
+		"a certificate and a cache in clear": testClear,
+		"a token and a sealed cache":         testSealed,
+		"a proxy that wants a password":      testProxy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, env)
+		})
+	}
 }

@@ -24,6 +24,7 @@ import (
 // rig is a hub, what was planted, and what the hub has answered.
 type rig struct {
 	*testing.T
+	*environment
 	hub       *edge.Hub
 	namespace string
 	account   string            // the good caller's token, planted
@@ -34,9 +35,9 @@ type rig struct {
 
 // newRig prepares a hub with these flags, a pod on its node with a Secret, and a
 // service account that may read everything.
-func newRig(t *testing.T, args ...string) *rig {
+func newRig(t *testing.T, env *environment, args ...string) *rig {
 	t.Helper()
-	r := &rig{T: t, secrets: map[string]string{}, objects: map[string]string{}, told: map[string]string{}}
+	r := &rig{T: t, environment: env, secrets: map[string]string{}, objects: map[string]string{}, told: map[string]string{}}
 	r.hub = edge.New(t, edge.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: append([]string{
 		"--container-runtime-endpoint=",
 	}, args...)})
@@ -71,7 +72,7 @@ func (r *rig) plant(what, secret string) string {
 func (r *rig) issue() string {
 	r.Helper()
 	hour := int64(3600)
-	answer, err := env.admin.CoreV1().ServiceAccounts(r.namespace).CreateToken(r.Context(), "default",
+	answer, err := r.admin.CoreV1().ServiceAccounts(r.namespace).CreateToken(r.Context(), "default",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}}, metav1.CreateOptions{})
 	r.must(err)
 	return answer.Status.Token
@@ -80,13 +81,13 @@ func (r *rig) issue() string {
 // addPod makes the node and a pod on it, with a Secret that the node may read so.
 func (r *rig) addPod(data string) *corev1.Pod {
 	r.Helper()
-	_, err := env.admin.CoreV1().Nodes().Create(r.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.hub.Name}}, metav1.CreateOptions{})
+	_, err := r.admin.CoreV1().Nodes().Create(r.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.hub.Name}}, metav1.CreateOptions{})
 	r.must(err)
-	_, err = env.admin.CoreV1().Secrets(r.namespace).Create(r.Context(), &corev1.Secret{
+	_, err = r.admin.CoreV1().Secrets(r.namespace).Create(r.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "planted"}, StringData: map[string]string{"password": data},
 	}, metav1.CreateOptions{})
 	r.must(err)
-	pod, err := env.admin.CoreV1().Pods(r.namespace).Create(r.Context(), &corev1.Pod{
+	pod, err := r.admin.CoreV1().Pods(r.namespace).Create(r.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: corev1.PodSpec{
 			NodeName:   r.hub.Name,

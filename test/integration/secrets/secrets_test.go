@@ -23,9 +23,9 @@ import (
 // A node that is known by a certificate, whose cache is not encrypted: callers' tokens
 // are on disk as salted hashes only, and the node's key and other people's passwords
 // not at all.
-func TestSecretsStayWhereTheyAre(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func testClear(t *testing.T, env *environment) {
+	t.Helper()
+	r := newRig(t, env)
 	_, keyFile := r.hub.IdentifyAs(env.cluster, "system:nodes")
 	r.plantKey("the node's private key", keyFile)
 	r.use()
@@ -46,14 +46,14 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 }
 
 // A node that is known by a token, whose cache is encrypted: nothing at all is on disk.
-func TestSecretsAreSealedOnDisk(t *testing.T) {
-	t.Parallel()
+func testSealed(t *testing.T, env *environment) {
+	t.Helper()
 	const key = "planted-key-of-just-32-bytes-Zq7"
 	keyFile := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(keyFile, []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, "--cache-encryption-key-file="+keyFile)
+	r := newRig(t, env, "--cache-encryption-key-file="+keyFile)
 	r.plant("the cache's key", key)
 	r.hub.Identify(
 		&clientcmdapi.Cluster{Server: env.cluster.ServerURL(), CertificateAuthority: env.cluster.CAFile()},
@@ -66,9 +66,9 @@ func TestSecretsAreSealedOnDisk(t *testing.T) {
 }
 
 // A proxy on the way that wants a password, and is not there.
-func TestPasswordOfAProxyStaysWhereItIs(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func testProxy(t *testing.T, env *environment) {
+	t.Helper()
+	r := newRig(t, env)
 	password := r.plant("the proxy's password", "planted-proxy-Pa55word")
 	certFile, keyFile, err := env.cluster.ClientCert(r.hub.User, "system:nodes")
 	r.must(err)
@@ -210,7 +210,7 @@ func (r *rig) damageKubeconfig() {
 	// One that is there at the start keeps the hub from starting.
 	file := filepath.Join(r.TempDir(), "kubeconfig")
 	r.must(os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\nusers: [{name: u, user: {token: *"+token+"}}]\n"), 0o600))
-	out, err := exec.CommandContext(r.Context(), env.hubBin, "--node-name=n", "--kubeconfig="+file, "--root-dir="+r.TempDir()).CombinedOutput()
+	out, err := exec.CommandContext(r.Context(), r.hubBin, "--node-name=n", "--kubeconfig="+file, "--root-dir="+r.TempDir()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), file) {
 		r.Errorf("a hub with a damaged kubeconfig ended with %v: %s", err, out)
 	}
