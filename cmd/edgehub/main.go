@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,14 +27,7 @@ const usage = `edgehub stands between the Kubernetes clients of one edge node an
 Flags:
 `
 
-// memoryLimit is what the hub is to get by with, in bytes. It is soft: garbage, of
-// which large lists make much, is collected and given back before there is more.
-const memoryLimit = 64 << 20
-
 func main() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -73,5 +65,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer boundMemory(ctx)()
 	return h.Run(ctx)
 }
