@@ -63,8 +63,11 @@ func newPodClient(w *world, i int, pod *corev1.Pod) (*client, error) {
 		})
 		return a.code != http.StatusNotFound // admission hears of the pod a moment later
 	})
+	if a.err != nil {
+		return nil, a.err
+	}
 	if !asked || a.code != http.StatusCreated {
-		return nil, fmt.Errorf("token for %s: %d %.300s, %v", pod.Name, a.code, a.body, a.err)
+		return nil, fmt.Errorf("token for %s: %d %.300s", pod.Name, a.code, a.body)
 	}
 	if err := json.Unmarshal(a.body, &issued); err != nil {
 		return nil, err
@@ -74,7 +77,8 @@ func newPodClient(w *world, i int, pod *corev1.Pod) (*client, error) {
 	if i/accounts%2 == 0 {
 		encoding = "application/json"
 	}
-	return c, c.prepare(encoding)
+	err := c.prepare(encoding)
+	return c, err
 }
 
 // prepare makes the client-go client over the same connections.

@@ -153,7 +153,7 @@ func (f *follower) Replace(list []any, version string) error {
 
 // read returns an object's metadata and version.
 func (f *follower) read(o any) (metav1.Object, uint64) {
-	object := o.(metav1.Object) //nolint:errcheck // reflectors check the type
+	object := o.(metav1.Object) // reflectors check the type
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil {
 		f.complain("an object without a version", "%s: %v", object.GetName(), err)

@@ -15,6 +15,10 @@ import (
 
 const (
 	samplePeriod = time.Second
+	// mostCPU is the part of one core that the hub may take between cuts. It takes a
+	// twentieth; half of one was a garbage collector that ran without end, since more was
+	// in use than it was told to leave.
+	mostCPU = 0.25
 	// settled is how long after a cut the hub is taken to be as it is between cuts: its
 	// watches are resumed within two seconds.
 	settled = 6 * time.Second
@@ -112,7 +116,7 @@ func (s *samples) measure(m measure, metrics string) (float64, error) {
 func size(dir string) (total float64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it may be gone again
+			return nil //nolint:nilerr // it may be gone again
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			total += float64(info.Size())
@@ -156,6 +160,21 @@ func (s *samples) flat(every time.Duration) {
 		if is > was*(1+m.part)+m.much {
 			t.Errorf("%s has grown from %.1f to %.1f", m.name, was/m.unit, is/m.unit)
 		}
+	}
+}
+
+// idle fails the test if the hub computes more between cuts than so little work is worth.
+func (s *samples) idle() {
+	s.w.t.Helper()
+	var spent, over float64
+	for i, one := range s.all[1:] {
+		if before := s.all[i]; before.steady && one.steady {
+			spent, over = spent+one.cpu-before.cpu, over+(one.at-before.at).Seconds()
+		}
+	}
+	s.w.t.Logf("CPU between cuts: %.1f %% of a core; %.0f is allowed", 100*spent/over, 100*mostCPU)
+	if spent > mostCPU*over {
+		s.w.t.Errorf("the hub took %.0f %% of a core between cuts", 100*spent/over)
 	}
 }
 

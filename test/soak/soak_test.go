@@ -48,6 +48,7 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 	w.sameHistories()
 	t.Logf("%s with %d watches, the link was cut %d times\n%s%s%s", length, len(w.followers), cuts.count(), s.table(), r.summary(), w.summary())
 	s.flat(every)
+	s.idle()
 	w.problems.report(t)
 }
 
