@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// atOnce is how many connections are looked at beside each other. The others wait
-// in the kernel: what is looked at has to be few beside what is reserved, or a
-// flood would take that up.
-const atOnce = 16
+// atOnce is how many connections are looked at together, which costs little more than
+// one. The others wait in the kernel: what is looked at has to be few beside what is
+// reserved, or a flood would take that up.
+const atOnce = 64
 
 // limited is a port's listener with a bound on open connections. Above three
 // quarters of it only the node's own programs are let in, so that no pod keeps
@@ -45,9 +45,11 @@ type acceptance struct {
 }
 
 func newLimited(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *limited {
+	free := int64(maxOpen) * 3 / 4
+	together := min(atOnce, max(1, (int64(maxOpen)-free)/2))
 	return &limited{
-		TCPListener: l, max: int64(maxOpen), free: int64(maxOpen) * 3 / 4, isNode: isNode, log: log, said: newSayings(), refused: refused,
-		checking: make(chan struct{}, atOnce), accepted: make(chan acceptance), closed: make(chan struct{}),
+		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, said: newSayings(), refused: refused,
+		checking: make(chan struct{}, together), accepted: make(chan acceptance), closed: make(chan struct{}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -17,7 +18,7 @@ type process struct {
 }
 
 // maxFamiliar is how many processes of either kind are remembered. A node has a
-// handful of programs that come again; a look at one costs some ten microseconds.
+// handful of programs that come again.
 const maxFamiliar = 16
 
 // processes finds out which processes hold a socket.
@@ -34,7 +35,7 @@ type processes struct {
 	scanning sync.Mutex
 }
 
-// scan is one look at all processes, for all who wait for it.
+// scan is one look for the holders of some sockets, for all who wait for it.
 type scan struct {
 	holders map[uint32][]*process // by inode; wanted ones have a key. Under processes.mu until the scan begins
 	done    bool                  // under processes.scanning
@@ -48,21 +49,11 @@ func newProcesses(root string) *processes {
 // holding returns the processes that hold the socket with this inode: the first one
 // found among those that had connections before, or else all. An error means that
 // there may be more.
+//
+// A look costs some microseconds for each file that a process has open. However many
+// ask at a time, it is taken twice at most until each has its answer: once that had
+// begun already, and once for all who came meanwhile.
 func (p *processes) holding(inode uint32) ([]*process, error) {
-	holders := map[uint32][]*process{inode: nil}
-	for _, pid := range p.toTryFirst() {
-		look(p.root, pid, holders)
-		if len(holders[inode]) > 0 {
-			return holders[inode], nil
-		}
-	}
-	return p.scanFor(inode)
-}
-
-// scanFor looks at all processes. However many ask at a time, that is done twice
-// at most until each has its answer: once that had begun already, and once for all
-// who came meanwhile.
-func (p *processes) scanFor(inode uint32) ([]*process, error) {
 	s := p.join(inode)
 	p.scanning.Lock()
 	defer p.scanning.Unlock()
@@ -70,10 +61,30 @@ func (p *processes) scanFor(inode uint32) ([]*process, error) {
 		p.mu.Lock()
 		p.next = nil // nobody joins from here on
 		p.mu.Unlock()
-		s.err = p.all(p.root, s.holders)
+		s.err = p.find(s.holders)
 		s.done = true
 	}
 	return s.holders[inode], s.err
+}
+
+// find fills in who holds the sockets that holders has keys for.
+func (p *processes) find(holders map[uint32][]*process) error {
+	missing := maps.Clone(holders)
+	for _, pid := range p.toTryFirst() {
+		look(p.root, pid, missing)
+		for inode, found := range missing {
+			if len(found) > 0 {
+				holders[inode] = found
+				delete(missing, inode)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+	}
+	err := p.all(p.root, missing)
+	maps.Copy(holders, missing)
+	return err
 }
 
 func (p *processes) join(inode uint32) *scan {
