@@ -56,7 +56,7 @@ func (c *Config) withBootstrap(own *identity, ownErr error) (*identity, error) {
 	case ownErr != nil && err != nil:
 		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, c.pkiDir())
 	case err != nil:
-		return own, nil // it may have been removed; whether it is any good is found when it is needed
+		return own, nil //nolint:nilerr // it may have been removed; it is missed when it is needed
 	}
 	id := *bootstrap
 	creds := *bootstrap.creds

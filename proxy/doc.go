@@ -41,6 +41,13 @@
 // answers, but 502, 503, 504 or 429 to everything, counts as lost, too; what
 // "everything" is stands at answers.
 //
+// # A node that is not let in
+//
+// A 401 to a request in the node's name is passed on if it says something of that request
+// only. Where the apiserver says it to a look of the hub's own as well, it refuses the
+// node's credentials: to the node it is lost from then on, and to nobody else. That ends
+// with [Upstream.SetCredentials], or when a probe in the node's name is let in.
+//
 // # What must hold
 //
 //   - Status, headers and body are the apiserver's. Only hop-by-hop headers are

@@ -2,6 +2,7 @@ package enroll
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,14 +72,14 @@ func New(s *Store, o Options) (*Enrollment, error) {
 		Help: "How often the hub asked for a client certificate of its own (--bootstrap-file) and got none.",
 	})}
 	o.Registerer.MustRegister(e.failures)
-	if err := e.load(); err != nil {
+	if err := e.load(time.Time{}); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// load takes up what the store has.
-func (e *Enrollment) load() error {
+// load takes up what the store has since a time; zero: since it was written.
+func (e *Enrollment) load(since time.Time) error {
 	current, err := e.store.current()
 	if err != nil {
 		return fmt.Errorf("read the hub's certificate: %w", err)
@@ -86,11 +87,32 @@ func (e *Enrollment) load() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.current, e.problem = current, nil; current != nil {
-		life := current.leaf.NotAfter.Sub(current.since)
-		e.due = current.since.Add(life*7/10 + rand.N(max(life/5, 1))) //nolint:gosec // no secret: not all nodes are to come at once
+		if since.IsZero() {
+			since = current.written
+		}
+		e.due = dueAt(current.leaf, since, time.Now())
 	}
 	return nil
 }
+
+// dueAt is when to renew a certificate that was taken into use at a time. Its life is
+// counted from there: signers date certificates back by some minutes, which are most of
+// the life of a short one. A clock that was wrong then, or is now, costs a renewal too
+// many, and no more: it is the apiserver that says when a certificate is not good any more.
+func dueAt(leaf *x509.Certificate, since, now time.Time) time.Time {
+	if since.After(now) {
+		since = leaf.NotBefore
+	}
+	life := leaf.NotAfter.Sub(since)
+	if since.Before(leaf.NotBefore) || since.After(leaf.NotAfter) {
+		life = leaf.NotAfter.Sub(leaf.NotBefore)
+	}
+	wait := life*7/10 + rand.N(max(life/5, 1)) //nolint:gosec // no secret: not all nodes are to come at once
+	return since.Add(max(wait, shortestWait))
+}
+
+// shortestWait is between two renewals, whatever is issued.
+const shortestWait = 5 * time.Second
 
 // Problem says why there is no new certificate though one is needed; nil if none is, or
 // nobody could be asked yet.
@@ -247,7 +269,7 @@ func (e *Enrollment) obtain(ctx context.Context, config *rest.Config, cluster *c
 	if err := e.store.commit(cluster, certPEM, key); err != nil {
 		return fmt.Errorf("keep a certificate: %w", err)
 	}
-	if err := e.load(); err != nil {
+	if err := e.load(time.Now()); err != nil {
 		return err
 	}
 	e.Logger.Info("the hub has a new client certificate", "by", by, "expires", e.current.leaf.NotAfter, "renewal", e.due)

@@ -3,6 +3,7 @@ package enroll
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -72,6 +73,55 @@ func TestItAsksOnceAndRenewsInTime(t *testing.T) {
 			t.Errorf("%v failures, problem %v", n, e.Problem())
 		}
 	})
+}
+
+// A node's clock that is wrong makes it ask neither all the time nor never.
+func TestANodeWithAWrongClock(t *testing.T) {
+	for name, late := range map[string]time.Duration{"it is two days ahead": 48 * time.Hour, "it is two days behind": -48 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCloud(t)
+				c.late = late
+				e, _ := setUp(t, t.TempDir(), c, nil)
+				stop := run(t, e)
+				defer stop()
+				after(40 * time.Minute)
+				if got := c.askedBy(); got != "token" {
+					t.Errorf("asked by %.200q", got)
+				}
+				after(20 * time.Minute)
+				if got := c.askedBy(); got != "token self" {
+					t.Errorf("asked by %.200q after an hour", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWhenACertificateIsDue(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	hours := func(n float64) time.Time { return begin.Add(time.Duration(n * float64(time.Hour))) }
+	leaf := &x509.Certificate{NotBefore: begin, NotAfter: hours(10)}
+	tests := map[string]struct {
+		since, now       time.Time
+		earliest, latest time.Time
+	}{
+		"from its beginning":                        {begin, begin, hours(7), hours(9)},
+		"from the middle on":                        {hours(5), hours(5), hours(8.5), hours(9.5)},
+		"after a restart":                           {begin, hours(9), hours(7), hours(9)},
+		"it was written by a clock that was ahead":  {hours(100), hours(1), hours(7), hours(9)},
+		"the clock is ahead":                        {hours(100), hours(100), hours(107), hours(109)},
+		"the clock is behind":                       {hours(-100), hours(-100), hours(-93), hours(-91)},
+		"it was written by a clock that was behind": {hours(-100), hours(1), hours(-93), hours(-91)},
+		"its end is near":                           {hours(10).Add(-time.Second), hours(10).Add(-time.Second), hours(10), hours(10).Add(5 * time.Second)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if due := dueAt(leaf, tt.since, tt.now); due.Before(tt.earliest) || due.After(tt.latest) {
+				t.Errorf("due at %v, want between %v and %v", due, tt.earliest, tt.latest)
+			}
+		})
+	}
 }
 
 // The times of renewal of many nodes that were made at once lie apart.

@@ -43,6 +43,7 @@ type cloud struct {
 	csrs    map[string]*certificatesv1.CertificateSigningRequest
 	by      []string // "self" or "token" for each request that was made
 	life    time.Duration
+	late    time.Duration                       // its clock, against ours
 	verdict certificatesv1.RequestConditionType // of requests from now on; empty: none yet
 	node    string                              // in place of the one that was asked for
 	refuses map[string]bool                     // "self", "token"
@@ -147,7 +148,7 @@ func (c *cloud) judge(csr *certificatesv1.CertificateSigningRequest) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(int64(len(c.csrs))), Subject: subject,
-		NotBefore: time.Now().Add(-5 * time.Minute), NotAfter: time.Now().Add(c.life),
+		NotBefore: time.Now().Add(-c.late - 5*time.Minute), NotAfter: time.Now().Add(c.life - c.late),
 	}, c.ca, asked.PublicKey, c.key)
 	if err != nil {
 		panic(err)

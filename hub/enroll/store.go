@@ -71,10 +71,8 @@ func setAside(file string, why error, log *slog.Logger) error {
 
 // certificate is one that the hub has.
 type certificate struct {
-	leaf *x509.Certificate
-	// since is when it was taken into use. Signers date certificates back by some
-	// minutes, which are most of the life of a short one.
-	since   time.Time
+	leaf    *x509.Certificate
+	written time.Time
 	cluster *clientcmdapi.Cluster // which it is for
 }
 
@@ -99,11 +97,7 @@ func (s *Store) current() (*certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &certificate{leaf: pair.Leaf, since: info.ModTime(), cluster: cluster}
-	if c.since.Before(c.leaf.NotBefore) || c.since.After(c.leaf.NotAfter) { // by a clock that was wrong
-		c.since = c.leaf.NotBefore
-	}
-	return c, nil
+	return &certificate{leaf: pair.Leaf, written: info.ModTime(), cluster: cluster}, nil
 }
 
 // entry is the name of everything in the kubeconfig.

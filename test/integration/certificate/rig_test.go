@@ -1,19 +1,13 @@
 package certificate
 
 import (
-	"bufio"
-	"context"
-	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +20,6 @@ import (
 	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/edge"
 	"github.com/edgehub-io/edgehub/test/metric"
-	"github.com/edgehub-io/edgehub/test/plainclient"
 )
 
 // node is a node with a hub, and a pod that is bound to it.
@@ -128,79 +121,6 @@ func (n *node) createPod(name string) {
 // podsPath is what a kubelet lists and watches.
 func (n *node) podsPath() string { return "/api/v1/pods?fieldSelector=spec.nodeName%3D" + n.Name }
 
-// answer is what a request was answered.
-type answer struct {
-	code int
-	body string
-}
-
-func (a answer) String() string { return fmt.Sprintf("%d %.600s", a.code, a.body) }
-
-// caller sends requests to one port of the hub.
-type caller struct {
-	url    string
-	token  string
-	client *http.Client
-}
-
-// plain calls the port where everybody is the node.
-func (n *node) plain() *caller { return n.caller(n.Plain, "", nil) }
-
-// secure calls the TLS port, with a certificate or a token.
-func (n *node) secure(certFile, keyFile, token string) *caller {
-	n.t.Helper()
-	config := &tls.Config{RootCAs: plainclient.Roots(n.t, filepath.Join(n.Root, "pki", "serving.crt"))} // what kubelet pins
-	if certFile != "" {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return n.caller(fmt.Sprintf("https://127.0.0.1:%d", n.SecurePort), token, config)
-}
-
-func (n *node) caller(url, token string, config *tls.Config) *caller {
-	c := &caller{url, token, plainclient.New(config, config != nil)}
-	n.t.Cleanup(c.client.CloseIdleConnections)
-	return c
-}
-
-func (c *caller) open(ctx context.Context, method, path, body string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Content-Type", "application/json")
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	return c.client.Do(req)
-}
-
-// do returns code 0 where nothing is answered.
-func (c *caller) do(t *testing.T, method, path, body string) answer {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	res, err := c.open(ctx, method, path, body)
-	if err != nil {
-		return answer{0, err.Error()}
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return answer{0, err.Error()}
-	}
-	return answer{res.StatusCode, string(text)}
-}
-
-func (c *caller) get(t *testing.T, path string) answer {
-	t.Helper()
-	return c.do(t, http.MethodGet, path, "")
-}
-
 // readyz is what the hub says of itself.
 func (n *node) readyz() answer {
 	n.t.Helper()
@@ -276,105 +196,6 @@ func (n *node) account() (token string) {
 		return err == nil
 	})
 	return token
-}
-
-// watch is an open watch of a node's pods.
-type watch struct {
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when it has
-
-	mu     sync.Mutex
-	events []string // TYPE name
-	err    error
-}
-
-// watch begins where a list has ended, and lasts until the test does.
-func (n *node) watch(c *caller) *watch {
-	n.t.Helper()
-	list := c.get(n.t, n.podsPath())
-	var of corev1.PodList
-	if err := json.Unmarshal([]byte(list.body), &of); err != nil || list.code != http.StatusOK {
-		n.t.Fatalf("list: %v", list)
-	}
-	ctx, cancel := context.WithCancel(n.t.Context())
-	res, err := c.open(ctx, http.MethodGet, n.podsPath()+"&watch=true&allowWatchBookmarks=true&resourceVersion="+of.ResourceVersion, "")
-	if err != nil || res.StatusCode != http.StatusOK {
-		cancel()
-		n.t.Fatalf("watch: %v, %v", res, err)
-	}
-	w := &watch{cancel: cancel, ended: make(chan struct{})}
-	go w.read(res.Body)
-	n.t.Cleanup(func() { cancel(); <-w.ended })
-	return w
-}
-
-func (w *watch) read(body io.ReadCloser) {
-	defer close(w.ended)
-	defer body.Close()
-	for decoder := json.NewDecoder(bufio.NewReader(body)); ; {
-		var event struct {
-			Type   string
-			Object struct {
-				metav1.ObjectMeta `json:"metadata"`
-			}
-		}
-		err := decoder.Decode(&event)
-		w.mu.Lock()
-		if err == nil {
-			w.events = append(w.events, event.Type+" "+event.Object.Name)
-		}
-		w.err = err
-		w.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// expect waits for an event, and fails if the watch has ended.
-func (w *watch) expect(t *testing.T, event string) {
-	t.Helper()
-	eventually(t, "the watch has "+event, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.err != nil {
-			t.Fatalf("the watch has ended: %v, after %v", w.err, w.events)
-		}
-		return slices.Contains(w.events, event)
-	})
-}
-
-// steady sends requests all the time, and fails if one is not answered 200.
-func (n *node) steady(callers ...*caller) (stop func()) {
-	ctx, cancel := context.WithCancel(n.t.Context())
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	sent, wrong := 0, []answer(nil)
-	for _, c := range callers {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				a := c.get(n.t, n.podsPath())
-				mu.Lock()
-				sent++
-				if a.code != http.StatusOK || !strings.Contains(a.body, `"app"`) {
-					wrong = append(wrong, a)
-				}
-				mu.Unlock()
-				select {
-				case <-ctx.Done():
-				case <-time.After(20 * time.Millisecond):
-				}
-			}
-		})
-	}
-	return func() {
-		n.t.Helper()
-		cancel()
-		all.Wait()
-		if len(wrong) > 0 || sent == 0 {
-			n.t.Errorf("%d of %d requests went wrong, the first: %v", len(wrong), sent, wrong[:min(1, len(wrong))])
-		}
-	}
 }
 
 // cut takes the cloud away.
