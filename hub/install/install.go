@@ -41,7 +41,7 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	defer j.close()
-	if err := j.clearUp(ctx, o.Wait, out); err != nil {
+	if err := j.clearUp(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
 	p, err := prepareAloud(ctx, o, given, j.Installed, version, out)
@@ -60,7 +60,7 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	if err := p.apply(ctx, j, out); err != nil {
 		fmt.Fprintf(out, "FAILED: %v\n", err)
 		err = firstLine(err) // all of it was said
-		if undoErr := j.putBack(context.WithoutCancel(ctx), p.cloud, o.NodeName, o.Wait, out); undoErr != nil {
+		if undoErr := j.putBack(context.WithoutCancel(ctx), p.cloud, o.NodeName, max(o.Wait, DefaultWait), out); undoErr != nil {
 			return fmt.Errorf("%w\nand not all is as it was: %w", err, undoErr)
 		}
 		return fmt.Errorf("%w: %w", ErrPutBack, err)

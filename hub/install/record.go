@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // stateDir is where the record is, and what was at the paths that were written.
@@ -106,7 +108,7 @@ func (j *journal) close() {
 func (j *journal) save() error {
 	content, err := json.MarshalIndent(j.record, "", "  ")
 	if err == nil {
-		err = put(recordFile(), entry{Kind: kindFile, Mode: 0o600}, content)
+		err = durable.Write(recordFile(), content)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
@@ -123,7 +125,7 @@ func (j *journal) keep(path string) (entry, error) {
 	if _, err := os.Lstat(contentFile(e.Sum)); err == nil {
 		return e, nil
 	}
-	if err := put(contentFile(e.Sum), entry{Kind: kindFile, Mode: 0o600}, content); err != nil {
+	if err := durable.Write(contentFile(e.Sum), content); err != nil {
 		return e, fmt.Errorf("put %s aside: %w", path, err)
 	}
 	return e, nil

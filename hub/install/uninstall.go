@@ -52,7 +52,7 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 		return err
 	}
 	defer j.close()
-	if err := j.clearUp(ctx, o.Wait, out); err != nil {
+	if err := j.clearUp(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
 	if j.Installed == nil {

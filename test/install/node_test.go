@@ -285,7 +285,11 @@ func (n *node) read(path string) []byte {
 
 func (n *node) write(path, content string) {
 	n.t.Helper()
-	if err := n.Write(path, content, 0o755); err != nil {
+	mode := os.FileMode(0o644)
+	if strings.HasPrefix(content, "#!") {
+		mode = 0o755
+	}
+	if err := n.Write(path, content, mode); err != nil {
 		n.t.Fatal(err)
 	}
 }

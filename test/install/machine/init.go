@@ -132,7 +132,7 @@ func (m *mounts) files(root string, binds map[string]string) {
 func (m *mounts) write(path string, content []byte) {
 	m.mkdir(filepath.Dir(path))
 	if m.err == nil {
-		m.err = os.WriteFile(path, content, 0o755)
+		m.err = os.WriteFile(path, content, 0o644)
 	}
 }
 
