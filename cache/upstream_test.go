@@ -31,6 +31,8 @@ type upstream struct {
 	asked   map[string][]asked
 	up      chan struct{} // closed while there is an apiserver
 	lost    chan struct{} // closed while there is none
+	in      chan struct{} // closed while they let the node in
+	out     chan struct{} // closed while they do not, or there is none
 }
 
 // asked is a request that has arrived.
@@ -42,9 +44,10 @@ type asked struct {
 func newUpstream() *upstream {
 	u := &upstream{
 		feeds: make(chan *io.PipeWriter, 1000), answers: map[string]answerFunc{}, asked: map[string][]asked{},
-		up: make(chan struct{}), lost: make(chan struct{}),
+		up: make(chan struct{}), lost: make(chan struct{}), in: make(chan struct{}), out: make(chan struct{}),
 	}
 	close(u.up)
+	close(u.in)
 	u.on("watch", u.open)
 	return u
 }
@@ -99,6 +102,7 @@ func (u *upstream) goAway() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	close(u.lost)
+	close(u.out)
 	u.up = make(chan struct{})
 }
 
@@ -115,8 +119,26 @@ func (u *upstream) comeBack() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	close(u.up)
-	u.lost = make(chan struct{})
+	u.lost, u.out = make(chan struct{}), make(chan struct{})
 }
+
+// shutOut does not let the node in any more.
+func (u *upstream) shutOut() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.out)
+	u.in = make(chan struct{})
+}
+
+func (u *upstream) letIn() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.in)
+	u.out = make(chan struct{})
+}
+
+// isNodes reports whether a request is the node's.
+func isNodes(ctx context.Context) bool { return ctx.Value(tokenKey{}) == nil }
 
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := u.arrived(r)
@@ -135,6 +157,10 @@ func (u *upstream) arrived(r *http.Request) answerFunc {
 	select {
 	case <-u.lost:
 		return nil
+	case <-u.out:
+		if isNodes(r.Context()) {
+			return nil
+		}
 	default:
 	}
 	verb := verbOf(r)
@@ -144,19 +170,27 @@ func (u *upstream) arrived(r *http.Request) answerFunc {
 
 func (u *upstream) WaitUp(ctx context.Context) error {
 	u.mu.Lock()
-	up := u.up
-	u.mu.Unlock()
-	select {
-	case <-up:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	reached := []chan struct{}{u.up}
+	if isNodes(ctx) {
+		reached = append(reached, u.in)
 	}
+	u.mu.Unlock()
+	for _, one := range reached {
+		select {
+		case <-one:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
-func (u *upstream) Lost(context.Context) <-chan struct{} {
+func (u *upstream) Lost(ctx context.Context) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if isNodes(ctx) {
+		return u.out
+	}
 	return u.lost
 }
 
