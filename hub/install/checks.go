@@ -168,13 +168,27 @@ func (c *checks) identity(o *Options, k *kubelet) *cloud {
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
-	if _, err := os.Stat(o.BootstrapFile); err != nil && o.BootstrapFile != "" {
-		c.fail(fmt.Errorf("--bootstrap-file: %w", err))
-	}
+	c.readable("--kubeconfig", o.Kubeconfig)
+	c.readable("--bootstrap-file", o.BootstrapFile)
 	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
 		c.fail(fmt.Errorf("--kubelet-port=%d needs kubelet's own, rotated certificate: %w", securePort, err))
 	}
 	return cloud
+}
+
+// readable is about files that the hub reads itself: its unit hides some folders from it.
+func (c *checks) readable(flag, path string) {
+	if path == "" {
+		return
+	}
+	if _, err := os.Stat(path); err != nil {
+		c.fail(fmt.Errorf("%s: %w", flag, err))
+	}
+	for _, hidden := range []string{"/root/", "/home/", "/run/user/", "/tmp/", "/var/tmp/"} {
+		if strings.HasPrefix(path, hidden) {
+			c.fail(fmt.Errorf("%s: the hub sees nothing of %s (ProtectHome=, PrivateTmp=): put %s into /etc/kubernetes", flag, hidden, path))
+		}
+	}
 }
 
 // online asks the apiserver for the node. The hub alone is upgraded without it, too.

@@ -1,9 +1,11 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -45,6 +47,8 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 	return nil
 }
 
+const mostOfAReason = 500 // bytes
+
 func answersOK(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -57,7 +61,8 @@ func answersOK(ctx context.Context, url string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, res.Status)
+		why, _ := io.ReadAll(io.LimitReader(res.Body, mostOfAReason))
+		return fmt.Errorf("%s answers %s: %s", url, res.Status, bytes.TrimSpace(why))
 	}
 	return nil
 }

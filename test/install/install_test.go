@@ -90,9 +90,13 @@ func TestNode(t *testing.T) {
 			n.awaitReady()
 			n.lives(pod)
 		}},
-		{"kubelet over TLS, without the plain port", func(n *node) {
-			n.must(hub, "install", "--kubelet-port=10268", "--proxy-port=0")
+		{"kubelet over TLS without the plain port, and a hub with a certificate of its own", func(n *node) {
+			hidden, err := n.edgehub(hub, "install", "--bootstrap-file="+n.script("exit 1"))
+			n.fails(err, "nothing was changed")
+			n.contains(hidden, "the hub sees nothing of /root/")
+			n.must(hub, "install", "--kubelet-port=10268", "--proxy-port=0", "--bootstrap-file="+n.bootstrapFile())
 			n.behindHub("https://127.0.0.1:10268")
+			n.wasBootstrapped()
 			if conn, err := n.Dial(n.t.Context(), "tcp", "127.0.0.1:10261"); err == nil {
 				conn.Close()
 				n.t.Error("port 10261 is open")

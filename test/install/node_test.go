@@ -131,7 +131,7 @@ func newNode(t *testing.T) *node {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // the first one builds Kubernetes
 	defer cancel()
 	began := time.Now()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Log: os.Stderr})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Log: os.Stderr, APIServerArgs: []string{"--enable-bootstrap-token-auth"}})
 	if err != nil {
 		t.Fatal(err)
 	}

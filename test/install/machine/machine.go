@@ -230,7 +230,9 @@ func (m *Machine) Stop() error {
 	var errs []error
 	if m.cmd != nil {
 		_ = m.cmd.Process.Kill()
-		_ = <-m.ended // killed; the kernel has ended all others by then
+		if err := <-m.ended; err == nil { // the kernel has ended all others by then
+			errs = append(errs, errors.New("the machine's first process had ended by itself"))
+		}
 	}
 	_ = exec.CommandContext(context.Background(), "ip", "link", "delete", hostWire).Run() // it goes by itself, when the kernel gets round to it
 	errs = append(errs, removeGroups())
