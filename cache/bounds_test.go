@@ -60,6 +60,9 @@ func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
 			for i := range 20 {
 				ask(as(t.Context(), "coredns"), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
 			}
+			if valueOf(t, c.metrics.evictions) == 0 {
+				t.Error("no eviction was counted")
+			}
 			if sum := keptBytes(c); sum > most {
 				t.Errorf("%d KiB are kept before the next sweep, and the bound is %d", sum>>10, most>>10)
 			}

@@ -132,7 +132,7 @@ func (c *Cache) load() error {
 	}
 	c.callers = &callers{isNode: c.opts.IsNode, grace: c.opts.TokenGrace, disk: c.disk, now: c.now}
 	c.views = &views{
-		disk: c.disk, max: c.opts.MaxBytes, now: c.now, log: c.log,
+		disk: c.disk, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
 		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
 	}
 	c.disk.lost, c.disk.reset, c.disk.wait = c.views.lost, c.reset, c.wait

@@ -7,8 +7,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	bolt "go.etcd.io/bbolt"
 )
+
+func valueOf(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
 
 // loseObject removes the object whose key has a word in it from a cache file, and
 // leaves what says that it is there: so does a page that was lost.
@@ -61,6 +72,9 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				time.Sleep(firstReopen)
 				if after, _ := c.disk.now(); after == before {
 					t.Error("the damaged file is still in use")
+				}
+				if n := valueOf(t, c.metrics.damaged); n != 1 {
+					t.Errorf("%v damaged files were counted", n)
 				}
 				if got, want := get(t, c, url), errNeverRead.Error(); got != want {
 					t.Errorf("offline, afterwards: %q, want %q", got, want)

@@ -63,7 +63,7 @@ func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (
 		s, d.openErr = store.Absent(), err
 		log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
-	m.setStoreUp(err == nil)
+	m.opened(s, err)
 	d.store, d.writer = s, d.newWriter(s)
 	return d, nil
 }
@@ -144,17 +144,16 @@ func (d *disk) reopen(ctx context.Context, absent bool) bool {
 			}
 		}
 		s, err := store.Open(d.dir, d.options)
+		d.metrics.opened(s, err)
 		if err == nil {
 			d.mu.Lock()
 			d.store, d.writer, d.openErr = s, d.newWriter(s), nil
 			d.mu.Unlock()
 			d.failing.Store(false)
-			d.metrics.setStoreUp(true)
 			d.reset()
 			d.log.Info("cache is open again", "folder", d.dir)
 			return true
 		}
-		d.metrics.setStoreUp(false)
 		d.log.Error("cache cannot be opened; it is tried again", "folder", d.dir, "in", wait, "err", err)
 		if !sleep(ctx, wait) {
 			return false

@@ -3,6 +3,8 @@ package cache
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // metrics are the cache's. Label values come from closed sets but for resources,
@@ -14,13 +16,19 @@ type metrics struct {
 	commitBytes   prometheus.Counter
 	relists       prometheus.Counter
 	storeUp       prometheus.Gauge
+	damaged       prometheus.Counter
+	evictions     prometheus.Counter
 }
 
-func (m *metrics) setStoreUp(up bool) {
-	if up {
-		m.storeUp.Set(1)
-	} else {
+// opened notes what became of an attempt to open the store.
+func (m *metrics) opened(s *store.Store, err error) {
+	if err != nil {
 		m.storeUp.Set(0)
+		return
+	}
+	m.storeUp.Set(1)
+	if s.Recovery().Cause != nil {
+		m.damaged.Inc()
 	}
 }
 
@@ -51,6 +59,14 @@ func newMetrics() *metrics {
 			Name: "edgehub_cache_store_up",
 			Help: "1 if the cache's file is open, 0 if it cannot be opened and everything is kept in memory only.",
 		}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "edgehub_cache_damaged_files_total",
+			Help: "Cache files that were found to be damaged and were moved aside; a snapshot or an empty file took their place.",
+		}),
+		evictions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "edgehub_cache_evictions_total",
+			Help: "Queries whose answers are kept no longer, to make room (--cache-max-bytes).",
+		}),
 	}
 }
 
@@ -59,7 +75,7 @@ func (m *metrics) register(r prometheus.Registerer, c *Cache) {
 	for _, result := range []string{"ok", "error"} { // there from the start, to be alerted on
 		m.commits.WithLabelValues(result)
 	}
-	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, &gauges{cache: c})
+	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, m.damaged, m.evictions, &gauges{cache: c})
 }
 
 // otherResource counts together what has no resource, and the rest once there

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -23,6 +24,8 @@ type views struct {
 	now  func() time.Time
 	log  *slog.Logger
 	full atomic.Bool // the kubelet's views alone take more than max
+
+	evictions prometheus.Counter
 
 	mu    sync.RWMutex
 	salt  []byte
@@ -222,6 +225,7 @@ func (v *view) size() int64 {
 // evict drops a view. Streams that are open do not bring it back for a while; a
 // client that lists it does.
 func (s *views) evict(v *view) {
+	s.evictions.Inc()
 	s.log.Info("evicted from the cache to make room", "view", v.String(), "bytes", v.size())
 	v.relisting.bar(s.now())
 	v.drop()

@@ -30,7 +30,8 @@ load 1m
   edgehub_client_certificate_expiration_timestamp_seconds{instance="n2"} 0x600
   edgehub_client_certificate_renewal_failures_total{instance="n1"} 0x600
   edgehub_cache_store_up{instance="n1"} 1x600
-  edgehub_cache_bytes{instance="n1"} 1e7x600
+  edgehub_cache_evictions_total{instance="n1"} 4x600
+  edgehub_cache_damaged_files_total{instance="n1"} 0x600
   edgehub_cache_relists_total{instance="n1"} 0+1x600
   edgehub_cache_commits_total{instance="n1",result="ok"} 0+30x600
   edgehub_cache_commits_total{instance="n1",result="error"} 0x600
@@ -79,7 +80,8 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"no new certificate":                   {[]string{`edgehub_client_certificate_renewal_failures_total{instance="n1"} 0+1x600`}, []string{"EdgehubCertificateRenewalFails"}},
 		"a cache that cannot be opened":        {[]string{`edgehub_cache_store_up{instance="n1"} 0x600`}, []string{"EdgehubCacheStoreDown"}},
 		"a disk that is full":                  {[]string{`edgehub_cache_commits_total{instance="n1",result="error"} 0+1x600`}, []string{"EdgehubCacheWritesFail"}},
-		"a cache that is full":                 {[]string{`edgehub_cache_bytes{instance="n1"} 2.6e8x600`}, []string{"EdgehubCacheFull"}},
+		"a cache that is full":                 {[]string{`edgehub_cache_evictions_total{instance="n1"} 0+1x600`}, []string{"EdgehubCacheFull"}},
+		"a cache file that was damaged":        {[]string{`edgehub_cache_damaged_files_total{instance="n1"} 1x600`}, []string{"EdgehubCacheDamaged"}},
 		"what is not in the cache":             {[]string{`edgehub_cache_requests_total{instance="n1",resource="secrets",result="miss"} 0+10x600`}, []string{"EdgehubCacheMisses"}},
 		"events that are dropped":              {[]string{`edgehub_event_spool_dropped_total{instance="n1",reason="full"} 0+1x600`}, []string{"EdgehubEventsDropped"}},
 		"events that pile up":                  {[]string{`edgehub_event_spool_events{instance="n1"} 950x600`}, []string{"EdgehubEventSpoolFilling"}},
