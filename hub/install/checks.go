@@ -83,7 +83,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = k.flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}
-	cloud := c.identity(o, k)
+	cloud := c.identity(o, k, earlier != nil)
 	if cloud == nil {
 		return nil, c.result()
 	}
@@ -128,8 +128,10 @@ func (c *checks) runtime(k *kubelet) {
 	}
 }
 
-// identity checks who the node is; nil where nothing more can be checked.
-func (c *checks) identity(o *Options, k *kubelet) *cloud {
+// identity checks who the node is; nil where nothing more can be checked. A hub that is
+// there already may be upgraded without a certificate that is valid: the newer one may be
+// what is to mend that.
+func (c *checks) identity(o *Options, k *kubelet, upgrade bool) *cloud {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -163,6 +165,8 @@ func (c *checks) identity(o *Options, k *kubelet) *cloud {
 		c.fail(fmt.Errorf("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
 			o.Kubeconfig, pair.Leaf.Subject.CommonName, override, o.NodeName))
 		return nil
+	case time.Now().After(pair.Leaf.NotAfter) && upgrade:
+		c.warn("the client certificate of node %s has expired on %s; the hub is upgraded all the same", name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	case time.Now().After(pair.Leaf.NotAfter):
 		c.fail(fmt.Errorf("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly)))
 	default:

@@ -41,7 +41,7 @@ func (j *journal) nodeBefore(ctx context.Context) (name string, c *cloud) {
 		}
 	}
 	quiet := &checks{out: io.Discard}
-	c = quiet.identity(o, k)
+	c = quiet.identity(o, k, true)
 	return o.NodeName, c
 }
 
