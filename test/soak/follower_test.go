@@ -228,6 +228,7 @@ func (f *follower) belongs(truth *follower, name string) bool {
 // settle waits until all followers have what the apiserver has. Nothing changes any more.
 func (w *world) settle() {
 	w.t.Helper()
+	deadline := time.Now().Add(2 * patience)
 	for _, f := range w.followers {
 		reason := ""
 		same := func() bool {
@@ -244,7 +245,7 @@ func (w *world) settle() {
 			}
 			return true
 		}
-		if !w.within(2*patience, same) {
+		if !w.within(time.Until(deadline), same) {
 			f.complain("not what the apiserver has", "%s", reason)
 		}
 	}
