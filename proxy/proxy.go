@@ -25,6 +25,8 @@ type Proxy struct {
 	log      *slog.Logger
 
 	bodyStall time.Duration
+	arriving  *crowd // bodies of callers with credentials of their own
+	unread    *crowd // answers to them
 	answering tracker
 	draining  context.Context // ends when Drain is called
 	drain     context.CancelFunc
@@ -40,6 +42,8 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 		metrics:   m,
 		log:       log,
 		bodyStall: bodyStall,
+		arriving:  newCrowd(maxArriving, 0),
+		unread:    newCrowd(maxUnread, unreadPatience),
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
@@ -75,6 +79,10 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 		if err := malformed(r); err != nil {
 			p.refuse(w, err)
 			return
+		}
+		if id == Own { // whoever that is: nobody has looked at the credentials yet
+			w = newUnread(w, p.unread)
+			defer joinArriving(r, p.arriving)()
 		}
 		p.serve(w, r.WithContext(withIdentity(r.Context(), id)))
 	})

@@ -182,5 +182,6 @@ func (s *server) newTransport(d *dialer, creds *Credentials) *http.Transport {
 		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
 		IdleConnTimeout:     idleTimeout,
 		MaxIdleConnsPerHost: maxIdle,
+		HTTP2:               &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow},
 	}
 }

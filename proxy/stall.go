@@ -10,8 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bodyStall is how long a client may send nothing of a body that it owes.
-const bodyStall = time.Minute
+const (
+	// bodyStall is how long a client may send nothing of a body that it owes.
+	bodyStall = time.Minute
+
+	// maxArriving is how many bodies of callers with credentials of their own may be on
+	// the way at the same time; each holds up to maxReplay, or as much on its way out.
+	// Those of clients that do not dawdle are there within milliseconds.
+	maxArriving = 128
+)
 
 var errStalled = errors.New("no more of the request's body has arrived for too long")
 
@@ -32,7 +39,8 @@ type arriving struct {
 	due     time.Time // of the read under way, or zero
 	whole   bool
 	stalled bool
-	ended   bool // the connection is no longer this request's
+	ended   bool   // the connection is no longer this request's
+	leave   func() // the crowd, when the body is whole; nil: it is in none
 }
 
 // watchBody returns r with a body that may not stall, and what to call at the end
@@ -78,8 +86,40 @@ func (b *arriving) done(err error) error {
 	if b.stalled {
 		return errStalled
 	}
-	b.whole = b.whole || errors.Is(err, io.EOF)
+	if errors.Is(err, io.EOF) {
+		b.whole = true
+		if b.leave != nil {
+			b.leave()
+		}
+	}
 	return err
+}
+
+// joinArriving has r's body, which watchBody has made, count until it is whole or the
+// request ends.
+func joinArriving(r *http.Request, c *crowd) (leave func()) {
+	b, ok := r.Body.(*arriving)
+	if !ok {
+		return func() {}
+	}
+	leave = c.join(b.cut)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leave = leave
+	return leave
+}
+
+// cut is stall at once, also while nobody reads.
+func (b *arriving) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || b.whole {
+		return
+	}
+	b.stalled = true
+	if !b.due.IsZero() {
+		_ = b.control.SetReadDeadline(time.Now()) // as in stall
+	}
 }
 
 // stall ends the read under way, if it is still the one that the timer was for.

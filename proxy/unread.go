@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+)
+
+const (
+	// streamWindow is how much of an answer an apiserver may send ahead of a client that
+	// does not read, in bytes, and so what such a client costs. At a round trip of 200 ms
+	// it lets 5 MB a second through for each request; net/http's own 4 MiB would be more
+	// than the hub has, where a hundred clients do not read.
+	streamWindow = 1 << 20
+
+	// maxUnread is how many answers to callers with credentials of their own may stand
+	// still at the same time for longer than unreadPatience.
+	maxUnread      = 64
+	unreadPatience = 2 * time.Second
+)
+
+// unread is a response whose writes join a crowd.
+type unread struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	crowd   *crowd
+}
+
+func newUnread(w http.ResponseWriter, c *crowd) *unread {
+	return &unread{w, http.NewResponseController(w), c}
+}
+
+// Unwrap is for http.ResponseController.
+func (u *unread) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+func (u *unread) Write(p []byte) (int, error) {
+	defer u.crowd.join(u.cut)()
+	return u.ResponseWriter.Write(p)
+}
+
+// FlushError is for http.ResponseController.
+func (u *unread) FlushError() error {
+	defer u.crowd.join(u.cut)()
+	return u.control.Flush()
+}
+
+// cut ends the connection, or the HTTP/2 stream.
+func (u *unread) cut() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone
