@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +13,8 @@ import (
 // it; one that presents the node's own client certificate is the node; nobody
 // else gets in.
 //
-// nodeUser is the certificate's common name, system:node:NAME. roots returns
+// nodeUser is the certificate's common name, system:node:NAME, in the organization
+// system:nodes. roots returns
 // the CAs that client certificates are checked against; it is called for each
 // request, so that they can be rotated. The server must ask for client
 // certificates without verifying them (tls.RequestClientCert), so that a
@@ -44,6 +46,10 @@ func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, 
 	}
 }
 
+// nodeGroup is what makes a user of a node's name a node to an apiserver. The CA may sign
+// for others under that name, who may do nothing.
+const nodeGroup = "system:nodes"
+
 // verified is a client certificate that was found good but for its time, and by what.
 type verified struct {
 	leaf  *x509.Certificate
@@ -67,6 +73,9 @@ func (v *verified) check(nodeUser string, rest []*x509.Certificate, now time.Tim
 	}
 	if got := v.leaf.Subject.CommonName; got != nodeUser {
 		return fmt.Errorf("%w: the client certificate is %q's, not %q's", ErrUnauthenticated, got, nodeUser)
+	}
+	if !slices.Contains(v.leaf.Subject.Organization, nodeGroup) {
+		return fmt.Errorf("%w: the client certificate of %q is not for the group %s, and so not a node's", ErrUnauthenticated, nodeUser, nodeGroup)
 	}
 	return nil
 }

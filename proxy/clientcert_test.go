@@ -3,7 +3,9 @@ package proxy
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
+	"math/big"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +16,11 @@ func TestClientCert(t *testing.T) {
 	ca, otherCA := newAuthority(t), newAuthority(t)
 	hour := time.Now().Add(time.Hour)
 	node := ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour)
+	stranger := &x509.Certificate{
+		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"tenants"}},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: hour, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	stranger, _ = sign(t, stranger, ca)
 	tests := map[string]struct {
 		cert   *tls.Certificate
 		header http.Header
@@ -27,6 +34,7 @@ func TestClientCert(t *testing.T) {
 		"another node's certificate":            {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
 		"an administrator's certificate":        {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: "kubernetes-admin"},
 		"the node's name signed by another CA":  {cert: otherCA.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
+		"the node's name in another group":      {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
 		"the node's certificate after its end":  {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
 		"the node's serving certificate":        {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
 	}
