@@ -17,6 +17,7 @@ type crowd struct {
 
 	mu      sync.Mutex
 	waiting list.List // of *waiter, the longest first
+	due     bool      // cutLate will be called
 }
 
 type waiter struct {
@@ -29,13 +30,12 @@ func newCrowd(most int, patience time.Duration) *crowd { return &crowd{most: mos
 // join notes that a request waits, until leave is called, which may be done again.
 // cut ends it; it may come after leave.
 func (c *crowd) join(cut func()) (leave func()) {
-	now := time.Now()
 	c.mu.Lock()
-	place := c.waiting.PushBack(&waiter{now, cut})
-	late := c.lateLocked(now)
+	place := c.waiting.PushBack(&waiter{time.Now(), cut})
+	isFull := c.waiting.Len() > c.most && !c.due
 	c.mu.Unlock()
-	for _, w := range late {
-		w.cut()
+	if isFull {
+		c.cutLate()
 	}
 	return func() {
 		c.mu.Lock()
@@ -44,17 +44,25 @@ func (c *crowd) join(cut func()) (leave func()) {
 	}
 }
 
-// lateLocked takes out those who are to be cut.
-func (c *crowd) lateLocked(now time.Time) []*waiter {
+// cutLate cuts those who are too many, and too long there, and comes again where others
+// will be.
+func (c *crowd) cutLate() {
+	c.mu.Lock()
 	var late []*waiter
-	for c.waiting.Len() > c.most {
+	c.due = false
+	for c.waiting.Len() > c.most && !c.due {
 		first := c.waiting.Front()
 		w := first.Value.(*waiter)
-		if now.Sub(w.since) < c.patience {
+		if soon := c.patience - time.Since(w.since); soon > 0 {
+			c.due = true
+			time.AfterFunc(soon, c.cutLate)
 			break
 		}
 		c.waiting.Remove(first)
 		late = append(late, w)
 	}
-	return late
+	c.mu.Unlock()
+	for _, w := range late {
+		w.cut()
+	}
 }

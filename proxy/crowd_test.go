@@ -38,8 +38,10 @@ func TestCrowd(t *testing.T) {
 		join("f")
 		want("those who have waited less than the patience", "a b")
 		time.Sleep(time.Second)
+		synctest.Wait()
+		want("the patience is over", "a b d")
 		join("g")
-		want("the patience is over", "a b d e")
+		want("one more, of whom the longest has lost patience", "a b d e")
 	})
 }
 
