@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // procfs is where Linux tells about processes.
@@ -33,7 +34,16 @@ type processes struct {
 	next     *scan // one that has not begun; nil: none is wanted
 
 	scanning sync.Mutex
+	rested   time.Time // when all processes may be looked at again. Under scanning
 }
+
+// After a look at all processes there is none for restFactor times as long as it took,
+// but no longer than maxRest: whoever opens connections, each by another process, has
+// the hub use a fraction of a core, and who waits meanwhile shares the next look.
+const (
+	restFactor = 3
+	maxRest    = 250 * time.Millisecond
+)
 
 // scan is one look for the holders of some sockets, for all who wait for it.
 type scan struct {
@@ -67,7 +77,7 @@ func (p *processes) holding(inode uint32) ([]*process, error) {
 	return s.holders[inode], s.err
 }
 
-// find fills in who holds the sockets that holders has keys for.
+// find fills in who holds the sockets that holders has keys for. scanning is held.
 func (p *processes) find(holders map[uint32][]*process) error {
 	missing := maps.Clone(holders)
 	for _, pid := range p.toTryFirst() {
@@ -82,7 +92,13 @@ func (p *processes) find(holders map[uint32][]*process) error {
 			return nil
 		}
 	}
+	if wait := time.Until(p.rested); wait > 0 {
+		<-time.After(wait)
+	}
+	began := time.Now()
 	err := p.all(p.root, missing)
+	now := time.Now()
+	p.rested = now.Add(min(restFactor*now.Sub(began), maxRest))
 	maps.Copy(holders, missing)
 	return err
 }
