@@ -17,6 +17,10 @@ import (
 // reserved, or a flood would take that up.
 const atOnce = 64
 
+// sendBuffer is how much of an answer, in bytes, the kernel may keep for a client that does
+// not read; on loopback it would keep megabytes, which count as the hub's memory.
+const sendBuffer = 128 << 10
+
 // limited is a port's listener with a bound on open connections. Above three
 // quarters of it only the node's own programs are let in, so that no pod keeps
 // kubelet out by opening more than its share. Others' connections are closed at
@@ -78,6 +82,7 @@ func (l *limited) run() {
 			l.hand(acceptance{err: err}) // the server waits a moment before it tries again
 			continue
 		}
+		_ = tcp.SetWriteBuffer(sendBuffer) // fails where it is closed
 		conn := &limitedConn{TCPConn: tcp, open: &l.open}
 		switch open := l.open.Add(1); {
 		case open <= l.free:
