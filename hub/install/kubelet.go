@@ -33,13 +33,30 @@ func lookAtKubelet(ctx context.Context) (*kubelet, error) {
 	if k.pid, err = strconv.Atoi(values["MainPID"]); err != nil || k.pid == 0 {
 		return nil, fmt.Errorf("kubelet.service is %s: start it first; a node that does not work is not turned over", values["ActiveState"])
 	}
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.pid))
+	line, err := commandLine(k.pid)
 	if err != nil {
 		return nil, fmt.Errorf("read kubelet's command line: %w", err)
 	}
 	k.flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
 	k.endpoint, err = k.findEndpoint()
 	return k, err
+}
+
+// commandLine returns how a service's main process was started. For a moment that
+// process is still one of systemd's, which is about to become the service's program.
+func commandLine(pid int) ([]byte, error) {
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // before the line, which changes after it
+	if err != nil {
+		return nil, err
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil, err
+	}
+	if name := filepath.Base(program); name == "systemd" || name == "systemd-executor" || len(line) == 0 {
+		return nil, fmt.Errorf("systemd is about to start it as process %d", pid)
+	}
+	return line, nil
 }
 
 // parseFlags reads --name=value and --name value.
