@@ -145,6 +145,9 @@ func (s *server) newTransports(creds *Credentials) *transports {
 	}
 	for _, id := range []Identity{Own, Node} {
 		plain := s.newTransport(&dialer{server: s, owner: t, config: creds.tlsConfig(id, "h2", "http/1.1")}, creds)
+		if id == Own {
+			plain.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow}
+		}
 		if err := pingable(plain); err != nil {
 			s.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
 		}
@@ -182,6 +185,5 @@ func (s *server) newTransport(d *dialer, creds *Credentials) *http.Transport {
 		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
 		IdleConnTimeout:     idleTimeout,
 		MaxIdleConnsPerHost: maxIdle,
-		HTTP2:               &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow},
 	}
 }
