@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 const (
@@ -35,32 +36,19 @@ var env struct {
 	admin   *kubernetes.Clientset
 }
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(stand.Main(m, "admission", prepare)) }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	if env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
-		return 1, err
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, env.cluster.Stop(), os.RemoveAll(env.cluster.Dir())) }()
 	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
-		return 1, err
+		return err
 	}
 	if err := createWrongOnes(ctx); err != nil {
-		return 1, err
+		return err
 	}
-	if err := applyPolicy(ctx); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
+	return applyPolicy(ctx)
 }
 
 // applyPolicy applies deploy/admission with one change: an expression that fails

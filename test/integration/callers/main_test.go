@@ -8,14 +8,13 @@ package callers
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 const (
@@ -37,34 +36,16 @@ func TestMain(m *testing.M) {
 		callerMain()
 		return
 	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "callers:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(stand.Main(m, "callers", prepare))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	if env.dir, err = os.MkdirTemp("", "edgehub-callers-test-"); err != nil {
-		return 1, err
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	env.dir = s.Dir
+	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+		return err
 	}
-	defer os.RemoveAll(env.dir)
-	if env.hubBin, err = edge.Build(ctx, productRoot, env.dir); err != nil {
-		return 1, err
-	}
-	if env.Cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
-		return 1, err
-	}
-	defer func() {
-		err = errors.Join(err, env.Stop())
-		if code == 0 && err == nil {
-			err = os.RemoveAll(env.Dir()) // the logs are of no use then
-		}
-	}()
-	return m.Run(), nil
+	env.Cluster, err = s.StartCluster(ctx, cluster.Options{})
+	return err
 }
 
 func needRoot(t *testing.T) {

@@ -8,7 +8,6 @@ package certificate
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 const (
@@ -54,12 +54,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
 		panic(err) // it is a number
 	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "certificate:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(stand.Main(m, "certificate", prepare))
 }
 
 // auditRules leave out what the control plane asks by itself, and who is well.
@@ -73,47 +68,24 @@ const auditRules = `
   - level: Metadata
 `
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-certificate-test-")
-	if err != nil {
-		return 1, err
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+		return err
 	}
-	defer os.RemoveAll(dir)
-	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
-		return 1, err
+	if env.audit, err = audit.NewAnswered(filepath.Join(s.Dir, "audit"), auditRules); err != nil {
+		return err
 	}
-	if env.audit, err = audit.NewAnswered(filepath.Join(dir, "audit"), auditRules); err != nil {
-		return 1, err
-	}
-	env.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Log:                   os.Stderr,
+	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
 		APIServerArgs:         append(env.audit.Args(), "--enable-bootstrap-token-auth"),
 		ControllerManagerArgs: []string{"--cluster-signing-duration=" + life.String()},
 	})
 	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, stop(code == 0)) }()
-	if env.client, err = kubernetes.NewForConfig(env.AdminConfig()); err != nil {
-		return 1, err
-	}
-	if err := bind(ctx); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
-}
-
-func stop(passed bool) error {
-	if err := env.Stop(); err != nil {
 		return err
 	}
-	if passed {
-		return os.RemoveAll(env.Dir()) // the logs are of no use then
+	if env.client, err = kubernetes.NewForConfig(env.AdminConfig()); err != nil {
+		return err
 	}
-	fmt.Fprintln(os.Stderr, "the logs of the control plane are in", env.LogDir())
-	return nil
+	return bind(ctx)
 }
 
 const (

@@ -11,14 +11,11 @@ package controller_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 // What deploy/ says.
@@ -52,49 +50,20 @@ var env struct {
 	ca             []byte // has signed the apiserver's certificate
 }
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
+func TestMain(m *testing.M) { os.Exit(stand.Main(m, "controller", prepare)) }
+
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.binary, err = s.Build(ctx, moduleRoot, "edgehub-controller"); err != nil {
+		return err
 	}
-	os.Exit(code)
+	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
+		return err
+	}
+	return furnish(ctx)
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-controller-test-")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	env.binary = filepath.Join(dir, "edgehub-controller")
-	if err := build(ctx, env.binary); err != nil {
-		return 1, err
-	}
-	env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr})
-	if err != nil {
-		return 1, err
-	}
-	if err := prepare(ctx); err != nil {
-		return 1, errors.Join(err, env.cluster.Stop())
-	}
-	code = m.Run()
-	return code, env.cluster.Stop()
-}
-
-func build(ctx context.Context, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-o", binary, "./cmd/edgehub-controller")
-	cmd.Dir = moduleRoot
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build edgehub-controller: %w: %s", err, out)
-	}
-	return nil
-}
-
-// prepare applies deploy/, gets a token for its ServiceAccount, and makes nodes.
-func prepare(ctx context.Context) error {
+// furnish applies deploy/, gets a token for its ServiceAccount, and makes nodes.
+func furnish(ctx context.Context) error {
 	config, err := adminConfig()
 	if err != nil {
 		return err
