@@ -174,11 +174,13 @@ func known(r *peer.Refusal) []any {
 
 // subject is whom a line of the log is about.
 func subject(r *peer.Refusal) string {
-	switch r.Reason {
-	case peer.InContainer:
+	switch {
+	case r.Reason == peer.InContainer:
 		return r.In.Group
-	case peer.OtherUser:
+	case r.Reason == peer.OtherUser:
 		return fmt.Sprint("user ", r.UID)
+	case r.Remote.Addr().IsLoopback(): // of which everybody here has 16 million
+		return string(r.Reason)
 	default:
 		return string(r.Reason) + " " + r.Remote.Addr().String()
 	}

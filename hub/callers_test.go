@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -117,5 +119,19 @@ func BenchmarkKnownConnection(b *testing.B) {
 		if err := c.refuse(r); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestOneWhoCallsFromAllLoopbackAddressesIsSaidOnce(t *testing.T) {
+	said := newSayings()
+	lines := 0
+	for i := range 200 {
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), 1)
+		if said.now(subject(&peer.Refusal{Reason: peer.Unknown, Remote: from}), time.Now()) {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines", lines)
 	}
 }
