@@ -138,6 +138,11 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		return err
 	}
 	if p.restart {
+		// In the unit it is the one folder that can be written to; StateDirectory= makes
+		// only the one that is there by default.
+		if err := os.MkdirAll(p.config.RootDir, 0o700); err != nil {
+			return fmt.Errorf("make the hub's folder: %w", err)
+		}
 		fmt.Fprintln(out, "starting the hub")
 		if err := p.startHub(ctx); err != nil {
 			return err

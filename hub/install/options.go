@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -91,9 +89,7 @@ func (o *Options) validate() error {
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
 	}
-	if i := slices.IndexFunc(o.Extra, func(a string) bool { return strings.ContainsAny(a, " \t\n\"'\\$%") }); i >= 0 {
-		errs = append(errs, fmt.Errorf("flag %q of the hub: spaces, quotes and $ do not pass through an environment file", o.Extra[i]))
-	}
+	errs = append(errs, fits(o.Extra...))
 	return errors.Join(errs...)
 }
 

@@ -1,10 +1,15 @@
 package install
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/hub"
 )
 
 func TestOptionsThatMakeNoSense(t *testing.T) {
@@ -43,5 +48,42 @@ func TestFlagsOfKubelet(t *testing.T) {
 	want := map[string]string{"config": "/etc/a.yaml", "node-ip": "192.0.2.1", "v": "", "x": "", "y": "1"}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+func TestWhatDoesNotFitIntoAUnit(t *testing.T) {
+	for _, a := range []string{"--kubeconfig=/etc/a b", "--server-addr=x\nExecStartPre=/bin/sh", "--root-dir=/%h", "--kubeconfig=/a$B", `--kubeconfig=/a\b`, "--kubeconfig='/a'", "--x=\x00"} {
+		if err := fits("--node-name=edge1", a); err == nil {
+			t.Errorf("%q is taken for good", a)
+		}
+	}
+	if err := fits("--server-addr=https://192.0.2.1:6443,https://[2001:db8::1]:6443", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []hub.Config{{Kubeconfig: "kubelet.conf"}, {RootDir: "/var/lib/a%n"}, {BootstrapFile: "./b"}, {TLSCertFile: "/etc/a: b"}} {
+		if err := checkPaths(&c); err == nil {
+			t.Errorf("%+v is taken for good", c)
+		}
+	}
+	if err := checkPaths(&hub.Config{Kubeconfig: "/etc/kubernetes/kubelet.conf", RootDir: "/data/edgehub"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheHubsFolderIsItsOwn(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"cache", "pki", "lost+found"} {
+		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(ownFolder(root), ownFolder(filepath.Join(root, "new")), ownFolder(filepath.Join(root, "cache"))); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "log"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownFolder(root); err == nil || !strings.Contains(err.Error(), "log") {
+		t.Errorf("a folder with others' things in it: %v", err)
 	}
 }

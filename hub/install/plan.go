@@ -66,6 +66,14 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(fits(args...), checkPaths(p.config)); err != nil {
+		return nil, err
+	}
+	if root := p.config.RootDir; root != hub.NewOptions().RootDir && (earlier == nil || earlier.RootDir != root) {
+		if err := ownFolder(root); err != nil {
+			return nil, err
+		}
+	}
 	values, err := p.values(ctx, args, extra, k)
 	if err != nil {
 		return nil, err
