@@ -95,7 +95,7 @@ func TestHTTP2IsBounded(t *testing.T) {
 		if got := settings[http2.SettingMaxConcurrentStreams]; got == 0 || got > 250 {
 			t.Errorf("%d streams at a time", got)
 		}
-		if got := settings[http2.SettingMaxHeaderListSize]; got == 0 || got > 2<<20 {
+		if got := settings[http2.SettingMaxHeaderListSize]; got == 0 || got > 2*proxyHeader {
 			t.Errorf("headers of %d bytes", got)
 		}
 	})

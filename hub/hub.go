@@ -31,6 +31,10 @@ const (
 	// the 90 s after which Go clients drop theirs, so that the hub never closes a
 	// connection that a client is about to use.
 	keepAlive = 3 * time.Minute
+	// proxyHeader is how large the header of a request to the proxy ports may be, in bytes.
+	// An apiserver takes a megabyte; so many of it that never end would be more than the
+	// hub has, and nobody has to say who he is before.
+	proxyHeader = 64 << 10
 	// cutTimeout is how long requests may take to notice that they were cut.
 	cutTimeout = 2 * time.Second
 )
@@ -219,6 +223,7 @@ func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       keepAlive,
+		MaxHeaderBytes:    maxHeader(proxyHeader),
 		ErrorLog:          slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug),
 	}})
 }
