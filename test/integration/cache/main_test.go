@@ -17,12 +17,8 @@ package cache
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -31,6 +27,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 // patience is how long anything may take that has to happen at some time. It is long
@@ -56,56 +53,31 @@ var env environment //nolint:gochecknoglobals // TestMain has no other way to ha
 const atOnce = 6
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		if err := parallel.Value.Set(strconv.Itoa(atOnce)); err != nil {
-			panic(err) // it is a number
-		}
-	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cache:", err)
-		code = 1
-	}
-	os.Exit(code)
+	stand.AtOnce(atOnce)
+	os.Exit(stand.Main(m, "cache", prepare))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-cache-test-")
-	if err != nil {
-		return 1, err
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+		return err
 	}
-	defer os.RemoveAll(dir)
-	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
-		return 1, err
+	if env.audit.Log, err = audit.New(filepath.Join(s.Dir, "audit"), auditRules); err != nil {
+		return err
 	}
-	if env.audit.Log, err = audit.New(filepath.Join(dir, "audit"), auditRules); err != nil {
-		return 1, err
-	}
-	c, err := startCluster(ctx, env.audit.Log)
-	if err != nil {
-		return 1, err
-	}
-	env.Cluster = c
-	defer func() { err = errors.Join(err, stopCluster(c, code == 0)) }()
-	if env.client, err = kubernetes.NewForConfig(c.AdminConfig()); err != nil {
-		return 1, err
-	}
-	if env.direct, err = newDirectClient(c); err != nil {
-		return 1, err
-	}
-	defer env.direct.close()
-	return m.Run(), nil
-}
-
-// startCluster starts a control plane that remembers every version.
-func startCluster(ctx context.Context, a *audit.Log) (*cluster.Cluster, error) {
-	return cluster.Start(ctx, cluster.Options{
-		Log:           os.Stderr,
-		APIServerArgs: append(a.Args(), "--etcd-compaction-interval=0"),
+	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
+		APIServerArgs: append(env.audit.Args(), "--etcd-compaction-interval=0"), // it remembers every version
 	})
+	if err != nil {
+		return err
+	}
+	if env.client, err = kubernetes.NewForConfig(env.AdminConfig()); err != nil {
+		return err
+	}
+	if env.direct, err = newDirectClient(env.Cluster); err != nil {
+		return err
+	}
+	s.Cleanup(func() error { env.direct.close(); return nil })
+	return nil
 }
 
 // restartAPIServer starts the apiserver again, whether it runs or not. The controller
@@ -117,15 +89,4 @@ func (e environment) restartAPIServer(t *testing.T) {
 	if err := e.APIServer().Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func stopCluster(c *cluster.Cluster, passed bool) error {
-	if err := c.Stop(); err != nil {
-		return err
-	}
-	if passed {
-		return os.RemoveAll(c.Dir()) // the logs are of no use then
-	}
-	fmt.Fprintln(os.Stderr, "the logs of the control plane are in", c.LogDir())
-	return nil
 }

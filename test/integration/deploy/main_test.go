@@ -8,12 +8,9 @@ package deploy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/fleet"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 const (
@@ -47,61 +45,30 @@ var env struct {
 	controller string // edgehub-controller
 }
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(stand.Main(m, "deploy", prepare)) }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-deploy-test-")
-	if err != nil {
-		return 1, err
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.controller, err = s.Build(ctx, moduleRoot, "edgehub-controller"); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := build(ctx, dir); err != nil {
-		return 1, err
-	}
-	if env.record, err = audit.NewAnswered(filepath.Join(dir, "audit"),
+	if env.record, err = audit.NewAnswered(filepath.Join(s.Dir, "audit"),
 		"- {level: Metadata, users: ['"+username+"']}\n- {level: None}\n"); err != nil {
-		return 1, err
+		return err
 	}
-	env.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), Log: os.Stderr,
+	env.cluster, err = s.StartCluster(ctx, cluster.Options{
 		// Older apiservers do not stream lists, and client-go does not list where
 		// they do: the right to list would never be used.
 		APIServerArgs: append(env.record.Args(), "--feature-gates=WatchList=false")})
 	if err != nil {
-		return 1, err
+		return err
 	}
-	defer func() { err = errors.Join(err, env.cluster.Stop()) }()
 	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
-		return 1, err
+		return err
 	}
 	// The controller's own pods are not played: no kubelet could.
 	env.fleet = fleet.New(env.admin, fleet.Options{Log: os.Stderr, PodSelector: "app.kubernetes.io/name!=" + account})
-	playing, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1) // one result
-	go func() { ended <- env.fleet.Run(playing) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	if err := env.fleet.AddNode(ctx, "n1", nil); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
-}
-
-func build(ctx context.Context, dir string) error {
-	env.controller = filepath.Join(dir, "edgehub-controller")
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-o", env.controller, "./cmd/edgehub-controller")
-	cmd.Dir = moduleRoot
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build edgehub-controller: %w: %s", err, out)
-	}
-	return nil
+	s.Play(ctx, env.fleet)
+	return env.fleet.AddNode(ctx, "n1", nil)
 }
 
 // eventually polls until check has nothing to say, and fails with what it said last.

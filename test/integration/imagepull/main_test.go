@@ -13,19 +13,15 @@ package imagepull
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"strconv"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/edge"
 	"github.com/edgehub-io/edgehub/test/fleet"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 // productRoot is the product's module, seen from this folder.
@@ -46,53 +42,21 @@ var env environment //nolint:gochecknoglobals // TestMain has no other way to ha
 const atOnce = 6
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		if err := parallel.Value.Set(strconv.Itoa(atOnce)); err != nil {
-			panic(err) // it is a number
-		}
-	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "imagepull:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	stand.AtOnce(atOnce)
+	os.Exit(stand.Main(m, "imagepull", prepare))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	dir, err := os.MkdirTemp("", "edgehub-imagepull-test-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if env.hubBin, err = edge.Build(ctx, productRoot, dir); err != nil {
-		return 1, err
-	}
-	if env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, stopCluster(code == 0)) }()
-	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
-		return 1, err
-	}
-	env.fleet = fleet.New(env.admin, fleet.Options{PodSelector: "played-by=fleet", Log: os.Stderr})
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1) // one result
-	go func() { ended <- env.fleet.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	return m.Run(), nil
-}
-
-func stopCluster(passed bool) error {
-	if err := env.cluster.Stop(); err != nil {
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
-	if passed {
-		return os.RemoveAll(env.cluster.Dir()) // the logs are of no use then
+	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
+		return err
 	}
-	fmt.Fprintln(os.Stderr, "the logs of the control plane are in", env.cluster.LogDir())
+	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
+		return err
+	}
+	env.fleet = fleet.New(env.admin, fleet.Options{PodSelector: "played-by=fleet", Log: os.Stderr})
+	s.Play(ctx, env.fleet)
 	return nil
 }

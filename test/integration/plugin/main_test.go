@@ -6,11 +6,7 @@ package plugin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/fleet"
+	"github.com/edgehub-io/edgehub/test/stand"
 )
 
 const (
@@ -40,56 +37,30 @@ var env struct {
 	kubernetes, pluginDir string
 }
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(stand.Main(m, "plugin", prepare)) }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // Kubernetes may have to be built
-	defer cancel()
-	if err := build(ctx); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(env.pluginDir)) }()
-	if env.cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, env.cluster.Stop(), os.RemoveAll(env.cluster.Dir())) }()
-	config := env.cluster.AdminConfig()
-	config.QPS = -1
-	if env.admin, err = kubernetes.NewForConfig(config); err != nil {
-		return 1, err
-	}
-	env.fleet = fleet.New(env.admin, fleet.Options{Log: os.Stderr})
-	playing, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1) // one result
-	go func() { ended <- env.fleet.Run(playing) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	for _, name := range nodeNames {
-		if err := env.fleet.AddNode(ctx, name, map[string]string{"kubernetes.io/hostname": name}); err != nil {
-			return 1, err
-		}
-	}
-	return m.Run(), nil
-}
-
-// build makes the plugin, and looks for the kubectl that the cluster is built with.
-func build(ctx context.Context) (err error) {
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
 	if env.kubernetes, err = cluster.BuildKubernetes(ctx, os.Stderr); err != nil {
 		return err
 	}
-	if env.pluginDir, err = os.MkdirTemp("", "edgehub-plugin-test-"); err != nil {
+	env.pluginDir = s.Dir
+	if _, err := s.Build(ctx, moduleRoot, "kubectl-edgehub", "-race"); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-race", "-tags=grpcnotrace", "-o", filepath.Join(env.pluginDir, "kubectl-edgehub"), "./cmd/kubectl-edgehub")
-	cmd.Dir = moduleRoot
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build kubectl-edgehub: %w: %s", err, out)
+	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
+		return err
+	}
+	config := env.cluster.AdminConfig()
+	config.QPS = -1
+	if env.admin, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	env.fleet = fleet.New(env.admin, fleet.Options{Log: os.Stderr})
+	s.Play(ctx, env.fleet)
+	for _, name := range nodeNames {
+		if err := env.fleet.AddNode(ctx, name, map[string]string{"kubernetes.io/hostname": name}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
