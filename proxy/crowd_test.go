@@ -181,3 +181,46 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 		}
 	}
 }
+
+func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
+	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		if r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+		}
+	})
+	h := newHub(t, Credentials{}, cloud.URL)
+	h.proxy.maxOwn = 2
+	get := func(path, token string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		res, err := h.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	for range 2 {
+		if res := get("/api/v1/pods?watch=1", "a"); res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status)
+		}
+	}
+	for range 2 {
+		res := get("/api", "b")
+		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more: %s %v", res.Status, res.Header)
+		}
+	}
+	for range 3 {
+		if res := get("/api/v1/pods?watch=1", ""); res.StatusCode != http.StatusOK {
+			t.Errorf("the node: %s", res.Status)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,10 @@ type Proxy struct {
 	log      *slog.Logger
 
 	bodyStall time.Duration
-	arriving  *crowd // bodies of callers with credentials of their own
-	unread    *crowd // answers to them
+	arriving  *crowd       // bodies of callers with credentials of their own
+	unread    *crowd       // answers to them
+	own       atomic.Int64 // requests of theirs that are being answered
+	maxOwn    int64
 	answering tracker
 	draining  context.Context // ends when Drain is called
 	drain     context.CancelFunc
@@ -44,6 +47,7 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 		bodyStall: bodyStall,
 		arriving:  newCrowd(maxArriving, 0),
 		unread:    newCrowd(maxUnread, unreadPatience),
+		maxOwn:    maxOwn,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
@@ -81,6 +85,11 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 			return
 		}
 		if id == Own { // whoever that is: nobody has looked at the credentials yet
+			defer p.own.Add(-1)
+			if p.own.Add(1) > p.maxOwn {
+				p.refuse(w, errTooMany)
+				return
+			}
 			w = newUnread(w, p.unread)
 			defer joinArriving(r, p.arriving)()
 		}

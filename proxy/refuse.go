@@ -16,6 +16,14 @@ var ErrForbidden = errors.New("the node's identity is not lent to this request")
 // errMalformed is wrapped by the errors of malformed; the caller gets 400.
 var errMalformed = errors.New("this request cannot be passed on as it is")
 
+// maxOwn is how many requests of callers with credentials of their own are answered at
+// the same time. A watch costs some 40 KB, and one HTTP/2 connection may carry 250 of
+// them. A node's pods have some hundreds.
+const maxOwn = 4096
+
+// errTooMany is answered 429: client-go tries again.
+var errTooMany = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
+
 // refuse answers a request that goes no further. It is counted under the verb
 // "other": what a stranger asks for does not count.
 func (p *Proxy) refuse(w http.ResponseWriter, err error) {
@@ -23,6 +31,8 @@ func (p *Proxy) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrForbidden):
 		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
+	case errors.Is(err, errTooMany):
+		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 	case errors.Is(err, errMalformed):
 		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}

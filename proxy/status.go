@@ -9,7 +9,7 @@ import (
 )
 
 // retryAfter is how long, in seconds, a client is asked to wait before it tries
-// again. client-go honours it on any 5xx. The hub is on the same machine, so
+// again. client-go honours it on any 5xx and on 429. The hub is on the same machine, so
 // that an early retry costs the link nothing.
 const retryAfter = 1
 
@@ -23,7 +23,7 @@ func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, me
 		Message:  message,
 		Code:     int32(code),
 	}
-	if code == http.StatusServiceUnavailable {
+	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
