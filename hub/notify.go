@@ -114,6 +114,9 @@ func (h *Hub) alive(ctx context.Context) error {
 	}
 	res, err := client.Do(req)
 	if err != nil {
+		if ctx.Err() == nil && h.isFull("--serve-port") {
+			return nil // it was turned away, by a hub that lives; another start would cut kubelet off for no gain
+		}
 		return err
 	}
 	defer res.Body.Close()
@@ -121,6 +124,16 @@ func (h *Hub) alive(ctx context.Context) error {
 		return fmt.Errorf("%s answers %s", req.URL, res.Status)
 	}
 	return nil
+}
+
+// isFull tells whether the port of this flag has as many connections as are for everybody.
+func (h *Hub) isFull(flag string) bool {
+	for _, p := range h.ports {
+		if l, ok := p.listener.(*limited); ok && p.name == flag {
+			return l.open.Load() >= l.free
+		}
+	}
+	return false
 }
 
 // status is one line for `systemctl status`.

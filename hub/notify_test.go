@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -116,5 +117,35 @@ func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "edgehub install") {
 		t.Errorf("the log does not say what to do: %s", log.String())
+	}
+}
+
+func TestAHubThatIsFullLives(t *testing.T) {
+	n := newNode(t, echoToken)
+	n.config.MaxConnections, n.config.CallerCheck = minConnections, CheckOff // whoever comes is let in, up to the last
+	h, _ := n.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := h.alive(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	for range minConnections {
+		c, err := net.Dial("tcp", n.config.ServeAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for !h.isFull("--serve-port") && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	if err := h.alive(ctx); err != nil {
+		t.Error(err)
+	}
+	late, end := context.WithCancel(t.Context())
+	end()
+	if err := h.alive(late); err == nil {
+		t.Error("a hub that was not heard in time lives")
 	}
 }
