@@ -61,7 +61,7 @@ func newPodClient(w *world, i int, pod *corev1.Pod) (*client, error) {
 			method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + accountName(i) + "/token",
 			body: tokenRequest(pod.Name, pod.UID),
 		})
-		return a.code != http.StatusNotFound // admission hears of the pod a moment later
+		return a.code != http.StatusNotFound && a.code != http.StatusForbidden // admission and authorization hear of the pod a moment later
 	})
 	if a.err != nil {
 		return nil, a.err
@@ -110,7 +110,7 @@ func (c *client) watched(r *http.Request) (*http.Response, error) {
 	case r.Context().Err() != nil:
 	case err != nil:
 		c.w.problems.add("no answer to a reflector", "%s: %s: %v", c.name, r.URL, err)
-	case res.StatusCode != http.StatusOK:
+	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusGone: // see follower.failed
 		body, _ := io.ReadAll(io.LimitReader(res.Body, 2000))
 		res.Body = struct {
 			io.Reader

@@ -174,7 +174,7 @@ func (r *requests) judge(c *client, k kind, a answer) {
 	r.slowest[k.name] = max(r.slowest[k.name], took)
 	r.mu.Unlock()
 	switch {
-	case errors.Is(a.err, io.ErrUnexpectedEOF) && a.code == k.code && r.cuts.brokeUnder(a.began, a.ended):
+	case a.err != nil && brokeOff(k, a) && r.cuts.brokeUnder(a.began, a.ended):
 		r.count(r.broken, k)
 	case a.err != nil:
 		r.w.problems.add("no answer to "+k.name, "%s: after %s, cut: %t: %d, %v", c.name, took, r.cuts.touched(a.began, a.ended), a.code, a.err)
@@ -207,6 +207,13 @@ func (r *requests) readable(c *client, k kind, a answer) {
 	if err := isStatus(a); err != nil {
 		r.w.problems.add(fmt.Sprintf("a %d that no client can read, to %s", a.code, k.name), "%s: %v", c.name, err)
 	}
+}
+
+// brokeOff tells whether an answer ended before it was whole, as HTTP/1.1 and HTTP/2 say so.
+// The server has not sent anything yet where the answer is small.
+func brokeOff(k kind, a answer) bool {
+	ended := errors.Is(a.err, io.ErrUnexpectedEOF) || errors.Is(a.err, io.EOF) || strings.Contains(a.err.Error(), "stream error")
+	return ended && (a.code == k.code || a.code == 0)
 }
 
 // expected tells whether there may be a 503.

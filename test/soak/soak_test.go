@@ -45,7 +45,8 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 
 	w.settle()
 	r.eventsArrived()
-	w.sameHistories()
+	w.sameHistories(cuts)
+	w.rare()
 	t.Logf("%s with %d watches, the link was cut %d times\n%s%s%s", length, len(w.followers), cuts.count(), s.table(), r.summary(), w.summary())
 	s.flat(every)
 	s.idle()

@@ -42,6 +42,7 @@ type world struct {
 	pods      []*client
 	truth     map[string]*follower // by resource
 	followers []*follower
+	skipped   int // changes that were not told, and need not have been
 }
 
 func adminClient(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
