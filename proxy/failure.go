@@ -33,6 +33,7 @@ const (
 	closedHTTP2    = "http2: client connection force closed" // another request could not be written to it
 	goneAwayHTTP2  = "http2: server sent GOAWAY"
 	unretriedHTTP2 = "http2: Transport: cannot retry err"
+	unbegunHTTP2   = "http2: client conn could not be established" // a new one broke before the request was begun
 )
 
 // connectionLost tells a connection that broke from a request, or a stream, that
@@ -42,6 +43,9 @@ func connectionLost(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		slices.ContainsFunc([]string{lostHTTP2, closedHTTP2, goneAwayHTTP2}, func(said string) bool { return strings.Contains(err.Error(), said) })
 }
+
+// unbegun reports that the connection broke before anything of the request was sent.
+func unbegun(err error) bool { return strings.Contains(err.Error(), unbegunHTTP2) }
 
 // bodyLost reports that the apiserver said it has not begun on the request, so
 // that it could be sent again, but its body is gone.

@@ -134,11 +134,11 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 				note(s, err)
 				return nil, failure
 			}
-			if !connectionLost(err) {
+			if !connectionLost(err) && !unbegun(err) {
 				return nil, err
 			}
 			note(s, err)
-			if !repeatable(req) {
+			if !repeatable(req) && !unbegun(err) {
 				failure.Delivered = true
 				return nil, failure
 			}
