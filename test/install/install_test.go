@@ -295,7 +295,7 @@ func (n *node) watchdog() {
 	if now := n.systemctl("show", "edgehub.service", "--property=MainPID", "--value"); now != pid {
 		n.t.Errorf("a hub that is well was started anew: process %s is %s", pid, now)
 	}
-	if _, err := n.Run(n.t.Context(), "kill", "-STOP", pid); err != nil {
+	if _, err := n.Run(n.t.Context(), "sh", "-c", "kill -STOP "+pid); err != nil {
 		n.t.Fatal(err)
 	}
 	n.eventually("another process serves", func(context.Context) error {
