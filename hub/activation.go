@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 )
 
 // firstInherited is the first file descriptor that systemd passes on
@@ -71,9 +72,11 @@ func (i inherited) turnAway(log *slog.Logger) {
 				if errors.Is(err, net.ErrClosed) {
 					return
 				}
-				if err == nil {
-					conn.Close()
+				if err != nil { // too many files are open, say
+					<-time.After(time.Second)
+					continue
 				}
+				conn.Close()
 			}
 		}()
 	}
