@@ -51,7 +51,11 @@ func newHub(t *testing.T, options ...hubOption) *hub {
 func newHubIn(t *testing.T, e environment, options ...hubOption) *hub {
 	t.Helper()
 	h := makeHub(t, e.ServerURL(), options...)
-	h.certFile, h.keyFile = h.IdentifyAs(e.Cluster, "system:masters")
+	h.IdentifyAs(e.Cluster, "system:masters") // it may read all that a test makes
+	var err error
+	if h.certFile, h.keyFile, err = e.ClientCert(h.User, "system:nodes"); err != nil {
+		t.Fatal(err)
+	}
 	h.start()
 	return h
 }
