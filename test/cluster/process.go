@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -116,7 +118,41 @@ func (p *Process) Kill() error {
 
 // Freeze stops the process where it is (SIGSTOP): its connections stay open and
 // nothing answers on them, like a machine that hangs.
-func (p *Process) Freeze() error { return p.signal(syscall.SIGSTOP) }
+func (p *Process) Freeze() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	r := p.alive()
+	if r == nil {
+		return fmt.Errorf("freeze %s: it has ended", p.name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), freezeTimeout)
+	defer cancel()
+	return poll(ctx, func(context.Context) error { return frozen(r.cmd.Process.Pid) })
+}
+
+// freezeTimeout is how long the kernel may take to stop all threads of a process: it
+// does so as each gets a processor.
+const freezeTimeout = 10 * time.Second
+
+// frozen returns nil once all threads of a process have stopped.
+func frozen(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	for _, file := range threads {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+		if !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z") {
+			return fmt.Errorf("%s is in state %.1s", file, state)
+		}
+	}
+	return nil
+}
 
 // Cont lets a frozen process go on.
 func (p *Process) Cont() error { return p.signal(syscall.SIGCONT) }
