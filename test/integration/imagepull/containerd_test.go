@@ -32,8 +32,8 @@ func TestContainerdAbsent(t *testing.T) {
 		r.must(r.containerd.Start(t.Context()))
 		r.awaitBytes(layer, 4<<20) // nobody has asked again
 		r.must(r.containerd.Kill())
-		r.registry.SetRate(0)
 		r.expectUnavailable(d)
+		r.registry.SetRate(0) // not before: the kernel takes in what nobody reads any more
 		r.must(r.containerd.Start(t.Context()))
 		r.awaitReady(pod)
 		r.atMost(1.05, layer)

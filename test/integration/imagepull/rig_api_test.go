@@ -129,7 +129,7 @@ func (r *rig) awaitReady(pod string) nodeapi.ImagePull {
 func (r *rig) awaitFailure(pod, reason string) nodeapi.Image {
 	r.Helper()
 	s := r.awaitState(pod, "the pull for "+pod+" fails with "+reason, func(s nodeapi.ImagePull) bool {
-		return len(s.Images) > 0 && s.Images[0].Reason == reason
+		return len(s.Images) > 0 && s.Images[0].State == nodeapi.Failed && s.Images[0].Reason == reason // and not that of an attempt before
 	})
 	if text := s.Images[0].LastError; text == "" || strings.Contains(text, "\n") {
 		r.Errorf("the failure %s is not told in one line: %q", reason, text)
