@@ -8,8 +8,8 @@ import (
 func TestTheMemoryLimitLeavesRoomForGarbage(t *testing.T) {
 	tests := map[string]struct{ inUse, want int64 }{
 		"little is in use: the least":                        {inUse: 20 << 20, want: 64 << 20},
-		"there is room for a quarter within the least":       {inUse: 51 << 20, want: 64 << 20},
-		"more than the least is in use, as with 800 watches": {inUse: 80 << 20, want: 100 << 20},
+		"there is room for a sixth within the least":         {inUse: 54 << 20, want: 64 << 20},
+		"more than the least is in use, as with 800 watches": {inUse: 84 << 20, want: 98 << 20},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
