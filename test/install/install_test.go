@@ -64,9 +64,9 @@ func TestNode(t *testing.T) {
 		{"without the cloud the pod lives, and kubelet can be restarted", func(n *node) { n.survivesOutage(pod) }},
 		{"an upgrade is not noticed by pods", func(n *node) {
 			l := n.startLoad()
-			time.Sleep(time.Second) //nolint:forbidigo // the load is to run for a while
+			l.goesOn()
 			n.must(n.build(true), "install")
-			time.Sleep(time.Second) //nolint:forbidigo // as above
+			l.goesOn()
 			l.end()
 			n.lives(pod)
 		}},
@@ -283,6 +283,16 @@ func (n *node) upgradeFails(line, word string, args ...string) {
 	n.behindHub("http://127.0.0.1:10261")
 }
 
+// microseconds is a time that systemd knows of the hub, since the machine's start.
+func (n *node) microseconds(property string) int64 {
+	n.t.Helper()
+	value, err := strconv.ParseInt(n.systemctl("show", "edgehub.service", "--property="+property, "--value"), 10, 64)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return value
+}
+
 // watchdog has systemd lose patience sooner than it would.
 func (n *node) watchdog() {
 	n.t.Helper()
@@ -291,7 +301,13 @@ func (n *node) watchdog() {
 	n.systemctl("daemon-reload")
 	n.systemctl("restart", "edgehub.service")
 	pid := n.systemctl("show", "edgehub.service", "--property=MainPID", "--value")
-	time.Sleep(3 * time.Second) //nolint:forbidigo // longer than the hub may be silent
+	started := n.microseconds("ActiveEnterTimestampMonotonic")
+	n.eventually("there are signs of life for longer than the hub may be silent", func(context.Context) error {
+		if last := n.microseconds("WatchdogTimestampMonotonic"); last-started < 3_000_000 {
+			return fmt.Errorf("the last was after %d µs", last-started)
+		}
+		return nil
+	})
 	if now := n.systemctl("show", "edgehub.service", "--property=MainPID", "--value"); now != pid {
 		n.t.Errorf("a hub that is well was started anew: process %s is %s", pid, now)
 	}

@@ -131,6 +131,23 @@ func (l *load) watch(ctx context.Context, client *http.Client) {
 	}
 }
 
+// goesOn returns when a second's worth of requests more has been answered.
+func (l *load) goesOn() {
+	l.node.t.Helper()
+	answered := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.requests
+	}
+	before := answered()
+	l.node.eventually("the load goes on", func(context.Context) error {
+		if n := answered() - before; n < 50 {
+			return fmt.Errorf("%d requests were answered", n)
+		}
+		return nil
+	})
+}
+
 // end stops the load, and fails the test if a program of the pod's has seen an error.
 func (l *load) end() {
 	l.node.t.Helper()
