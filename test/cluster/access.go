@@ -60,11 +60,16 @@ func (c *Cluster) ClientCertUntil(end time.Time, user string, groups ...string) 
 	return c.control.authority.issue(file, identity{name: user, groups: groups, until: end})
 }
 
+// kubeconfigVariable names the kubeconfig for kubectl and for its plugins. The flag
+// --kubeconfig would not reach a plugin, and kubectl looks for no plugin behind a flag.
+const kubeconfigVariable = "KUBECONFIG"
+
 // Kubectl runs kubectl as the administrator and returns what it prints. An
 // error holds what kubectl complains about.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	template := c.components.command("kubectl", append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	template := c.components.command("kubectl", args...)
 	cmd := exec.CommandContext(ctx, template.Path, template.Args[1:]...)
+	cmd.Env = append(os.Environ(), kubeconfigVariable+"="+c.Kubeconfig())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -124,11 +129,11 @@ func (c *Cluster) writeKubectl() error {
 	if err := os.MkdirAll(c.path("bin"), 0o755); err != nil {
 		return err
 	}
-	cmd := c.components.command("kubectl", "--kubeconfig="+c.Kubeconfig())
+	quote := func(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 	var script strings.Builder
-	script.WriteString("#!/bin/sh\nexec")
-	for _, arg := range cmd.Args {
-		fmt.Fprintf(&script, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))
+	fmt.Fprintf(&script, "#!/bin/sh\nexport %s=%s\nexec", kubeconfigVariable, quote(c.Kubeconfig()))
+	for _, arg := range c.components.command("kubectl").Args {
+		script.WriteString(" " + quote(arg))
 	}
 	script.WriteString(" \"$@\"\n")
 	return os.WriteFile(c.KubectlPath(), []byte(script.String()), 0o755)

@@ -1,0 +1,31 @@
+package plugin
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestTheKubectlOfATestClusterFindsPlugins runs the script that edgehub-cluster gives to
+// people. A plugin gets the arguments behind its name and the environment, and nothing
+// else: whatever tells kubectl which cluster to talk to has to reach the plugin as well.
+func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
+	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), env.cluster.KubectlPath(), args...)
+		cmd.Env = append(os.Environ(), "PATH="+env.pluginDir+":"+os.Getenv("PATH"), "KUBECONFIG=/nowhere", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	if out := run("edgehub", "status", "ds/web", "-n="+f.namespace); !strings.Contains(out, "daemonset.apps/web in "+f.namespace) {
+		t.Errorf("kubectl edgehub status:\n%s", out)
+	}
+	if out := run("get", "ds/web", "-n="+f.namespace, "-o=name"); out != "daemonset.apps/web\n" {
+		t.Errorf("kubectl get: %q", out)
+	}
+}
