@@ -85,6 +85,7 @@ type Cache struct {
 	callers *callers
 	pages   *pages
 	writes  *writes
+	unkept  *unkept
 	metrics *metrics
 	log     *slog.Logger
 
@@ -110,7 +111,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{
-		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger,
+		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger, unkept: newUnkept(),
 		lists: make(semaphore, maxLists), resumes: make(semaphore, maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +17,11 @@ import (
 // what an apiserver said, or nothing: never that it is not there.
 var errNeverRead = errors.New("this was never read through this hub")
 
-// errNeverKept is why there is no answer to who takes nothing but a Table, say.
-var errNeverKept = errors.New("what is asked for is in a form that is never kept")
+// errNotKept is why there is no answer to what was read, but in a form that is not kept.
+var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
+
+// errOnlyMetadata is why there is no answer to who wants whole objects.
+var errOnlyMetadata = errors.New("only the metadata of this was read through this hub")
 
 // errDenied is why there is no answer to a user who had lost access.
 var errDenied = errors.New("the apiserver refused this when it was last asked")
@@ -52,100 +54,6 @@ func (x *exchange) answer() (*http.Response, error) {
 	}
 }
 
-// source is a view that can answer, if need be after a conversion.
-type source struct {
-	view *view
-	repr wire.Representation // asked for
-}
-
-// converts reports whether the view's objects are not what was asked for.
-func (s *source) converts() bool { return s.view.repr != s.repr }
-
-// object makes a bare object into what was asked for. bare is that of the view.
-func (s *source) object(bare []byte) ([]byte, error) {
-	from := s.view.repr
-	switch {
-	case !s.converts():
-		return bare, nil
-	case s.repr.Metadata != from.Metadata:
-		return convert.Metadata(from.Encoding, s.repr.Encoding, bare)
-	}
-	return convert.Bare(from.Encoding, s.repr.Encoding, s.itemType(), bare)
-}
-
-// itemType is the type of what object returns.
-func (s *source) itemType() wire.TypeMeta {
-	if s.repr.Metadata != s.view.repr.Metadata {
-		return convert.MetadataType
-	}
-	return s.view.itemType()
-}
-
-// meta is what the asked for list says of itself.
-func (s *source) meta(m wire.ListMeta) wire.ListMeta {
-	if s.repr.Metadata != s.view.repr.Metadata {
-		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
-		m.Sorted = false
-	}
-	return m
-}
-
-// from are the representations from which r can be made, r itself first.
-func from(r wire.Representation) []wire.Representation {
-	all := []wire.Representation{r}
-	for _, metadata := range slices.Compact([]string{r.Metadata, ""}) {
-		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if other := (wire.Representation{Encoding: e, Metadata: metadata}); other != r {
-				all = append(all, other)
-			}
-		}
-	}
-	return all
-}
-
-// source finds a view for a list or watch. One that is in what was asked for
-// comes before those that have to be converted.
-func (x *exchange) source() (*source, error) {
-	acceptable := wire.Acceptable(x.query.accept)
-	if !slices.ContainsFunc(acceptable, wire.Representation.Cacheable) {
-		return nil, errNeverKept
-	}
-	find := func(r, in wire.Representation) *source {
-		if !r.Cacheable() || !in.Cacheable() {
-			return nil
-		}
-		if v := x.cache.views.find(x.query.key(in)); v != nil && v.usable() {
-			return &source{view: v, repr: r}
-		}
-		return nil
-	}
-	for _, r := range acceptable {
-		if s := find(r, r); s != nil {
-			return s, nil
-		}
-	}
-	for _, r := range acceptable {
-		for _, in := range from(r) {
-			if s := find(r, in); s != nil {
-				return s, nil
-			}
-		}
-	}
-	for _, r := range []wire.Representation{{Encoding: wire.Protobuf}, {Encoding: wire.JSON}} {
-		v := x.cache.views.find(x.query.key(r))
-		if v == nil {
-			continue
-		}
-		if v.denied() {
-			return nil, errDenied
-		}
-		if v.usable() {
-			return nil, notAcceptable(x.query)
-		}
-	}
-	return nil, errNeverRead
-}
-
 func (v *view) usable() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -161,7 +69,7 @@ func (v *view) denied() bool {
 func notAcceptable(q *query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and what is cached of %s is neither in, nor can be converted to, %q", q.resource.GroupResource(), q.accept),
+		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and %s is cached in a form that cannot be converted to what the client accepts, %q", q.resource.GroupResource(), q.accept),
 	}}
 }
 
@@ -197,19 +105,17 @@ func (x *exchange) get() (*http.Response, error) {
 			return x.status(apierrors.NewNotFound(q.resource.GroupResource(), q.name))
 		}
 	}
-	var best *found
-	for _, r := range wire.Acceptable(q.accept) {
-		if !r.Cacheable() {
-			continue
-		}
-		for i, in := range from(r) {
+	for _, o := range inAcceptOrder(q.accept) {
+		var best *found
+		for i, in := range o.from {
 			for _, v := range views {
 				if v.repr != in {
 					continue
 				}
+				s := source{v, o.to}
 				e, ok := v.member(name)
-				if ok && (best == nil || compare(e.version, best.entry.version) > 0) {
-					best = &found{source{v, r}, name, e}
+				if ok && (best == nil || compare(e.version, best.entry.version) > 0) && s.convertible() {
+					best = &found{s, name, e}
 				}
 			}
 			if i == 0 && best != nil && best.entry.version == seen {
@@ -220,12 +126,17 @@ func (x *exchange) get() (*http.Response, error) {
 			return x.object(best)
 		}
 	}
+	err := x.unknown()
 	for _, v := range views {
-		if _, ok := v.member(name); ok && v.repr.Metadata == "" {
+		if _, ok := v.member(name); !ok {
+			continue
+		}
+		if v.repr.Metadata == "" {
 			return x.status(notAcceptable(q))
 		}
+		err = errOnlyMetadata
 	}
-	return nil, errNeverRead
+	return nil, err
 }
 
 // newest is the last version at which the user has seen the object, or "".

@@ -37,6 +37,7 @@ func (x *exchange) online(res *http.Response) {
 	}
 	repr := wire.Answered(x.query.accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
+		x.cache.unkept.add(x.query)
 		return
 	}
 	switch x.query.verb {

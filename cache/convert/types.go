@@ -77,6 +77,11 @@ func newObject(t wire.TypeMeta) (runtime.Object, error) {
 	return object, nil
 }
 
+// Knows reports whether objects of type t can be converted by Bare.
+func Knows(t wire.TypeMeta) bool {
+	return isMetadata(t) || builtIn().Recognizes(groupVersionKind(t))
+}
+
 // isMetadata reports whether objects of this type are the metadata of others. Those of
 // v1beta1 are the same.
 func isMetadata(t wire.TypeMeta) bool {

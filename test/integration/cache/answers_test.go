@@ -3,13 +3,10 @@ package cache
 import (
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // offline answers say of themselves what an apiserver's do.
@@ -125,18 +122,8 @@ func TestKubectlOffline(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)
 	s.fill("c", 2)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: h.node.url}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", Namespace: s.name}
-	config.CurrentContext = "hub"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	get := func(args ...string) (string, error) {
-		cacheDir := t.TempDir() // discovery is asked for each time
-		return env.Kubectl(t.Context(), append([]string{"--kubeconfig=" + file, "--cache-dir=" + cacheDir, "get", "configmaps"}, args...)...)
-	}
+	kubectl := h.kubectlGet(t, s)
+	get := func(args ...string) (string, error) { return kubectl(append([]string{"configmaps"}, args...)...) }
 	online, err := get("-o", "yaml")
 	if err != nil {
 		t.Fatal(err)
