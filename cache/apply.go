@@ -64,8 +64,9 @@ func (v *view) applyLocked(from string, c *change) applied {
 		update.Delete = []string{c.name}
 	default:
 		v.header.Changed = c.version
-		v.setLocked(c.name, entry{c.version, len(c.object)})
-		update.Put = []store.Object{{Name: c.name, ResourceVersion: c.version, Bytes: c.object}}
+		o := store.NewObject(c.name, c.version, c.object)
+		v.setLocked(c.name, entryOf(&o))
+		update.Put = []store.Object{o}
 	}
 	update.Header = v.headerLocked()
 	v.disk.change(&update)

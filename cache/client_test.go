@@ -117,13 +117,10 @@ func nothingIsHeld(t *testing.T, c *Cache) {
 }
 
 // shares is how many objects are held for who is just reading them.
-func shares(c *Cache) (n int) {
+func shares(c *Cache) int {
 	c.disk.shared.mu.Lock()
 	defer c.disk.shared.mu.Unlock()
-	for _, of := range c.disk.shared.scopes {
-		n += len(of)
-	}
-	return n
+	return len(c.disk.shared.objects)
 }
 
 func newRequest(ctx context.Context, method, url string) *http.Request {

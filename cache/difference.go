@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 
@@ -23,7 +24,8 @@ type news struct {
 // the same name. They carry the old state's version, so that a client that breaks
 // off among them goes on from there, and is told to list: nothing of what follows is
 // missed. Then comes what is there now, in the order of versions. It ends early if
-// there are more than maxDifference bytes.
+// there are more than maxDifference bytes. A member of the same version with other bytes
+// has changed, too.
 func difference(old *snapshot, st *stage) ([]byte, error) {
 	var gone, there []news
 	var sum int
@@ -34,7 +36,7 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	for _, m := range old.members {
 		item, still := st.items[m.Name]
 		seen[m.Name] = true
-		if !still || item.version != m.ResourceVersion {
+		if !still || item.member(m.Name) != m {
 			changed = append(changed, m)
 		}
 	}
@@ -42,7 +44,10 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	for len(old.members) > 0 && sum <= maxDifference {
 		err := old.next(func(o store.Object) error {
 			item, still := st.items[o.Name]
-			same, err := still && item.bytes != nil, error(nil)
+			if still && item.bytes == nil {
+				return errMoved
+			}
+			same, err := still, error(nil)
 			if same {
 				same, err = sameUID(e, o.Bytes, item.bytes)
 			}
@@ -71,6 +76,9 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	}
 	for name, item := range st.items {
 		if !seen[name] {
+			if item.bytes == nil {
+				return nil, errMoved
+			}
 			there = append(there, news{watch.Added, item.version, item.bytes})
 			sum += len(item.bytes)
 		}
@@ -78,6 +86,10 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	slices.SortFunc(there, func(a, b news) int { return compare(a.version, b.version) })
 	return encodeNews(append(gone, there...), st), nil
 }
+
+// errMoved is returned where the view had an object when the list brought it, and has
+// it no more: the list does not say what is to be told about it.
+var errMoved = errors.New("the view has changed while it was listed")
 
 func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 	first, err := wire.Inspect(e, a)

@@ -9,10 +9,11 @@
 //
 // A view is what one query returned: its key is the user, the resource, the
 // namespace, both selectors and the representation; its state is an index of
-// members (name, resourceVersion), the last version that is proven for them, and
-// whether they are all. Objects are kept as the bytes that came, once for each
-// resource and representation. What was read by GET, or came back from a write,
-// is a member of a view of its own for each user, which is never complete.
+// members (name, resourceVersion, hash of the content), the last version that is
+// proven for them, and whether they are all. Objects are kept as the bytes that
+// came; views of one resource and representation share equal bytes. What was read
+// by GET, or came back from a write, is a member of a view of its own for each
+// user, which is never complete.
 //
 // # How a view is fed
 //

@@ -190,14 +190,13 @@ func (b *listBody) Read(p []byte) (int, error) {
 // fill puts the next objects into buf.
 func (b *listBody) fill() {
 	b.buf.small = b.buf.small[:0] // all of it has been read
-	if len(b.snapshot.members) == 0 {
-		if b.err = b.list.Close(); b.err == nil {
-			b.err = io.EOF
-		}
-		return
+	var err error
+	if len(b.snapshot.members) > 0 {
+		err = b.snapshot.next(func(o store.Object) error { return b.list.WriteItem(o.Bytes) })
+	} else if err = b.list.Close(); err == nil {
+		b.err = io.EOF
 	}
-	err := b.snapshot.next(func(o store.Object) error { return b.list.WriteItem(o.Bytes) })
-	if err != nil {
+	if err != nil { // also if the objects do not have the sizes that Content-Length was made of
 		b.err = b.view.broken(b.snapshot.version, err)
 	}
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -27,7 +28,7 @@ func (m *metrics) opened(s *store.Store, err error) {
 		return
 	}
 	m.storeUp.Set(1)
-	if s.Recovery().Cause != nil {
+	if cause := s.Recovery().Cause; cause != nil && !errors.Is(cause, store.ErrFormat) {
 		m.damaged.Inc()
 	}
 }

@@ -195,14 +195,14 @@ func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Res
 // read returns the bytes of a member.
 func (v *view) read(name string, e entry) ([]byte, error) {
 	s, w := v.disk.now()
-	key := store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version}
+	key := v.object(name, e)
 	if b, ok := w.Object(key); ok {
 		return b, nil
 	}
 	reader := s.NewReader(*v.id.Load(), v.scope)
 	defer reader.Close()
 	var b []byte
-	_, err := reader.Read([]store.Member{{Name: name, ResourceVersion: e.version, Size: e.size}}, func(o store.Object) error {
+	_, err := reader.Read([]store.Member{e.member(name)}, func(o store.Object) error {
 		b = o.Bytes // the reader reads nothing else
 		return nil
 	})
@@ -213,7 +213,7 @@ func (v *view) read(name string, e entry) ([]byte, error) {
 		return b, nil
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
-		v.dropIf(name, e.version)
+		v.dropIf(name, e)
 	}
 	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

@@ -44,13 +44,16 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
+	before, now := store.NewObject("ns/a", "50", pod(t, "a", "50")), store.NewObject("ns/a", "101", pod(t, "a", "101"))
+	other := store.NewObject("ns/a", "101", pod(t, "b", "101"))
 	tests := map[string]struct {
 		fail func(v *view)
 		want string
 	}{
-		"an object that the view names": {func(v *view) { v.dropIf("ns/a", "101") }, " unusable"},
-		"one that was replaced":         {func(v *view) { v.dropIf("ns/a", "50") }, "101 ns/a=101"},
-		"one that is gone":              {func(v *view) { v.dropIf("ns/b", "50") }, "101 ns/a=101"},
+		"an object that the view names":        {func(v *view) { v.dropIf("ns/a", entryOf(&now)) }, " unusable"},
+		"one that was replaced":                {func(v *view) { v.dropIf("ns/a", entryOf(&before)) }, "101 ns/a=101"},
+		"the same version with other contents": {func(v *view) { v.dropIf("ns/a", entryOf(&other)) }, "101 ns/a=101"},
+		"one that is gone":                     {func(v *view) { v.dropIf("ns/b", entryOf(&before)) }, "101 ns/a=101"},
 		"a list of the view as it is": {func(v *view) {
 			v.broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
 		}, " unusable"},

@@ -210,8 +210,8 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 }
 
 // restored is called when a view turned out to be newer than the apiservers.
-// Versions may name other objects from now on, so everything goes that shares
-// objects with it; what was read one by one cannot be compared with them either.
+// Versions may name other objects from now on, so everything goes that is compared
+// by them: views of the same resource, and what was read one by one.
 func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	for _, other := range c.views.all() {
@@ -220,7 +220,6 @@ func (c *Cache) restored(v *view, version string) {
 		}
 	}
 	c.pages.forget(v.scope)
-	c.disk.shared.forget(v.scope)
 }
 
 // keepWatch makes the answer to a watch one that goes on over outages.

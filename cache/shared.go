@@ -1,73 +1,55 @@
 package cache
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
 
 // shared is the bytes of objects that are just being read, by whomever: several
 // clients that begin at once read the same, and it is held once, for as long as a
-// stage has it. It is safe for concurrent use; the zero value is empty.
+// stage has it. Objects are shared by their content alone, so nobody gets bytes that
+// it has not been sent itself. It is safe for concurrent use; the zero value is empty.
 type shared struct {
-	mu     sync.Mutex
-	scopes map[string]map[sharedKey]sharedBytes
+	mu      sync.Mutex
+	objects map[store.Sum]sharedBytes
 }
-
-type sharedKey struct{ name, version string }
 
 type sharedBytes struct {
 	bytes  []byte
 	stages int // that have it
 }
 
-// take returns an object's bytes, which nobody may change, or nil. Each take, and
-// each put, has to be followed by a drop.
-func (s *shared) take(scope, name, version string) []byte {
+// take returns the bytes with a sum, which nobody may change, or nil. Each take that
+// returns some, and each put, has to be followed by a drop.
+func (s *shared) take(sum store.Sum) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := sharedKey{name, version}
-	of, ok := s.scopes[scope][key]
+	of, ok := s.objects[sum]
 	if !ok {
 		return nil
 	}
 	of.stages++
-	s.scopes[scope][key] = of
+	s.objects[sum] = of
 	return of.bytes
 }
 
-func (s *shared) put(scope, name, version string, bytes []byte) {
+func (s *shared) put(sum store.Sum, bytes []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.scopes == nil {
-		s.scopes = map[string]map[sharedKey]sharedBytes{}
+	if s.objects == nil {
+		s.objects = map[store.Sum]sharedBytes{}
 	}
-	of := s.scopes[scope]
-	if of == nil {
-		of = map[sharedKey]sharedBytes{}
-		s.scopes[scope] = of
-	}
-	key := sharedKey{name, version}
-	of[key] = sharedBytes{bytes, of[key].stages + 1}
+	s.objects[sum] = sharedBytes{bytes, s.objects[sum].stages + 1}
 }
 
-func (s *shared) drop(scope, name, version string) {
+func (s *shared) drop(sum store.Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of, key := s.scopes[scope], sharedKey{name, version}
-	b, ok := of[key]
-	if !ok {
-		return // of before forget
+	of := s.objects[sum]
+	if of.stages--; of.stages > 0 {
+		s.objects[sum] = of
+	} else {
+		delete(s.objects, sum)
 	}
-	if b.stages--; b.stages > 0 {
-		of[key] = b
-		return
-	}
-	if delete(of, key); len(of) == 0 {
-		delete(s.scopes, scope)
-	}
-}
-
-// forget has nothing of a scope shared any more: its versions name other objects
-// now.
-func (s *shared) forget(scope string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.scopes, scope)
 }

@@ -23,16 +23,17 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	if v.loadLocked() != nil {
 		return
 	}
-	if old, ok := v.index[name]; ok && compare(old.version, version) >= 0 && compare(version, began) >= 0 {
+	o := store.NewObject(name, version, object)
+	if old, ok := v.index[name]; ok && (old == entryOf(&o) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
 		return
 	}
 	before := v.version
 	v.countLocked()
 	v.header.APIVersion, v.header.Kind, v.header.Updated = t.APIVersion, t.Kind, v.disk.clock()
-	v.setLocked(name, entry{version, len(object)})
+	v.setLocked(name, entryOf(&o))
 	update := store.Change{
 		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",
-		Put: []store.Object{{Name: name, ResourceVersion: version, Bytes: object}},
+		Put: []store.Object{o},
 	}
 	if len(v.index) > maxSingles {
 		oldest := v.oldestLocked()

@@ -45,7 +45,7 @@ func (v *view) snapshot() (*snapshot, error) {
 		return snap, nil
 	}
 	for name, e := range v.index {
-		if b, ok := w.Object(store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version}); ok {
+		if b, ok := w.Object(v.object(name, e)); ok {
 			snap.pending[name] = b
 		}
 	}
@@ -58,7 +58,7 @@ func (v *view) sortedLocked() []store.Member {
 	if v.sorted == nil {
 		v.sorted = make([]store.Member, 0, len(v.index))
 		for name, e := range v.index {
-			v.sorted = append(v.sorted, store.Member{Name: name, ResourceVersion: e.version, Size: e.size})
+			v.sorted = append(v.sorted, e.member(name))
 		}
 		slices.SortFunc(v.sorted, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -74,7 +74,7 @@ func (s *snapshot) next(fn func(store.Object) error) error {
 		if !ok {
 			break
 		}
-		if err := fn(store.Object{Name: m.Name, ResourceVersion: m.ResourceVersion, Bytes: b}); err != nil {
+		if err := fn(store.Object{Name: m.Name, ResourceVersion: m.ResourceVersion, Sum: m.Sum, Bytes: b}); err != nil {
 			return err
 		}
 		s.members = s.members[1:]

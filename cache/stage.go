@@ -31,7 +31,8 @@ type stage struct {
 	kind  string // of the items, if they say so
 }
 
-// staged is an object in a stage. Bytes are nil where the view has that version.
+// staged is an object in a stage. Bytes are nil where the view had the same: equal
+// versions do not tell.
 type staged struct {
 	entry
 	bytes []byte
@@ -44,22 +45,22 @@ func (v *view) newStage(began string, consistent bool) *stage {
 // end lets go of what the stage shares with others. It has to be called once, and
 // the stage is not to be changed after that.
 func (s *stage) end() {
-	for name, item := range s.items {
-		s.view.letGo(name, &item)
+	for _, item := range s.items {
+		s.view.disk.letGo(&item)
 	}
 }
 
-func (v *view) letGo(name string, item *staged) {
+func (d *disk) letGo(item *staged) {
 	if item.bytes != nil {
-		v.disk.shared.drop(v.scope, name, item.version)
+		d.shared.drop(item.sum)
 	}
 }
 
 // also makes the stage one that has the items of others.
 func (s *stage) also(items map[string]staged) {
 	for name, item := range items {
-		if item.bytes != nil && s.view.disk.shared.take(s.view.scope, name, item.version) == nil {
-			s.view.disk.shared.put(s.view.scope, name, item.version, item.bytes)
+		if item.bytes != nil && s.view.disk.shared.take(item.sum) == nil {
+			s.view.disk.shared.put(item.sum, item.bytes)
 		}
 		s.put(name, item)
 	}
@@ -72,21 +73,16 @@ func (s *stage) put(name string, item staged) {
 	s.items[name] = item
 }
 
-// add takes over an object, bare or self-describing. A copy is made of it, if it
-// is news.
+// add takes over an object, bare or self-describing. A copy is made of it unless the
+// view, or another stage, has the same bytes.
 func (s *stage) add(name, version string, object []byte) error {
-	v := s.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	item := staged{entry: entry{version: version}}
-	if old, ok := v.hasLocked(name); ok && old.version == version {
-		item.size = old.size
-	} else {
-		var err error
-		if item.bytes, err = v.shared(name, version, object); err != nil {
-			return err
-		}
-		item.size = len(item.bytes)
+	head, rest, err := wire.Bare(s.view.repr.Encoding, object)
+	if err != nil {
+		return err
+	}
+	item := staged{entry: entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest)}}
+	if !s.view.has(name, item.entry) {
+		item.bytes = s.view.disk.sharedBytes(item.sum, head, rest)
 	}
 	if s.put(name, item); s.bytes > maxStage {
 		return errStageFull
@@ -96,34 +92,28 @@ func (s *stage) add(name, version string, object []byte) error {
 
 func (i *staged) cost(name string) int64 { return int64(len(i.bytes) + len(name) + memberCost) }
 
-// hasLocked looks for a member whose bytes are at hand.
-func (v *view) hasLocked(name string) (entry, bool) {
-	if v.lost.Load() || v.loadLocked() != nil {
-		return entry{}, false
-	}
-	e, ok := v.index[name]
-	return e, ok
+// has reports whether this is a member, and its bytes are at hand.
+func (v *view) has(name string, e entry) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.lost.Load() && v.loadLocked() == nil && v.index[name] == e
 }
 
-// shared returns an object in its bare form: bytes that another client has just
-// read or that wait for the disk, or else a copy.
-func (v *view) shared(name, version string, object []byte) ([]byte, error) {
-	known := &v.disk.shared
-	if b := known.take(v.scope, name, version); b != nil {
-		return b, nil
+// sharedBytes returns an object that is given in two parts: the bytes that another
+// client has just read, or else a copy.
+func (d *disk) sharedBytes(sum store.Sum, head string, rest []byte) []byte {
+	if b := d.shared.take(sum); b != nil {
+		return b
 	}
-	b, err := wire.AppendBare(nil, v.repr.Encoding, object)
-	if err != nil {
-		return nil, err
-	}
-	known.put(v.scope, name, version, b)
-	return b, nil
+	b := append(append(make([]byte, 0, len(head)+len(rest)), head...), rest...)
+	d.shared.put(sum, b)
+	return b
 }
 
 // remove takes out an object that was deleted while the initial events came.
 func (s *stage) remove(name string) {
 	if old, ok := s.items[name]; ok {
-		s.view.letGo(name, &old)
+		s.view.disk.letGo(&old)
 		s.bytes -= old.cost(name)
 		delete(s.items, name)
 	}
@@ -136,12 +126,14 @@ const (
 	taken    verdict = iota
 	outdated         // the view is newer
 	// restored: the view was newer than the apiservers are, so their store was restored
-	// from a backup. The stage is not taken: a version that it has in common with the
-	// view may name another object. Drop the view, and list it again.
+	// from a backup. The stage is not taken. Drop the view, and list it again.
 	restored
 )
 
-// commit makes the stage the view's state at version.
+// commit makes the stage the view's state at version. A view that is at the same
+// version has the same members, as a rule. Where it does not (a
+// CustomResourceDefinition has gained a default, an apiserver of another version
+// answered, etcd was restored from a backup), what was read last counts.
 func (s *stage) commit(version string) verdict {
 	v := s.view
 	v.mu.Lock()
@@ -149,7 +141,7 @@ func (s *stage) commit(version string) verdict {
 	if v.complete && !v.lost.Load() {
 		order := compare(version, v.version)
 		switch {
-		case order == 0:
+		case order == 0 && v.loadLocked() == nil && v.holdsLocked(s.items):
 			v.header.Updated = v.disk.clock()
 			v.allowLocked()
 			return taken
@@ -193,7 +185,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 	for name, item := range s.items {
 		// An item without bytes was the view's when it came. Should it have gone
 		// since, the disk refuses the change, and the view is read again.
-		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Bytes: item.bytes})
+		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Sum: item.sum, Bytes: item.bytes})
 		v.setLocked(name, item.entry)
 	}
 	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
@@ -205,7 +197,7 @@ func (v *view) holdsLocked(items map[string]staged) bool {
 		return false
 	}
 	for name, item := range items {
-		if v.index[name].version != item.version {
+		if v.index[name] != item.entry {
 			return false
 		}
 	}

@@ -57,7 +57,21 @@ type view struct {
 // entry is a member in the index.
 type entry struct {
 	version string
+	sum     store.Sum
 	size    int
+}
+
+// member is the entry as the store has it.
+func (e entry) member(name string) store.Member {
+	return store.Member{Name: name, ResourceVersion: e.version, Sum: e.sum, Size: e.size}
+}
+
+// entryOf is the entry of an object.
+func entryOf(o *store.Object) entry { return entry{o.ResourceVersion, o.Sum, len(o.Bytes)} }
+
+// object is where an entry's bytes are.
+func (v *view) object(name string, e entry) store.ObjectKey {
+	return store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version, Sum: e.sum}
 }
 
 // viewHeader is what is kept with a view besides its members.
@@ -79,7 +93,7 @@ type viewHeader struct {
 }
 
 // memberCost is what a member takes on disk besides its object, about.
-const memberCost = 100
+const memberCost = 130
 
 func newView(d *disk, id store.ID, key viewKey) *view {
 	v := &view{key: key, raw: key.bytes(), scope: key.scope(), repr: key.representation(), disk: d}
@@ -131,7 +145,7 @@ func (v *view) loadLocked() error {
 	}
 	v.index = make(map[string]entry, len(members))
 	for _, m := range members {
-		v.index[m.Name] = entry{m.ResourceVersion, m.Size}
+		v.index[m.Name] = entry{m.ResourceVersion, m.Sum, m.Size}
 	}
 	v.version, v.bytes, v.loaded = stored.ResourceVersion, stored.Bytes, true
 	return nil
@@ -222,10 +236,10 @@ func (v *view) deny(denied bool) {
 }
 
 // dropIf drops the view if name is still the member that could not be read.
-func (v *view) dropIf(name, version string) {
+func (v *view) dropIf(name string, e entry) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if e, ok := v.index[name]; ok && e.version == version {
+	if is, ok := v.index[name]; ok && is == e {
 		v.dropLocked()
 	}
 }

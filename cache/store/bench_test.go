@@ -20,7 +20,7 @@ func benchView(version string) store.Change {
 	for i := range benchPods {
 		b := make([]byte, benchSize)
 		copy(b, version)
-		c.Put = append(c.Put, store.Object{Name: fmt.Sprintf("default/deployment-7d4b9c6f5-%05d", i), ResourceVersion: version, Bytes: b})
+		c.Put = append(c.Put, store.NewObject(fmt.Sprintf("default/deployment-7d4b9c6f5-%05d", i), version, b))
 	}
 	return c
 }
@@ -104,7 +104,7 @@ func BenchmarkOpenAndViews(b *testing.B) {
 	mustCommit(b, s, benchView("1"))
 	for view := range 200 {
 		c := store.Change{ID: viewID(view + 1), Op: store.Replace, Header: testHeader(1)}
-		c.Put = []store.Object{{Name: "default/one", ResourceVersion: "1", Bytes: make([]byte, benchSize)}}
+		c.Put = []store.Object{store.NewObject("default/one", "1", make([]byte, benchSize))}
 		mustCommit(b, s, c)
 	}
 	s.Close()

@@ -72,10 +72,14 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	}
 	members, err := c.members(tx, v)
 	for _, m := range members {
-		k := ObjectKey{v.Scope, m.Name, m.ResourceVersion}
+		k := m.key(v.Scope)
 		held[string(c.hide(kindObject, nil, k.bytes()))]++
-		if _, missing := c.object(tx, k, nil); missing != nil {
-			err = errors.Join(err, ofView(v.ID, m.Name, corrupt(missing)))
+		object, wrong := c.object(tx, k, nil)
+		if wrong == nil && len(object) != m.Size {
+			wrong = errSize
+		}
+		if wrong != nil {
+			err = errors.Join(err, ofView(v.ID, m.Name, corrupt(wrong)))
 		}
 	}
 	return err
@@ -86,20 +90,20 @@ func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 	l := &ledger{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), trash: tx.Bucket(bucketTrash)}
 	var wrong []error
 	for key, record := range entries(l.objects) {
-		if _, _, err := c.open(place{kindObject, nil, key}, record); err != nil {
-			wrong = append(wrong, &Error{Name: c.shown(key), Err: err})
+		if _, err := c.openObject(key, record); err != nil {
+			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 		n, err := l.count(key)
 		if err == nil && n != held[string(key)] {
 			err = corrupt(fmt.Errorf("%d views hold it, and %d are counted", held[string(key)], n))
 		}
 		if err != nil {
-			wrong = append(wrong, &Error{Name: c.shown(key), Err: err})
+			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 	}
 	for key := range entries(l.refs) {
 		if held[string(key)] < 2 {
-			wrong = append(wrong, &Error{Name: c.shown(key), Err: corrupt(errors.New("counted, and held by one view or none"))})
+			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("counted, and held by one view or none"))})
 		}
 	}
 	return errors.Join(wrong...)

@@ -114,7 +114,7 @@ func (e *edit) commit(b *Batch) error {
 func (e *edit) offer(c *Change) {
 	for i := range c.Put {
 		if o := &c.Put[i]; o.Bytes != nil {
-			e.ledger.offer(ObjectKey{c.Header.Scope, o.Name, o.ResourceVersion}, o.Bytes)
+			e.ledger.offer(o.key(c.Header.Scope), o.Bytes)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (e *edit) drop(id ID, v View, damage error) error {
 		var members []Member
 		if members, damage = e.members(e.tx, v); damage == nil {
 			for _, m := range members {
-				e.ledger.release(ObjectKey{v.Scope, m.Name, m.ResourceVersion})
+				e.ledger.release(m.key(v.Scope))
 			}
 		}
 	}

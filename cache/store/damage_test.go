@@ -378,7 +378,7 @@ func TestACommitThatMissesAnObjectLooksForTheReason(t *testing.T) {
 		again.Put[i].Bytes = nil
 	}
 	unknown := whole(0, 5)
-	unknown.Put = append(unknown.Put, store.Object{Name: "default/none", ResourceVersion: "1"})
+	unknown.Put = append(unknown.Put, store.Object{Name: "default/none", ResourceVersion: "1", Sum: store.SumOf(nil)})
 	if err := s.Commit(store.Batch{Changes: []store.Change{unknown}}); !errors.Is(err, store.ErrNoObject) {
 		t.Fatalf("the caller's mistake: %v, want ErrNoObject", err)
 	}

@@ -5,10 +5,11 @@
 // # Model
 //
 // A view is what one query returned. It has an ID, a header and members; a
-// member is the name of an object ("namespace/name") at a resourceVersion. An
-// object is bytes under (scope, name, resourceVersion), where the scope is the
-// resource and the representation; it is stored once however many views hold
-// it, and goes with its last membership. Beside them stand tables: named
+// member is the name of an object ("namespace/name") at a resourceVersion, with
+// the [Sum] of its bytes. An object is bytes under (scope, name, resourceVersion,
+// sum), where the scope is the resource and the representation; views that hold
+// equal bytes share them, and they go with their last membership. No view can
+// change the bytes that another one holds. Beside them stand tables: named
 // buckets of ordered keys, for whatever else must survive together with views.
 //
 // # Life cycle
@@ -29,6 +30,7 @@
 //   - Nothing is ever silently short. Every record carries a checksum that
 //     covers its place as well as its value; every view header carries the
 //     number and a digest of its members, and the file the number of views.
+//     An object whose bytes do not have the sum that its key says is damaged.
 //   - No callback is called inside a transaction, and none is held open while
 //     a callback runs.
 //

@@ -96,12 +96,16 @@ func decodeView(id ID, payload []byte) (View, error) {
 }
 
 func (m *Member) encode() []byte {
-	return appendBytes(binary.AppendUvarint(nil, uint64(m.Size)), m.ResourceVersion)
+	b := appendBytes(binary.AppendUvarint(nil, uint64(m.Size)), m.ResourceVersion)
+	return append(b, m.Sum[:]...)
 }
 
 func decodeMember(name, payload []byte) (Member, error) {
 	r := reader{b: payload}
 	m := Member{Name: string(name), Size: int(r.uint()), ResourceVersion: string(r.bytes())}
+	if copy(m.Sum[:], r.b) != len(m.Sum) {
+		r.err = errShort
+	}
 	if r.err != nil {
 		return Member{}, corrupt(r.err)
 	}
@@ -128,9 +132,10 @@ func element(parts []string) digest {
 func (v *View) count(m *Member, sign int) {
 	v.Members += sign
 	v.Bytes += int64(sign) * int64(len(m.Name)+len(m.ResourceVersion)+m.Size)
+	sum := string(m.Sum[:])
 	if sign > 0 {
-		v.digest.add(m.Name, m.ResourceVersion)
+		v.digest.add(m.Name, m.ResourceVersion, sum)
 	} else {
-		v.digest.remove(m.Name, m.ResourceVersion)
+		v.digest.remove(m.Name, m.ResourceVersion, sum)
 	}
 }

@@ -14,6 +14,9 @@ var (
 	// ErrKey is returned when the file was written with another encryption
 	// key, or with none, or when it needs one. Nothing has been changed.
 	ErrKey = errors.New("wrong encryption key")
+	// ErrFormat is never returned: it is the Cause of a Recovery where a hub of
+	// another version has written the file.
+	ErrFormat = errors.New("the cache file was written by another version of the hub")
 )
 
 // Errors of Commit. With each of them the state before stays.

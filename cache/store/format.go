@@ -8,8 +8,9 @@ import (
 )
 
 // formatVersion is that of the records. A file of another version is moved
-// aside like a damaged one: a cache is filled again.
-const formatVersion = 1
+// aside like a damaged one: a cache is filled again. In version 1 objects were
+// stored under their names and versions, without the sums of their contents.
+const formatVersion = 2
 
 var (
 	keyFormat = []byte("format") // never encrypted: version, whether the rest is
@@ -74,7 +75,7 @@ func (c codec) checkFile(tx *bolt.Tx) error {
 	case err != nil:
 		return err
 	case len(format) != 2 || format[0] != formatVersion:
-		return corrupt(fmt.Errorf("its format is %v, not version %d", format, formatVersion))
+		return corrupt(fmt.Errorf("%w: its format is %v, this hub's is version %d", ErrFormat, format, formatVersion))
 	case format[1] == 1 && !c.encrypts():
 		return fmt.Errorf("%w: the file is encrypted, and no key was given", ErrKey)
 	case format[1] == 0 && c.encrypts():

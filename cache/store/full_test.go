@@ -58,9 +58,9 @@ func TestFullDisk(t *testing.T) {
 	s := mustOpen(t, dir, store.Options{})
 	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
 	fill(t, s, 3, 5)
-	big := store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(1), Put: []store.Object{{
-		Name: "big", ResourceVersion: "1", Bytes: make([]byte, 1<<20),
-	}}}
+	big := store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(1), Put: []store.Object{
+		store.NewObject("big", "1", make([]byte, 1<<20)),
+	}}
 
 	free := fillDisk(t, disk)
 	for range 3 {

@@ -86,8 +86,7 @@ func (l *ledger) stored(key []byte) ([]byte, error) {
 	if record == nil {
 		return nil, nil
 	}
-	_, b, err := l.open(place{kindObject, nil, key}, record)
-	return b, err
+	return l.openObject(key, record)
 }
 
 // settle writes what the accounts come to, neighbours in the file together.

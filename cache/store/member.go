@@ -37,14 +37,14 @@ func (e *memberEdit) put(key []byte, o *Object) error {
 	if err != nil {
 		return err
 	}
-	object := ObjectKey{e.view.Scope, o.Name, o.ResourceVersion}
+	object := o.key(e.view.Scope)
 	size := len(o.Bytes)
 	if o.Bytes == nil {
 		if size, err = e.ledger.size(object); err != nil {
 			return err
 		}
 	}
-	now := Member{o.Name, o.ResourceVersion, size}
+	now := Member{o.Name, o.ResourceVersion, o.Sum, size}
 	if ok && old == now {
 		return nil
 	}
@@ -57,6 +57,6 @@ func (e *memberEdit) put(key []byte, o *Object) error {
 }
 
 func (e *memberEdit) forget(m *Member) {
-	e.ledger.release(ObjectKey{e.view.Scope, m.Name, m.ResourceVersion})
+	e.ledger.release(m.key(e.view.Scope))
 	e.view.count(m, -1)
 }

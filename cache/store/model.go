@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -41,10 +42,28 @@ type View struct {
 	digest digest
 }
 
-// Member is an object's name in a view, at a version.
+// Sum identifies the content of an object: the first half of the SHA-256 of its
+// bytes. Name and resourceVersion do not: one version of an object has other bytes
+// in a dry run, after its CustomResourceDefinition has gained a default, from an
+// apiserver of another version, and after etcd was restored from a backup.
+type Sum [16]byte
+
+// SumOf returns the Sum of an object's bytes, which may be in parts that follow each
+// other.
+func SumOf(object ...[]byte) Sum {
+	h := sha256.New()
+	for _, part := range object {
+		h.Write(part)
+	}
+	var sum [sha256.Size]byte
+	return Sum(h.Sum(sum[:0])[:len(Sum{})])
+}
+
+// Member is an object's name in a view, at a version and with a content.
 type Member struct {
 	Name            string // "namespace/name", or "name"
 	ResourceVersion string
+	Sum             Sum // of the object's bytes
 	Size            int // of the object, in bytes
 }
 
@@ -52,7 +71,13 @@ type Member struct {
 type Object struct {
 	Name            string
 	ResourceVersion string
+	Sum             Sum // SumOf(Bytes)
 	Bytes           []byte
+}
+
+// NewObject returns an object with the Sum of its bytes.
+func NewObject(name, resourceVersion string, bytes []byte) Object {
+	return Object{Name: name, ResourceVersion: resourceVersion, Sum: SumOf(bytes), Bytes: bytes}
 }
 
 // ObjectKey is what an object is stored under.
@@ -60,6 +85,16 @@ type ObjectKey struct {
 	Scope           string // resource and representation; chosen by the caller
 	Name            string
 	ResourceVersion string
+	Sum             Sum
+}
+
+// key of the member's object in a scope.
+func (m *Member) key(scope string) ObjectKey {
+	return ObjectKey{scope, m.Name, m.ResourceVersion, m.Sum}
+}
+
+func (o *Object) key(scope string) ObjectKey {
+	return ObjectKey{scope, o.Name, o.ResourceVersion, o.Sum}
 }
 
 // Op is what a Change does to its view.
@@ -91,8 +126,7 @@ type Change struct {
 	New    bool   // Update: make the view if it is not there
 	Header Header
 	// Put are members that came or changed. Bytes that are nil stand for an
-	// object that is stored already, by this view or another one; stored bytes
-	// that differ from those given are replaced.
+	// object with that Sum that is stored already, by this view or another one.
 	Put    []Object
 	Delete []string // Update: names of members that went
 }
@@ -134,6 +168,9 @@ func (c *Change) validate() error {
 		}
 		if err := validName("resourceVersion", o.ResourceVersion); err != nil {
 			return ofView(c.ID, o.Name, err)
+		}
+		if o.Sum == (Sum{}) {
+			return ofView(c.ID, o.Name, fmt.Errorf("%w: no sum", ErrInvalid))
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func testHeader(version int) store.Header {
 func whole(view, version int) store.Change {
 	c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(version)}
 	for name, v := range membersAt(version) {
-		c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: strconv.Itoa(v), Bytes: objectBytes(name, v)})
+		c.Put = append(c.Put, store.NewObject(name, strconv.Itoa(v), objectBytes(name, v)))
 	}
 	return c
 }
@@ -86,7 +86,7 @@ func step(view, from int) store.Change {
 		name := objectName(i)
 		switch put, gone := changesAt(i, v); {
 		case put:
-			c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: strconv.Itoa(v), Bytes: objectBytes(name, v)})
+			c.Put = append(c.Put, store.NewObject(name, strconv.Itoa(v), objectBytes(name, v)))
 		case gone:
 			c.Delete = append(c.Delete, name)
 		}

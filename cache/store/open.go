@@ -118,8 +118,12 @@ func (s *Store) openBest(c care) error {
 	if err != nil {
 		return err
 	}
-	s.log.Warn("cache file was damaged and has been moved aside",
-		"cause", damage, "moved to", s.dir.file(fileDamaged), "restored from snapshot", s.recovery.Snapshot)
+	attrs := []any{"cause", damage, "moved to", s.dir.file(fileDamaged), "restored from snapshot", s.recovery.Snapshot}
+	if errors.Is(damage, ErrFormat) {
+		s.log.Warn("cache file has the format of another version of the hub and has been moved aside; nothing can be read offline until it has been read again from the cloud", attrs...)
+	} else {
+		s.log.Warn("cache file was damaged and has been moved aside", attrs...)
+	}
 	return nil
 }
 

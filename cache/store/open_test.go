@@ -180,7 +180,7 @@ func TestFileOfDroppedViewsIsMadeSmallAtOpenAndUsedAgainBefore(t *testing.T) {
 	fill(t, s, 3, 3)
 	big := store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1)}
 	for i := range 3000 {
-		big.Put = append(big.Put, store.Object{Name: fmt.Sprint(i), ResourceVersion: "1", Bytes: make([]byte, 4000)})
+		big.Put = append(big.Put, store.NewObject(fmt.Sprint(i), "1", make([]byte, 4000)))
 	}
 	size := func() int64 {
 		stats, err := s.Stats()

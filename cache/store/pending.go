@@ -27,13 +27,14 @@ type pendingView struct {
 // unless it has gone.
 type pendingMember struct {
 	version string
+	sum     Sum
 	bytes   []byte
 	gone    bool
 }
 
 // memberCost is what a pending member takes in memory, besides its strings and
-// bytes: about, for a map entry of 72 bytes.
-const memberCost = 128
+// bytes: about, for a map entry of 88 bytes.
+const memberCost = 144
 
 // headerCost is what a pending view takes without members: about, with a key and a blob.
 const headerCost = 1 << 10
@@ -111,9 +112,9 @@ func (v *pendingView) fill(c *Change, before *pendingView) {
 	}
 	for i := range c.Put {
 		o := &c.Put[i]
-		m := pendingMember{version: o.ResourceVersion, bytes: o.Bytes}
+		m := pendingMember{version: o.ResourceVersion, sum: o.Sum, bytes: o.Bytes}
 		if m.bytes == nil && before != nil && before.change.Header.Scope == c.Header.Scope {
-			if old := before.members[o.Name]; old.version == m.version {
+			if old := before.members[o.Name]; old.version == m.version && old.sum == m.sum {
 				m.bytes = old.bytes
 			}
 		}
@@ -196,7 +197,7 @@ func (p *pending) object(k ObjectKey) ([]byte, bool) {
 		if v.change.Header.Scope != k.Scope {
 			continue
 		}
-		if m, ok := v.members[k.Name]; ok && !m.gone && m.version == k.ResourceVersion && m.bytes != nil {
+		if m, ok := v.members[k.Name]; ok && !m.gone && m.version == k.ResourceVersion && m.sum == k.Sum && m.bytes != nil {
 			return m.bytes, true
 		}
 	}
@@ -210,7 +211,7 @@ func (v *pendingView) batched() Change {
 		if m.gone {
 			c.Delete = append(c.Delete, name)
 		} else {
-			c.Put = append(c.Put, Object{name, m.version, m.bytes})
+			c.Put = append(c.Put, Object{name, m.version, m.sum, m.bytes})
 		}
 	}
 	return c

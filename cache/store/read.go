@@ -80,7 +80,7 @@ func (c codec) object(tx *bolt.Tx, k ObjectKey, dst []byte) ([]byte, error) {
 	if record == nil {
 		return dst, ErrNotFound
 	}
-	_, b, err := c.open(place{kindObject, nil, key}, record)
+	b, err := c.openObject(key, record)
 	if dst == nil {
 		dst = make([]byte, 0, len(b))
 	}

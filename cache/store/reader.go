@@ -27,15 +27,16 @@ func (s *Store) NewReader(id ID, scope string) *Reader {
 // Read calls each for the first of members, as many as are read at once (256
 // KiB, or one that is larger), and returns how many these were. An object's
 // bytes are valid until the next Read. The error is ErrChanged for an object that
-// is not there, rightly; ErrCorrupt for a damaged one, or for one that is missing
-// though the view on disk has it; or that of each.
+// is not there, rightly; ErrCorrupt for a damaged one (also if its content or size
+// is not the member's), or for one that is missing though the view on disk has it; or
+// that of each.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 	n, err := r.chunk.read(members)
 	if err != nil {
 		return 0, fmt.Errorf("read objects: %w", err)
 	}
 	for i, m := range members[:n] {
-		if err := each(Object{m.Name, m.ResourceVersion, r.chunk.bytes(i)}); err != nil {
+		if err := each(Object{m.Name, m.ResourceVersion, m.Sum, r.chunk.bytes(i)}); err != nil {
 			return i, err
 		}
 	}

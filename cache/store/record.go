@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -39,6 +40,8 @@ var (
 	errShort    = errors.New("cut short")
 	errChecksum = errors.New("its checksum is wrong")
 	errSeal     = errors.New("it cannot be decrypted")
+	errSum      = errors.New("its content is not the one it is stored under")
+	errSize     = errors.New("its size is not the one that its view knows")
 )
 
 // codec writes and reads records. The zero codec does not encrypt.
@@ -145,9 +148,29 @@ func sum(where, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where, castagnoli), castagnoli, body)
 }
 
-// bytes of the key an object has before it is hidden. Its parts have no NUL.
+// openObject returns the bytes of an object's record. They are those whose Sum is in
+// the object's key, or the record is damaged.
+func (c codec) openObject(key, record []byte) ([]byte, error) {
+	at := place{kindObject, nil, key}
+	return c.openObjectAt(at, at.bytes(), record)
+}
+
+// openObjectAt is openObject for whoever has the place's bytes.
+func (c codec) openObjectAt(at place, where, record []byte) ([]byte, error) {
+	name, b, err := c.openAt(at, where, record)
+	if err != nil {
+		return nil, err
+	}
+	if sum := SumOf(b); !bytes.HasSuffix(name, sum[:]) {
+		return nil, corrupt(errSum)
+	}
+	return b, nil
+}
+
+// bytes of the key an object has before it is hidden. Its first three parts have no
+// NUL, and the last one has a fixed length.
 func (k ObjectKey) bytes() []byte {
-	return k.append(make([]byte, 0, len(k.Scope)+len(k.Name)+len(k.ResourceVersion)+2))
+	return k.append(make([]byte, 0, len(k.Scope)+len(k.Name)+len(k.ResourceVersion)+3+len(k.Sum)))
 }
 
 func (k ObjectKey) append(b []byte) []byte {
@@ -155,5 +178,7 @@ func (k ObjectKey) append(b []byte) []byte {
 	b = append(b, 0)
 	b = append(b, k.Name...)
 	b = append(b, 0)
-	return append(b, k.ResourceVersion...)
+	b = append(b, k.ResourceVersion...)
+	b = append(b, 0)
+	return append(b, k.Sum[:]...)
 }

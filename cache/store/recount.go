@@ -44,8 +44,7 @@ func (l *ledger) countMembers(v View, counts map[string]int) {
 	}
 	for key, record := range entries(bucket) {
 		if m, err := l.openMember(v.ID, key, record); err == nil {
-			object := ObjectKey{v.Scope, m.Name, m.ResourceVersion}
-			counts[string(l.hide(kindObject, nil, object.bytes()))]++
+			counts[string(l.hide(kindObject, nil, m.key(v.Scope).bytes()))]++
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,4 +123,12 @@ func (c codec) shown(key []byte) string {
 		return fmt.Sprintf("with hidden name %x", key)
 	}
 	return string(key)
+}
+
+// shownObject is shown for the key of an object.
+func (c codec) shownObject(key []byte) string {
+	if parts := bytes.Split(key, []byte{0}); !c.encrypts() && len(parts) > 1 {
+		return string(parts[1])
+	}
+	return fmt.Sprintf("with key %x", key)
 }

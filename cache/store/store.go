@@ -67,8 +67,8 @@ type Store struct {
 var (
 	bucketMeta    = []byte("meta")
 	bucketViews   = []byte("views")   // ID → header
-	bucketMembers = []byte("members") // ID → bucket of name → version, size
-	bucketObjects = []byte("objects") // scope, name, version → bytes
+	bucketMembers = []byte("members") // ID → bucket of name → version, sum, size
+	bucketObjects = []byte("objects") // scope, name, version, sum → bytes
 	bucketRefs    = []byte("refs")    // object's key → number of views, where there are more than one
 	bucketTrash   = []byte("trash")   // object's key → size; in no view, kept for a reader
 	bucketTables  = []byte("tables")  // name → bucket of key → value

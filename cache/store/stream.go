@@ -105,12 +105,15 @@ func chunkSize(members []Member) int {
 }
 
 func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
-	buf, err := c.object(objects, ObjectKey{c.view.Scope, m.Name, m.ResourceVersion})
-	if errors.Is(err, ErrNotFound) {
+	start := len(c.buf)
+	buf, err := c.object(objects, m.key(c.view.Scope))
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return c.missing(tx, m)
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case len(buf)-start != m.Size:
+		return corrupt(errSize)
 	}
 	c.buf, c.ends = buf, append(c.ends, len(buf))
 	return nil
@@ -133,7 +136,7 @@ func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) 
 	}
 	at := place{kindObject, nil, key}
 	c.where = at.append(c.where[:0])
-	_, b, err := codec.openAt(at, c.where, record)
+	b, err := codec.openObjectAt(at, c.where, record)
 	return append(c.buf, b...), err
 }
 
@@ -150,7 +153,7 @@ func (c *objectChunk) missing(tx *bolt.Tx, m Member) error {
 	}
 	key := codec.hide(kindMember, c.view.ID[:], []byte(m.Name))
 	if record := bucket.Get(key); record != nil {
-		if still, err := codec.openMember(c.view.ID, key, record); err == nil && still.ResourceVersion == m.ResourceVersion {
+		if still, err := codec.openMember(c.view.ID, key, record); err == nil && still == m {
 			return &fault{ofView(c.view.ID, m.Name, corrupt(errors.New("it is missing")))}
 		}
 	}

@@ -89,7 +89,7 @@ func touch(view, from int, name string, size int) store.Change {
 	v := strconv.Itoa(from + 1)
 	return store.Change{
 		ID: viewID(view), From: strconv.Itoa(from), Header: testHeader(from + 1),
-		Put: []store.Object{{Name: name, ResourceVersion: v, Bytes: make([]byte, size)}},
+		Put: []store.Object{store.NewObject(name, v, make([]byte, size))},
 	}
 }
 
@@ -140,7 +140,7 @@ func TestSlowDiskDelaysNobody(t *testing.T) {
 			if err := w.Put(store.Pair{Bucket: "spool", Key: fmt.Sprint(v), Value: []byte("x")}); err != nil {
 				t.Fatal(err)
 			}
-			key := store.ObjectKey{Scope: testScope, Name: objectName(v % 50), ResourceVersion: strconv.Itoa(v + 1)}
+			key := store.ObjectKey{Scope: testScope, Name: objectName(v % 50), ResourceVersion: strconv.Itoa(v + 1), Sum: store.SumOf(make([]byte, 10))}
 			if b, ok := w.Object(key); !ok || len(b) != 10 {
 				t.Fatalf("version %d cannot be read while it waits", v+1)
 			}
@@ -286,7 +286,7 @@ func TestReplacementTakesOverBytesThatAreNotOnDiskYet(t *testing.T) {
 				if commitFails {
 					time.Sleep(1500 * time.Millisecond) // the commit is under way
 				}
-				without := touch(0, 0, "x", 0)
+				without := touch(0, 0, "x", 1000)
 				without.Op, without.From, without.Put[0].Bytes = store.Replace, "", nil
 				change(t, w, without)
 				time.Sleep(time.Second)

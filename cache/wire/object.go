@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // AppendBare appends object, self-describing or bare, to dst in its bare form, which is
@@ -12,20 +13,27 @@ import (
 //
 // It fails if object does not stand for itself; dst comes back unchanged then.
 func AppendBare(dst []byte, e Encoding, object []byte) ([]byte, error) {
+	head, rest, err := Bare(e, object)
+	if err != nil {
+		return dst, err
+	}
+	return append(append(slices.Grow(dst, len(head)+len(rest)), head...), rest...), nil
+}
+
+// Bare returns the bare form of object in two parts, head and what follows it, to look
+// at it without a copy: rest is a part of object unless that is pretty.
+func Bare(e Encoding, object []byte) (head string, rest []byte, err error) {
 	switch e {
 	case Protobuf:
 		if !bytes.HasPrefix(object, []byte(protoPrefix)) {
-			return append(dst, object...), nil
+			return "", object, nil
 		}
-		_, _, raw, err := unwrapProto(object)
-		if err != nil {
-			return dst, err
-		}
-		return append(dst, raw...), nil
+		_, _, rest, err = unwrapProto(object)
+		return "", rest, err
 	case JSON:
-		return appendBareJSON(dst, object)
+		return bareJSON(object)
 	default:
-		return dst, fmt.Errorf("store object: %w", ErrEncoding)
+		return "", nil, fmt.Errorf("store object: %w", ErrEncoding)
 	}
 }
 
@@ -47,22 +55,22 @@ func AppendBody(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
 	return dst
 }
 
-func appendBareJSON(dst, object []byte) ([]byte, error) {
+func bareJSON(object []byte) (head string, rest []byte, err error) {
 	object = bytes.TrimSpace(object)
 	if len(object) < 2 || object[0] != '{' {
-		return dst, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
+		return "", nil, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
 	}
 	if isSpace(object[1]) {
 		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
 		if err := json.Compact(compact, object); err != nil {
-			return dst, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
+			return "", nil, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
 		}
 		object = compact.Bytes()
 	}
 	if n := jsonTypeLength(object); n > 0 {
-		return append(append(dst, '{'), object[n:]...), nil
+		return "{", object[n:], nil
 	}
-	return append(dst, object...), nil
+	return "", object, nil
 }
 
 // jsonTypeLength returns the length of {"kind":"…","apiVersion":"…", if object begins like

@@ -42,25 +42,93 @@ func (s *suite) moves() {
 	s.has("c", "7", "x", "3")
 }
 
-func (s *suite) otherBytes() {
-	o := store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("before the restore")}
-	s.commit(replacement("a", "7", o))
-	o.Bytes = []byte("after")
-	s.commit(replacement("a", "5", o))
-	b, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3"})
-	s.ok(err)
-	if string(b) != "after" {
-		s.Fatalf("got %q", b)
+// bytesOf reads all of a view's objects: name → bytes.
+func (s *suite) bytesOf(view string) map[string]string {
+	s.Helper()
+	got := map[string]string{}
+	s.ok(s.Objects(id(view), func(store.View) error { return nil }, func(o store.Object) error {
+		got[o.Name] = string(o.Bytes)
+		return nil
+	}))
+	return got
+}
+
+func (s *suite) reads(view, name, want string) {
+	s.Helper()
+	if got := s.bytesOf(view)[name]; got != want {
+		s.Fatalf("view %s has %q as %s, want %q", view, got, name, want)
 	}
+}
+
+func (s *suite) otherBytes() {
+	const real, longer, shorter = "what there is", "what a dry run would have made of it", "less"
+	s.commit(replacement("a", "7", store.NewObject("x", "3", []byte(real))))
+	s.commit(replacement("b", "7", store.NewObject("x", "3", []byte(longer))), replacement("c", "7", store.NewObject("x", "3", []byte(shorter))))
+	for range 2 {
+		s.reads("a", "x", real)
+		s.reads("b", "x", longer)
+		s.reads("c", "x", shorter)
+		s.reopen()
+	}
+	s.ok(s.DropView(id("b")))
+	s.reads("a", "x", real)
+	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte(longer))})
+	s.wantErr(err, store.ErrNotFound)
+}
+
+func (s *suite) changedBytes() {
+	before, after := store.NewObject("x", "3", []byte("without a default")), store.NewObject("x", "3", []byte("with it"))
+	s.commit(replacement("a", "7", before), replacement("b", "7", before))
+	s.commit(replacement("a", "7", after), update("b", "7", "8", after))
+	s.reads("a", "x", "with it")
+	s.reads("b", "x", "with it")
+	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3", Sum: before.Sum})
+	s.wantErr(err, store.ErrNotFound)
+	v, err := s.View(id("b"))
+	s.ok(err)
+	if want := int64(len("x") + len("3") + len("with it")); v.Bytes != want || v.Members != 1 {
+		s.Fatalf("got %d bytes of %d members, want %d of 1", v.Bytes, v.Members, want)
+	}
+}
+
+func (s *suite) notGiven() {
+	first, second := store.NewObject("x", "3", []byte("first")), store.NewObject("x", "3", []byte("the second"))
+	s.commit(replacement("a", "7", first), replacement("b", "7", second))
+	first.Bytes, second.Bytes = nil, nil
+	s.commit(replacement("c", "7", second), replacement("d", "7", first))
+	s.reads("c", "x", "the second")
+	s.reads("d", "x", "first")
+	third := store.Object{Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte("third"))}
+	s.refuse(store.ErrNoObject, replacement("a", "7", third))
+	s.reads("a", "x", "first")
+}
+
+func (s *suite) wrongSum() {
+	s.commit(replacement("a", "7", objects("x", "3", "y", "7")...))
+	o := store.NewObject("z", "8", []byte("given"))
+	o.Bytes = []byte("other")
+	s.commit(update("a", "7", "8", o))
+	err := s.Objects(id("a"), func(store.View) error { return nil }, func(o store.Object) error {
+		if o.Name == "z" {
+			return fmt.Errorf("read %q", o.Bytes)
+		}
+		return nil
+	})
+	s.wantErr(err, store.ErrCorrupt)
+	_, err = s.Object(store.ObjectKey{Scope: scope, Name: "z", ResourceVersion: "8", Sum: o.Sum})
+	s.wantErr(err, store.ErrCorrupt)
+	s.wantErr(s.Check(), store.ErrCorrupt)
+	s.commit(replacement("a", "9", store.NewObject("z", "8", []byte("given")))) // it is read again
+	s.reads("a", "z", "given")
 }
 
 func (s *suite) scopes() {
 	s.commit(replacement("a", "7", objects("x", "3")...))
-	c := replacement("b", "7", store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("{}")})
+	c := replacement("b", "7", store.NewObject("x", "3", []byte("{}")))
 	c.Header.Scope = "v1/pods json"
 	s.commit(c)
 	s.has("a", "7", "x", "3")
-	b, err := s.Object(store.ObjectKey{Scope: "v1/pods json", Name: "x", ResourceVersion: "3"})
+	b, err := s.Object(store.ObjectKey{Scope: "v1/pods json", Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte("{}"))})
 	s.ok(err)
 	if string(b) != "{}" {
 		s.Fatalf("got %q", b)

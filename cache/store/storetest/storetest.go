@@ -49,7 +49,10 @@ func Test(t *testing.T, open func(t *testing.T, dir string) Store) {
 		{"a member that is neither given nor stored is refused", (*suite).noObject},
 		{"an object is stored once for all views and goes with the last", (*suite).shared},
 		{"an object moves between views within a commit", (*suite).moves},
-		{"the same version with other bytes takes the place of the old", (*suite).otherBytes},
+		{"views that read other bytes at the same version each keep their own", (*suite).otherBytes},
+		{"the same version with other bytes is a change of the view", (*suite).changedBytes},
+		{"bytes that are not given are those with the same sum", (*suite).notGiven},
+		{"bytes that do not have their sum are damage", (*suite).wrongSum},
 		{"scopes are apart", (*suite).scopes},
 		{"sizes are those of the members", (*suite).sizes},
 		{"dropping is for good, and of what is not there no error", (*suite).drop},
@@ -127,7 +130,7 @@ func content(name, version string) []byte {
 func objects(pairs ...string) []store.Object {
 	var list []store.Object
 	for i := 0; i < len(pairs); i += 2 {
-		list = append(list, store.Object{Name: pairs[i], ResourceVersion: pairs[i+1], Bytes: content(pairs[i], pairs[i+1])})
+		list = append(list, store.NewObject(pairs[i], pairs[i+1], content(pairs[i], pairs[i+1])))
 	}
 	return list
 }
@@ -193,7 +196,7 @@ func (s *suite) streams(view, version string, names []string, want map[string]st
 
 func (s *suite) stored(name, version string) bool {
 	s.Helper()
-	b, err := s.Object(store.ObjectKey{Scope: scope, Name: name, ResourceVersion: version})
+	b, err := s.Object(store.ObjectKey{Scope: scope, Name: name, ResourceVersion: version, Sum: store.SumOf(content(name, version))})
 	if errors.Is(err, store.ErrNotFound) {
 		return false
 	}

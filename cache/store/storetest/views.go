@@ -138,7 +138,7 @@ func (s *suite) noObject() {
 }
 
 func (s *suite) sizes() {
-	long := store.Object{Name: "x", ResourceVersion: "12", Bytes: make([]byte, 1000)}
+	long := store.NewObject("x", "12", make([]byte, 1000))
 	s.commit(replacement("a", "7", long))
 	for range 3 {
 		v, err := s.View(id("a"))
@@ -178,6 +178,7 @@ func (s *suite) invalid() {
 		"no scope":      {ID: id("a"), Op: store.Replace},
 		"empty name":    replacement("a", "7", objects("", "3")...),
 		"no version":    replacement("a", "7", objects("x", "")...),
+		"no sum":        replacement("a", "7", store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("x")}),
 		"NUL in a name": replacement("a", "7", objects("x\x00y", "3")...),
 		"long name":     replacement("a", "7", objects(strings.Repeat("x", 5000), "3")...),
 	} {
@@ -197,7 +198,7 @@ func (s *suite) closed() {
 	s.isClosed = true
 	s.wantErr(s.Commit(store.Batch{}), store.ErrClosed)
 	s.wantErr(s.Views(func(store.View) error { return fmt.Errorf("called") }), store.ErrClosed)
-	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "1"})
+	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "1", Sum: store.SumOf(nil)})
 	s.wantErr(err, store.ErrClosed)
 	_, err = s.Get("b", "k")
 	s.wantErr(err, store.ErrClosed)

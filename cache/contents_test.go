@@ -1,0 +1,196 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// One version of an object has other contents for two users: one of them made a dry run
+// in a way that the hub did not see, an apiserver of another version answered, or a
+// CustomResourceDefinition gained a default. Whatever other users read, a user reads
+// offline what it was sent.
+func TestUsersDoNotShareWhatDiffers(t *testing.T) {
+	list := podsJSON("100", podJSON("a", "50", "other"), podJSON("b", "51"))
+	initial := `{"type":"ADDED","object":` + podJSON("a", "50", "other") + "}\n" + podEvent("ADDED", "b", "51") + podBookmark("100", true)
+	tests := map[string]struct {
+		read func(*upstream)
+		url  string
+		want string // what the other user reads offline
+	}{
+		"by GET":    {func(u *upstream) { u.onText("get", http.StatusOK, podJSON("a", "50", "other")) }, urlPodA, "a=50/other"},
+		"in a LIST": {func(u *upstream) { u.onText("list", http.StatusOK, list) }, urlPods, "100: a=50/other b=51"},
+		"in initial events": {
+			func(u *upstream) {
+				u.onText("list", http.StatusOK, list) // should the view be listed again
+				u.onText("watch", http.StatusOK, initial)
+			},
+			urlWatch + "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1", "100: a=50/other b=51",
+		},
+	}
+	for name, test := range tests {
+		for stored, wait := range map[string]time.Duration{"at once": 0, "after a commit": 5 * time.Second} {
+			t.Run(name+", "+stored, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					u, c := startListed(t, "100", podJSON("a", "50", "mine"), podJSON("b", "51"))
+					time.Sleep(wait)
+					other, url := as(t.Context(), "other"), test.url
+					test.read(u)
+					if strings.Contains(url, "watch=") {
+						<-startWatch(other, t, c, url).done
+						url = urlPods
+					} else {
+						ask(other, t, c, http.MethodGet, url)
+					}
+					time.Sleep(wait)
+					u.goAway()
+					for range 2 {
+						if got, want := get(t, c, urlPods), "100: a=50/mine b=51"; got != want {
+							t.Errorf("one user lists %q, want %q", got, want)
+						}
+						if got := ask(other, t, c, http.MethodGet, url); got != test.want {
+							t.Errorf("the other reads %q, want %q", got, test.want)
+						}
+						time.Sleep(time.Minute) // from the disk
+					}
+				})
+			})
+		}
+	}
+}
+
+// The version of a list does not tell what is in it: what was read last counts.
+func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
+	tests := map[string]struct{ pods []string }{
+		"an object has other contents":          {[]string{podJSON("a", "50", "x"), podJSON("b", "51")}},
+		"an object has another version":         {[]string{podJSON("a", "49"), podJSON("b", "51")}},
+		"an object is gone":                     {[]string{podJSON("b", "51")}},
+		"there is another object":               {[]string{podJSON("a", "50"), podJSON("b", "51"), podJSON("c", "52")}},
+		"an object is gone, and another there":  {[]string{podJSON("a", "50"), podJSON("c", "52")}},
+		"nothing has changed":                   {[]string{podJSON("a", "50"), podJSON("b", "51")}},
+		"all have other contents of one length": {[]string{podJSON("a", "50", "y"), podJSON("b", "51", "z")}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+				dir := t.TempDir()
+				c := openCache(t, dir, u)
+				stop := runCache(t, c)
+				get(t, c, urlPods)
+				time.Sleep(5 * time.Second)
+				u.shows("100", test.pods...)
+				want := get(t, c, urlPods)
+				u.goAway()
+				if got := get(t, c, urlPods); got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+				stop()
+				c = openCache(t, dir, u)
+				runCache(t, c)
+				if got := get(t, c, urlPods); got != want {
+					t.Errorf("offline, after a start: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A watch that cannot go on after an outage is told of other contents, too, although
+// nothing of it is new by its version.
+func TestTheDifferenceHasOtherContentsOfTheSameVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		u.shows("130", podJSON("a", "50", "x"), podJSON("b", "51"), podJSON("c", "120"))
+		u.on("watch", func(r *http.Request) *http.Response {
+			if r.URL.Query().Get("resourceVersion") == "100" {
+				return respond(http.StatusGone, "{}")
+			}
+			return u.open(r)
+		})
+		(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+		time.Sleep(30 * time.Second)
+		if got, want := w.heard(t), "MODIFIED:a=50/x ADDED:c=120 BOOKMARK:=130"; got != want {
+			t.Errorf("the client heard %q, want %q", got, want)
+		}
+		u.goAway()
+		if got, want := get(t, c, urlPods), "130: a=50/x b=51 c=120"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// Two streams of a view come from apiservers of two versions: an event that repeats a
+// version with other contents changes nothing, whoever brings it first.
+func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		var feeds []*io.PipeWriter
+		for range 2 {
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+			feeds = append(feeds, <-u.feeds)
+		}
+		for i, label := range []string{"first", "second"} {
+			send(t, feeds[i], `{"type":"MODIFIED","object":`+podJSON("a", "101", label)+"}\n")
+			synctest.Wait()
+		}
+		u.goAway()
+		for range 2 {
+			if got, want := get(t, c, urlPods), "101: a=101/first"; got != want {
+				t.Errorf("offline: %q, want %q", got, want)
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// What was read last by GET counts, also at the same version.
+func TestAGetOfTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		for _, label := range []string{"x", "y", "long enough to be of another size"} {
+			u.shows("100", podJSON("a", "50", label))
+			get(t, c, urlPodA)
+		}
+		u.goAway()
+		if got, want := get(t, c, urlPodA), "a=50/long enough to be of another size"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// A list whose objects do not have the sizes that the view knows is never an answer
+// that looks whole: it breaks off, and the view is read again.
+func TestAListOfOtherSizesBreaksOff(t *testing.T) {
+	for name, off := range map[string]int{"they are larger": -1, "they are smaller": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+				v := c.views.find(podsKey(nodeUser))
+				v.mu.Lock()
+				e := v.index["ns/b"]
+				e.size += off
+				v.index["ns/b"], v.sorted = e, nil
+				v.mu.Unlock()
+				u.goAway()
+				res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
+				if err == nil {
+					_, err = io.ReadAll(res.Body)
+					res.Body.Close()
+				}
+				if err == nil {
+					t.Error("the list looks whole")
+				}
+				if got := get(t, c, urlPods); got != errNeverRead.Error() {
+					t.Errorf("then: %q, want that it was never read", got)
+				}
+			})
+		})
+	}
+}
