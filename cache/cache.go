@@ -288,7 +288,8 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok || info == nil {
 		return c.up.RoundTrip(r)
 	}
-	x := &exchange{cache: c, req: r, info: info, who: who, query: queryOf(r, info, who.user)}
+	p := paramsOf(r)
+	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: queryOf(r, p, info, who.user)}
 	x.began = x.versions()
 	res, err := c.up.RoundTrip(r)
 	if err == nil {
@@ -303,11 +304,12 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // exchange is one request and what is known of it.
 type exchange struct {
-	cache *Cache
-	req   *http.Request
-	info  *request.RequestInfo
-	who   caller
-	query *query // nil where the cache keeps nothing of the answer
+	cache  *Cache
+	req    *http.Request
+	params params // of its URL
+	info   *request.RequestInfo
+	who    caller
+	query  *query // nil where the cache keeps nothing of the answer
 
 	// began are the versions of the views that the answer may feed, at the time
 	// of the request.

@@ -233,13 +233,14 @@ func (x *exchange) keepWatch(res *http.Response, repr wire.Representation) {
 	res.Body = s
 }
 
-// written is a query for the object that a write is about, or nil.
+// written is a query for the object that a write is about, or nil. There is none for a
+// dry run: its answer shows an object that does not exist.
 func (x *exchange) written() *query {
 	info := x.info
 	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
 		return nil
 	}
-	if strings.Contains(x.req.URL.RawQuery, "dryRun") {
+	if x.isDryRun() {
 		return nil
 	}
 	q := &query{

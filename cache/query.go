@@ -35,6 +35,20 @@ type query struct {
 	timeout       time.Duration // of a watch; 0 lets the server choose
 }
 
+// params is the query of a request, read as an apiserver reads it (url.URL.Query): pairs
+// that are broken are left out, names and values are decoded.
+type params struct {
+	url.Values
+	// broken says that something was left out. An apiserver that was built with another
+	// version of Go may read it otherwise, so nothing of the answer is kept.
+	broken bool
+}
+
+func paramsOf(r *http.Request) params {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	return params{values, err != nil}
+}
+
 // parameters are those of GET, LIST and WATCH that the cache understands. An
 // answer to a request with another one is passed on and not kept.
 var parameters = map[string]bool{
@@ -48,15 +62,11 @@ var parameters = map[string]bool{
 // queryOf reads a GET request, and returns nil where the cache can do nothing
 // with it: it is about no resource, or about a subresource, or asks for
 // something that the cache does not know.
-func queryOf(r *http.Request, info *request.RequestInfo, user string) *query {
-	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" {
+func queryOf(r *http.Request, values params, info *request.RequestInfo, user string) *query {
+	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" || values.broken {
 		return nil
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil
-	}
-	for name, v := range values {
+	for name, v := range values.Values {
 		if !parameters[name] || len(v) != 1 {
 			return nil
 		}
@@ -76,11 +86,11 @@ func queryOf(r *http.Request, info *request.RequestInfo, user string) *query {
 	if info.Resource != "namespaces" { // there, requestinfo says its name twice
 		q.namespace = info.Namespace
 	}
-	return q.complete(r, info, values)
+	return q.complete(info, values)
 }
 
 // complete reads what depends on the verb.
-func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.Values) *query {
+func (q *query) complete(info *request.RequestInfo, values params) *query {
 	switch q.verb {
 	case "get":
 		q.name = info.Name
@@ -89,8 +99,8 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 	default:
 		return nil
 	}
-	if isTrue(values, "watch") != (q.verb == "watch") || strings.Contains(r.URL.Path, "/watch/") {
-		return nil // the watch paths of old
+	if values.isTrue("watch") != (q.verb == "watch") || watchInPath(info) {
+		return nil
 	}
 	if limit := values.Get("limit"); limit != "" {
 		n, err := strconv.ParseInt(limit, 10, 64)
@@ -99,8 +109,8 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 		}
 		q.limit = n
 	}
-	q.bookmarks = isTrue(values, "allowWatchBookmarks")
-	q.initialEvents = isTrue(values, "sendInitialEvents")
+	q.bookmarks = values.isTrue("allowWatchBookmarks")
+	q.initialEvents = values.isTrue("sendInitialEvents")
 	if q.verb == "watch" && values.Has("sendInitialEvents") && !q.initialEvents && !isVersion(q.version) {
 		return nil // from whatever version it is, without what was there: there is nothing to feed a view from
 	}
@@ -114,13 +124,24 @@ func (q *query) complete(r *http.Request, info *request.RequestInfo, values url.
 	return q
 }
 
+// watchInPath reports whether the request is a watch by its path, /api/v1/watch/pods, as
+// was usual before Kubernetes 1.11. A namespace may be called watch, too.
+func watchInPath(info *request.RequestInfo) bool {
+	verb := 2 // /api/VERSION/VERB
+	if info.APIPrefix != "api" {
+		verb = 3 // /apis/GROUP/VERSION/VERB
+	}
+	parts := strings.Split(strings.Trim(info.Path, "/"), "/")
+	return len(parts) > verb && parts[verb] == "watch"
+}
+
 // isTrue reads a parameter as an apiserver does (runtime.Convert_Slice_string_To_bool):
 // what is there and not false is true, the empty word too.
-func isTrue(values url.Values, name string) bool {
-	if !values.Has(name) {
+func (p params) isTrue(name string) bool {
+	if !p.Has(name) {
 		return false
 	}
-	switch strings.ToLower(values.Get(name)) {
+	switch strings.ToLower(p.Get(name)) {
 	case "false", "0":
 		return false
 	}

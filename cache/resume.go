@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -116,7 +115,7 @@ func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 func (s *stream) request() *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
-	query, _ := url.ParseQuery(req.URL.RawQuery) // it was parsed before
+	query := paramsOf(req) // nothing of it is broken: see queryOf
 	query.Del("sendInitialEvents")
 	query.Del("resourceVersionMatch")
 	query.Set("resourceVersion", s.at)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -118,7 +117,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if q := x.written(); q != nil && x.info.Subresource == "" {
 			x.cache.views.discard(q, memberName(q.namespace, q.name))
 		}
-	case x.isTokenRequest() && res.StatusCode == http.StatusCreated:
+	case x.isTokenRequest() && res.StatusCode == http.StatusCreated && !x.isDryRun():
 		w.keepToken(x, res)
 	case !x.info.IsResourceRequest && paths.Wanted(x.req):
 		w.keepPath(x, res)
@@ -201,8 +200,6 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 	}
 	return nil, errWrite
 }
-
-func (x *exchange) isDryRun() bool { return strings.Contains(x.req.URL.RawQuery, "dryRun") }
 
 // path answers requests that are about no resource.
 func (w *writes) path(x *exchange) (*http.Response, error) {
