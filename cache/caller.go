@@ -17,11 +17,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // nodeUser is whom the node's own identity counts as.
-const nodeUser = "node"
+const nodeUser = quota.Node
 
 const (
 	tableMeta   = "meta"

@@ -62,6 +62,7 @@ func (x *exchange) denied(res *http.Response) {
 	case q.verb == "get":
 		v := x.cache.views.acquire(q.key(wire.Representation{Encoding: wire.JSON}))
 		v.refuse(memberName(q.namespace, q.name))
+		x.cache.views.fit(v)
 		v.release()
 		return
 	}
@@ -106,6 +107,7 @@ func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representa
 		name := memberName(q.namespace, q.name)
 		v.keepSingle(m.TypeMeta(), name, x.began[v.key], string(m.ResourceVersion), bare)
 		x.cache.views.admit(q, name)
+		x.cache.views.fit(v)
 		return nil
 	}}
 	teeBody(res, decode(res, sink), x.cache.looked)

@@ -4,13 +4,16 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 const (
 	// pageTimeout is how long the pages read so far wait for the next. An
 	// apiserver's continue tokens are good for five minutes.
 	pageTimeout = 5 * time.Minute
-	// maxPages bounds how many lists are read page by page at once.
+	// maxPages bounds how many lists are read page by page at once. Who loses first
+	// says package quota; its client lists again some day.
 	maxPages = 64
 )
 
@@ -53,19 +56,19 @@ func (p *pages) wait(key pageKey, s *pageStage) {
 	if old := p.stages[key]; old != nil {
 		p.dropLocked(key, old)
 	}
-	sum := s.bytes
-	for _, other := range p.stages {
-		sum += other.bytes
-	}
-	for k, other := range p.stages { // any one: its client lists again some day
-		if sum <= maxStage && len(p.stages) < maxPages {
-			break
-		}
-		sum -= other.bytes
-		p.dropLocked(k, other)
-	}
 	s.until = p.now().Add(pageTimeout)
 	p.stages[key] = s
+	for _, item := range quota.Excess(quota.Bounds{Count: maxPages, Bytes: maxStage}, p.itemsLocked()) {
+		p.dropLocked(item.Key, p.stages[item.Key])
+	}
+}
+
+func (p *pages) itemsLocked() []quota.Item[pageKey] {
+	items := make([]quota.Item[pageKey], 0, len(p.stages))
+	for key, s := range p.stages {
+		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: int64(s.bytes), Last: s.until.UnixNano()})
+	}
+	return items
 }
 
 // done forgets what waits for a page.

@@ -50,7 +50,9 @@ func paramsOf(r *http.Request) params {
 }
 
 // parameters are those of GET, LIST and WATCH that the cache understands. An
-// answer to a request with another one is passed on and not kept.
+// answer to a request with another one is passed on and not kept: apiservers ignore
+// what they do not know, but a newer one may know it (shardSelector, since 1.36), and
+// then the answer is not the one to the rest of the query.
 var parameters = map[string]bool{
 	"labelSelector": true, "fieldSelector": true, "watch": true,
 	"resourceVersion": true, "resourceVersionMatch": true,
@@ -66,8 +68,8 @@ func queryOf(r *http.Request, values params, info *request.RequestInfo, user str
 	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" || values.broken {
 		return nil
 	}
-	for name, v := range values.Values {
-		if !parameters[name] || len(v) != 1 {
+	for name := range values.Values { // of a parameter that is there twice the first counts, as for an apiserver
+		if !parameters[name] {
 			return nil
 		}
 	}

@@ -154,13 +154,13 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 func (u *upstream) arrived(r *http.Request) answerFunc {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	gone := u.lost
+	if isNodes(r.Context()) {
+		gone = u.out
+	}
 	select {
-	case <-u.lost:
+	case <-gone:
 		return nil
-	case <-u.out:
-		if isNodes(r.Context()) {
-			return nil
-		}
 	default:
 	}
 	verb := verbOf(r)

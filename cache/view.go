@@ -33,6 +33,8 @@ type view struct {
 	// holders are the requests that feed or read the view now. See views.acquire.
 	holders atomic.Int32
 
+	counted usage // what the bounds take the view for; guarded by views.room
+
 	// template is the request of a watch that goes on from a version: should the view
 	// get lost, it is not the watch that brings it back.
 	template  atomic.Pointer[http.Request]

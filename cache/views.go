@@ -27,6 +27,8 @@ type views struct {
 
 	evictions prometheus.Counter
 
+	room room
+
 	mu    sync.RWMutex
 	salt  []byte
 	byID  map[store.ID]*view
@@ -67,6 +69,7 @@ func (s *views) load(salt []byte) error {
 		}
 		v := s.acquire(key)
 		v.restore(stored)
+		s.settle(v)
 		v.release()
 	}
 	for _, v := range s.all() {
@@ -167,70 +170,6 @@ func (v *view) kubelets() bool {
 	return v.key.User == nodeUser && kubeletReads[v.key.resource().GroupResource()]
 }
 
-// usage is what of a view counts when room is needed.
-type usage struct {
-	view  *view
-	bytes int64
-	used  int64
-}
-
-// maxViews bounds the number of views: a kubelet with 250 pods has some 1,000.
-const maxViews = 4096
-
-// fit evicts the views that were not used for the longest time, until the rest
-// is within the bounds. It returns false if newest, which was just read, had to go.
-func (s *views) fit(newest *view) bool {
-	var all []usage
-	var sum int64
-	count := 0
-	for _, v := range s.all() {
-		v.mu.Lock()
-		u := usage{v, v.bytes, v.used.Load()}
-		if v.onDisk {
-			u.bytes += viewCost
-			count++
-		}
-		v.mu.Unlock()
-		sum += u.bytes
-		if u.bytes > 0 && !v.kubelets() && v != newest {
-			all = append(all, u)
-		}
-	}
-	slices.SortFunc(all, func(a, b usage) int { return int(min(max(a.used-b.used, -1), 1)) })
-	if newest != nil && !newest.kubelets() {
-		all = append(all, usage{view: newest, bytes: newest.size()})
-	}
-	for _, u := range all {
-		if sum <= s.max && count <= maxViews {
-			break
-		}
-		s.evict(u.view)
-		sum, count = sum-u.bytes, count-1
-		if u.view == newest {
-			return false
-		}
-	}
-	if over := sum > s.max; s.full.Swap(over) != over && over {
-		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", sum, "max", s.max)
-	}
-	return true
-}
-
-func (v *view) size() int64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.bytes + viewCost
-}
-
-// evict drops a view. Streams that are open do not bring it back for a while; a
-// client that lists it does.
-func (s *views) evict(v *view) {
-	s.evictions.Inc()
-	s.log.Info("evicted from the cache to make room", "view", v.String(), "bytes", v.size())
-	v.relisting.bar(s.now())
-	v.drop()
-}
-
 const (
 	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
 	// that nobody reads a view any more before it goes: 30 days. Views of pods that
@@ -277,6 +216,7 @@ func (s *views) remove(v *view) {
 	if v.holders.Load() > 0 {
 		return
 	}
+	s.room.set(v, usage{})
 	delete(s.byID, *v.id.Load())
 	delete(s.byKey, v.key)
 	of := userResource{v.key.User, v.key.resource()}

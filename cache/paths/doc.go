@@ -3,9 +3,10 @@
 // start, kubectl before each command, and cannot do without.
 //
 // These are not resources: there is nothing to watch, and no version but an ETag. So each
-// is kept as it came, for the user who read it, by path, query and Accept header. A client
-// that asks with another Accept header gets what another one of the same user has read,
-// if its media type is one that it accepts.
+// is kept as it came, for the user who read it, by path and Accept header, and by the
+// hash in a schema's URL; apiservers ignore the rest of the query. A client that asks
+// with another Accept header gets what another one of the same user has read, if its
+// media type is one that it accepts.
 //
 // # Conditional requests
 //
@@ -16,8 +17,9 @@
 //
 // # Bounds
 //
-// Of each user's answers up to 1 MiB each, 200 and 4 MiB in all by default; those that
-// were read longest ago go first. An answer that has not changed is written once a day.
+// Answers are kept up to 1 MiB each, and 1,000 and 16 MiB in all by default; beyond that
+// the user with the most loses first what was read longest ago, as package quota says. An
+// answer that has not changed is written once a day.
 //
 // # Life cycle
 //

@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // Options of Paths. The zero value is usable.
 type Options struct {
-	MaxCount int          // of answers; 200 by default
-	MaxBytes int64        // of all answers; 4 MiB by default
+	// MaxCount and MaxBytes bound the answers of all users together: 1,000 and 16 MiB
+	// by default. kubectl reads some 100 answers, of 3 MiB, of a cluster with 30 groups
+	// and versions; with aggregated discovery, two. Who loses first says package quota.
+	MaxCount int
+	MaxBytes int64
 	Logger   *slog.Logger // of damage; by default nothing is logged
 }
 
@@ -36,6 +40,7 @@ type Paths struct {
 // entry is what is known of an answer without reading its body.
 type entry struct {
 	group string // of the answers to one user for one path and query
+	user  string
 	head
 	size    int64
 	sum     [32]byte  // of the body
@@ -52,10 +57,10 @@ const writeEvery = 24 * time.Hour
 // Open returns the answers that t holds.
 func Open(t bucket.Table, o Options) (*Paths, error) {
 	if o.MaxCount <= 0 {
-		o.MaxCount = 200
+		o.MaxCount = 1000
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = 4 << 20
+		o.MaxBytes = 16 << 20
 	}
 	b, err := bucket.Open(t, bucketName, o.Logger)
 	if err != nil {
@@ -111,10 +116,10 @@ func (p *Paths) Keep(user string, r *http.Request, status int, header http.Heade
 	switch status {
 	case http.StatusOK:
 		if encoding := header.Get("Content-Encoding"); len(body) <= MaxBody && (encoding == "" || encoding == "identity") {
-			p.keepLocked(key, group, newRecord(header, body))
+			p.keepLocked(key, group, newRecord(user, header, body))
 		}
 	case http.StatusNotModified:
-		p.confirmLocked(key, group, currentTag(r, header))
+		p.confirmLocked(user, key, group, currentTag(r, header))
 	case http.StatusForbidden:
 		p.dropLocked(group)
 	}
@@ -141,7 +146,7 @@ func (p *Paths) keepLocked(key, group string, r record) {
 }
 
 // confirmLocked notes which ETag is the current one.
-func (p *Paths) confirmLocked(key, group, tag string) {
+func (p *Paths) confirmLocked(user, key, group, tag string) {
 	if tag == "" {
 		return
 	}
@@ -155,7 +160,7 @@ func (p *Paths) confirmLocked(key, group, tag string) {
 			r = old
 		}
 	}
-	r.Confirmed = tag
+	r.User, r.Confirmed = user, tag
 	p.keepLocked(key, group, r)
 }
 
@@ -260,22 +265,30 @@ func (p *Paths) unset(key string) {
 
 // evict takes out what is too much, and returns its keys.
 func (p *Paths) evict() (keys []string) {
-	for len(p.entries) > p.opts.MaxCount || p.bytes > p.opts.MaxBytes {
-		oldest := ""
-		for key, e := range p.entries {
-			if oldest == "" || e.read.Before(p.entries[oldest].read) {
-				oldest = key
-			}
-		}
-		p.unset(oldest)
-		keys = append(keys, oldest)
+	bounds := quota.Bounds{Count: p.opts.MaxCount, Bytes: p.opts.MaxBytes}
+	if !bounds.Exceeded(len(p.entries), p.bytes) {
+		return nil
+	}
+	items := make([]quota.Item[string], 0, len(p.entries))
+	for key, e := range p.entries {
+		items = append(items, quota.Item[string]{Key: key, User: e.user, Bytes: e.size, Last: e.read.UnixNano()})
+	}
+	for _, item := range quota.Excess(bounds, items) {
+		p.unset(item.Key)
+		keys = append(keys, item.Key)
 	}
 	return keys
 }
 
-// keys returns the group of a request and its key, whose first half is the group. Apiservers do not
-// tell a path from the same with a slash at its end.
+// keys returns the group of a request and its key, whose first half is the group. It
+// consists of what an apiserver looks at, so that nobody fills the cache with answers
+// to queries that differ in nothing: of the query that is the schema's hash. Apiservers
+// do not tell a path from the same with a slash at its end.
 func (p *Paths) keys(user string, r *http.Request) (group, key string) {
-	group = p.bucket.Key(user, strings.TrimRight(r.URL.Path, "/"), r.URL.RawQuery)
+	path, hash := strings.TrimRight(r.URL.Path, "/"), ""
+	if strings.HasPrefix(path, "/openapi/v3/") {
+		hash = r.URL.Query().Get("hash")
+	}
+	group = p.bucket.Key(user, path, hash)
 	return group, group + p.bucket.Key(strings.Join(r.Header.Values("Accept"), ","))
 }

@@ -313,3 +313,50 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// #17: who reads discovery in endless ways pushes out its own, and no other user's.
+func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
+	json := headers("Content-Type", "application/json")
+	for name, o := range map[string]paths.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
+		t.Run(name, func(t *testing.T) {
+			var table buckettest.Table
+			p := open(t, &table, o)
+			for _, user := range []string{"node", "victim"} {
+				for _, path := range []string{"/version", "/api", "/apis"} {
+					p.Keep(user, get(path), 200, json, []byte(path))
+				}
+			}
+			for i := range 200 {
+				p.Keep("flooder", get("/version", "Accept", fmt.Sprint("a/b", i)), 200, json, bytes.Repeat([]byte("x"), 500))
+				if i == 100 {
+					p = open(t, &table, o)
+				}
+			}
+			for _, user := range []string{"node", "victim"} {
+				for _, path := range []string{"/version", "/api", "/apis"} {
+					if got := answer(p, user, get(path)); got != "200 "+path {
+						t.Errorf("%s of %s: %s", path, user, got)
+					}
+				}
+			}
+			if got := answer(p, "flooder", get("/version", "Accept", "a/b199")); got == "none" {
+				t.Error("the flooder's newest answer is gone")
+			}
+		})
+	}
+}
+
+func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
+	p := open(t, &buckettest.Table{}, paths.Options{})
+	json := headers("Content-Type", "application/json")
+	for i := range 10 {
+		p.Keep("u", get(fmt.Sprintf("/version?x=%d", i)), 200, json, []byte("v"))
+		p.Keep("u", get(fmt.Sprintf("/openapi/v3/apis/apps/v1?hash=1&hash=%d&x=%d", i, i)), 200, json, []byte("s"))
+	}
+	if p.Len() != 2 {
+		t.Errorf("%d entries, want 2", p.Len())
+	}
+	if got := answer(p, "u", get("/version?y=1")); got != "200 v" {
+		t.Errorf("with another query: %s", got)
+	}
+}

@@ -14,6 +14,9 @@ import (
 // varint, the head as JSON, and the body.
 type record struct {
 	head
+	// User is whom it was given to. Answers that were kept by versions of the hub without
+	// quotas name nobody, and share one quota until they are read again.
+	User string    `json:"user,omitempty"`
 	Read time.Time `json:"read"`
 	body []byte
 }
@@ -32,12 +35,12 @@ const recordVersion = 1
 
 var errRecord = errors.New("not a kept answer")
 
-func newRecord(h http.Header, body []byte) record {
+func newRecord(user string, h http.Header, body []byte) record {
 	contentType := h.Get("Content-Type")
 	if contentType == "" {
 		contentType = "application/octet-stream"
 	}
-	return record{body: body, head: head{
+	return record{User: user, body: body, head: head{
 		ContentType:  contentType,
 		ETag:         h.Get("ETag"),
 		Vary:         h.Get("Vary"),
@@ -74,7 +77,7 @@ func parse(b []byte) (r record, err error) {
 }
 
 func (r *record) entry(group string, size int) *entry {
-	return &entry{group: group, head: r.head, size: int64(size), sum: sha256.Sum256(r.body), read: r.Read, written: r.Read}
+	return &entry{group: group, user: r.User, head: r.head, size: int64(size), sum: sha256.Sum256(r.body), read: r.Read, written: r.Read}
 }
 
 func (h *head) header() http.Header {

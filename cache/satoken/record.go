@@ -9,29 +9,50 @@ import (
 )
 
 // record is what lies on disk of one token: a version, when it was last used (Unix
-// seconds, 8 bytes), and the answer as bare protobuf.
+// seconds, 8 bytes), whom it was issued to (the length as a varint, and the name), and
+// the answer as bare protobuf.
 type record struct {
 	used time.Time
+	user string
 	bare []byte
 }
 
 const (
-	recordVersion = 1
-	recordHeader  = 1 + 8
+	// recordUserless is the version of records that do not name a user. They share one
+	// quota until they are used again.
+	recordUserless = 1
+	recordVersion  = 2
+	recordHeader   = 1 + 8
 )
 
 func (r *record) bytes() []byte {
-	b := make([]byte, 0, recordHeader+len(r.bare))
+	b := make([]byte, 0, recordHeader+binary.MaxVarintLen64+len(r.user)+len(r.bare))
 	b = append(b, recordVersion)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.used.Unix()))
-	return append(b, r.bare...)
+	b = binary.AppendUvarint(b, uint64(len(r.user)))
+	return append(append(b, r.user...), r.bare...)
 }
 
-// parse copies nothing.
+var errRecord = fmt.Errorf("read a kept token: %w", wire.ErrMalformed)
+
+// parse copies nothing but the user.
 func parse(b []byte) (record, error) {
-	if len(b) < recordHeader || b[0] != recordVersion {
-		return record{}, fmt.Errorf("read a kept token: %w", wire.ErrMalformed)
+	if len(b) < recordHeader {
+		return record{}, errRecord
 	}
-	used := int64(binary.BigEndian.Uint64(b[1:recordHeader]))
-	return record{used: time.Unix(used, 0), bare: b[recordHeader:]}, nil
+	r := record{used: time.Unix(int64(binary.BigEndian.Uint64(b[1:recordHeader])), 0), bare: b[recordHeader:]}
+	switch b[0] {
+	case recordUserless:
+		return r, nil
+	case recordVersion:
+	default:
+		return record{}, errRecord
+	}
+	length, n := binary.Uvarint(r.bare)
+	if n <= 0 || length > uint64(len(r.bare)-n) {
+		return record{}, errRecord
+	}
+	end := n + int(length)
+	r.user, r.bare = string(r.bare[n:end]), r.bare[end:]
+	return r, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -20,7 +21,11 @@ type Account struct{ User, Namespace, Name string }
 
 // Options of Tokens. The zero value is usable.
 type Options struct {
-	MaxTokens int           // 2,000 by default
+	// MaxTokens and MaxBytes bound the tokens of all users together: 2,000 and 16 MiB by
+	// default. A kubelet with 250 pods has some 500, of 2,000 bytes. Who loses first says
+	// package quota.
+	MaxTokens int
+	MaxBytes  int64
 	MaxUnused time.Duration // 400 days by default: longer than any token is good for
 	Logger    *slog.Logger  // of damage; by default nothing is logged
 }
@@ -30,8 +35,16 @@ type Tokens struct {
 	bucket *bucket.Bucket
 	opts   Options
 
-	mu   sync.Mutex
-	used map[string]time.Time // by key in the bucket; when it was kept or last given
+	mu    sync.Mutex
+	known map[string]known // by key in the bucket
+	bytes int64
+}
+
+// known is what is known of a token without reading it.
+type known struct {
+	user string    // whom it was issued to
+	used time.Time // when it was kept or last given
+	size int64     // of its record
 }
 
 // bucketName is the table's.
@@ -54,6 +67,9 @@ func Open(t bucket.Table, o Options) (*Tokens, error) {
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = 2000
 	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 16 << 20
+	}
 	if o.MaxUnused <= 0 {
 		o.MaxUnused = 400 * 24 * time.Hour
 	}
@@ -61,7 +77,7 @@ func Open(t bucket.Table, o Options) (*Tokens, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
 	}
-	k := &Tokens{bucket: b, opts: o, used: make(map[string]time.Time)}
+	k := &Tokens{bucket: b, opts: o, known: make(map[string]known)}
 	var unreadable []string
 	err = b.All(func(key string, value []byte) {
 		r, err := parse(value)
@@ -69,7 +85,7 @@ func Open(t bucket.Table, o Options) (*Tokens, error) {
 			unreadable = append(unreadable, key)
 			return
 		}
-		k.used[key] = r.used
+		k.set(key, known{r.user, r.used, int64(len(value))})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
@@ -104,11 +120,16 @@ func (k *Tokens) Keep(a Account, request []byte, requestType string, response []
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := record{used: time.Now(), bare: bare}
-	k.used[key] = r.used
-	k.bucket.Put(key, r.bytes())
+	k.putLocked(key, record{used: time.Now(), user: a.User, bare: bare})
 	k.bucket.Delete(k.forget()...)
 	return nil
+}
+
+// putLocked keeps a token.
+func (k *Tokens) putLocked(key string, r record) {
+	value := r.bytes()
+	k.set(key, known{r.user, r.used, int64(len(value))})
+	k.bucket.Put(key, value)
 }
 
 var errNoToken = errors.New("there is none in the answer")
@@ -122,7 +143,7 @@ func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (
 		return nil, "", false
 	}
 	key := k.key(a, asked)
-	r, ok := k.read(key)
+	r, ok := k.read(key, a.User)
 	if !ok {
 		return nil, "", false
 	}
@@ -138,14 +159,14 @@ func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (
 func (k *Tokens) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.used)
+	return len(k.known)
 }
 
-// read returns a token's record, and marks it as used.
-func (k *Tokens) read(key string) (record, bool) {
+// read returns the record of a token of a user, and marks it as used.
+func (k *Tokens) read(key, user string) (record, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	last, ok := k.used[key]
+	last, ok := k.known[key]
 	if !ok {
 		return record{}, false
 	}
@@ -157,10 +178,9 @@ func (k *Tokens) read(key string) (record, bool) {
 	if err != nil {
 		return record{}, false
 	}
-	if now := time.Now(); now.Sub(last) > touchEvery {
-		r.used = now
-		k.used[key] = now
-		k.bucket.Put(key, r.bytes())
+	if now := time.Now(); now.Sub(last.used) > touchEvery {
+		r.used, r.user = now, user
+		k.putLocked(key, r)
 	}
 	return r, true
 }
@@ -178,25 +198,44 @@ func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 	return k.bucket.Key(append(parts, slices.Compact(audiences)...)...)
 }
 
-// forget takes out of used what is too old or too much, and returns its keys. The caller
-// holds mu, or is alone.
+// set and unset change what is known. The caller holds mu, or is alone.
+func (k *Tokens) set(key string, t known) {
+	k.unset(key)
+	k.known[key] = t
+	k.bytes += t.size
+}
+
+func (k *Tokens) unset(key string) {
+	k.bytes -= k.known[key].size
+	delete(k.known, key)
+}
+
+// forget drops what is too old or too much, and returns its keys. The caller holds mu,
+// or is alone.
 func (k *Tokens) forget() (keys []string) {
 	now := time.Now()
-	for key, used := range k.used {
-		if now.Sub(used) > k.opts.MaxUnused {
+	for key, t := range k.known {
+		if now.Sub(t.used) > k.opts.MaxUnused {
 			keys = append(keys, key)
-			delete(k.used, key)
+			k.unset(key)
 		}
 	}
-	for len(k.used) > k.opts.MaxTokens {
-		oldest := ""
-		for key, used := range k.used {
-			if oldest == "" || used.Before(k.used[oldest]) {
-				oldest = key
-			}
-		}
-		keys = append(keys, oldest)
-		delete(k.used, oldest)
+	return append(keys, k.evict()...)
+}
+
+// evict drops what is too much, and returns its keys.
+func (k *Tokens) evict() (keys []string) {
+	bounds := quota.Bounds{Count: k.opts.MaxTokens, Bytes: k.opts.MaxBytes}
+	if !bounds.Exceeded(len(k.known), k.bytes) {
+		return nil
+	}
+	items := make([]quota.Item[string], 0, len(k.known))
+	for key, t := range k.known {
+		items = append(items, quota.Item[string]{Key: key, User: t.user, Bytes: t.size, Last: t.used.UnixNano()})
+	}
+	for _, item := range quota.Excess(bounds, items) {
+		k.unset(item.Key)
+		keys = append(keys, item.Key)
 	}
 	return keys
 }

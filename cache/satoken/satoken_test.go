@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/satoken"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -250,4 +251,57 @@ func FuzzAnswer(f *testing.F) {
 			t.Error("answered, though no token was issued")
 		}
 	})
+}
+
+// #17: who may create tokens without end pushes out its own, and never a kubelet's.
+func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
+	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 4000}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var table buckettest.Table
+				k := open(t, &table, o)
+				flooder := satoken.Account{User: "flooder", Namespace: "ns", Name: "default"}
+				pods := []string{"a", "b", "c"}
+				for _, pod := range pods {
+					keep(t, k, account, request(pod), "token of "+pod)
+				}
+				for i := range 200 {
+					time.Sleep(time.Second)
+					keep(t, k, flooder, request(fmt.Sprint(i)), "flood")
+					if i == 100 {
+						k = open(t, &table, o)
+					}
+				}
+				for _, pod := range pods {
+					if got := given(t, k, account, request(pod), kubelet); got != "token of "+pod {
+						t.Errorf("the kubelet's token for %s: %q", pod, got)
+					}
+				}
+				if given(t, k, flooder, request("199"), kubelet) == "" || given(t, k, flooder, request("0"), kubelet) != "" {
+					t.Error("of the flooder's tokens the newest are kept")
+				}
+			})
+		})
+	}
+}
+
+// Tokens that an older version of the hub has kept do not name a user.
+func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
+	var table buckettest.Table
+	k := open(t, &table, satoken.Options{})
+	keep(t, k, account, request("p"), secret)
+	key := table.Keys(bucketName)[0]
+	value, err := table.Get(bucketName, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value[0] = 1
+	old := append(value[:9:9], value[9+1+len(account.User):]...)
+	if err := table.Put(store.Pair{Bucket: bucketName, Key: key, Value: old}); err != nil {
+		t.Fatal(err)
+	}
+	k = open(t, &table, satoken.Options{})
+	if got := given(t, k, account, request("p"), kubelet); got != secret {
+		t.Errorf("%q", got)
+	}
 }

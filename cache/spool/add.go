@@ -107,13 +107,11 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch size := int64(len(value)); {
-	case s.byName[h.name()] != nil:
+	if s.byName[h.name()] != nil {
 		return nil, apierrors.NewAlreadyExists(r.resource(), h.Name)
-	case s.order.Len() >= s.opts.MaxCount:
-		return nil, fmt.Errorf("spool event %s: there are %d: %w", h.name(), s.order.Len(), ErrFull)
-	case s.bytes+size > s.opts.MaxBytes:
-		return nil, fmt.Errorf("spool event %s: there are %d bytes: %w", h.name(), s.bytes, ErrFull)
+	}
+	if !s.makeRoomLocked(h.owner, int64(len(value)), nil) {
+		return nil, fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.name(), s.order.Len(), s.bytes, ErrFull)
 	}
 	e := &entry{number: s.last + 1, name: h.name(), size: int64(len(value)), owner: h.owner}
 	s.bucket.Put(key(e.number), value)
@@ -185,7 +183,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 		return nil, err
 	}
 	grown := int64(len(value)) - e.size
-	if s.bytes+grown > s.opts.MaxBytes {
+	if grown > 0 && !s.makeRoomLocked(e.owner, int64(len(value)), e) {
 		return nil, fmt.Errorf("change spooled event %s: there are %d bytes: %w", e.name, s.bytes, ErrFull)
 	}
 	s.bucket.Put(key(e.number), value)

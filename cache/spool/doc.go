@@ -28,7 +28,8 @@
 // An event gets its name before it is sent, so a repeated POST is 409, and done. An event
 // may be sent twice only where it was deleted in the cloud in between. It is lost where
 // the hub is killed within a second of taking it (see store.Writer), where the spool is
-// full (the poster gets 503), and where the apiserver refuses it for good.
+// full (who holds the most of it gets 503, and loses its oldest events to others: see
+// package quota), and where the apiserver refuses it for good.
 //
 // # Life cycle
 //

@@ -15,6 +15,7 @@ const (
 	resultRefused = "refused"
 
 	reasonFull       = "full"
+	reasonQuota      = "quota"
 	reasonRestart    = "restart"
 	reasonUnreadable = "unreadable"
 )
@@ -40,7 +41,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"result"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_dropped_total",
-			Help: "Events that were not spooled (full) or not sent (restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
+			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
 		}, []string{"reason"}),
 	}
 	if r != nil {

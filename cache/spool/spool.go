@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 )
 
-// ErrFull is returned when an event would exceed a bound of the spool: 503, after which
-// a recorder tries again for some minutes.
+// ErrFull is returned when an event would exceed a bound of the spool, and nobody holds
+// more of it than who posts: 503, after which a recorder tries again for some minutes.
 var ErrFull = errors.New("the spool of events is full")
 
 // Options of a Spool. The zero value is usable.
@@ -153,6 +153,10 @@ func (s *Spool) addBytes(n int64) {
 func (s *Spool) remove(number uint64, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.removeLocked(number, name)
+}
+
+func (s *Spool) removeLocked(number uint64, name string) {
 	element := s.byName[name]
 	if element == nil || element.Value.(*entry).number != number {
 		return

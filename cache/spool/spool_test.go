@@ -214,7 +214,7 @@ func TestBounds(t *testing.T) {
 # HELP edgehub_event_spool_added_total Events that were taken while the cloud was away.
 # TYPE edgehub_event_spool_added_total counter
 edgehub_event_spool_added_total 2
-# HELP edgehub_event_spool_dropped_total Events that were not spooled (full) or not sent (restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).
+# HELP edgehub_event_spool_dropped_total Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).
 # TYPE edgehub_event_spool_dropped_total counter
 edgehub_event_spool_dropped_total{reason="full"} 1
 edgehub_event_spool_dropped_total{reason="restart"} 0
@@ -319,4 +319,40 @@ func FuzzAdd(f *testing.F) {
 			t.Errorf("%v, %v", m, err)
 		}
 	})
+}
+
+// #17: who posts events without end fills the spool for nobody else.
+func TestAFloodOfEventsTakesNoRoomFromOtherUsers(t *testing.T) {
+	for name, o := range map[string]spool.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 4000}} {
+		t.Run(name, func(t *testing.T) {
+			metrics := prometheus.NewRegistry()
+			o.Registerer = metrics
+			s := open(t, &buckettest.Table{}, o)
+			add(t, s, byToken(post("before"), "victim", "t"), http.StatusCreated)
+			full := false
+			for i := range 100 {
+				_, err := s.Add(byToken(post(fmt.Sprint("flood", i)), "flooder", "t"))
+				if full = errors.Is(err, spool.ErrFull); full {
+					break
+				}
+			}
+			if !full {
+				t.Fatal("the spool is never full")
+			}
+			for _, event := range []spool.Request{byToken(post("after"), "victim", "t"), post("ofTheNode"), byToken(patch("before", 2), "victim", "t")} {
+				if _, err := s.Add(event); err != nil {
+					t.Errorf("%s: %v", event.Body, err)
+				}
+			}
+			if _, err := s.Add(byToken(patch("flood0", 2), "flooder", "t")); !apierrors.IsNotFound(err) {
+				t.Errorf("the flooder's oldest event: %v", err)
+			}
+			if _, err := s.Add(byToken(post("floodOn"), "flooder", "t")); !errors.Is(err, spool.ErrFull) {
+				t.Errorf("the flooder once more: %v", err)
+			}
+			if n, err := testutil.GatherAndCount(metrics, "edgehub_event_spool_dropped_total"); err != nil || n < 2 {
+				t.Errorf("%d kinds of drops are counted, %v", n, err)
+			}
+		})
+	}
 }

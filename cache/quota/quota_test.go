@@ -1,0 +1,101 @@
+package quota_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
+)
+
+// item reads "user/key bytes last", followed by flags.
+func item(t *testing.T, text string) quota.Item[string] {
+	t.Helper()
+	var i quota.Item[string]
+	fields := strings.Fields(text)
+	user, key, _ := strings.Cut(fields[0], "/")
+	i.User, i.Key = user, key
+	if _, err := fmt.Sscan(fields[1]+" "+fields[2], &i.Bytes, &i.Last); err != nil {
+		t.Fatal(err)
+	}
+	i.InUse = slices.Contains(fields, "inUse")
+	i.Fixed = slices.Contains(fields, "fixed")
+	return i
+}
+
+func TestWhoLosesFirst(t *testing.T) {
+	const many = 1 << 30
+	for name, test := range map[string]struct {
+		bounds quota.Bounds
+		items  []string
+		want   []string
+	}{
+		"nobody, within the bounds": {
+			quota.Bounds{Count: 2, Bytes: 20}, []string{"a/1 10 1", "a/2 10 2"}, nil,
+		},
+		"of one user, what was used least recently": {
+			quota.Bounds{Count: 2, Bytes: many}, []string{"a/1 1 3", "a/2 1 1", "a/3 1 2", "a/4 1 4"}, []string{"2", "3"},
+		},
+		"who holds the most, though another's is older": {
+			quota.Bounds{Count: 3, Bytes: many}, []string{"victim/1 1 1", "a/2 1 5", "a/3 1 6", "a/4 1 7"}, []string{"2"},
+		},
+		"by bytes where they are too many": {
+			quota.Bounds{Count: 9, Bytes: 100}, []string{"a/1 80 9", "b/2 10 1", "b/3 10 2", "b/4 10 3"}, []string{"1"},
+		},
+		"what is in use after all else of its user, but before another's": {
+			quota.Bounds{Count: 2, Bytes: many}, []string{"a/1 1 1 inUse", "a/2 1 9", "a/3 1 8", "a/4 1 2 inUse", "b/5 1 0"}, []string{"3", "2", "1"},
+		},
+		"until two users hold as much": {
+			quota.Bounds{Count: many, Bytes: 100}, []string{"a/1 30 1", "a/2 30 2", "a/3 30 3", "a/4 30 4", "b/5 30 0"}, []string{"1", "2"},
+		},
+		"the node has three times the share of another": {
+			quota.Bounds{Count: 5, Bytes: many}, []string{"node/1 1 1", "node/2 1 2", "node/3 1 3", "a/4 1 4", "a/5 1 5", "a/6 1 6"}, []string{"4"},
+		},
+		"the node, where it holds more than that": {
+			quota.Bounds{Count: 4, Bytes: many}, []string{"node/1 1 1", "node/2 1 2", "node/3 1 3", "node/4 1 4", "a/5 1 0"}, []string{"1"},
+		},
+		"never what is fixed": {
+			quota.Bounds{Count: 1, Bytes: 1}, []string{"node/1 50 1 fixed", "node/2 50 2 fixed", "a/3 1 9", "node/4 1 9"}, []string{"4", "3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var items []quota.Item[string]
+			for _, text := range test.items {
+				items = append(items, item(t, text))
+			}
+			var got []string
+			for _, i := range quota.Excess(test.bounds, items) {
+				got = append(got, i.Key)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%v go, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// However many users flood the hub, a user within its share loses nothing.
+func TestAFloodTakesNothingFromWhoIsWithinItsShare(t *testing.T) {
+	const count, floods = 700, 4
+	var items []quota.Item[string]
+	add := func(user string, n int) {
+		for i := range n {
+			items = append(items, quota.Item[string]{Key: user, User: user, Bytes: 1, Last: int64(i)})
+		}
+	}
+	add(quota.Node, 3*count/(3+floods))
+	for i := range floods - 1 {
+		add(fmt.Sprint("flood", i), 10_000)
+	}
+	add("victim", count/(3+floods))
+	excess := quota.Excess(quota.Bounds{Count: count, Bytes: 1 << 30}, items)
+	if left := len(items) - len(excess); left != count {
+		t.Errorf("%d are left, want %d", left, count)
+	}
+	for _, i := range excess {
+		if !strings.HasPrefix(i.User, "flood") {
+			t.Fatalf("%s loses something", i.User)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package cache
+
+import (
+	"math"
+	"sync"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
+)
+
+// maxViews bounds the number of views. A kubelet with 250 pods has some 1,000, so next to
+// it three other users can hold some 1,000 each before one of them loses any.
+const maxViews = 4096
+
+// roomShare is how much is evicted at once beyond what has to go, as a part of the
+// bounds: a flood of lists costs a look at all views once in 64 lists, not for each.
+const roomShare = 64
+
+// usage is what a view, or all views, count against the bounds.
+type usage struct {
+	count int
+	bytes int64
+}
+
+// room is how much all views take together. It is brought up to date for one view when
+// that is committed, and for all of them at each sweep and before anything is evicted,
+// so that a commit does not have to look at all views.
+type room struct {
+	mu    sync.Mutex
+	total usage
+	// evicting is held while views are evicted. It is taken before any other lock.
+	evicting sync.Mutex
+}
+
+// set changes what one view counts.
+func (r *room) set(v *view, u usage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total.count += u.count - v.counted.count
+	r.total.bytes += u.bytes - v.counted.bytes
+	v.counted = u
+}
+
+func (r *room) used() usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total
+}
+
+// settle counts a view as what it is now.
+func (s *views) settle(v *view) usage {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	u := usage{}
+	if v.onDisk {
+		u = usage{1, v.bytes + viewCost}
+	}
+	s.room.set(v, u)
+	return u
+}
+
+func (s *views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Bytes: s.max} }
+
+// exceeded reports whether all views together are too much.
+func (s *views) exceeded() bool {
+	u := s.room.used()
+	return s.bounds().Exceeded(u.count, u.bytes)
+}
+
+// fit evicts views until the rest is within the bounds, in the order of package quota;
+// nil stands for no view in particular. It returns false if newest, which was just read,
+// had to go.
+func (s *views) fit(newest *view) bool {
+	if newest == nil {
+		for _, v := range s.all() {
+			s.settle(v)
+		}
+	} else {
+		s.settle(newest)
+	}
+	if s.exceeded() {
+		return s.makeRoom(newest)
+	}
+	s.full.Store(false)
+	return true
+}
+
+// makeRoom evicts views, and returns false if newest is one of them.
+func (s *views) makeRoom(newest *view) (kept bool) {
+	s.room.evicting.Lock()
+	defer s.room.evicting.Unlock()
+	items := s.items(newest)
+	kept = true
+	if !s.exceeded() { // others were faster, or views have shrunk
+		return kept
+	}
+	enough := s.bounds()
+	enough.Count -= enough.Count / roomShare
+	enough.Bytes -= enough.Bytes / roomShare
+	freed := usage{}
+	for _, item := range quota.Excess(enough, items) {
+		if (item.InUse || item.Key == newest) && !s.exceeded() {
+			break // what is beyond need is taken from what nobody uses
+		}
+		s.evict(item.Key)
+		kept = kept && item.Key != newest
+		freed.count, freed.bytes = freed.count+1, freed.bytes+item.Bytes
+	}
+	s.log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
+	u := s.room.used()
+	if over := u.bytes > s.max; s.full.Swap(over) != over && over {
+		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.max)
+	}
+	return kept
+}
+
+// items returns all views that are kept, as the quota sees them. The newest one counts
+// as used by its reader only where that is not the request that has just fed it.
+func (s *views) items(newest *view) []quota.Item[*view] {
+	var items []quota.Item[*view]
+	for _, v := range s.all() {
+		u := s.settle(v)
+		if u.count == 0 {
+			continue
+		}
+		item := quota.Item[*view]{
+			Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders.Load() > 0, Fixed: v.kubelets(),
+		}
+		if v == newest {
+			item.Last, item.InUse = math.MaxInt64, v.holders.Load() > 1
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// evict drops a view. Streams that are open do not bring it back for a while; a
+// client that lists it does.
+func (s *views) evict(v *view) {
+	s.evictions.Inc()
+	s.log.Debug("evicted from the cache to make room", "view", v.String())
+	v.relisting.bar(s.now())
+	v.drop()
+	s.settle(v)
+	s.remove(v)
+}

@@ -1,0 +1,53 @@
+package spool
+
+import (
+	"math"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
+)
+
+// makeRoomLocked makes room for an event of an owner, in place of one that is there, or
+// of none. It reports whether there is room.
+//
+// Where the spool is full, the user with the most events loses the oldest of them, as
+// package quota says. If that is the owner itself, nothing is dropped, and there is no
+// room: its recorder learns of it, and tries again.
+func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
+	bounds := quota.Bounds{Count: max(s.opts.MaxCount, 0), Bytes: max(s.opts.MaxBytes, 0)}
+	count, bytes := s.order.Len()+1, s.bytes+size
+	if instead != nil {
+		count, bytes = count-1, bytes-instead.size
+	}
+	if !bounds.Exceeded(count, bytes) {
+		return true
+	}
+	excess := quota.Excess(bounds, s.itemsLocked(o, size, instead))
+	for _, item := range excess {
+		if item.User == o.quotaUser() {
+			return false
+		}
+	}
+	for _, item := range excess {
+		s.metrics.dropped.WithLabelValues(reasonQuota).Inc()
+		s.removeLocked(item.Key.number, item.Key.name)
+	}
+	return true
+}
+
+// itemsLocked returns all events as they would be with the one that is to come.
+func (s *Spool) itemsLocked(o owner, size int64, instead *entry) []quota.Item[*entry] {
+	items := make([]quota.Item[*entry], 0, s.order.Len()+1)
+	for element := s.order.Front(); element != nil; element = element.Next() {
+		if e := element.Value.(*entry); e != instead {
+			items = append(items, quota.Item[*entry]{Key: e, User: e.owner.quotaUser(), Bytes: e.size, Last: int64(e.number)})
+		}
+	}
+	return append(items, quota.Item[*entry]{User: o.quotaUser(), Bytes: size, Last: math.MaxInt64})
+}
+
+func (o *owner) quotaUser() string {
+	if o.Node {
+		return quota.Node
+	}
+	return o.User
+}
