@@ -185,6 +185,7 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if err != nil {
 		return err
 	}
+	target.MinReadySeconds = ds.Spec.MinReadySeconds
 	now, m := time.Now(), newMarker(target)
 	if prepull {
 		m = newPrepullMarker(target, now)

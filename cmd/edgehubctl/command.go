@@ -101,28 +101,36 @@ type call struct {
 	streams
 	args []string
 	hub  *hub
-	pace time.Duration
+	timing
 }
 
-// lookPeriod is how long to wait before something is looked at again.
-const lookPeriod = time.Second
+// timing is what a test that is in a hurry changes.
+type timing struct {
+	// pace is how long to wait before something is looked at again.
+	pace time.Duration
+	// settle is how long a new pod has to stay Ready, unless its DaemonSet says so.
+	settle time.Duration
+}
+
+// usualTiming is that of the program. Ten seconds are enough for a program that fails at
+// its start to be restarted by kubelet, and so to be seen failing.
+func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.Second} }
 
 // run does what args say and returns how it ended. What went wrong is on s.err.
-// pace is lookPeriod, unless a test is in a hurry.
-func run(ctx context.Context, args []string, s streams, pace time.Duration) exitCode {
+func run(ctx context.Context, args []string, s streams, t timing) exitCode {
 	if len(args) > 0 && args[0] == completeVerb {
 		complete(ctx, args[1:], s.out)
 		return exitDone
 	}
-	err := dispatch(ctx, args, s, pace)
+	err := dispatch(ctx, args, s, t)
 	if err != nil {
 		fmt.Fprintln(s.err, "error:", err)
 	}
 	return codeOf(err)
 }
 
-func dispatch(ctx context.Context, args []string, s streams, pace time.Duration) error {
-	c := &call{streams: s, pace: pace}
+func dispatch(ctx context.Context, args []string, s streams, t timing) error {
+	c := &call{streams: s, timing: t}
 	fs := c.flags()
 	if err := fs.Parse(args); err != nil {
 		return wrongUse("%w; see %s --help", err, name)

@@ -51,7 +51,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := run(t.Context(), tt.args, streams{out: &out, err: &errs}, lookPeriod)
+			code := run(t.Context(), tt.args, streams{out: &out, err: &errs}, usualTiming())
 			result{code, out.String(), errs.String()}.has(t, tt.code, tt.out, tt.err)
 			if n := strings.Count(errs.String(), "\n"); n > 1 {
 				t.Errorf("%d lines on stderr, want one: %s", n, errs.String())
@@ -65,7 +65,7 @@ func TestTheAddressIsTakenFromTheEnvironment(t *testing.T) {
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // must not be asked
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"pods"}, streams{out: &out, err: &errs}, lookPeriod)
+	code := run(t.Context(), []string{"pods"}, streams{out: &out, err: &errs}, usualTiming())
 	result{code, out.String(), errs.String()}.is(t, exitDone, "No pods on this node.\n", "")
 }
 

@@ -57,14 +57,14 @@ func TestCompletion(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), append([]string{completeVerb}, strings.Split(tt.words, " ")...), streams{&out, &out}, lookPeriod)
+			run(t.Context(), append([]string{completeVerb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 	var out bytes.Buffer
-	if run(t.Context(), []string{completeVerb}, streams{&out, &out}, lookPeriod); !strings.Contains(out.String(), "upgrade\n") {
+	if run(t.Context(), []string{completeVerb}, streams{&out, &out}, usualTiming()); !strings.Contains(out.String(), "upgrade\n") {
 		t.Errorf("no words at all: got %q", out.String())
 	}
 }

@@ -17,6 +17,7 @@ const (
 	exitUsage  exitCode = 2 // the words on the command line are wrong
 	exitUndone exitCode = 3 // it goes on, but was no longer waited for
 	exitNotNow exitCode = 4 // it was refused as things are; later it may not be
+	exitBroken exitCode = 5 // the upgrade was carried out, and the new pod does not run
 )
 
 // ending is an error with an exit code of its own.
@@ -68,6 +69,9 @@ func codeOf(err error) exitCode {
 	}
 	if e, ok := errors.AsType[*ending](err); ok {
 		return e.code
+	}
+	if _, ok := errors.AsType[*broken](err); ok {
+		return exitBroken
 	}
 	if r, ok := errors.AsType[*refusal](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {
 		return exitNotNow

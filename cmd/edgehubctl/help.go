@@ -29,6 +29,8 @@ Exit codes:
   3  not done when --timeout had passed, or you interrupted it; it goes on
   4  not now: the hub refuses it as things are, such as an upgrade whose images are
      still being pulled, or while the cloud is away. The message says what to wait for
+  5  upgrade --wait: the pod was replaced, and the new one does not run: it crashes, its
+     image cannot be pulled, it was evicted. The message says which, and what to do
 `
 
 const helpPods = `
@@ -39,11 +41,19 @@ Show the pods of this node.
   edgehubctl pods -o json
 
 What the columns mean:
+  READY, STATUS, RESTARTS
+                 as kubectl get pods shows them
   NEEDS UPGRADE  yes, and to which revision: its DaemonSet has a newer version.
                  -: the cloud has not said; it does for DaemonSets that opted in
   IMAGE READY    whether the images of that revision are on the node; if not, how far
                  they are, or why not. -: nobody has asked for them
   SINCE          how long the pod has needed the upgrade
+  IMAGE -> AFTER UPGRADE
+                 what the upgrade changes; unknown: nobody has told this node
+
+A terminal too narrow for all of them shows less of the upgrade; -o json has everything.
+While the cloud is away, a line on stderr says since when: what is shown is what the node
+knows, and a newer version may exist.
 
 Exit codes: 0 shown, 1 failed, 2 wrong words, 4 not now: the hub knows no pods yet.
 `
@@ -73,19 +83,22 @@ const helpUpgrade = `
 Upgrade a pod: it is deleted, and its DaemonSet makes one of the new version.
 
   edgehubctl upgrade shop/web-x7k2p         say so, and be done
-  edgehubctl upgrade shop/web-x7k2p --wait  until the new pod is Ready
+  edgehubctl upgrade shop/web-x7k2p --wait  until the new pod is Ready, and stays so
   edgehubctl upgrade web-x7k2p -n shop
 
-      --wait            until the new pod is Ready, and tell what is waited for
+      --wait            until the new pod is Ready and stays so, without a restart, for the
+                        minReadySeconds of its DaemonSet, or 10 seconds if it has none;
+                        and tell what is waited for
       --timeout 10m     with --wait: wait no longer than that
   -o, --output json     for programs
 
 The pod is away between the two. To keep that short, pull the images first:
 edgehubctl pull. It takes the cloud, which makes the new pod.
 
-Exit codes: 0 the old pod is being replaced (--wait: the new one is Ready), 1 failed,
-2 wrong words, 3 not Ready in time; it goes on, 4 not now: its images are still being
-pulled, it needs no upgrade, or the cloud is away.
+Exit codes: 0 the old pod is being replaced (--wait: the new one runs), 1 failed, 2 wrong
+words, 3 --timeout has passed; it goes on, 4 not now: its images are still being pulled, it
+needs no upgrade, or the cloud is away, 5 the new pod does not run, as of now: it crashes,
+its image cannot be pulled, it was evicted; kubelet goes on trying.
 `
 
 const helpStatus = `

@@ -14,5 +14,5 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr}, lookPeriod)))
+	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr}, usualTiming())))
 }

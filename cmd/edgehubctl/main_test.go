@@ -112,6 +112,9 @@ func hangs(text string) http.HandlerFunc {
 	}
 }
 
+// hurried is for tests that play in a moment what takes a person a while.
+func hurried() timing { return timing{pace: 10 * time.Millisecond, settle: 60 * time.Millisecond} }
+
 // result is how a command ended.
 type result struct {
 	code     exitCode
@@ -124,7 +127,7 @@ func (h *fakeHub) edgehubctl(t *testing.T, args ...string) result {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var out, errs bytes.Buffer
-	code := run(ctx, append([]string{"--address", h.address}, args...), streams{&out, &errs}, 10*time.Millisecond)
+	code := run(ctx, append([]string{"--address", h.address}, args...), streams{&out, &errs}, hurried())
 	return result{code, out.String(), errs.String()}
 }
 
@@ -174,7 +177,8 @@ func pod(namespace, name, revision string, change ...func(*corev1.Pod)) corev1.P
 	}}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true}}
+	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "registry.example.com/shop/web:v1"}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	for _, c := range change {
 		c(&p)
 	}

@@ -14,21 +14,15 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// nodePods returns the pods of this node, by namespace and name. They have no spec:
-// nothing here reads it.
+// nodePods returns the pods of this node, by namespace and name.
 func (h *hub) nodePods(ctx context.Context) ([]*corev1.Pod, error) {
-	var list struct {
-		Items []struct {
-			Metadata metav1.ObjectMeta `json:"metadata"`
-			Status   corev1.PodStatus  `json:"status"`
-		} `json:"items"`
-	}
+	var list corev1.PodList
 	if err := h.read(ctx, nodeapi.Pods, &list); err != nil {
 		return nil, err
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
-		pods = append(pods, &corev1.Pod{ObjectMeta: list.Items[i].Metadata, Status: list.Items[i].Status})
+		pods = append(pods, &list.Items[i])
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

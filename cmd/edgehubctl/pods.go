@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
+	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -19,6 +20,14 @@ type podReport struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
+	// ReadyContainers of Containers are ready; Status and Restarts are those of kubectl
+	// get pods.
+	ReadyContainers int    `json:"readyContainers"`
+	Containers      int    `json:"containers"`
+	Status          string `json:"status"`
+	Restarts        int32  `json:"restarts"`
+	// Images are those of the containers, init containers first.
+	Images []imageChange `json:"images,omitempty"`
 	// Revision is what the pod runs.
 	Revision string `json:"revision,omitempty"`
 	// NeedsUpgrade is null while nobody has said.
@@ -51,19 +60,37 @@ func pods(ctx context.Context, c *call) error {
 			reports = append(reports, reportOf(pod, pulls))
 		}
 	}
+	c.warnOffline(ctx)
 	switch {
 	case c.output == "json":
 		return printJSON(c.out, reports)
 	case len(reports) == 0:
 		fmt.Fprintln(c.out, "No pods on this node.")
 	default:
-		fmt.Fprint(c.out, podTable(reports, time.Now()))
+		fmt.Fprint(c.out, podTable(reports, time.Now(), c.width()))
 	}
 	return nil
 }
 
+// warnOffline says on stderr, where no script takes it for a pod, that what follows may
+// have been overtaken. The hub says since when, and why; one that does not is not asked
+// again, and an older one is passed over.
+func (c *call) warnOffline(ctx context.Context) {
+	const fine = "OK"
+	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
+	if err != nil || state == fine {
+		return
+	}
+	fmt.Fprintf(c.err, "%s; a newer version may exist that this node has not been told of\n", strings.TrimPrefix(state, fine+", "))
+}
+
 func reportOf(pod *corev1.Pod, pulls []nodeapi.ImagePull) podReport {
-	r := podReport{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: revisionOf(pod)}
+	status := podstatus.Of(pod)
+	r := podReport{
+		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: revisionOf(pod),
+		ReadyContainers: status.Ready, Containers: status.Containers, Status: status.Status, Restarts: status.Restarts,
+		Images: imagesNow(pod),
+	}
 	need, revision := needOf(pod)
 	if need == nil {
 		return r
@@ -77,11 +104,16 @@ func reportOf(pod *corev1.Pod, pulls []nodeapi.ImagePull) podReport {
 	if since := need.LastTransitionTime.Time; !since.IsZero() {
 		r.Since = &since
 	}
+	var pull *nodeapi.ImagePull
 	for i := range pulls {
 		if pulls[i].UID == string(pod.UID) && pulls[i].Revision == revision {
-			r.pulled(&pulls[i])
-			return r
+			pull = &pulls[i]
 		}
+	}
+	r.Images = imagesAfter(r.Images, pod, revision, pull)
+	if pull != nil {
+		r.pulled(pull)
+		return r
 	}
 	r.said(upgrade.Condition(pod, upgrade.ImageCondition))
 	return r
@@ -127,42 +159,4 @@ func (r *podReport) said(image *corev1.PodCondition) {
 	default:
 		r.ImageReason = image.Reason
 	}
-}
-
-func podTable(reports []podReport, now time.Time) string {
-	var rows [][]string
-	for _, r := range reports {
-		rows = append(rows, r.row(now))
-	}
-	return table.Text([]string{"NAMESPACE", "POD", "NEEDS UPGRADE", "IMAGE READY", "SINCE"}, rows)
-}
-
-func (r *podReport) row(now time.Time) []string {
-	row := []string{r.Namespace, r.Pod, "", "", ""}
-	if r.NeedsUpgrade != nil {
-		row[2] = "no"
-		if *r.NeedsUpgrade {
-			row[2] = words.Joined("yes", "to "+r.TargetRevision)
-		}
-	}
-	if r.ImageReady != nil {
-		row[3] = "yes"
-		if !*r.ImageReady {
-			row[3] = words.Joined("no", r.ImageReason, r.howFar())
-		}
-	}
-	if r.Since != nil {
-		row[4] = age(*r.Since, now)
-	}
-	return row
-}
-
-func (r *podReport) howFar() string {
-	switch {
-	case r.ImagePercent != nil:
-		return fmt.Sprintf("%d%%", *r.ImagePercent)
-	case r.ImageBytes > 0:
-		return size(r.ImageBytes)
-	}
-	return ""
 }

@@ -44,7 +44,8 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := reportOf(&tt.pod, tt.pulls)
-			got := table.Filled(r.row(time.Now()))
+			row := table.Filled(r.row(time.Now()))
+			got := append(row[:2:2], row[5:8]...)
 			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -57,12 +58,12 @@ func TestPodsAreATable(t *testing.T) {
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), images(corev1.ConditionFalse, "PrepullQueued", newRevision)),
 		pod("kube-system", "proxy-2", "x"),
 	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{imagePull(nodeapi.Ready)}}))
-	h.edgehubctl(t, "pods").is(t, exitDone, `NAMESPACE     POD       NEEDS UPGRADE   IMAGE READY   SINCE
-kube-system   proxy-2   -               -             -
-shop          web-1     yes, to 7c9b    yes           3h
+	h.edgehubctl(t, "pods").is(t, exitDone, `NAMESPACE     POD       READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE
+kube-system   proxy-2   1/1     Running   0          -               -             -       -
+shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown
 `, "")
-	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `NAMESPACE   POD     NEEDS UPGRADE   IMAGE READY   SINCE
-shop        web-1   yes, to 7c9b    yes           3h
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `NAMESPACE   POD     READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE
+shop        web-1   1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown
 `, "")
 	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
 }

@@ -134,7 +134,7 @@ func TestAnInterruptLeavesThePullToTheHub(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, interrupt)
 	var out, errs bytes.Buffer
-	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{&out, &errs}, 10*time.Millisecond)
+	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{&out, &errs}, hurried())
 	result{code, "", errs.String()}.is(t, exitUndone, "", "error: interrupted: 0 of 1 image on the node. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n")
 	if h.count("DELETE "+pullOf) != 0 {
 		t.Error("the pull was cancelled")

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
 	"github.com/edgehub-io/edgehub/cmd/internal/words"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -16,45 +18,106 @@ type successor struct {
 	old    podName
 	uid    types.UID // of the old pod
 	owner  types.UID
-	target string      // the revision that it should be of
-	pod    *corev1.Pod // once there is one
+	target string // the revision that it should be of
+	// settle is how long it has to stay Ready to be called stable.
+	settle time.Duration
+
+	pod *corev1.Pod // once there is one
+	// run is what the pod was at the last look, and ready when it was first seen so; zero
+	// while it is not Ready.
+	run   readiness
+	ready time.Time
 }
 
 // succession tells who is to follow pod, by the pods as they were before its upgrade.
-func succession(before []*corev1.Pod, pod podName) (*successor, error) {
+// A node may not read DaemonSets: their minReadySeconds are in the target that the
+// controller has written on the pod. Where it is 0, or the controller an older one, the
+// successor has to stay Ready for settle.
+func succession(before []*corev1.Pod, pod podName, settle time.Duration) (*successor, error) {
 	for _, p := range before {
-		if p.Namespace == pod.namespace && p.Name == pod.name {
-			_, target := needOf(p)
-			return &successor{old: pod, uid: p.UID, owner: ownerOf(p), target: target}, nil
+		if p.Namespace != pod.namespace || p.Name != pod.name {
+			continue
 		}
+		_, revision := needOf(p)
+		if target, ok, err := upgrade.TargetOf(p); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
+			settle = time.Duration(target.MinReadySeconds) * time.Second
+		}
+		return &successor{old: pod, uid: p.UID, owner: ownerOf(p), target: revision, settle: settle}, nil
 	}
 	return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with %s pods", pod, name)
 }
 
-// look returns true once the successor is Ready, and else what is waited for.
-func (s *successor) look(pods []*corev1.Pod) (done bool, waiting string) {
+// look returns true once the successor has been Ready for long enough, and else what is
+// waited for. The pods are as they were at some time between asked and answered. It
+// returns an error when the successor fails to run.
+func (s *successor) look(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
+	old := s.find(pods)
+	if s.pod != nil {
+		return s.judge(asked, answered)
+	}
+	s.ready = time.Time{}
+	switch {
+	case old != nil && old.DeletionTimestamp == nil:
+		return false, fmt.Sprintf("for pod %s to begin to end", s.old), nil
+	case old != nil:
+		return false, fmt.Sprintf("for pod %s to end", s.old), nil
+	default:
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.old), nil
+	}
+}
+
+// find sets s.pod, nil if there is no successor, and returns the old pod if it is there.
+func (s *successor) find(pods []*corev1.Pod) (old *corev1.Pod) {
 	s.pod = nil
-	var old *corev1.Pod
 	for _, p := range pods {
 		switch {
 		case p.UID == s.uid:
 			old = p
-		case p.Namespace == s.old.namespace && ownerOf(p) == s.owner && p.DeletionTimestamp == nil:
+		case p.Namespace != s.old.namespace || ownerOf(p) != s.owner || p.DeletionTimestamp != nil:
+		case s.pod == nil || s.pod.CreationTimestamp.Before(&p.CreationTimestamp): // not the one that was evicted
 			s.pod = p
 		}
 	}
-	switch {
-	case s.pod != nil && isReady(s.pod):
-		return true, ""
-	case s.pod != nil:
-		return false, fmt.Sprintf("for pod %s/%s to be Ready: %s", s.pod.Namespace, s.pod.Name, unready(s.pod))
-	case old != nil && old.DeletionTimestamp == nil:
-		return false, fmt.Sprintf("for pod %s to begin to end", s.old)
-	case old != nil:
-		return false, fmt.Sprintf("for pod %s to end", s.old)
-	default:
-		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.old)
+	return old
+}
+
+// judge is for a successor that is there.
+func (s *successor) judge(asked, answered time.Time) (done bool, waiting string, err error) {
+	name := podName{s.pod.Namespace, s.pod.Name}
+	if f := podstatus.FailureOf(s.pod); f != nil {
+		return false, "", &broken{pod: s.pod, failure: f}
 	}
+	if !isReady(s.pod) {
+		s.ready = time.Time{}
+		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, unready(s.pod)), nil
+	}
+	if now := readinessOf(s.pod); s.ready.IsZero() || now != s.run {
+		s.run, s.ready = now, answered
+	}
+	if asked.Sub(s.ready) >= s.settle {
+		return true, "", nil
+	}
+	waiting = fmt.Sprintf("for pod %s to stay Ready for %v", name, s.settle)
+	if s.run.restarts > 0 {
+		waiting += ", after " + plural(int(s.run.restarts), "restart")
+	}
+	return false, waiting, nil
+}
+
+// readiness is one time that a pod is Ready, told from an earlier one: a pod that was
+// restarted or not Ready in between is not stable, also where nobody looked meanwhile.
+type readiness struct {
+	uid      types.UID
+	since    time.Time // by the clock of the node
+	restarts int32
+}
+
+func readinessOf(pod *corev1.Pod) readiness {
+	out := readiness{uid: pod.UID, restarts: podstatus.Restarts(pod)}
+	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+		out.since = c.LastTransitionTime.UTC()
+	}
+	return out
 }
 
 // unready says what keeps pod from being Ready.

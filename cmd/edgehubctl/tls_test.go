@@ -73,7 +73,7 @@ func TestHubsOverTLS(t *testing.T) {
 		})
 	}
 	var out bytes.Buffer
-	run(t.Context(), []string{completeVerb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, lookPeriod)
+	run(t.Context(), []string{completeVerb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
 	if got := out.String(); got != "shop/web-1\n" {
 		t.Errorf("completed to %q", got)
 	}

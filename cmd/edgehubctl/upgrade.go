@@ -16,11 +16,14 @@ type upgraded struct {
 	Pod       string `json:"pod"`       // that was upgraded
 	Successor string `json:"successor"` // that came in its place
 	Revision  string `json:"revision"`  // of the successor
-	// Seconds are from the request until the successor was Ready.
-	Seconds float64 `json:"seconds"`
+	// Seconds are from the request until the successor was Ready, and StableSeconds for
+	// how long it was seen to stay so, without a restart.
+	Seconds       float64 `json:"seconds"`
+	StableSeconds float64 `json:"stableSeconds"`
 }
 
-// upgradePod has a pod upgraded, and with --wait sees to it that the new one is Ready.
+// upgradePod has a pod upgraded, and with --wait sees to it that the new one runs: that it
+// is Ready, and stays so for a while.
 func upgradePod(ctx context.Context, c *call) error {
 	pod, err := c.pod()
 	if err != nil {
@@ -44,7 +47,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	if c.output == "" {
 		fmt.Fprintln(c.out, answer)
 	}
-	s, err := succession(before, pod)
+	s, err := succession(before, pod, c.settle)
 	if err != nil {
 		return err
 	}
@@ -57,6 +60,7 @@ func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time
 	tell := c.teller()
 	waiting := "for the hub"
 	for {
+		asked := time.Now()
 		pods, err := c.hub.nodePods(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -67,8 +71,11 @@ func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time
 			tell(err.Error()+"; the upgrade goes on all the same", time.Since(began))
 		default:
 			var done bool
-			if done, waiting = s.look(pods); done {
-				return c.arrived(s, time.Since(began))
+			if done, waiting, err = s.look(pods, asked, time.Now()); err != nil {
+				return err
+			}
+			if done {
+				return c.arrived(s, began)
 			}
 			tell("waiting "+waiting, time.Since(began))
 		}
@@ -76,12 +83,12 @@ func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time
 	}
 }
 
-func (c *call) arrived(s *successor, took time.Duration) error {
-	revision := revisionOf(s.pod)
+func (c *call) arrived(s *successor, began time.Time) error {
+	revision, took := revisionOf(s.pod), s.ready.Sub(began)
 	if c.output == "json" {
 		if err := printJSON(c.out, upgraded{
 			Namespace: s.old.namespace, Pod: s.old.name, Successor: s.pod.Name,
-			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(),
+			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(), StableSeconds: s.settle.Seconds(),
 		}); err != nil {
 			return err
 		}
@@ -90,7 +97,7 @@ func (c *call) arrived(s *successor, took time.Duration) error {
 		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its DaemonSet was changed meanwhile", s.old.namespace, s.pod.Name, revision, s.target)
 	}
 	if c.output == "" {
-		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s\n", s.old.namespace, s.pod.Name, revision, brief(took))
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s, and has stayed so for %v\n", s.old.namespace, s.pod.Name, revision, brief(took), s.settle)
 	}
 	return nil
 }

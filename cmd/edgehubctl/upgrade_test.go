@@ -13,6 +13,9 @@ import (
 
 const started = "Start updating pod shop/web-1"
 
+// settled is how a pod ends that stays Ready.
+const settled = "s, and has stayed so for 60ms\n"
+
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
 
 // waits makes a pod one whose container waits.
@@ -60,11 +63,15 @@ func TestAnUpgradeIsWaitedFor(t *testing.T) {
 		podList(other, elsewhere, pod("shop", "web-2", newRevision)),
 	)
 	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait")
+	if !strings.HasSuffix(got.out, settled) {
+		t.Errorf("stdout: %q, want %q at its end", got.out, settled)
+	}
 	got.has(t, exitDone, started+"\nPod shop/web-2 of revision 7c9b is Ready, after 0.", strings.ReplaceAll(`waiting for pod shop/web-1 to begin to end
 waiting for pod shop/web-1 to end
 waiting for a pod in place of shop/web-1: the cloud makes it
 the hub does not answer on ADDRESS: its answer broke off: unexpected EOF; the upgrade goes on all the same
 waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating
+waiting for pod shop/web-2 to stay Ready for 60ms
 `, "ADDRESS", h.address))
 }
 
@@ -78,7 +85,10 @@ func TestAnUpgradeAsJSON(t *testing.T) {
 	if u.Seconds < 0 || u.Seconds > 20 {
 		t.Errorf("it took %v s", u.Seconds)
 	}
-	u.Seconds = 0
+	if u.Seconds = 0; u.StableSeconds != 0.06 {
+		t.Errorf("it was stable for %v s", u.StableSeconds)
+	}
+	u.StableSeconds = 0
 	if want := (upgraded{Namespace: "shop", Pod: "web-1", Successor: "web-2", Revision: newRevision}); u != want {
 		t.Errorf("got %+v, want %+v", u, want)
 	}
@@ -87,7 +97,7 @@ func TestAnUpgradeAsJSON(t *testing.T) {
 func TestASuccessorOfAnotherRevision(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
 	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
-		"error: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its DaemonSet was changed meanwhile\n")
+		"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its DaemonSet was changed meanwhile\n")
 }
 
 func TestAPodThatWasNotKnownBefore(t *testing.T) {
@@ -96,13 +106,13 @@ func TestAPodThatWasNotKnownBefore(t *testing.T) {
 }
 
 func TestAnUpgradeIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
-	pulling := pod("shop", "web-2", newRevision, waits("ImagePullBackOff", "Back-off\npulling image"))
+	pulling := pod("shop", "web-2", newRevision, waits("ContainerCreating", "mounting\nvolumes"))
 	tests := map[string]struct {
 		answer http.HandlerFunc
 		err    string
 	}{
-		"while it starts": {podList(pulling), `waiting for pod shop/web-2 to be Ready: container web waits: ImagePullBackOff, Back-off pulling image
-error: not done after 300ms: waiting for pod shop/web-2 to be Ready: container web waits: ImagePullBackOff, Back-off pulling image. The upgrade goes on; edgehubctl pods shows the pod
+		"while it starts": {podList(pulling), `waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating, mounting volumes
+error: not done after 300ms: waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating, mounting volumes. The upgrade goes on; edgehubctl pods shows the pod
 `},
 		"while the hub is gone": {says(502, "gone"), `gone; the upgrade goes on all the same
 error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod
@@ -158,9 +168,9 @@ func TestWhatKeepsAPodFromBeingReady(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := &successor{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision}
-			done, waiting := s.look([]*corev1.Pod{&tt.pod})
-			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || waiting != want {
-				t.Errorf("got %t and %q, want %q", done, waiting, want)
+			done, waiting, err := s.look([]*corev1.Pod{&tt.pod}, start, start)
+			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || err != nil || waiting != want {
+				t.Errorf("got %t, %v and %q, want %q", done, err, waiting, want)
 			}
 		})
 	}

@@ -70,7 +70,9 @@ func (w *world) pod(node, revision string, ready corev1.ConditionStatus) *corev1
 		CreationTimestamp: metav1.NewTime(start.Add(-2 * time.Hour)),
 	}}
 	p.Spec.NodeName = node
+	p.Spec.Containers = []corev1.Container{{Name: "web"}}
 	p.Status.Phase = corev1.PodRunning
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))}}
 	w.pods = append(w.pods, p)
 	return p

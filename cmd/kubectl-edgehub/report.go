@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -82,6 +83,12 @@ type nodeReport struct {
 	Reason   string        `json:"reason,omitempty"`
 	Pod      string        `json:"pod,omitempty"`
 	Revision string        `json:"revision,omitempty"`
+	// ReadyContainers of Containers, PodStatus and Restarts are Pod's, as in kubectl get
+	// pods.
+	ReadyContainers int    `json:"readyContainers"`
+	Containers      int    `json:"containers"`
+	PodStatus       string `json:"podStatus,omitempty"`
+	Restarts        int32  `json:"restarts"`
 	// AwaitsImages is set where the old pod is kept until the images are there.
 	AwaitsImages bool `json:"awaitsImages,omitempty"`
 }
@@ -109,7 +116,21 @@ func judge(o objects, now time.Time) (*report, error) {
 	default:
 		return nil, errNotOurs{r.Namespace + "/" + r.Name}
 	}
+	r.describePods(o.pods)
 	return r, nil
+}
+
+// describePods adds to each node how its pod is doing.
+func (r *report) describePods(pods []*corev1.Pod) {
+	of := map[string]podstatus.Summary{}
+	for _, pod := range pods {
+		of[pod.Name] = podstatus.Of(pod)
+	}
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		s := of[n.Pod] // zero for no pod
+		n.ReadyContainers, n.Containers, n.PodStatus, n.Restarts = s.Ready, s.Containers, s.Status, s.Restarts
+	}
 }
 
 func (r *report) wrong(problem string) {

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/edgehub-io/edgehub/cmd/internal/table"
+import (
+	"fmt"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/table"
+)
 
 // table has a row for each node.
 func (r *report) table() string {
@@ -8,9 +12,13 @@ func (r *report) table() string {
 	for _, n := range r.Nodes {
 		rows = append(rows, n.row())
 	}
-	return table.Text([]string{"NODE", "STATE", "POD", "REVISION", "REASON"}, rows)
+	return table.Text([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
 }
 
 func (n nodeReport) row() []string {
-	return table.Filled([]string{n.Node, string(n.State), n.Pod, n.Revision, n.Reason})
+	ready, restarts := "", ""
+	if n.PodStatus != "" {
+		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)
+	}
+	return table.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.Reason})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -107,12 +109,17 @@ func TestABarIsNotFullTooEarly(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	want := strings.TrimPrefix(`
-NODE   STATE               POD      REVISION   REASON
-a1     updated             web-a1   7c9b       -
-b1     pending             web-b1   5d8f       it is next
-z      waiting_not_ready   web-z    5d8f       node is not Ready
+NODE   STATE               POD      READY   STATUS             RESTARTS   REVISION   REASON
+a1     updated             web-a1   1/1     Running            0          7c9b       -
+b1     pending             web-b1   1/1     Running            0          5d8f       it is next
+c      unavailable         -        -       -                  -          -          no pod
+d      unavailable         web-d    0/1     ImagePullBackOff   0          7c9b       container web: ImagePullBackOff
+z      waiting_not_ready   web-z    1/1     Running            0          5d8f       node is not Ready
 `, "\n")
-	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+	w := newWorld(advanced, map[string]string{rollout.MaxUnavailableAnnotation: "3"}).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
+	w.node("c", corev1.ConditionTrue)
+	w.node("d", corev1.ConditionTrue)
+	broken(w.pod("d", newRevision, corev1.ConditionFalse))
 	got := withNotReady(w).judge(t).table()
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -131,7 +138,10 @@ func TestJSON(t *testing.T) {
 			MaxUnavailable                                    string
 		}
 		Counts map[string]int
-		Nodes  []struct{ Node, State, Reason, Pod, Revision string }
+		Nodes  []struct {
+			Node, State, Reason, Pod, Revision, PodStatus string
+			ReadyContainers, Containers, Restarts         int
+		}
 	}
 	decoder := json.NewDecoder(&out)
 	decoder.DisallowUnknownFields()
@@ -172,7 +182,7 @@ func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
 	out.Reset()
 	w.pods[1].Labels["controller-revision-hash"] = newRevision
 	show(w.judge(t))
-	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 7c9b -\n") || strings.Contains(got, "a1") {
+	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 1/1 Running 0 7c9b -\n") || strings.Contains(got, "a1") {
 		t.Errorf("got\n%swant a line for b1 and none for a1", got)
 	}
 }

@@ -54,6 +54,9 @@ type Target struct {
 	InitContainers []Image `json:"initContainers,omitempty"`
 	// ImagePullSecrets are names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	// MinReadySeconds is that of the DaemonSet, for whoever upgrades the pod and waits
+	// until its successor is available. It is no part of the revision.
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// Prepull is since when the node should pull the images without being asked by
 	// its owner; nil is never. The controller sets it, by its own clock, in whole
 	// seconds, and leaves it as it is while Revision is the same.

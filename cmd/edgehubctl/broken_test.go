@@ -1,0 +1,173 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// crashes makes a pod one whose container has ended so many times.
+func crashes(restarts int32, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		waits("CrashLoopBackOff", "back-off 10s restarting failed container=web")(p)
+		s := &p.Status.ContainerStatuses[0]
+		s.RestartCount = restarts
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 3, Reason: "Error", Message: message, ContainerID: "containerd://0123456789abcdef0123456789abcdef",
+		}
+	}
+}
+
+func evicted(p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+}
+
+func restarted(times int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = times }
+}
+
+// An upgrade to a version that does not run was once called Ready, when somebody looked
+// between two crashes.
+func TestAnUpgradeToAVersionThatFails(t *testing.T) {
+	const goBack = ". kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo daemonset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n"
+	const describe = ". To find out more: kubectl describe pod web-2 -n shop"
+	const logs = ". Its log: kubectl logs web-2 -n shop -c web --previous, or on this node crictl logs 0123456789abc"
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"it crashes":               {crashes(2, ""), "container web: CrashLoopBackOff, restarts: 2, last exit code 3" + logs},
+		"it says why it crashes":   {crashes(1, "panic:\x1b[2J\n no disk"), "container web: CrashLoopBackOff, restarts: 1, last exit code 3, panic: [2J no disk" + logs},
+		"its image is not there":   {waits("ErrImagePull", "manifest unknown\n"), "container web: ErrImagePull: manifest unknown" + describe},
+		"its image is waited for":  {waits("ImagePullBackOff", ""), "container web: ImagePullBackOff" + describe},
+		"its Secret is not there":  {waits("CreateContainerConfigError", `secret "key" not found`), `container web: CreateContainerConfigError: secret "key" not found` + describe},
+		"a reason of tomorrow":     {waits("OutOfQubits", ""), "container web: OutOfQubits" + describe},
+		"it is evicted":            {evicted, "Evicted: The node was low on resource: memory." + describe},
+		"its init container fails": {inInit(crashes(4, "")), "container web: CrashLoopBackOff, restarts: 4, last exit code 3" + logs},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods",
+				podList(old()), podList(pod("shop", "web-2", newRevision)), podList(pod("shop", "web-2", newRevision, tt.change)))
+			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
+				"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 of revision 7c9b does not run: "+tt.want+goBack)
+			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "-o", "json").has(t, exitFailed, "", "cannot be told from others")
+		})
+	}
+}
+
+// inInit moves the containers' statuses to init containers.
+func inInit(change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		change(p)
+		p.Status.InitContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses, nil
+	}
+}
+
+// look1 plays one look at a pod, at a second since the start.
+func look1(t *testing.T, s *successor, second float64, p corev1.Pod) bool {
+	t.Helper()
+	at := start.Add(time.Duration(second * float64(time.Second)))
+	done, _, err := s.look([]*corev1.Pod{&p}, at, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func TestASuccessorHasToStayReady(t *testing.T) {
+	readyAgain := func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start) }
+	unready := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+	another := func(p *corev1.Pod) { p.UID = "another" }
+	tests := map[string]struct {
+		between []func(*corev1.Pod)
+		after   []func(*corev1.Pod)
+		want    bool // whether it is stable ten seconds after it was first Ready
+	}{
+		"it stays":                                  {nil, nil, true},
+		"it is not Ready in between":                {[]func(*corev1.Pod){unready}, nil, false},
+		"nobody looked while it was not Ready":      {nil, []func(*corev1.Pod){readyAgain}, false},
+		"it was restarted":                          {nil, []func(*corev1.Pod){restarted(1)}, false},
+		"it was restarted before, too":              {[]func(*corev1.Pod){restarted(1)}, []func(*corev1.Pod){restarted(2)}, false},
+		"another one came in its place, Ready, too": {nil, []func(*corev1.Pod){another}, false},
+		"its container is not there in between":     {[]func(*corev1.Pod){unready, waits("ContainerCreating", "")}, nil, false},
+		"a controller's word changes nothing":       {nil, []func(*corev1.Pod){needs(corev1.ConditionFalse, newRevision)}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := &successor{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision, settle: 10 * time.Second}
+			for i, change := range [][]func(*corev1.Pod){nil, tt.between} {
+				if look1(t, s, float64(i*5), pod("shop", "web-2", newRevision, change...)) {
+					t.Fatalf("it is called stable after %d s", i*5)
+				}
+			}
+			if got := look1(t, s, 10, pod("shop", "web-2", newRevision, tt.after...)); got != tt.want {
+				t.Errorf("stable after 10 s: %t, want %t", got, tt.want)
+			}
+			if !look1(t, s, 20, pod("shop", "web-2", newRevision, tt.after...)) {
+				t.Error("it is not stable after 10 s more")
+			}
+		})
+	}
+}
+
+// A pod that was Ready when the hub began to answer may have been so for a moment only.
+func TestTheTimeOfTheQuestionCounts(t *testing.T) {
+	s := &successor{uid: "uid-web-1", old: podName{"shop", "web-1"}, owner: "ds", settle: 10 * time.Second}
+	p := pod("shop", "web-2", newRevision)
+	for _, look := range []struct {
+		asked, answered int
+		want            bool
+	}{{0, 8, false}, {9, 30, false}, {17, 40, false}, {18, 18, true}} {
+		at := func(second int) time.Time { return start.Add(time.Duration(second) * time.Second) }
+		if done, _, _ := s.look([]*corev1.Pod{&p}, at(look.asked), at(look.answered)); done != look.want {
+			t.Errorf("asked after %d s and answered after %d s: %t", look.asked, look.answered, done)
+		}
+	}
+}
+
+func TestHowLongASuccessorHasToStayReady(t *testing.T) {
+	target := func(revision string, seconds int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			out := upgrade.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
+			out.MinReadySeconds = seconds
+			p.Annotations = map[string]string{upgrade.TargetAnnotation: out.Encode()}
+		}
+	}
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		want   time.Duration
+	}{
+		"nobody has said":                      {func(*corev1.Pod) {}, 10 * time.Second},
+		"the DaemonSet says":                   {target(newRevision, 42), 42 * time.Second},
+		"the DaemonSet says less than usual":   {target(newRevision, 1), time.Second},
+		"the DaemonSet has no minReadySeconds": {target(newRevision, 0), 10 * time.Second},
+		"it is of another revision":            {target("aaaa", 42), 10 * time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := old(tt.change)
+			s, err := succession([]*corev1.Pod{&p}, podName{"shop", "web-1"}, usualTiming().settle)
+			if err != nil || s.settle != tt.want {
+				t.Errorf("got %+v, %v, want %v", s, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnEvictedPodIsNotTakenForTheNewOne(t *testing.T) {
+	first := pod("shop", "web-9", newRevision, evicted)
+	second := pod("shop", "web-3", newRevision)
+	first.CreationTimestamp, second.CreationTimestamp = metav1.NewTime(start), metav1.NewTime(start.Add(time.Second))
+	for _, pods := range [][]*corev1.Pod{{&first, &second}, {&second, &first}} {
+		s := &successor{old: podName{"shop", "web-1"}, owner: "ds", settle: time.Second}
+		if _, waiting, err := s.look(pods, start, start); err != nil || !strings.Contains(waiting, "web-3 to stay Ready") {
+			t.Errorf("got %q, %v", waiting, err)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// imageChange is what an upgrade does to the image of one container.
+type imageChange struct {
+	Container string `json:"container"`
+	// Now is "" for a container that only the new version has.
+	Now string `json:"now,omitempty"`
+	// AfterUpgrade is "" for a container that the new version no longer has, and for a
+	// pod that needs no upgrade. It is null where nobody has told this node.
+	AfterUpgrade *string `json:"afterUpgrade"`
+}
+
+// imagesNow are the images that pod runs now.
+func imagesNow(pod *corev1.Pod) []imageChange {
+	var out []imageChange
+	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range all {
+			out = append(out, imageChange{Container: all[i].Name, Now: all[i].Image, AfterUpgrade: new(string)})
+		}
+	}
+	return out
+}
+
+// imagesAfter adds what an upgrade of pod to revision brings. The controller has written
+// that on the pod; where it has not, an image that is pulled ahead is told by its
+// repository, and what is left is not known.
+func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []imageChange {
+	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
+		return imagesOfTarget(now, target)
+	}
+	for i := range now {
+		now[i].AfterUpgrade = pulledFor(now[i].Now, pull)
+	}
+	return now
+}
+
+func imagesOfTarget(now []imageChange, target upgrade.Target) []imageChange {
+	left := map[string]bool{}
+	for i := range now {
+		left[now[i].Container] = true
+	}
+	for _, all := range [][]upgrade.Image{target.InitContainers, target.Containers} {
+		for _, c := range all {
+			if !left[c.Name] {
+				now = append(now, imageChange{Container: c.Name, AfterUpgrade: &c.Image})
+				continue
+			}
+			for i := range now {
+				if now[i].Container == c.Name {
+					now[i].AfterUpgrade = &c.Image
+				}
+			}
+		}
+	}
+	return now
+}
+
+func pulledFor(image string, pull *nodeapi.ImagePull) *string {
+	if pull == nil {
+		return nil
+	}
+	repository, _ := splitImage(image)
+	for i := range pull.Images {
+		if r, _ := splitImage(pull.Images[i].Image); r == repository {
+			return &pull.Images[i].Image
+		}
+	}
+	return nil
+}
+
+// splitImage tells the repository of an image from its tag, digest, or both, of which the
+// version begins with the separator.
+func splitImage(image string) (repository, version string) {
+	name := image[strings.LastIndex(image, "/")+1:] // a port may have a colon, too
+	at := strings.IndexAny(name, ":@")
+	if at < 0 {
+		return image, ""
+	}
+	return image[:len(image)-len(name)+at], name[at:]
+}
+
+// maxChanges is how many containers are named; others are counted.
+const maxChanges = 2
+
+// imageChanges says in a cell which images an upgrade changes: app:v1 -> v2. It is empty
+// for a pod that needs none.
+func (r *podReport) imageChanges(most int) string {
+	if r.NeedsUpgrade == nil || !*r.NeedsUpgrade {
+		return ""
+	}
+	var changes []string
+	for i := range r.Images {
+		if c := r.Images[i].String(); c != "" {
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		return "same images"
+	}
+	if more := len(changes) - most; more > 0 {
+		changes = append(changes[:most], fmt.Sprintf("+%d", more))
+	}
+	return strings.Join(changes, ", ")
+}
+
+// String is "" for an image that stays as it is.
+func (c *imageChange) String() string {
+	const arrow = " -> "
+	repository, version := splitImage(c.Now)
+	switch {
+	case c.AfterUpgrade == nil:
+		return shortImage(c.Now) + arrow + "unknown"
+	case *c.AfterUpgrade == c.Now:
+		return ""
+	case c.Now == "":
+		return "new " + shortImage(*c.AfterUpgrade)
+	case *c.AfterUpgrade == "":
+		return "no more " + shortImage(c.Now)
+	}
+	after := *c.AfterUpgrade
+	if r, v := splitImage(after); r == repository && v != "" && version != "" {
+		return shortImage(c.Now) + arrow + shortVersion(v)[1:]
+	}
+	if now, then := shortImage(c.Now), shortImage(after); now != then {
+		return now + arrow + then
+	}
+	return c.Now + arrow + after // another registry, or a digest that begins alike
+}
+
+// shortImage leaves out the registry and most of a digest.
+func shortImage(image string) string {
+	repository, version := splitImage(image)
+	return repository[strings.LastIndex(repository, "/")+1:] + shortVersion(version)
+}
+
+func shortVersion(version string) string {
+	const enough = len("@sha256:") + 12
+	tag, digest, ok := strings.Cut(version, "@")
+	if !ok {
+		return version
+	}
+	digest = "@" + digest
+	return tag + digest[:min(len(digest), enough)]
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/table"
+	"github.com/edgehub-io/edgehub/cmd/internal/words"
+)
+
+// width is that of the terminal, and 0 for what is none: a file has room for all columns.
+func (c *call) width() int {
+	size, isTerminal := screen.Terminal(c.out)
+	if !isTerminal {
+		return 0
+	}
+	width, _ := size()
+	return width
+}
+
+// podTable has all columns where they fit into width, and else those that matter most;
+// -o json has everything.
+func podTable(reports []podReport, now time.Time, width int) string {
+	rowsOf := func(row func(*podReport) []string) (rows [][]string) {
+		for i := range reports {
+			rows = append(rows, row(&reports[i]))
+		}
+		return rows
+	}
+	header := []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
+	text := table.Text(header, rowsOf(func(r *podReport) []string { return r.row(now) }))
+	if width == 0 || columns(text) <= width {
+		return text
+	}
+	header = []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
+	var rows [][]string
+	for _, upgrade := range []func(*podReport) string{(*podReport).changesAndPull, (*podReport).changes, (*podReport).newImage} {
+		rows = rowsOf(func(r *podReport) []string { return r.shortRow(upgrade) })
+		if text := table.Text(header, rows); columns(text) <= width {
+			return text
+		}
+	}
+	return cutLast(header, rows, width)
+}
+
+// columns is how wide text is.
+func columns(text string) int {
+	most := 0
+	for line := range strings.Lines(text) {
+		most = max(most, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return most
+}
+
+// leastLast is how much is left of the last column in any case, at the expense of lines
+// that the terminal wraps.
+const leastLast = 9
+
+// cutLast is a table whose last column takes what the others leave of width.
+func cutLast(header []string, rows [][]string, width int) string {
+	last := len(header) - 1
+	others := func(row []string) []string { return append(slices.Clone(row[:last]), "") }
+	var without [][]string
+	for _, row := range rows {
+		without = append(without, others(row))
+	}
+	room := max(leastLast, width-columns(table.Text(others(header), without))+len("-")) // which an empty cell has
+	for _, row := range rows {
+		if text := []rune(row[last]); len(text) > room {
+			row[last] = string(text[:room-len("...")]) + "..."
+		}
+	}
+	return table.Text(header, rows)
+}
+
+// row has all that there is to say.
+func (r *podReport) row(now time.Time) []string {
+	needs, since := "", ""
+	if r.NeedsUpgrade != nil {
+		needs = "no"
+		if *r.NeedsUpgrade {
+			needs = words.Joined("yes", "to "+r.TargetRevision)
+		}
+	}
+	if r.Since != nil {
+		since = age(*r.Since, now)
+	}
+	return append([]string{r.Namespace, r.Pod}, append(r.standing(), needs, r.imageReady(), since, r.imageChanges(maxChanges))...)
+}
+
+// shortRow names the pod as upgrade takes it, and says of an upgrade what it brings.
+func (r *podReport) shortRow(upgrade func(*podReport) string) []string {
+	last := ""
+	if r.NeedsUpgrade != nil {
+		last = "no"
+		if *r.NeedsUpgrade {
+			last = upgrade(r)
+		}
+	}
+	return append([]string{podName{r.Namespace, r.Pod}.String()}, append(r.standing(), last)...)
+}
+
+func (r *podReport) changes() string { return r.imageChanges(1) }
+
+func (r *podReport) changesAndPull() string { return words.Joined(r.changes(), r.pulledOrNot()) }
+
+// newImage is the first image that changes.
+func (r *podReport) newImage() string {
+	for i := range r.Images {
+		if c := &r.Images[i]; c.AfterUpgrade != nil && *c.AfterUpgrade != "" && *c.AfterUpgrade != c.Now {
+			return "to " + shortImage(*c.AfterUpgrade)
+		}
+	}
+	return "yes"
+}
+
+// standing is how the pod is doing now, in the columns of kubectl.
+func (r *podReport) standing() []string {
+	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
+}
+
+func (r *podReport) imageReady() string {
+	switch {
+	case r.ImageReady == nil:
+		return ""
+	case *r.ImageReady:
+		return "yes"
+	}
+	return words.Joined("no", r.ImageReason, r.howFar())
+}
+
+func (r *podReport) pulledOrNot() string {
+	switch {
+	case r.ImageReady == nil:
+		return ""
+	case *r.ImageReady:
+		return "pulled"
+	}
+	return words.Joined(r.ImageReason, r.howFar())
+}
+
+func (r *podReport) howFar() string {
+	switch {
+	case r.ImagePercent != nil:
+		return fmt.Sprintf("%d%%", *r.ImagePercent)
+	case r.ImageBytes > 0:
+		return size(r.ImageBytes)
+	}
+	return ""
+}

@@ -1,0 +1,126 @@
+package podstatus
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/words"
+)
+
+// Failure is why a pod does not run.
+type Failure struct {
+	// Container is "" where the whole pod failed, as it does when it is evicted.
+	Container string
+	// Reason is kubelet's word for it: CrashLoopBackOff, ErrImagePull, Evicted.
+	Reason string
+	// Message is kubelet's sentence, in one line; it may be empty.
+	Message string
+	// Crashed tells whether the container has run: there may be logs of it.
+	Crashed bool
+	// LastEnd is how the container ended when it last ran, nil if it never has.
+	LastEnd  *corev1.ContainerStateTerminated
+	Restarts int32
+}
+
+// FailureOf returns nil for a pod that runs, or that is still being started.
+func FailureOf(pod *corev1.Pod) *Failure {
+	if pod.Status.Phase == corev1.PodFailed {
+		reason := pod.Status.Reason
+		if reason == "" {
+			reason = string(pod.Status.Phase)
+		}
+		f := &Failure{Reason: reason, Message: oneLine(pod.Status.Message)}
+		for c := range statuses(pod) {
+			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+				f.Container, f.LastEnd, f.Restarts, f.Crashed = c.Name, t, c.RestartCount, true
+				break
+			}
+		}
+		return f
+	}
+	for c := range statuses(pod) {
+		if waits := c.State.Waiting; waits != nil && !isStarting(waits.Reason) {
+			f := &Failure{Container: c.Name, Reason: waits.Reason, Message: oneLine(waits.Message), Restarts: c.RestartCount}
+			f.LastEnd = c.LastTerminationState.Terminated
+			f.Crashed = waits.Reason == crashLoop
+			return f
+		}
+	}
+	return nil
+}
+
+const crashLoop = "CrashLoopBackOff"
+
+// isStarting tells the reasons with which kubelet has a container wait that is on its way
+// from all others, each of which is the kind of a failure.
+func isStarting(reason string) bool {
+	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
+}
+
+// String is the failure in a sentence, without a full stop.
+func (f *Failure) String() string {
+	out := f.Reason
+	if f.Message != "" && f.Reason != crashLoop { // its message repeats the name of the pod, and nothing else
+		out += ": " + f.Message
+	}
+	if f.Container != "" {
+		out = "container " + f.Container + ": " + out
+	}
+	if f.Restarts > 0 {
+		out += fmt.Sprintf(", restarts: %d", f.Restarts)
+	}
+	if t := f.LastEnd; t != nil {
+		out += fmt.Sprintf(", last exit code %d", t.ExitCode)
+		if t.Signal != 0 {
+			out += fmt.Sprintf(" (signal %d)", t.Signal)
+		}
+		out = words.Joined(out, unlessTrivial(t.Reason), oneLine(t.Message))
+	}
+	return out
+}
+
+// unlessTrivial leaves out what the exit code says already.
+func unlessTrivial(reason string) string {
+	if reason == "Error" || reason == "Completed" {
+		return ""
+	}
+	return reason
+}
+
+// Restarts are all restarts of the pod's containers, init containers among them.
+func Restarts(pod *corev1.Pod) int32 {
+	var n int32
+	for c := range statuses(pod) {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// statuses yields the init containers, and then the containers.
+func statuses(pod *corev1.Pod) func(yield func(*corev1.ContainerStatus) bool) {
+	return func(yield func(*corev1.ContainerStatus) bool) {
+		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range all {
+				if !yield(&all[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// maxMessage is how much of a message is told: an application may write 4 KiB on its end.
+const maxMessage = 300
+
+// oneLine is a message that a terminal may show: containers write some of them, and a
+// control character could change what else stands there.
+func oneLine(message string) string {
+	line := []rune(strings.Join(strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " "))
+	if len(line) > maxMessage {
+		return string(line[:maxMessage]) + "..."
+	}
+	return string(line)
+}
