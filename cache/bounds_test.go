@@ -95,7 +95,7 @@ func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
 func TestViewsAreBoundedInNumber(t *testing.T) {
 	c := openCache(t, t.TempDir(), newUpstream())
 	for i := range maxViews + 100 {
-		key := podsKey("jwt:|somebody")
+		key := podsKey(`user:"somebody"#`)
 		key.Labels = fmt.Sprint("l=", i)
 		v := c.views.acquire(key)
 		v.used.Store(int64(i))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -82,7 +83,7 @@ type Cache struct {
 	opts    Options
 	disk    *disk
 	views   *views
-	callers *callers
+	tokens  *identity.Tokens
 	pages   *pages
 	writes  *writes
 	unkept  *unkept
@@ -131,14 +132,17 @@ func (c *Cache) load() error {
 	if err != nil {
 		return err
 	}
-	c.callers = &callers{isNode: c.opts.IsNode, grace: c.opts.TokenGrace, disk: c.disk, now: c.now}
+	c.tokens = identity.New(identity.Options{
+		Upstream: c.up, AsNode: c.opts.AsNode, Background: c.background,
+		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
+	})
 	c.views = &views{
 		disk: c.disk, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
 		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
 	}
 	c.disk.lost, c.disk.reset, c.disk.wait = c.views.lost, c.reset, c.wait
 	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
-	if err := c.callers.load(salt); err != nil {
+	if err := c.tokens.Load(salt); err != nil {
 		return err
 	}
 	if c.writes, err = newWrites(c); err != nil {
@@ -151,9 +155,9 @@ func (c *Cache) load() error {
 // or could not be opened. What is in it counts, and not what is in memory: the
 // bytes that memory names may be nowhere.
 func (c *Cache) reset() {
-	salt, err := loadSalt(c.disk, c.callers.saltNow())
+	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
-		err = errors.Join(c.callers.load(salt), c.writes.load(), c.views.load(salt))
+		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.views.load(salt))
 	}
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
@@ -284,7 +288,7 @@ func (p *past) lost() {
 // cannot be reached it answers from what was read before.
 func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
-	who, ok := c.callers.of(r)
+	who, ok := c.callerOf(r)
 	if !ok || info == nil {
 		return c.up.RoundTrip(r)
 	}
@@ -323,7 +327,7 @@ func (x *exchange) versions() map[viewKey]string {
 	if q == nil {
 		q = x.written()
 	}
-	if q == nil || !q.consistent() {
+	if q == nil || q.user == "" || !q.consistent() {
 		return nil
 	}
 	began := map[viewKey]string{}

@@ -1,68 +1,28 @@
 package cache
 
 import (
-	"bytes"
-	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// nodeUser is whom the node's own identity counts as.
+// nodeUser is the key of the node itself. Those of other users are identity's.
 const nodeUser = quota.Node
 
 const (
-	tableMeta   = "meta"
-	keySalt     = "salt"
-	tableTokens = "tokens"
-
-	// maxTokens bounds how many accepted tokens are remembered: a node has at
-	// most some hundred pods, each with a token that is renewed once an hour.
-	maxTokens = 4096
-	// touchEvery is how often it is noted again that a token is still accepted.
-	touchEvery = time.Hour
+	tableMeta = "meta"
+	keySalt   = "salt"
 )
-
-// callers knows who callers are: the node, or whomever a bearer token was
-// accepted as. A token that was never accepted stands for nobody while the cloud
-// is away. It is safe for concurrent use.
-type callers struct {
-	isNode func(context.Context) bool
-	grace  time.Duration // beyond a token's expiry; 0 is without end
-	disk   *disk
-	now    func() time.Time
-
-	mu     sync.Mutex
-	salt   []byte
-	tokens map[string]token // by salted hash
-}
-
-// token is what is remembered of an accepted bearer token.
-type token struct {
-	User     string    `json:"user"`
-	Expires  time.Time `json:"expires,omitzero"`
-	Accepted time.Time `json:"accepted"` // last noted
-}
-
-// caller is who sent a request.
-type caller struct {
-	user    string
-	hash    string // of the bearer token; empty for the node
-	expires time.Time
-}
 
 // loadSalt returns the random bytes that all names and hashes on disk are made
 // with. Where there are none, those of before stay, or new ones are made.
@@ -81,185 +41,97 @@ func loadSalt(d *disk, before []byte) ([]byte, error) {
 	return before, d.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: before})
 }
 
-// load reads the tokens that were accepted before, which were hashed with salt.
-func (c *callers) load(salt []byte) error {
-	tokens := map[string]token{}
-	err := rangeAll(c.disk, tableTokens, func(key string, value []byte) {
-		var t token
-		if json.Unmarshal(value, &t) == nil {
-			tokens[key] = t
-		}
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if bytes.Equal(salt, c.salt) { // another file has taken the place of one that knew them
-		for hash, t := range c.tokens {
-			if _, ok := tokens[hash]; !ok {
-				tokens[hash] = t
-				c.putLocked(hash, t)
-			}
-		}
-	}
-	c.salt, c.tokens = salt, tokens
-	return err
+// caller is who sent a request.
+type caller struct {
+	user  string          // the user's key; empty while an apiserver has not identified the token
+	token *identity.Token // nil for the node
 }
 
-// of tells who sent r. It says no for callers that the cache does not serve:
-// those that act for somebody else, or that are known by other means than a
-// bearer token.
-func (c *callers) of(r *http.Request) (caller, bool) {
-	for name := range r.Header {
-		if strings.HasPrefix(name, "Impersonate-") {
-			return caller{}, false
-		}
+func (w *caller) isNode() bool { return w.token == nil }
+
+// callerOf tells who sent r. It says no for callers whom the cache does not serve:
+// those for whom an apiserver may see somebody else than the hub does, and those
+// without a bearer token who are not the node.
+func (c *Cache) callerOf(r *http.Request) (caller, bool) {
+	if identity.Ambiguous(r.Header) {
+		return caller{}, false
 	}
-	if c.isNode(r.Context()) {
+	if c.opts.IsNode(r.Context()) {
 		return caller{user: nodeUser}, true
 	}
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
+	token := c.tokens.Token(r.Header)
+	if token == nil {
 		return caller{}, false
 	}
-	scheme, secret, ok := strings.Cut(values[0], " ")
-	secret = strings.TrimSpace(secret)
-	if !ok || !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return caller{}, false
-	}
-	mac := hmac.New(sha256.New, c.saltNow())
-	mac.Write([]byte(secret))
-	who := caller{hash: hex.EncodeToString(mac.Sum(nil))}
-	who.user, who.expires = subject(secret)
-	if who.user == "" {
-		who.user = "token:" + who.hash
-	}
-	return who, true
+	return caller{c.tokens.User(token), token}, true
 }
 
-func (c *callers) saltNow() []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.salt
-}
-
-// subject reads whom a JSON Web Token is about, and until when. That is only
-// worth something once an apiserver, which checks the signature, has accepted
-// the token.
-func subject(secret string) (user string, expires time.Time) {
-	parts := strings.Split(secret, ".")
-	if len(parts) != 3 {
-		return "", time.Time{}
+// identified makes sure that it is known whom an apiserver has answered, and
+// reports whether the answer may be kept for that user.
+func (x *exchange) identified() bool {
+	if x.who.isNode() {
+		return true
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	user, err := x.cache.tokens.Identify(x.req.Context(), x.who.token)
 	if err != nil {
-		return "", time.Time{}
+		x.cache.looked(err)
+		return false
 	}
-	var claims struct {
-		Issuer  string  `json:"iss"`
-		Subject string  `json:"sub"`
-		Expires float64 `json:"exp"`
+	x.who.user = user
+	if x.query != nil {
+		x.query.user = user
 	}
-	if json.Unmarshal(payload, &claims) != nil || claims.Subject == "" {
-		return "", time.Time{}
-	}
-	if claims.Expires > 0 {
-		expires = time.Unix(int64(claims.Expires), 0)
-	}
-	return "jwt:" + claims.Issuer + "|" + claims.Subject, expires
+	return true
 }
 
-// accepted notes that an apiserver took the caller for whom it says it is.
-func (c *callers) accepted(who caller) {
-	if who.hash == "" {
-		return
+// identifies reports whether an answer of this code shows that an apiserver has
+// authenticated its caller. Others are no reason to review a token: who has none
+// that is valid can provoke them.
+func identifies(code int) bool {
+	switch code {
+	case http.StatusNotModified, http.StatusForbidden, http.StatusNotFound:
+		return true
 	}
-	now := c.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t, ok := c.tokens[who.hash]; ok && now.Sub(t.Accepted).Abs() < touchEvery {
-		return
-	}
-	t := token{User: who.user, Expires: who.expires, Accepted: now}
-	c.tokens[who.hash] = t
-	c.putLocked(who.hash, t)
-	if len(c.tokens) > maxTokens {
-		_ = c.disk.Put(c.forgetOldestLocked()...) // names are valid
-	}
+	return code/100 == 2
 }
 
-func (c *callers) putLocked(hash string, t token) {
-	value, err := json.Marshal(t)
-	if err != nil {
-		return // times beyond the year 9999
-	}
-	_ = c.disk.Put(store.Pair{Bucket: tableTokens, Key: hash, Value: value}) // the name is valid
-}
-
-// forgetOldestLocked makes room, for some time.
-func (c *callers) forgetOldestLocked() []store.Pair {
-	hashes := make([]string, 0, len(c.tokens))
-	for hash := range c.tokens {
-		hashes = append(hashes, hash)
-	}
-	slices.SortFunc(hashes, func(a, b string) int { return c.tokens[a].Accepted.Compare(c.tokens[b].Accepted) })
-	var pairs []store.Pair
-	for _, hash := range hashes[:len(hashes)/8] {
-		delete(c.tokens, hash)
-		pairs = append(pairs, store.Pair{Bucket: tableTokens, Key: hash})
-	}
-	return pairs
-}
-
-// refused notes that an apiserver did not know the caller.
-func (c *callers) refused(who caller) {
-	if who.hash == "" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.tokens[who.hash]; ok {
-		delete(c.tokens, who.hash)
-		_ = c.disk.Put(store.Pair{Bucket: tableTokens, Key: who.hash}) // the name is valid
-	}
-}
-
-// errStranger is returned for a token that was never accepted.
-var errStranger = errors.New("this bearer token was never accepted by an apiserver through this hub, so nothing is known of its holder")
-
-// errExpired is returned for a token whose grace is over.
-var errExpired = errors.New("this bearer token has expired, and --offline-token-grace has passed since")
-
-// known returns nil if the caller may read offline what it read online.
-func (c *callers) known(who caller) error {
-	if who.hash == "" {
+// allowed returns nil if the caller may read offline what its user has read.
+func (x *exchange) allowed() error {
+	if x.who.isNode() {
 		return nil
 	}
-	c.mu.Lock()
-	t, ok := c.tokens[who.hash]
-	c.mu.Unlock()
-	switch {
-	case !ok || t.User != who.user:
-		return errStranger
-	case c.grace > 0 && !t.Expires.IsZero() && c.now().After(t.Expires.Add(c.grace)):
-		return errExpired
-	}
-	return nil
+	return x.cache.tokens.Offline(x.who.token, x.who.user)
 }
 
-// rangeAll calls fn for each key of a table, and removes damaged ones.
-func rangeAll(d *disk, table string, fn func(key string, value []byte)) error {
-	from := ""
-	for {
-		err := d.Range(table, from, func(key string, value []byte) error {
-			fn(key, value)
-			return nil
-		})
-		var damaged *store.Error
-		if err == nil || !errors.As(err, &damaged) || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
-			return err
-		}
-		if err := d.Put(store.Pair{Bucket: table, Key: damaged.Name}); err != nil {
-			return err
-		}
-		from = damaged.Name + "\x00"
+// learnIssued notes whose the token is that an apiserver has issued. kubelet renews
+// tokens of pods long before pods use them, and the cloud may be gone by then. A
+// token for an audience of its own is not learned: others than the apiserver get to
+// see it, and may not read as its user. Should the audience be the apiserver's, it
+// is reviewed when it is used.
+func (x *exchange) learnIssued(request, answer []byte, answerType string) {
+	i := x.info
+	if x.isDryRun() || x.req.URL.Path != "/api/v1/namespaces/"+i.Namespace+"/serviceaccounts/"+i.Name+"/token" {
+		return
 	}
+	asked, ok := decodeTokenRequest(request, x.req.Header.Get("Content-Type"))
+	if !ok || len(asked.Spec.Audiences) > 0 {
+		return
+	}
+	issued, ok := decodeTokenRequest(answer, answerType)
+	if !ok {
+		return
+	}
+	if user, ok := identity.IssuedTo(issued.Status.Token, i.Namespace, i.Name); ok {
+		x.cache.tokens.Issued(issued.Status.Token, user)
+	}
+}
+
+// decodeTokenRequest tells nobody why it fails: a token may be in the body.
+func decodeTokenRequest(body []byte, contentType string) (*authenticationv1.TokenRequest, bool) {
+	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"})
+	if err != nil {
+		return nil, false
+	}
+	request, ok := object.(*authenticationv1.TokenRequest)
+	return request, ok
 }

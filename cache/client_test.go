@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
 const (
@@ -149,7 +151,7 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, method, url))
 	if err != nil {
-		for _, why := range []error{errNeverRead, errDenied, errStranger} {
+		for _, why := range []error{errNeverRead, errDenied, identity.ErrUnknown} {
 			if errors.Is(err, why) {
 				return why.Error()
 			}

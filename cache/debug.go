@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
 // ViewState is what an operator may know of a view: never what is in it.
 type ViewState struct {
-	// User is "node", or whom a bearer token stands for.
+	// User is "node", or the name and UID of whom a bearer token stands for.
 	User            string `json:"user"`
 	Resource        string `json:"resource"` // resource.version.group
 	Namespace       string `json:"namespace,omitempty"`
@@ -41,7 +43,7 @@ func (v *view) state() ViewState {
 		resource += "." + k.Group
 	}
 	s := ViewState{
-		User: k.User, Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
+		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
 		Representation: k.Representation, Single: k.Single,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
 		Objects: v.members, Bytes: v.bytes,

@@ -38,7 +38,7 @@ func (x *exchange) offline(cause error) (*http.Response, error) {
 }
 
 func (x *exchange) answer() (*http.Response, error) {
-	if err := x.cache.callers.known(x.who); err != nil {
+	if err := x.allowed(); err != nil {
 		return nil, err
 	}
 	if x.query == nil {

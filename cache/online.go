@@ -15,16 +15,14 @@ import (
 // online looks at an answer of an apiserver, and has its body looked at while it
 // passes.
 func (x *exchange) online(res *http.Response) {
-	c := x.cache
-	switch {
-	case res.StatusCode == http.StatusUnauthorized && x.info.Subresource != "proxy": // there, it may be a backend's
-		c.callers.refused(x.who)
+	if res.StatusCode == http.StatusUnauthorized && !x.who.isNode() && x.info.Subresource != "proxy" { // there, it may be a backend's
+		x.cache.tokens.Unauthorized(x.req.Context(), x.who.token)
+	}
+	if !identifies(res.StatusCode) || !x.identified() {
 		return
-	case res.StatusCode/100 == 2:
-		c.callers.accepted(x.who)
 	}
 	if x.query == nil {
-		c.writes.online(x, res)
+		x.cache.writes.online(x, res)
 		return
 	}
 	switch res.StatusCode {

@@ -16,7 +16,7 @@ import (
 
 // query is what a request asks for, as far as the cache is concerned.
 type query struct {
-	user      string // see callers.of
+	user      string // see caller
 	verb      string // "get", "list" or "watch"
 	resource  schema.GroupVersionResource
 	namespace string

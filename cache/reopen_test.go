@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
@@ -111,12 +113,18 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		c.disk.store, c.disk.writer = s, c.disk.newWriter(s)
 		c.disk.mu.Unlock()
 		c.reset()
-		who, _ := c.callers.of(newRequest(coredns, "GET", urlPods))
-		if err := c.callers.known(who); err != nil {
+		who, _ := c.callerOf(newRequest(coredns, "GET", urlPods))
+		if err := c.tokens.Offline(who.token, who.user); err != nil {
 			t.Errorf("in memory: %v", err)
 		}
-		if _, err := c.disk.Get(tableTokens, who.hash); err != nil {
-			t.Errorf("in the new file: %v", err)
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := c.disk.writer.Run(stopped); err != nil { // what is pending
+			t.Fatal(err)
+		}
+		again := identity.New(identity.Options{Table: c.disk, Now: c.now})
+		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
+			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
 		}
 		c.disk.mu.Lock()
 		c.disk.store, c.disk.writer = old, writer

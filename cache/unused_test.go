@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
 // keptViews are the users whose views of all pods are kept.
@@ -16,7 +18,7 @@ func keptViews(c *Cache) map[string]bool {
 }
 
 func TestViewsThatNobodyReadsGo(t *testing.T) {
-	const user = "jwt:|somebody"
+	const user = `user:"somebody"#`
 	tests := map[string]struct {
 		user  string
 		do    func(c *Cache, v *view)
@@ -43,7 +45,7 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 			v.unused = unusedFor // sweeps later
 			test.do(c, v)
 			c.views.sweep()
-			if got := keptViews(c)[test.user]; got != test.stays {
+			if got := keptViews(c)[identity.Readable(test.user)]; got != test.stays {
 				t.Errorf("it is kept: %t, want %t", got, test.stays)
 			}
 			if err := c.Close(); err != nil {

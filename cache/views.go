@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -61,6 +62,12 @@ func (s *views) load(salt []byte) error {
 	}
 	for _, stored := range found {
 		var key viewKey
+		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != nodeUser && !identity.IsKey(key.User) {
+			// It is of a release that took the claims of a token for its user.
+			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})
+			delete(found, stored.ID)
+			continue
+		}
 		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.id(salt) != stored.ID || !key.representation().Cacheable() {
 			s.log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
 			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})

@@ -156,6 +156,7 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 	}
 	contentType := res.Header.Get("Content-Type")
 	sink := &objectSink{take: func(body []byte) error {
+		x.learnIssued(request, body, contentType)
 		return w.kept.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
 	teeBody(res, decode(res, sink), x.cache.looked)
@@ -237,7 +238,7 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	a, err := w.events.Add(spool.Request{
 		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,
 		ContentType: header.Get("Content-Type"), Accept: header.Get("Accept"), Body: body, UserAgent: header.Get("User-Agent"),
-		Node: x.who.hash == "", User: x.who.user, Authorization: header.Get("Authorization"),
+		Node: x.who.isNode(), User: x.who.user, Authorization: header.Get("Authorization"),
 	})
 	if err != nil {
 		return x.status(err)
@@ -294,7 +295,7 @@ func (x *exchange) cached(q *query) (object, bool) {
 // update applies what the node says of itself to the overlay.
 func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	q := x.written()
-	if q == nil || x.who.hash != "" {
+	if q == nil || !x.who.isNode() {
 		return nil, errWrite
 	}
 	current, ok := x.cached(q)
@@ -332,7 +333,7 @@ func (x *exchange) overlayKey() overlay.Key {
 
 // overlaid is what the node has made of an object that it reads.
 func (w *writes) overlaid(x *exchange, o object) object {
-	if x.who.hash != "" || o.repr.Metadata != "" {
+	if !x.who.isNode() || o.repr.Metadata != "" {
 		return o
 	}
 	changed, ok := w.overlay.Get(x.overlayKey(), overlay.Object{Type: o.kind, Encoding: o.repr.Encoding, Bare: o.bare})

@@ -37,6 +37,9 @@ const patience = 30 * time.Second
 // productRoot is the product's module, seen from this folder.
 const productRoot = "../../.."
 
+// staticToken is a valid bearer token without dots, of a user with no rights of its own.
+const staticToken = "static-token-of-a-user"
+
 // environment is what all tests share.
 type environment struct {
 	*cluster.Cluster
@@ -64,8 +67,14 @@ func prepare(ctx context.Context, s *stand.Stand) (err error) {
 	if env.audit.Log, err = audit.New(filepath.Join(s.Dir, "audit"), auditRules); err != nil {
 		return err
 	}
+	staticTokens := filepath.Join(s.Dir, "static-tokens.csv")
+	if err := os.WriteFile(staticTokens, []byte(staticToken+",static-user,static-uid\n"), 0o600); err != nil {
+		return err
+	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
-		APIServerArgs: append(env.audit.Args(), "--etcd-compaction-interval=0"), // it remembers every version
+		APIServerArgs: append(env.audit.Args(),
+			"--etcd-compaction-interval=0", // it remembers every version
+			"--token-auth-file="+staticTokens),
 	})
 	if err != nil {
 		return err

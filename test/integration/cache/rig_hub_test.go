@@ -126,8 +126,13 @@ func (h *hub) withCert() *client {
 
 func (h *hub) secure(certs []tls.Certificate) *client {
 	h.t.Helper()
+	return h.secureOver(certs, true)
+}
+
+func (h *hub) secureOver(certs []tls.Certificate, http2 bool) *client {
+	h.t.Helper()
 	config := &tls.Config{RootCAs: plainclient.Roots(h.t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certs}
-	c := newClient("https://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(h.SecurePort)), config, true)
+	c := newClient("https://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(h.SecurePort)), config, http2)
 	h.t.Cleanup(c.close)
 	return c
 }

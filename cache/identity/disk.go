@@ -1,0 +1,121 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// Table is ordered keys in named buckets, on disk.
+type Table interface {
+	Range(bucket, from string, fn func(key string, value []byte) error) error
+	Put(pairs ...store.Pair) error
+}
+
+const (
+	// tableTokens is where known tokens are stored, by their salted hashes in
+	// hexadecimal. A table of another name, "tokens", once named users by claims
+	// that nobody had checked; it is emptied.
+	tableTokens   = "bearer-tokens"
+	tableUnproven = "tokens"
+)
+
+// stored is a record on disk.
+type stored struct {
+	User     User      `json:"user"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Reviewed time.Time `json:"reviewed"`
+	Used     int64     `json:"used"` // in Unix nanoseconds
+}
+
+// put stores a record soon, without waiting for the disk.
+func (t *Tokens) put(h hash, r *record) {
+	value, err := json.Marshal(stored{User: r.user, Expires: r.expires, Reviewed: r.reviewed, Used: r.used.Load()})
+	if err != nil {
+		return // a clock beyond the year 9999
+	}
+	_ = t.opts.Table.Put(store.Pair{Bucket: tableTokens, Key: h.String(), Value: value}) // the name is valid
+}
+
+// parse reads a record, and returns nil where it cannot be read.
+func parse(key string, value []byte) (h hash, r *record) {
+	var s stored
+	if len(key) != hex.EncodedLen(len(h)) || json.Unmarshal(value, &s) != nil || s.User.Name == "" {
+		return hash{}, nil
+	}
+	if _, err := hex.Decode(h[:], []byte(key)); err != nil {
+		return hash{}, nil
+	}
+	r = &record{user: s.User, key: s.User.Key(), expires: s.Expires, reviewed: s.Reviewed}
+	r.used.Store(s.Used)
+	r.written.Store(s.Used)
+	return h, r
+}
+
+// Load reads the tokens that are stored, which were hashed with this salt. It may
+// be called again, when another file has taken the place of one that was damaged:
+// then what is known already is stored there, too, if the salt is the same.
+func (t *Tokens) Load(salt []byte) error {
+	found := map[hash]*record{}
+	err := rangeAll(t.opts.Table, tableTokens, func(key string, value []byte) {
+		if h, r := parse(key, value); r != nil {
+			found[h] = r
+		}
+	})
+	err = errors.Join(err, t.dropUnproven())
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.tokens
+	same := bytes.Equal(salt, t.salt)
+	t.salt, t.tokens = salt, map[hash]*record{}
+	clear(t.byUser)
+	for h, r := range found {
+		t.setLocked(h, r)
+	}
+	for h, r := range before {
+		if t.tokens[h] == nil && same {
+			t.setLocked(h, r)
+			t.put(h, r)
+		}
+	}
+	for _, r := range t.tokens {
+		t.evictLocked(r.key)
+	}
+	return err
+}
+
+// dropUnproven empties the table of old.
+func (t *Tokens) dropUnproven() error {
+	var pairs []store.Pair
+	err := rangeAll(t.opts.Table, tableUnproven, func(key string, _ []byte) {
+		pairs = append(pairs, store.Pair{Bucket: tableUnproven, Key: key})
+	})
+	if len(pairs) == 0 {
+		return err
+	}
+	return errors.Join(err, t.opts.Table.Put(pairs...))
+}
+
+// rangeAll calls fn for each key of a table, and removes damaged ones.
+func rangeAll(t Table, name string, fn func(key string, value []byte)) error {
+	from := ""
+	for {
+		err := t.Range(name, from, func(key string, value []byte) error {
+			fn(key, value)
+			return nil
+		})
+		var damaged *store.Error
+		if err == nil || !errors.As(err, &damaged) || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
+			return err
+		}
+		if err := t.Put(store.Pair{Bucket: name, Key: damaged.Name}); err != nil {
+			return err
+		}
+		from = damaged.Name + "\x00"
+	}
+}

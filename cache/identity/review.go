@@ -1,0 +1,125 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// maxReview bounds the answer to a review, in bytes. Groups and extra fields of a
+// user may be long.
+const maxReview = 256 << 10
+
+var (
+	// errRefused is returned where an apiserver does not take a token.
+	errRefused = errors.New("the apiserver refuses the token")
+	// errNobody is returned where an apiserver names no user.
+	errNobody = errors.New("the apiserver names no user for the token")
+	// errNotServed is returned where the holder of a token may not create
+	// SelfSubjectReviews, or the apiserver has none.
+	errNotServed = errors.New("the apiserver lets the token's holder create no SelfSubjectReview")
+)
+
+// review asks an apiserver whose a token is. Its error is errRefused or errNobody
+// if the apiserver says that it is nobody's; any other says that it is not known.
+func (t *Tokens) review(ctx context.Context, secret string) (User, error) {
+	u, err := t.reviewSelf(ctx, secret)
+	if !errors.Is(err, errNotServed) {
+		return u, err
+	}
+	u, asNode := t.reviewAsNode(ctx, secret)
+	if asNode != nil {
+		return User{}, fmt.Errorf("%w, and: %w", err, asNode)
+	}
+	return u, nil
+}
+
+// reviewSelf asks with the token and no other credentials.
+func (t *Tokens) reviewSelf(ctx context.Context, secret string) (User, error) {
+	var review authenticationv1.SelfSubjectReview
+	code, err := t.create(ctx, "selfsubjectreviews", "Bearer "+secret, &authenticationv1.SelfSubjectReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectReview"},
+	}, &review)
+	switch {
+	case err != nil:
+		return User{}, err
+	case code == http.StatusUnauthorized:
+		return User{}, errRefused
+	case code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
+		return User{}, errNotServed
+	case code != http.StatusCreated:
+		return User{}, fmt.Errorf("SelfSubjectReview: the apiserver answered %d %s", code, http.StatusText(code))
+	}
+	return named(&review.Status.UserInfo)
+}
+
+// reviewAsNode asks as the node, which every node may (system:node).
+func (t *Tokens) reviewAsNode(ctx context.Context, secret string) (User, error) {
+	var review authenticationv1.TokenReview
+	code, err := t.create(t.opts.AsNode(ctx), "tokenreviews", "", &authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: secret},
+	}, &review)
+	switch {
+	case err != nil:
+		return User{}, err
+	case code != http.StatusCreated:
+		return User{}, fmt.Errorf("TokenReview: the apiserver answered %d %s", code, http.StatusText(code))
+	case !review.Status.Authenticated:
+		return User{}, errRefused
+	}
+	return named(&review.Status.User)
+}
+
+func named(info *authenticationv1.UserInfo) (User, error) {
+	u := User{Name: info.Username, UID: info.UID}
+	if !known(u, info.Groups) {
+		return User{}, errNobody
+	}
+	return u, nil
+}
+
+// create sends a review, and decodes the answer if it is 201. Its errors say
+// nothing of what was sent or answered: the token is in it.
+func (t *Tokens) create(ctx context.Context, resource, authorization string, review, answer any) (code int, err error) {
+	body, err := json.Marshal(review)
+	if err != nil {
+		return 0, errors.New("a review cannot be written")
+	}
+	gv := authenticationv1.SchemeGroupVersion
+	path := "/apis/" + gv.String() + "/" + resource
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, Path: path, Verb: "create", APIPrefix: "apis", APIGroup: gv.Group, APIVersion: gv.Version, Resource: resource,
+	})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://apiserver"+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, errors.New("a review cannot be sent")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "edgehub")
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	res, err := t.opts.Upstream.RoundTrip(req)
+	if err != nil {
+		return 0, fmt.Errorf("review a token: %w", err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxReview))
+	if err != nil {
+		return 0, fmt.Errorf("review a token: %w", err)
+	}
+	if res.StatusCode == http.StatusCreated && json.Unmarshal(text, answer) != nil {
+		return 0, errors.New("review a token: the apiserver's answer cannot be read")
+	}
+	return res.StatusCode, nil
+}

@@ -1,0 +1,203 @@
+package identity
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// Options of Tokens. All but Grace are required.
+type Options struct {
+	// Upstream is the way to the apiservers. A request with a context that has no
+	// values goes there with the credentials in its headers only.
+	Upstream http.RoundTripper
+	// AsNode makes requests carry the node's credentials.
+	AsNode func(context.Context) context.Context
+	// Background runs a function, with a context that ends when the hub stops. It
+	// returns false if the hub stops already.
+	Background func(func(context.Context)) bool
+	// Table is where known tokens are stored.
+	Table Table
+	// Grace is how long beyond its expiry a token stands for its user while the
+	// cloud is away; 0 is the whole outage.
+	Grace time.Duration
+	Now   func() time.Time
+	// Logger is told of tokens that cannot be reviewed, never of the tokens.
+	Logger *slog.Logger
+}
+
+const (
+	// noteUseEvery is how exactly it is known after a restart when a token was used
+	// last: using one costs a write at most once an hour.
+	noteUseEvery = time.Hour
+	// reviewEvery is how long a review is good for. A token's user is the same for
+	// the token's whole life, except in an apiserver's file of static tokens,
+	// where an administrator may give an old token to a new user.
+	reviewEvery = 24 * time.Hour
+)
+
+// ErrUnknown is returned for a token that no apiserver has identified.
+var ErrUnknown = errors.New("this bearer token is not known: no apiserver has identified it through this hub")
+
+// ErrExpired is returned for a token whose grace is over.
+var ErrExpired = errors.New("this bearer token has expired, and --offline-token-grace has passed since")
+
+// Tokens is the bearer tokens whose users are known.
+type Tokens struct {
+	opts    Options
+	reviews chan struct{} // of the reviews that are under way; holds maxReviews
+
+	mu      sync.Mutex
+	salt    []byte
+	tokens  map[hash]*record
+	byUser  map[string]int // how many tokens users have, by key
+	flights map[hash]*flight
+	failed  map[hash]time.Time // when tokens could not be identified; see retryAfter
+}
+
+// hash is a token's salted hash.
+type hash [sha256.Size]byte
+
+// record is what is known of a token.
+type record struct {
+	user     User
+	key      string // the user's
+	expires  time.Time
+	reviewed time.Time
+	used     atomic.Int64 // in Unix nanoseconds
+	written  atomic.Int64 // used, as it is on disk
+
+	confirmed time.Time // when it was last looked whether a 401 is right; guarded by Tokens.mu
+}
+
+// New returns Tokens that knows none. Load loads those that are stored.
+func New(o Options) *Tokens {
+	return &Tokens{
+		opts: o, reviews: make(chan struct{}, maxReviews),
+		tokens: map[hash]*record{}, byUser: map[string]int{}, flights: map[hash]*flight{}, failed: map[hash]time.Time{},
+	}
+}
+
+// Token is a bearer token in a request.
+type Token struct {
+	secret string
+	hash   hash
+}
+
+// String keeps the token out of logs.
+func (*Token) String() string { return "a bearer token" }
+
+// Token returns the token by which the sender of a request is authenticated, or nil;
+// see Bearer.
+func (t *Tokens) Token(h http.Header) *Token {
+	secret := Bearer(h)
+	if secret == "" {
+		return nil
+	}
+	return &Token{secret, t.hash(secret)}
+}
+
+func (t *Tokens) hash(secret string) (h hash) {
+	mac := hmac.New(sha256.New, t.Salt())
+	mac.Write([]byte(secret))
+	mac.Sum(h[:0])
+	return h
+}
+
+// Salt returns the salt of Load.
+func (t *Tokens) Salt() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.salt
+}
+
+// User returns the key of a token's user, or "" where the token is not known.
+func (t *Tokens) User(token *Token) string {
+	t.mu.Lock()
+	r := t.tokens[token.hash]
+	t.mu.Unlock()
+	if r == nil {
+		return ""
+	}
+	now := t.opts.Now().UnixNano()
+	r.used.Store(now)
+	if written := r.written.Load(); now-written >= int64(noteUseEvery) && r.written.CompareAndSwap(written, now) {
+		t.put(token.hash, r)
+	}
+	return r.key
+}
+
+// Offline returns nil if a token stands for this user while the cloud is away.
+func (t *Tokens) Offline(token *Token, user string) error {
+	t.mu.Lock()
+	r := t.tokens[token.hash]
+	t.mu.Unlock()
+	switch {
+	case r == nil || r.key != user:
+		return ErrUnknown
+	case t.opts.Grace > 0 && !r.expires.IsZero() && t.opts.Now().After(r.expires.Add(t.opts.Grace)):
+		return ErrExpired
+	}
+	return nil
+}
+
+// Issued notes a token that an apiserver has issued to this user just now.
+func (t *Tokens) Issued(secret string, to User) { t.learn(t.hash(secret), secret, to) }
+
+// learn notes whose a token is, and returns the user's key.
+func (t *Tokens) learn(h hash, secret string, user User) string {
+	now := t.opts.Now()
+	r := &record{user: user, key: user.Key(), expires: expiry(secret), reviewed: now}
+	r.used.Store(now.UnixNano())
+	r.written.Store(now.UnixNano())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.tokens[h]; old != nil {
+		r.confirmed = old.confirmed
+	}
+	t.setLocked(h, r)
+	delete(t.failed, h)
+	t.put(h, r)
+	t.evictLocked(r.key)
+	return r.key
+}
+
+// forget notes that a token stands for nobody any more.
+func (t *Tokens) forget(h hash) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removeLocked(h)
+}
+
+func (t *Tokens) setLocked(h hash, r *record) {
+	if old := t.tokens[h]; old != nil {
+		t.discountLocked(old)
+	}
+	t.tokens[h] = r
+	t.byUser[r.key]++
+}
+
+func (t *Tokens) removeLocked(h hash) {
+	if r := t.tokens[h]; r != nil {
+		t.discountLocked(r)
+		delete(t.tokens, h)
+		_ = t.opts.Table.Put(store.Pair{Bucket: tableTokens, Key: h.String()}) // the name is valid
+	}
+}
+
+func (t *Tokens) discountLocked(r *record) {
+	if t.byUser[r.key]--; t.byUser[r.key] == 0 {
+		delete(t.byUser, r.key)
+	}
+}
+
+func (h hash) String() string { return hex.EncodeToString(h[:]) }
