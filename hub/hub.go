@@ -87,7 +87,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 		servers = []*url.URL{id.server}
 	}
 	metrics := proxy.NewMetrics(r)
-	upstream, err := proxy.NewUpstream(servers, c.Balance, id.creds, c.Limits, log, metrics)
+	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.creds, c.Limits, log, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}

@@ -120,7 +120,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.LossTimeout, "upstream-loss-timeout", o.LossTimeout, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")
 	fs.DurationVar(&o.ProbeInterval, "upstream-probe-interval", o.ProbeInterval, "time between two attempts to reach an apiserver that is lost")
 	fs.DurationVar(&o.IdlePingInterval, "upstream-idle-ping-interval", o.IdlePingInterval, "silence after which a connection with nothing but open watches is pinged; some 200 bytes each time")
-	fs.IntVar(&o.BadAnswers, "upstream-bad-answers", o.BadAnswers, "how many answers 502, 503, 504 or 429 in a row make the hub check whether the apiserver answers so to everything, which counts as lost")
+	fs.IntVar(&o.BadAnswers, "upstream-bad-answers", o.BadAnswers, "how many answers 500, 502, 503, 504 or 429 within a minute make the hub ask for the node's Lease; an apiserver that does not answer that counts as lost")
 	fs.DurationVar(&o.ReconnectJitter, "reconnect-jitter", o.ReconnectJitter, "watches are resumed spread over so long after the cloud is back, so that a thousand nodes do not come at once")
 
 	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", o.CacheMaxBytes, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")

@@ -148,7 +148,7 @@ func (s *server) look(ctx context.Context, used *transports) error {
 	if s.acceptance.refusal() != nil {
 		return &RefusedError{}
 	}
-	code, err := s.get(withIdentity(ctx, Node), "/api", time.Now())
+	code, err := s.glance(withIdentity(ctx, Node), "/api", time.Now())
 	switch {
 	case stale():
 		return errRenewed
@@ -182,7 +182,7 @@ func (s *server) untilTaken(ctx context.Context) {
 			continue
 		}
 		wait = min(2*wait, maxPause)
-		code, err := s.get(withIdentity(ctx, Node), "/api", time.Now())
+		code, err := s.glance(withIdentity(ctx, Node), "/api", time.Now())
 		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !badAnswer(code) && s.transports.Load() == used {
 			s.acceptance.take("the apiserver takes its credentials after all")
 			return

@@ -1,148 +1,64 @@
 package proxy
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// maxPause is the longest pause between two probes of an apiserver that answers,
-// but nothing useful.
-const maxPause = 30 * time.Second
+// lateAfter is how long a caller has to have waited for an answer before its giving up
+// counts as a doubt: kubelet allows most of its requests 10 s.
+const lateAfter = 5 * time.Second
 
-// answers decides when an apiserver that answers 502, 503, 504 or 429 is as good
-// as lost: when it says so to everything. That an aggregated API is out of
-// order, that one client is throttled or one list takes too long, is for that
-// client to know, and no reason to take the cloud from the others. So
-//
-//   - only requests that the apiserver has to answer itself count: built-in
-//     groups, and no subresource that it passes on or that has a 429 of its own;
-//   - any useful answer in between, but to a health check, ends the count;
-//   - after Limits.BadAnswers in a row the apiserver is asked for /api in the
-//     node's name, and is lost if it answers that badly, too. It is also lost,
-//     whatever it says to that, if the answers were to requests for different
-//     resources and not all of them were 429.
-//
-// One that comes back by a probe is on trial: it is lost again at the first bad
-// answer before a good one, and then probed half as often as before.
-type answers struct {
-	limits Limits
-
-	mu        sync.Mutex
-	bad       int    // in a row
-	resource  string // of the first of them
-	various   bool   // others were for another resource
-	throttled bool   // all of them were 429
-	trial     bool
-	wait      time.Duration // between probes
-	doubtful  time.Time     // until then a count says nothing: /api was answered
-	patience  time.Duration // of doubtful
-}
-
-func newAnswers(limits Limits) *answers { return &answers{limits: limits, wait: limits.Probe} }
-
-// opinion is what an answer says about the apiserver.
-type opinion int
-
-const (
-	useful opinion = iota // it is well
-	unclear
-	worthAsking // perhaps it says so to everything
-	useless     // it says so to everything
-)
-
-// note takes up one answer to a request for info, or nil.
-func (a *answers) note(path string, info *request.RequestInfo, code int, now time.Time) opinion {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	counts := answersItself(info)
-	if !badAnswer(code) {
-		if healthCheck(path) {
-			return unclear
-		}
-		a.bad = 0
-		if counts {
-			a.trial, a.wait, a.patience = false, a.limits.Probe, 0
-		}
-		return useful
-	}
-	if !counts {
-		return unclear
-	}
-	resource := info.APIGroup + "/" + info.Resource
-	if a.bad == 0 {
-		a.resource, a.various, a.throttled = resource, false, true
-	}
-	a.bad++
-	a.various = a.various || resource != a.resource
-	a.throttled = a.throttled && code == http.StatusTooManyRequests
-	switch {
-	case a.trial:
-		a.wait = min(2*a.wait, maxPause)
-		a.bad, a.trial = 0, false
-		return useless
-	case a.bad < a.limits.BadAnswers:
-		return unclear
-	case a.various && !a.throttled:
-		a.bad = 0
-		return useless
-	case now.Before(a.doubtful):
-		return unclear
-	}
-	a.patience = min(max(2*a.patience, a.limits.Probe), maxPause)
-	a.doubtful = now.Add(a.patience)
-	return worthAsking
-}
-
-// onTrial notes that the apiserver is taken back because of a probe.
-func (a *answers) onTrial() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bad, a.trial = 0, true
-}
-
-func (a *answers) pause() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.wait
-}
-
-// judge passes on the answer to a client's request. Where it shows that the
-// apiserver answers so to everything, a request that may be sent again gets a
-// *busyError in its place.
+// judge passes on the answer to a client's request. A bad one raises doubt, and no
+// more: whether the apiserver is lost is for askStorage to find out. Only where that is
+// so already, an answer that was under way is replaced by the reason, if the request
+// may be sent again, to another apiserver, or be answered from the cache.
 func (s *server) judge(req *http.Request, res *http.Response) (*http.Response, error) {
-	info, _ := request.RequestInfoFrom(req.Context())
-	switch s.answers.note(req.URL.Path, info, res.StatusCode, time.Now()) {
-	case unclear:
+	if !badAnswer(res.StatusCode) && res.StatusCode != http.StatusInternalServerError {
+		s.health.heard(time.Now())
 		return res, nil
-	case useful:
-		s.health.succeeded(time.Now())
-		return res, nil
-	case worthAsking:
-		if !s.refusesDiscovery(req.Context()) {
-			return res, nil
-		}
 	}
-	busy := &busyError{res.StatusCode}
-	s.health.failed(time.Now(), busy)
-	if !repeatable(req) {
+	s.doubt(req)
+	unusable := asUnusable(s.health.down())
+	if unusable == nil || !badAnswer(res.StatusCode) || !repeatable(req) {
 		return res, nil
 	}
 	res.Body.Close()
-	return nil, busy
+	return nil, unusable
 }
 
-// refusesDiscovery reports whether even what the apiserver knows by heart gets a
-// bad answer. That it cannot be reached is for others to notice.
-func (s *server) refusesDiscovery(ctx context.Context) bool {
-	code, err := s.get(withIdentity(ctx, Node), "/api", time.Now())
-	return err == nil && badAnswer(code)
+// unanswered draws conclusions from a request that got a connection, was sent at began,
+// and no answer: it was broken off, or its caller has waited for long.
+func (s *server) unanswered(req *http.Request, err error, began time.Time) {
+	gaveUp := req.Context().Err() != nil
+	if isSilent(err) || errors.Is(err, errClientBody) || gaveUp && time.Since(began) < lateAfter {
+		return
+	}
+	s.doubt(req)
+}
+
+// doubt takes what became of req for a sign that the apiserver may not serve the node
+// any more, if it answers such requests itself. That an aggregated API is out of order
+// is for its clients to know.
+func (s *server) doubt(req *http.Request) {
+	if info, _ := request.RequestInfoFrom(req.Context()); answersItself(info) && s.health.down() == nil {
+		s.doubts.note(time.Now())
+	}
+}
+
+// unconnected draws conclusions from a failure to connect that is no silence. Where no
+// connection stands it is a loss. Where one does, the failure may be the doing of
+// whoever has many opened (upgrades have one each): a load balancer allows so
+// many to each client, and this machine has so many ports and files.
+func (s *server) unconnected(err error) {
+	if s.health.down() == nil && s.lines.anyStands() {
+		s.doubts.raise(time.Now())
+		return
+	}
+	s.health.failed(time.Now(), err)
 }
 
 // badAnswer reports whether code is one that says nothing but: not now.
@@ -150,15 +66,6 @@ func badAnswer(code int) bool {
 	switch code {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
 		return true
-	}
-	return false
-}
-
-func healthCheck(path string) bool {
-	for _, prefix := range []string{"/livez", "/readyz", "/healthz"} {
-		if strings.HasPrefix(path, prefix) {
-			return true
-		}
 	}
 	return false
 }
@@ -189,17 +96,4 @@ func builtIn(group string) bool {
 		return true
 	}
 	return false
-}
-
-// busyError says that an apiserver is there, but of no use.
-type busyError struct{ code int }
-
-func (e *busyError) Error() string {
-	return fmt.Sprintf("it answers %d %s to everything", e.code, http.StatusText(e.code))
-}
-
-func asBusy(err error) *busyError {
-	var busy *busyError
-	errors.As(err, &busy)
-	return busy
 }

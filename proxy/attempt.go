@@ -23,6 +23,7 @@ type attempt struct {
 	http2     pinger // of the line to come, or nil
 	line      *line  // nil: none yet
 	proxied   *line  // nil, or one on which an HTTP proxy, and then TLS, are being talked to
+	before    int64  // what the line had received when it got the request, in bytes
 	connected bool
 	streaming bool // the answer has begun, and may pause for as long as it likes
 	ended     bool
@@ -75,7 +76,7 @@ func (a *attempt) carriedBy(conn net.Conn) {
 		a.line.settle(a.strict)
 	}
 	l.carries(a.http2)
-	a.line = l
+	a.line, a.before = l, l.arrived()
 	since := a.since
 	if since.IsZero() {
 		since = time.Now()
@@ -96,6 +97,16 @@ func (a *attempt) reached() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.connected
+}
+
+// received is how many bytes have come on the request's line since it got the request.
+func (a *attempt) received() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.line == nil {
+		return 0
+	}
+	return a.line.arrived() - a.before
 }
 
 // answered takes over res's body, whose end ends the attempt.

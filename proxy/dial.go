@@ -78,7 +78,7 @@ func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Co
 // attempts whose request has given up: those of clients that are less patient.
 func (d *dialer) note(err error) error {
 	if err != nil && !errors.Is(err, context.Canceled) && !isSilent(err) { // whoever noticed the silence has said so
-		d.server.health.failed(time.Now(), err)
+		d.server.unconnected(err)
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*line, e
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errConnectSilent)
 	defer cancel()
 	if !probe {
-		defer time.AfterFunc(s.limits.pingAfter()/2, func() { s.doubtOthers(since) }).Stop()
+		defer time.AfterFunc(s.limits.pingAfter()/2, func() { s.suspectAll(since) }).Stop()
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)

@@ -17,7 +17,7 @@ import (
 func TestAnAttemptThatFailsAsTheLossIsNoticed(t *testing.T) {
 	silent := &silentError{time.Second}
 	for range 1000 { // two goroutines race
-		s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, Limits{}.withDefaults(), slog.New(slog.DiscardHandler),
+		s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.DiscardHandler),
 			NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
 		s.net.dial = func(context.Context, string, string) (net.Conn, error) {
 			s.lines.drop(silent)

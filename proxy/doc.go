@@ -37,9 +37,32 @@
 // The time in which this process stood still is no silence.
 //
 // With the loss all that is under way fails, [Upstream.Lost] tells, and requests
-// fail at once from then on, until a probe is answered. An apiserver that
-// answers, but 502, 503, 504 or 429 to everything, counts as lost, too; what
-// "everything" is stands at answers.
+// fail at once from then on, until a probe is answered.
+//
+// # What a caller can provoke
+//
+// An apiserver that can be reached and does not serve the node is lost, too: its etcd
+// is gone or hangs, or a load balancer has no backends. Only the hub's own request for
+// the node's Lease decides that (see leasePath). Any caller can get a 504, before it is
+// even authenticated, so that what becomes of callers' requests never counts as a loss.
+// At most it makes the hub ask, by itself, while no request waits: at once after
+// [Limits].BadAnswers doubts within a minute, and then after pauses that grow to 30 s.
+// An apiserver that was lost in this way is back by the same request only.
+//
+//	what becomes of a caller's request                        counts as
+//	500, 502, 503, 504, 429 of a built-in API                 a doubt
+//	no answer, and the caller gave up after 5 s or more       a doubt
+//	the apiserver broke the request or its connection off     a doubt; the next request reconnects
+//	no connection, while another one stands                   a doubt, at once
+//	silence on one connection, while another one is alive     nothing; that connection is dropped
+//	the same from aggregated APIs, kubelets, evictions        nothing
+//	a caller that breaks off, stalls its body or does not     nothing
+//	read, or whose request is malformed or too large
+//	no connection, and none stands                            a loss
+//	silence on all connections, pings and probes included     a loss
+//
+// Callers with credentials of their own share no connection with the node, nor with the
+// hub's question in its name, so that they cannot have that broken off either.
 //
 // # A node that is not let in
 //

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// health says whether an apiserver can be reached. It is down from the first
-// failed attempt to connect until it answers a probe or, where nothing else is
-// left to ask, a request. Requests are no probes: nobody is made to wait for an
+// health says whether an apiserver can be reached, and serves the node. It is down from
+// the first failed attempt to connect, or question of askStorage, until it answers a
+// probe or, where nothing else is left to ask, a request. Requests are no probes: nobody is made to wait for an
 // apiserver that is known to be down while another one answers.
 type health struct {
 	log    *slog.Logger
@@ -51,6 +51,14 @@ func (h *health) succeeded(now time.Time) {
 	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
+// heard notes that a request was answered. That is no reason to take an apiserver back
+// that did not serve the node: not everything that it answers takes its storage.
+func (h *health) heard(now time.Time) {
+	if down := h.down(); down != nil && asUnusable(down) == nil {
+		h.succeeded(now)
+	}
+}
+
 // failed notes why the apiserver cannot be reached.
 func (h *health) failed(now time.Time, err error) {
 	h.mu.Lock()
@@ -62,7 +70,7 @@ func (h *health) failed(now time.Time, err error) {
 	}
 	h.since = now
 	h.report(false, now)
-	if asBusy(err) != nil {
+	if asUnusable(err) != nil {
 		h.log.Warn("apiserver counts as lost", "err", err)
 	} else {
 		h.log.Warn("apiserver cannot be reached", "err", err)

@@ -17,8 +17,8 @@ type Limits struct {
 	// IdlePing is the silence after which a connection with nothing but open
 	// watches is asked for a sign of life. It costs some 200 bytes each time.
 	IdlePing time.Duration
-	// BadAnswers is how many answers 502, 503, 504 or 429 in a row make an
-	// apiserver suspect of answering so to everything.
+	// BadAnswers is how many answers 500, 502, 503, 504 or 429 within a minute make the
+	// hub ask the apiserver, by itself, whether it serves the node.
 	BadAnswers int
 }
 

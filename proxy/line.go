@@ -33,6 +33,7 @@ type line struct {
 	carried   bool      // a request has been on it
 	owedSince time.Time // zero: nothing is owed
 	read      time.Time // of the last byte; zero: none. That TCP connects proves nothing
+	received  int64     // bytes
 	moved     time.Time // of the last acknowledgement of a backlog, or before it
 	acked     uint64    // bytes, at sampled
 	sampled   time.Time
@@ -58,6 +59,7 @@ func (l *line) Read(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	if n > 0 {
 		l.read = time.Now()
+		l.received += int64(n)
 	}
 	if err != nil && l.cause != nil {
 		err = l.cause
@@ -152,6 +154,20 @@ func (l *line) carries(http2 pinger) {
 	if http2 != nil {
 		l.http2 = http2
 	}
+}
+
+// arrived is how many bytes have come.
+func (l *line) arrived() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.received
+}
+
+// stands reports whether the line has carried a request, and is open.
+func (l *line) stands() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.carried && l.ctx.Err() == nil
 }
 
 // unused reports whether no request is on the line, nor about to be. One that has

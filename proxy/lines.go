@@ -43,6 +43,11 @@ func (ls *lines) snapshot() []*line {
 	return slices.Collect(maps.Keys(ls.all))
 }
 
+// anyStands reports whether there is a connection that has carried a request.
+func (ls *lines) anyStands() bool {
+	return slices.ContainsFunc(ls.snapshot(), (*line).stands)
+}
+
 // attempts returns the context of attempts to connect that begin now.
 func (ls *lines) attempts() context.Context {
 	ls.mu.Lock()
@@ -108,15 +113,25 @@ func (s *server) lost(cause error) {
 	}
 }
 
-// doubt asks all apiservers for a sign of life: this one has owed something and
+// askAll asks all apiservers for a sign of life: this one has owed something and
 // sent nothing since that time, so that the way to all of them may be cut. A
 // request that then moves on to the next one need not wait as long again.
-func (s *server) doubt(since time.Time) {
+func (s *server) askAll(since time.Time) {
 	s.ask(since)
-	s.doubtOthers(since)
+	s.askOthers(since)
 }
 
-func (s *server) doubtOthers(since time.Time) {
+// suspectAll is askAll where an attempt to connect has been silent. Connections that
+// stand are pinged, since whoever opens many may be given no more; none is opened
+// beside the one that is waited for.
+func (s *server) suspectAll(since time.Time) {
+	for _, l := range s.lines.snapshot() {
+		l.suspect(since)
+	}
+	s.askOthers(since)
+}
+
+func (s *server) askOthers(since time.Time) {
 	for _, peer := range s.peers() {
 		if peer != s {
 			peer.ask(since)

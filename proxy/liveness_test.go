@@ -64,7 +64,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 		roots.AddCert(cert.Leaf)
 		var err error
 		c.creds = &Credentials{CAs: roots}
-		c.upstream, err = NewUpstream(addresses, Priority, c.creds, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewMetrics(c.registry))
+		c.upstream, err = NewUpstream(addresses, "node", Priority, c.creds, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewMetrics(c.registry))
 		if err != nil {
 			t.Fatal(err)
 		}

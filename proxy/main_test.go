@@ -72,7 +72,7 @@ func newHubWithin(t testing.TB, limits Limits, creds Credentials, servers ...str
 	registry := prometheus.NewRegistry()
 	metrics := NewMetrics(registry)
 	log := slog.New(slog.DiscardHandler)
-	upstream, err := NewUpstream(addresses, Priority, &creds, limits, log, metrics)
+	upstream, err := NewUpstream(addresses, "node", Priority, &creds, limits, log, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -19,6 +20,7 @@ func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { s.answerDoubts(ctx) })
+	all.Go(func() { s.answerStorageDoubts(ctx) })
 	all.Go(func() { s.answerRefusals(ctx) })
 	for {
 		select {
@@ -58,7 +60,8 @@ func (s *server) answerRefusals(ctx context.Context) {
 // chance: all hubs lose an apiserver in the same moment, and are not to come back in
 // the same one.
 func (s *server) untilUp(ctx context.Context) {
-	pause := time.NewTimer(s.pause() - rand.N(s.limits.Probe)) //nolint:gosec // no secret
+	wait := s.limits.Probe                      // a refused probe costs two packets
+	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // no secret
 	defer pause.Stop()
 	for s.health.down() != nil {
 		select {
@@ -66,60 +69,67 @@ func (s *server) untilUp(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
-		pause.Reset(s.pause())
+		if asUnusable(s.health.down()) == nil {
+			wait = s.limits.Probe
+		} else {
+			wait = min(2*wait, slowestProbe*s.limits.Probe)
+		}
+		pause.Reset(wait)
 		s.probe(ctx, time.Now())
 	}
 }
 
-// pause is the time between two probes. A refused one costs two packets.
-func (s *server) pause() time.Duration {
-	if asBusy(s.health.down()) != nil {
-		return s.answers.pause()
-	}
-	return s.limits.Probe
-}
+// slowestProbe is how many times Limits.Probe may pass between two probes of an
+// apiserver that can be reached and does not serve: it may have too much to do.
+const slowestProbe = 4
 
 // probe asks for anything, without credentials, and notes what comes of it: any
 // answer is a sign of life, and the connection stays for the next request. Only
 // 502, 503, 504 and 429 mean that the apiserver, or what stands in front of it,
-// is of no use yet. An apiserver that answered so to everything is asked for
-// what it has to know, in the node's name, since its health says little.
+// is of no use yet. One that is lost because it did not serve the node has to do
+// that again: its health says little.
 //
 // Whatever is silent from since on, for as long as Limits.Loss, is lost.
 func (s *server) probe(ctx context.Context, since time.Time) {
 	was := s.health.down()
-	id, path := Own, "/livez"
-	if asBusy(was) != nil {
-		id, path = Node, "/api"
+	if asUnusable(was) != nil {
+		s.askStorage(ctx)
+		return
 	}
-	code, err := s.get(withIdentity(ctx, id), path, since)
+	code, err := s.glance(withIdentity(ctx, Own), "/livez", since)
 	switch {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
 	case badAnswer(code) && was != nil:
-		s.health.failed(time.Now(), &busyError{code})
-	case badAnswer(code): // it is there; its answers are counted elsewhere
+		s.health.failed(time.Now(), &unusableError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
+	case badAnswer(code): // it is there; whether it serves is for askStorage to find out
 	default:
-		if asBusy(was) != nil {
-			s.answers.onTrial()
-		}
 		s.health.succeeded(time.Now())
 	}
 }
 
-// get returns the code of a small answer, which is owed from since on.
-func (s *server) get(ctx context.Context, path string, since time.Time) (int, error) {
-	ctx, cancel := context.WithTimeout(withOwedSince(ctx, since), maxSteps*s.limits.Loss)
+// glance returns the code of an answer that costs the apiserver nothing, and is owed
+// from since on.
+func (s *server) glance(ctx context.Context, path string, since time.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxSteps*s.limits.Loss)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address.String()+path, http.NoBody)
+	return s.get(ctx, &attempt{strict: true, since: since}, path, since)
+}
+
+// get sends a request of the hub's own and returns the code of its answer. If there is
+// no connection, the apiserver is lost.
+func (s *server) get(ctx context.Context, a *attempt, path string, since time.Time) (int, error) {
+	req, err := http.NewRequestWithContext(withOwedSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	a := &attempt{strict: true, since: since}
 	res, err := s.send(a, req)
 	if err != nil {
-		if !a.reached() && ctx.Err() == nil && !isSilent(err) {
-			s.health.failed(time.Now(), err) // an HTTP proxy on the way refuses
+		if !a.reached() {
+			err = asDialError(err)
+			if ctx.Err() == nil && !isSilent(err) {
+				s.health.failed(time.Now(), err)
+			}
 		}
 		return 0, err
 	}

@@ -33,7 +33,8 @@ type server struct {
 	limits     Limits
 	net        network
 	health     *health
-	answers    *answers
+	doubts     *doubts
+	lease      string // its path: see leasePath
 	acceptance *acceptance
 	forNode    *usable
 	lines      *lines
@@ -46,11 +47,11 @@ type server struct {
 // newServer returns an apiserver that counts as up, and as one that takes the node's
 // credentials. changed hears of each change of the one, and forNode of each change of
 // both together; they must not call back.
-func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
+func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{
-		address: address, log: log, limits: limits, net: tcp(), lines: newLines(), answers: newAnswers(limits),
+		address: address, log: log, limits: limits, net: tcp(), lines: newLines(), doubts: newDoubts(limits), lease: leasePath(node),
 		forNode: &usable{changed: forNode, up: true, taken: true},
 		asked:   make(chan time.Time, 1),
 	}
@@ -69,7 +70,7 @@ func newServer(address *url.URL, limits Limits, log *slog.Logger, m *Metrics, ch
 // what becomes of it. An error before the request got a connection is a
 // *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
-	a := &attempt{}
+	a, began := &attempt{}, time.Now()
 	used := s.transports.Load()
 	res, err := s.send(a, req)
 	switch {
@@ -80,8 +81,10 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	case !a.reached():
 		err = asDialError(err) // an HTTP proxy on the way may have refused, too
 		if req.Context().Err() == nil && !isSilent(err) {
-			s.health.failed(time.Now(), err)
+			s.unconnected(err)
 		}
+	default:
+		s.unanswered(req, err, began)
 	}
 	return nil, err
 }

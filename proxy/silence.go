@@ -68,7 +68,7 @@ func (l *line) check() {
 	case giveLineUp:
 		l.server.silent(l, since)
 	case askAll:
-		l.server.doubt(since)
+		l.server.askAll(since)
 	case askServer:
 		l.server.ask(since)
 	}

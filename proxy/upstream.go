@@ -36,8 +36,8 @@ type Upstream struct {
 }
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
-// which there is at least one. It opens no connection.
-func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
+// which there is at least one, for the node of this name. It opens no connection.
+func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
@@ -49,7 +49,7 @@ func NewUpstream(servers []*url.URL, balance Balance, creds *Credentials, limits
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
+		s := newServer(address, node, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
 		s.peers = func() []*server { return u.servers }
 		u.servers = append(u.servers, s)
 	}
@@ -119,7 +119,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if req.Context().Err() != nil || errors.Is(err, errClientBody) {
 				return nil, err
 			}
-			if undelivered(err) || asBusy(err) != nil {
+			if undelivered(err) || asUnusable(err) != nil {
 				note(s, err)
 				break // on to the next server
 			}

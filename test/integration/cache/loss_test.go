@@ -55,8 +55,8 @@ func TestInvariant19_RefusalsOverwriteNothing(t *testing.T) {
 			h := newHubBefore(t, f)
 			before, object := h.node.get(t, fakeMaps, protobuf), h.node.get(t, fakeMaps+"/c-001", protobuf)
 			f.script(failing(c.code, c.reason), failing(c.code, c.reason))
-			// Once each: after a few that say the apiserver is not well, the cloud
-			// counts as lost.
+			// Once each: after a few that say the apiserver is not well, the hub asks
+			// by itself.
 			h.node.refused(t, request{path: fakeMaps, accept: protobuf}, c.code)
 			h.node.try(t.Context(), request{path: fakeMaps + "/c-001", accept: protobuf})
 			if w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", protobuf); w.status == http.StatusOK && c.code < 500 && c.code != http.StatusTooManyRequests {
@@ -170,8 +170,8 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 	}
 }
 
-// an apiserver that answers 502, 503, 504 or 429 to everything counts as lost after a
-// few, and is back when it answers otherwise.
+// an apiserver that answers 502, 503, 504 or 429 to everything, the hub's own question
+// among it, counts as lost after a few, and is back when it answers otherwise.
 func TestAnApiserverThatRefusesEverythingIsLost(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests} {
