@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // BenchmarkOfflineList answers lists of 5,000 pods of 4 KB from the disk.
@@ -60,6 +62,59 @@ func BenchmarkOfflineList(b *testing.B) {
 		}
 		b.SetBytes(n)
 	}
+}
+
+// BenchmarkOnlineList looks at a list of 5,000 pods of 4 KB that passes: one that is new
+// to the view, and one that the view has.
+func BenchmarkOnlineList(b *testing.B) {
+	list := corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5000"}}
+	for i := range 5000 {
+		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: fmt.Sprintf("pod-%05d", i), ResourceVersion: fmt.Sprint(i + 1),
+			Annotations: map[string]string{"a": strings.Repeat("x", 4000)},
+		}})
+	}
+	body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(protobufOf(b), corev1.SchemeGroupVersion), &list)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, known := range []bool{false, true} {
+		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			c := openBenchCache(b)
+			v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+			defer v.release()
+			read := func() {
+				st := v.newStage("", true)
+				defer st.end()
+				d := newDecoder(v.repr, &http.Response{}, st)
+				for rest := body; len(rest) > 0; {
+					n, _ := d.Write(rest[:min(len(rest), 32<<10)])
+					rest = rest[n:]
+				}
+				if err := d.finish(); err != nil {
+					b.Fatal(err)
+				}
+				st.commit(st.meta.ResourceVersion)
+			}
+			for read(); b.Loop(); read() {
+				if !known {
+					b.StopTimer()
+					v.drop()
+					b.StartTimer()
+				}
+			}
+		})
+	}
+}
+
+func protobufOf(b *testing.B) runtime.Serializer {
+	b.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobuf)
+	if !ok {
+		b.Fatal("no protobuf")
+	}
+	return info.Serializer
 }
 
 func openBenchCache(b *testing.B) *Cache {

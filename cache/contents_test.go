@@ -149,6 +149,38 @@ func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T)
 	})
 }
 
+// Where a list has other contents of the same version, a GET is answered as it was.
+func TestAGetIsAnsweredAsItWasWhateverAListHas(t *testing.T) {
+	for _, first := range []string{urlPods, urlPodA} {
+		synctest.Test(t, func(t *testing.T) {
+			u := newUpstream()
+			dir := t.TempDir()
+			c := openCache(t, dir, u)
+			stop := runCache(t, c)
+			u.shows("100", podJSON("a", "50", "listed"))
+			if first == urlPodA {
+				u.onText("get", http.StatusOK, podJSON("a", "50", "got"))
+				get(t, c, urlPodA)
+			}
+			get(t, c, urlPods)
+			u.onText("get", http.StatusOK, podJSON("a", "50", "got"))
+			get(t, c, urlPodA)
+			u.goAway()
+			for range 2 {
+				if got, want := get(t, c, urlPodA), "a=50/got"; got != want {
+					t.Errorf("GET offline: %q, want %q", got, want)
+				}
+				if got, want := get(t, c, urlPods), "100: a=50/listed"; got != want {
+					t.Errorf("LIST offline: %q, want %q", got, want)
+				}
+				stop()
+				c = openCache(t, dir, u)
+				stop = runCache(t, c)
+			}
+		})
+	}
+}
+
 // What was read last by GET counts, also at the same version.
 func TestAGetOfTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

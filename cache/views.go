@@ -127,7 +127,13 @@ func (s *views) acquire(key viewKey) *view {
 	v.holders.Add(1)
 	s.byID[*v.id.Load()], s.byKey[key] = v, v
 	of := userResource{key.User, key.resource()}
-	s.of[of] = append(s.of[of], v)
+	if key.Single {
+		// First: where a list has the same version of an object with other contents, a
+		// GET is answered again as it was.
+		s.of[of] = slices.Insert(s.of[of], 0, v)
+	} else {
+		s.of[of] = append(s.of[of], v)
+	}
 	return v
 }
 
