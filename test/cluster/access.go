@@ -33,6 +33,11 @@ func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.control.
 // when the apiserver is restarted.
 func (c *Cluster) ServerURL() string { return c.control.serverURL }
 
+// ServerURLs are those of all apiservers; the first is ServerURL.
+func (c *Cluster) ServerURLs() []string {
+	return append([]string{c.control.serverURL}, c.control.otherURLs...)
+}
+
 // CAFile is the certificate of the cluster's authority: it has signed the
 // apiserver's certificate and those of its clients.
 func (c *Cluster) CAFile() string { return c.control.authority.certFile() }

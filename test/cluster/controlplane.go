@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,11 +29,13 @@ const (
 type controlPlane struct {
 	etcd              *etcd
 	apiserver         *Process
+	others            []*Process // apiservers besides it
 	controllerManager *Process
 	scheduler         *Process
 
 	authority *authority
 	serverURL string
+	otherURLs []string // of others
 	saKeyFile string // signs the tokens of service accounts
 	admin     *rest.Config
 	client    *kubernetes.Clientset // the administrator's
@@ -61,7 +64,10 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 	if p.client, err = kubernetes.NewForConfig(p.admin); err != nil {
 		return nil, err
 	}
-	if p.apiserver, err = c.newAPIServer(p, port); err != nil {
+	if p.apiserver, err = c.newAPIServer(p, "kube-apiserver", port); err != nil {
+		return nil, err
+	}
+	if err := c.newOtherAPIServers(p); err != nil {
 		return nil, err
 	}
 	if err := c.writeKubectl(); err != nil {
@@ -76,7 +82,8 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	p := c.control
-	for _, process := range []*Process{p.etcd.process, p.apiserver, p.scheduler, p.controllerManager} {
+	first := []*Process{p.etcd.process, p.apiserver}
+	for _, process := range slices.Concat(first, p.others, []*Process{p.scheduler, p.controllerManager}) {
 		if err := process.Start(ctx); err != nil {
 			return err
 		}
@@ -86,7 +93,11 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 }
 
 func (p *controlPlane) kill() error {
-	return errors.Join(p.scheduler.Kill(), p.controllerManager.Kill(), p.apiserver.Kill(), p.etcd.process.Kill())
+	errs := []error{p.scheduler.Kill(), p.controllerManager.Kill()}
+	for _, other := range p.others {
+		errs = append(errs, other.Kill())
+	}
+	return errors.Join(append(errs, p.apiserver.Kill(), p.etcd.process.Kill())...)
 }
 
 func newServiceAccountKey(file string) (string, error) {
@@ -116,22 +127,44 @@ func (c *Cluster) newAdmin(p *controlPlane) (*rest.Config, error) {
 	return config, nil
 }
 
-func (c *Cluster) newAPIServer(p *controlPlane, port int) (*Process, error) {
+// newOtherAPIServers describes the apiservers besides the first.
+func (c *Cluster) newOtherAPIServers(p *controlPlane) error {
+	for n := 2; n <= c.options.APIServers; n++ {
+		port, err := freeport.Take()
+		if err != nil {
+			return err
+		}
+		other, err := c.newAPIServer(p, fmt.Sprintf("kube-apiserver-%d", n), port)
+		if err != nil {
+			return err
+		}
+		p.others, p.otherURLs = append(p.others, other), append(p.otherURLs, "https://"+loopback(port))
+	}
+	return nil
+}
+
+func (c *Cluster) newAPIServer(p *controlPlane, name string, port int) (*Process, error) {
 	serving := identity{name: "kube-apiserver", hosts: []string{
 		"127.0.0.1", serviceIP, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}}
-	cert, key, err := p.authority.issue("apiserver", serving)
+	cert, key, err := p.authority.issue(name, serving)
 	if err != nil {
 		return nil, err
 	}
 	toKubelet := identity{name: "kube-apiserver-kubelet-client", groups: []string{mastersRole}}
-	kubeletCert, kubeletKey, err := p.authority.issue("apiserver-kubelet-client", toKubelet)
+	kubeletCert, kubeletKey, err := p.authority.issue(name+"-kubelet-client", toKubelet)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(p.admin)
+	config.Host = "https://" + loopback(port)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	ready := func(ctx context.Context) error {
-		return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
-	return c.newProcess("kube-apiserver", func() *exec.Cmd {
+	return c.newProcess(name, func() *exec.Cmd {
 		return c.components.command("kube-apiserver", append([]string{
 			"--bind-address=127.0.0.1",
 			"--advertise-address=127.0.0.1",

@@ -16,6 +16,9 @@ const maxNodes = 64
 type Options struct {
 	// Dir is where state and logs go; empty: a fresh folder under os.TempDir().
 	Dir string
+	// APIServers is the number of kube-apiservers, all on one etcd; 0 is one. The hubs of
+	// nodes, and the other components, know the first only: see Cluster.ServerURLs.
+	APIServers int
 	// Nodes is the number of real kubelets, node1 to nodeN, each behind a hub of
 	// its own. With any, root is needed; with none, only the control plane runs.
 	Nodes int
@@ -49,6 +52,9 @@ type Options struct {
 
 func (o Options) validate() error {
 	var errs []error
+	if o.APIServers < 0 {
+		errs = append(errs, fmt.Errorf("APIServers is %d; it must not be negative", o.APIServers))
+	}
 	if o.Nodes < 0 || o.Nodes > maxNodes {
 		errs = append(errs, fmt.Errorf("Nodes is %d; it must be between 0 and %d", o.Nodes, maxNodes))
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Binary string
 	// Server is the URL of its apiserver. Required.
 	Server string
+	// Others are the URLs of further apiservers, each behind a link of its own.
+	Others []string
 	// Root is its --root-dir; empty: a fresh folder.
 	Root string
 	// Args are further flags; one that is given twice counts as said here.
@@ -46,6 +48,8 @@ type Hub struct {
 	User string // of the node, as the apiserver knows it
 	Root string // --root-dir
 	Link *link.Link
+	// Others are the links to Options.Others, in their order.
+	Others []*link.Link
 	// Plain is the URL of the port where everybody is the node, and API that of the
 	// node's HTTP API.
 	Plain, API string
@@ -71,29 +75,43 @@ func New(t testing.TB, o Options) *Hub {
 	if h.Root == "" {
 		h.Root = t.TempDir()
 	}
-	u, err := url.Parse(o.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h.Link, err = link.Listen(address(freeport.On127(t)), u.Host); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Link.Close() })
-	if o.Offline {
-		if err := h.Link.Refuse(); err != nil {
-			t.Fatal(err)
-		}
+	h.Link = newLink(t, o.Server, o.Offline)
+	servers := "https://" + h.Link.Addr()
+	for _, other := range o.Others {
+		l := newLink(t, other, o.Offline)
+		h.Others = append(h.Others, l)
+		servers += ",https://" + l.Addr()
 	}
 	apiPort, plainPort := freeport.On127(t), freeport.On127(t)
 	h.API, h.Plain, h.SecurePort = "http://"+address(apiPort), "http://"+address(plainPort), freeport.On127(t)
 	h.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	h.args = append([]string{
-		"--node-name=" + name, "--root-dir=" + h.Root, "--kubeconfig=" + h.kubeconfig, "--server-addr=https://" + h.Link.Addr(),
+		"--node-name=" + name, "--root-dir=" + h.Root, "--kubeconfig=" + h.kubeconfig, "--server-addr=" + servers,
 		fmt.Sprintf("--serve-port=%d", apiPort), fmt.Sprintf("--proxy-port=%d", plainPort), fmt.Sprintf("--proxy-secure-port=%d", h.SecurePort),
 		"--shutdown-grace-period=1s", "--reconnect-jitter=200ms", "--log-level=debug",
 	}, o.Args...)
 	t.Cleanup(h.End)
 	return h
+}
+
+// newLink makes the link to one apiserver.
+func newLink(t testing.TB, server string, offline bool) *link.Link {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := link.Listen(address(freeport.On127(t)), u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if offline {
+		if err := l.Refuse(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
 }
 
 // Identify gives the hub the credentials of its node.

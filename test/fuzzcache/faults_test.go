@@ -1,0 +1,150 @@
+package fuzzcache
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster/link"
+)
+
+// play breaks links and ends hubs, one thing after the other, until ctx ends. It leaves
+// everything whole. It is for the test's own goroutine.
+func (w *world) play(ctx context.Context, r *rand.Rand) {
+	for n := 0; ctx.Err() == nil; n++ {
+		pause(ctx, time.Duration(500+r.IntN(5000))*time.Millisecond)
+		if ctx.Err() != nil {
+			return
+		}
+		k := r.IntN(14)
+		if n < 2 {
+			k = 13
+		}
+		switch {
+		case k < 2:
+			w.restart(r, k == 0)
+		case k < 3:
+			w.oneLink(ctx, r)
+		case k < 4:
+			w.truncate(ctx, r)
+		case k < 5:
+			w.changeDefault(ctx, n)
+		case k < 6:
+			w.rotateOne(ctx, r, n)
+		case k < 7:
+			w.turnAccess(ctx, r)
+		default:
+			w.cut(ctx, r)
+		}
+	}
+}
+
+func (w *world) links() []*link.Link { return append([]*link.Link{w.hub.Link}, w.hub.Others...) }
+
+// cut takes the cloud away. Sometimes the hub ends and starts meanwhile, once or twice.
+func (w *world) cut(ctx context.Context, r *rand.Rand) {
+	hole := r.IntN(3) == 0
+	length := time.Duration(300+r.IntN(1<<(8+r.IntN(6)))) * time.Millisecond
+	w.note("cut for %v; black hole: %t", length, hole)
+	w.did("cuts")
+	ended := w.log.during(&w.log.trouble, "the links break")
+	for _, l := range w.links() {
+		if hole {
+			w.must(l.BlackHole())
+			continue
+		}
+		w.must(l.Refuse())
+		l.Reset()
+	}
+	ended()
+	ended = w.log.during(&w.log.outages, "cut")
+	pause(ctx, length/2)
+	if r.IntN(4) == 0 {
+		w.restart(r, r.IntN(2) == 0)
+	}
+	pause(ctx, length/2)
+	ended()
+	w.mend()
+}
+
+func (w *world) mend() {
+	for _, l := range w.links() {
+		w.must(l.Up())
+	}
+	w.note("the links are up")
+}
+
+// oneLink breaks one of the links: the hub has to find the other.
+func (w *world) oneLink(ctx context.Context, r *rand.Rand) {
+	l := w.links()[r.IntN(len(w.links()))]
+	w.note("one link is broken, to %s", l.Addr())
+	w.did("cuts of one link")
+	defer w.log.during(&w.log.trouble, "one link")()
+	if r.IntN(2) == 0 {
+		w.must(l.BlackHole())
+	} else {
+		w.must(l.Refuse())
+		l.Reset()
+	}
+	pause(ctx, time.Duration(500+r.IntN(5000))*time.Millisecond)
+	w.mend()
+}
+
+// truncate breaks connections in the middle of what they carry.
+func (w *world) truncate(ctx context.Context, r *rand.Rand) {
+	w.note("connections break in the middle")
+	w.did("truncations")
+	defer w.log.during(&w.log.trouble, "truncation")()
+	for range 1 + r.IntN(6) {
+		for _, l := range w.links() {
+			l.ResetAfter(int64(r.IntN(1 << (4 + r.IntN(14)))))
+		}
+		pause(ctx, time.Duration(r.IntN(800))*time.Millisecond)
+	}
+}
+
+// restart ends the hub, as a crash would or in order, and starts it again.
+func (w *world) restart(r *rand.Rand, kill bool) {
+	w.note("the hub ends; killed: %t", kill)
+	ended := w.log.during(&w.log.trouble, hubIsDown)
+	if kill {
+		w.did("kills")
+		w.hub.Kill()
+		now := time.Now()
+		for _, u := range w.users {
+			u.sight.killed(now)
+		}
+	} else {
+		w.did("restarts in order")
+		w.hub.Stop()
+	}
+	if r.IntN(3) == 0 {
+		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+	}
+	w.hub.Start()
+	ended()
+	w.note("the hub serves")
+}
+
+func (w *world) rotateOne(ctx context.Context, r *rand.Rand, n int) {
+	u := w.users[1+r.IntN(len(w.users)-1)]
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := w.rotate(ctx, u, n); err == nil {
+		w.note("%s has another token", u.name)
+		w.did("rotations of a token")
+	}
+}
+
+// turnAccess takes one user's access away for a while.
+func (w *world) turnAccess(ctx context.Context, r *rand.Rand) {
+	w.note("carol has no access")
+	w.must(w.forbid(w.t.Context(), w.carol))
+	pause(ctx, time.Duration(2000+r.IntN(4000))*time.Millisecond)
+	if r.IntN(2) == 0 && ctx.Err() == nil {
+		w.cut(ctx, r)
+	}
+	w.must(w.allow(w.t.Context(), w.carol))
+	w.note("carol has access")
+	w.did("losses of access")
+}

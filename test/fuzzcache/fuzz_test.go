@@ -1,0 +1,173 @@
+package fuzzcache
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/metric"
+)
+
+// TestWhatClientsSeeIsWhatEtcdHad plays for SECONDS, and then wants everybody to have what
+// etcd has.
+func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
+	length := time.Duration(number(t, "SECONDS", 60)) * time.Second
+	seed := number(t, "SEED", rand.Uint64N(1_000_000))
+	t.Logf("SEED=%d", seed)
+	w := newWorld(t, seed)
+	defer w.tell()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	writing, stopWriting := context.WithCancel(ctx)
+	var readers, writers sync.WaitGroup
+	for i := range uint64(2) {
+		r := w.random(100 + i)
+		writers.Go(func() { w.writeDirectly(writing, r) })
+	}
+	followers := w.startClients(ctx, writing, &readers, &writers)
+
+	playing, stopPlaying := context.WithTimeout(ctx, length)
+	w.play(playing, w.random(1))
+	stopPlaying()
+	w.note("the end: all is whole")
+	stopWriting()
+	writers.Wait()
+	w.settle(followers)
+	cancel()
+	readers.Wait()
+	w.didEnough(length)
+}
+
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q: want a number", name, value)
+	}
+	return n
+}
+
+// startClients starts the clients of all users. Those that write end with writing.
+func (w *world) startClients(ctx, writing context.Context, readers, writers *sync.WaitGroup) []*follower {
+	var all []*follower
+	for i, u := range w.users {
+		for j := range 3 {
+			r := w.random(uint64(1000 + 10*i + j))
+			c := u.newClient("reader-"+strconv.Itoa(j), u.name != "node" && j > 0)
+			readers.Go(func() { c.readOn(ctx, r) })
+		}
+		r := w.random(uint64(2000 + i))
+		c := u.newClient("writer", u.name != "node")
+		writers.Go(func() {
+			for writing.Err() == nil {
+				c.write(writing, r)
+				pause(writing, time.Duration(r.IntN(400))*time.Millisecond)
+			}
+		})
+		if u.revocable {
+			continue
+		}
+		for j := range 6 {
+			r := w.random(uint64(3000 + 10*i + j))
+			c := u.newClient("watcher-"+strconv.Itoa(j), u.name != "node" && j%2 == 0)
+			fl := newFollower(c, u.queries[r.IntN(len(u.queries))], forms[r.IntN(len(forms))])
+			all = append(all, fl)
+			if j < 2 && fl.q.resource != widgets && !fl.f.metadata() {
+				readers.Go(func() {
+					if err := fl.reflect(ctx); err != nil {
+						w.report("a reflector that cannot be made", "%v", err)
+					}
+				})
+				continue
+			}
+			readers.Go(func() { fl.watch(ctx, r, j%2 == 0) })
+		}
+	}
+	return all
+}
+
+// readOn lists, and gets, until ctx ends.
+func (c *client) readOn(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		if r.IntN(3) == 0 {
+			c.list(ctx, r)
+		} else {
+			c.get(ctx, r)
+		}
+		pause(ctx, time.Duration(20+r.IntN(200))*time.Millisecond)
+	}
+}
+
+// settle waits until all watches have what etcd has. Nobody writes any more.
+func (w *world) settle(all []*follower) {
+	w.t.Helper()
+	rev, err := w.revision(w.t.Context())
+	w.must(err)
+	w.must(w.history.await(rev))
+	deadline := time.Now().Add(2 * patience)
+	for _, x := range all {
+		for want := w.history.list(x.q, rev); !sameItems(x.now(), want); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				w.report("a watch that does not get what there is", "%s, %s: it has %v; want %v", x.c.name, x.what, x.now(), want)
+				break
+			}
+		}
+	}
+	for _, u := range w.users {
+		c := u.newClient("last", u.name != "node")
+		for _, q := range u.queries {
+			for _, f := range forms {
+				c.listAs(w.t.Context(), w.random(9), q, f)
+			}
+		}
+	}
+	w.bounded()
+}
+
+func sameItems(got, want map[string]*state) bool {
+	return maps.EqualFunc(got, want, (*state).same)
+}
+
+// bounded looks whether the hub has grown.
+func (w *world) bounded() {
+	a := w.users[0].newClient("metrics", false)
+	a.base = w.hub.API
+	text := string(a.do(w.t.Context(), "GET", "/metrics", "", "", nil).body)
+	for name, most := range map[string]float64{"go_goroutines": 1500, "go_memstats_heap_inuse_bytes": 200 << 20, "process_open_fds": 600} {
+		value, ok, err := metric.Sum(text, name)
+		if err != nil || !ok || value > most {
+			w.report("a hub that has grown", "%s is %v; at most %v is allowed; %v", name, value, most, err)
+		}
+	}
+}
+
+// didEnough fails the test if too little has happened for it to say anything.
+func (w *world) didEnough(length time.Duration) {
+	w.t.Helper()
+	minutes := length.Minutes()
+	for what, least := range map[string]float64{
+		"cuts": 1, "lists, offline": 20, "gets, offline": 20, "lists, fair": 100, "gets, fair": 100,
+		"watch events": 1000, "bookmarks": 10, "writes by clients": 50,
+	} {
+		if float64(w.done(what)) < least*min(minutes, 10) {
+			w.report("too little was done", "%d %s in %v", w.done(what), what, length)
+		}
+	}
+	for _, what := range []string{"lists", "gets"} {
+		answered := w.done(what + " offline of what was read before: answered")
+		refused := w.done(what + " offline of what was read before: refused")
+		if refused > answered {
+			w.report("too little was answered offline", "%s of what was read before: %d answered, %d refused", what, answered, refused)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+// Package fuzzcache compares everything that many clients of one hub see with what etcd
+// had, while the links to two apiservers break and the hub is killed: online, offline and
+// after reconnect.
+//
+// The apiservers, etcd and the hub are real, each a process of its own. Etcd is watched
+// past all of them, from its first revision on, so that what is true depends neither on the
+// hub nor on an apiserver's watch cache.
+//
+// SECONDS says how long it takes, 60 unless said otherwise. SEED is what clients, writes
+// and faults are drawn from; it is printed. Processes run beside each other, so a seed
+// repeats what is done, and not the instant at which it is.
+package fuzzcache
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/stand"
+)
+
+// productRoot is the product's module, seen from this folder.
+const productRoot = "../.."
+
+var env struct { //nolint:gochecknoglobals // TestMain has no other way to hand it on
+	*cluster.Cluster
+	admins []kubernetes.Interface // one for each apiserver, straight to it
+	hubBin string
+}
+
+func TestMain(m *testing.M) { os.Exit(stand.Main(m, "fuzzcache", prepare)) }
+
+func prepare(ctx context.Context, s *stand.Stand) (err error) {
+	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+		return err
+	}
+	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
+		APIServers:    2,
+		APIServerArgs: []string{"--etcd-compaction-interval=0"}, // every version can be listed
+	})
+	if err != nil {
+		return err
+	}
+	for _, server := range env.ServerURLs() {
+		config := env.AdminConfig()
+		config.Host = server
+		admin, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		env.admins = append(env.admins, admin)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package fuzzcache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// findings are what may not be. Those of one kind are counted, and the first of them are
+// told in full.
+type findings struct {
+	mu    sync.Mutex
+	began time.Time
+	count map[string]int
+	first map[string][]string
+	total map[string]int // what was done
+	lines []string       // what was done to the links and the hub
+}
+
+const enough = 3
+
+func (w *world) report(kind, format string, args ...any) {
+	f := &w.findings
+	text := fmt.Sprintf(format, args...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count[kind]++; f.count[kind] <= enough {
+		f.first[kind] = append(f.first[kind], fmt.Sprintf("%v: %s", time.Since(f.began).Round(time.Millisecond), text))
+	}
+}
+
+// note adds a line to the story of the run.
+func (w *world) note(format string, args ...any) {
+	f := &w.findings
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lines = append(f.lines, fmt.Sprintf("%8v %s", time.Since(f.began).Round(time.Millisecond), fmt.Sprintf(format, args...)))
+}
+
+func (w *world) did(what string) {
+	f := &w.findings
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.total[what]++
+}
+
+func (w *world) done(what string) int {
+	f := &w.findings
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.total[what]
+}
+
+// tell fails the test for what was found, and says what was done.
+func (w *world) tell() {
+	w.t.Helper()
+	f := &w.findings
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(f.total)) {
+		fmt.Fprintf(&out, "%8d %s\n", f.total[what], what)
+	}
+	w.t.Logf("SEED=%d\n%s", w.seed, out.String())
+	if len(f.count) == 0 {
+		return
+	}
+	w.t.Logf("what was done to the links and the hub:\n%s", strings.Join(f.lines, "\n"))
+	for _, kind := range slices.Sorted(maps.Keys(f.count)) {
+		w.t.Errorf("%d × %s; the first:\n\t%s", f.count[kind], kind, strings.Join(f.first[kind], "\n\t"))
+	}
+}

@@ -1,0 +1,156 @@
+package fuzzcache
+
+import (
+	"sync"
+	"time"
+)
+
+// lossBeforeKill is how much of what a client has seen a hub may forget that is killed with
+// SIGKILL: what has not been on disk yet. A commit comes two seconds after the first
+// change at the latest, and takes a moment on a busy machine. Everything that was seen
+// before has to be there after the kill, and after an orderly stop everything.
+const lossBeforeKill = 6 * time.Second
+
+// floor is the latest revision of which something was seen, and when.
+type floor struct {
+	settled int64 // seen so long ago that no kill takes it away
+	recent  []seen
+}
+
+type seen struct {
+	rev int64
+	at  time.Time
+}
+
+func (f *floor) now() int64 {
+	if n := len(f.recent); n > 0 {
+		return f.recent[n-1].rev
+	}
+	return f.settled
+}
+
+func (f *floor) raise(rev int64, at time.Time) {
+	if rev <= f.now() {
+		return
+	}
+	f.recent = append(f.recent, seen{rev, at})
+	for len(f.recent) > 1 && at.Sub(f.recent[0].at) > 2*lossBeforeKill {
+		f.settled, f.recent = f.recent[0].rev, f.recent[1:]
+	}
+}
+
+// forget takes away what was seen after a time.
+func (f *floor) forget(from time.Time) {
+	for n := len(f.recent); n > 0 && f.recent[n-1].at.After(from); n = len(f.recent) {
+		f.recent = f.recent[:n-1]
+	}
+}
+
+// sight is what one user has seen, by whichever of its clients.
+//
+// A GET has to show a state that the object had at some revision from the latest floor on
+// that covers the object: that of the object itself, or that of a list of everything in
+// its namespace, or everywhere. The same holds for 404, which is one state of it.
+type sight struct {
+	mu      sync.Mutex
+	views   map[string]*floor // by query and kind of form: the version of what was shown
+	objects map[string]*floor // by objectKey
+	covers  map[string]*floor // by resource and namespace, "" is all: lists without selectors
+	refused map[string]bool   // queries and objects that were last answered with 403
+	kills   []time.Time
+	read    map[string]time.Time // answers with 200, by what was asked for: the last one
+}
+
+func newSight() *sight {
+	return &sight{
+		views: map[string]*floor{}, objects: map[string]*floor{}, covers: map[string]*floor{},
+		refused: map[string]bool{}, read: map[string]time.Time{},
+	}
+}
+
+// raise notes that something of revision rev was read at a time.
+func (s *sight) raise(in map[string]*floor, key string, rev int64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kill := range s.kills {
+		if at.After(kill.Add(-lossBeforeKill)) && !at.After(kill) {
+			return
+		}
+	}
+	f := in[key]
+	if f == nil {
+		f = &floor{}
+		in[key] = f
+	}
+	f.raise(rev, at)
+}
+
+func (s *sight) view(key string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return floorOf(s.views, key)
+}
+
+func floorOf(in map[string]*floor, key string) int64 {
+	if f := in[key]; f != nil {
+		return f.now()
+	}
+	return 0
+}
+
+// object is the floor of one object.
+func (s *sight) object(r *resource, namespace, name string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(
+		floorOf(s.objects, objectKey(r.name, namespace+"/"+name)),
+		floorOf(s.covers, objectKey(r.name, namespace)),
+		floorOf(s.covers, objectKey(r.name, "")))
+}
+
+// killed is told that the hub was killed at a time.
+func (s *sight) killed(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kills = append(s.kills, at)
+	for _, in := range []map[string]*floor{s.views, s.objects, s.covers} {
+		for _, f := range in {
+			f.forget(at.Add(-lossBeforeKill))
+		}
+	}
+	for key, when := range s.read {
+		if when.After(at.Add(-lossBeforeKill)) {
+			delete(s.read, key)
+		}
+	}
+	clear(s.refused) // as good as unknown: what was let in or refused last may be lost
+}
+
+func (s *sight) refuse(key string, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if refused {
+		s.refused[key] = true
+	} else {
+		delete(s.refused, key)
+	}
+}
+
+func (s *sight) isRefused(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[key]
+}
+
+// noteRead notes that a question was answered with 200 by the cloud.
+func (s *sight) noteRead(key string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read[key] = at
+}
+
+func (s *sight) wasRead(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.read[key].IsZero()
+}
