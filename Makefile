@@ -40,6 +40,10 @@ golangci_lint := .ci/bin/golangci-lint
 
 # How long soak lasts, and how often the link is cut meanwhile.
 DURATION ?= 30m
+
+# How long fuzz-cache lasts, in seconds, and its seed: another one each time, which it says.
+SECONDS ?= 3600
+SEED ?=
 CUT_EVERY ?= 1m
 
 # How many seeds chaos-rollout plays, some 7 s each, how many rounds crash, some 1 s
@@ -160,6 +164,10 @@ crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a lo
 .PHONY: soak
 soak: build ## have a hub serve 200 pods while its link is cut each minute; DURATION=30m
 	cd test && DURATION=$(DURATION) CUT_EVERY=$(CUT_EVERY) go test -count=1 -timeout 0 -v ./soak
+
+.PHONY: fuzz-cache
+fuzz-cache: ## hold all that many clients of a hub see against etcd's history; SECONDS=60 SEED=1
+	cd test && SECONDS=$(SECONDS) SEED=$(SEED) go test -count=1 -timeout 0 -v ./fuzzcache
 
 # ARGS=--only=memory,offline measures a part of it; --help lists what there is. Syncs of
 # the disk are counted with strace.

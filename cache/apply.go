@@ -45,6 +45,9 @@ func (v *view) advance(from, to string) applied {
 
 func (v *view) applyLocked(from string, c *change) applied {
 	a := v.followsLocked(from, c.version)
+	if a == isBeyond {
+		v.seenLocked(c.version) // the client gets it all the same
+	}
 	if a == isBeyond && v.waitLocked(from, c) {
 		return isKnown
 	}

@@ -220,7 +220,7 @@ func (c *Cache) mend() {
 		return
 	}
 	for _, v := range c.views.all() {
-		if r := v.template.Load(); r != nil && v.position() == "" && v.holders.Load() > 0 {
+		if r := v.template.Load(); r != nil && (v.position() == "" || v.behind()) && v.holders.Load() > 0 {
 			c.refresh(v, r)
 		}
 	}
@@ -341,7 +341,7 @@ func (x *exchange) versions() map[viewKey]string {
 				began[key] = e.version
 			}
 		default:
-			began[key] = v.position()
+			began[key] = v.latest()
 		}
 	}
 	return began

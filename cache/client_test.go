@@ -151,7 +151,7 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, method, url))
 	if err != nil {
-		for _, why := range []error{errNeverRead, errDenied, identity.ErrUnknown} {
+		for _, why := range []error{errNeverRead, errBehind, errDenied, identity.ErrUnknown} {
 			if errors.Is(err, why) {
 				return why.Error()
 			}

@@ -38,7 +38,8 @@
 // # What must hold
 //
 //   - Bytes pass as they came. What the cache cannot read, it passes on.
-//   - A list is whole, and at the version it names, or there is none. Nothing is
+//   - A list is whole, and at the version it names, or there is none. It is never
+//     older than what a client of the same view was given before. Nothing is
 //     said not to be there unless a complete view proves it.
 //   - A user reads what it read itself.
 //   - Neither a slow disk nor a full one delays a client.

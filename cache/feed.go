@@ -205,7 +205,7 @@ func (t *tee) Read(p []byte) (int, error) {
 	case err == io.EOF, err == nil && t.left == 0:
 		t.finish(t.decoder.finish())
 	case err != nil:
-		t.finish(errors.Join(err, t.decoder.stop(err)))
+		t.finish(errors.Join(err, errStopReading, t.decoder.stop(err)))
 	}
 	return n, err
 }

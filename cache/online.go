@@ -125,6 +125,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	var before *pageStage
 	if q.continueToken != "" {
 		if before = c.pages.before(pageOf(key, q.continueToken)); before == nil {
+			x.passPage(res, repr)
 			return
 		}
 	}
@@ -134,8 +135,24 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 		if err == nil {
 			err = x.listed(v, st, before)
 		}
+		if errors.Is(err, errStageFull) && !errors.Is(err, errStopReading) {
+			x.tooLarge(v)
+		}
 		c.looked(err)
 		st.end()
+		v.release()
+	})
+}
+
+// passPage lets a page pass whose list is not kept. The last one makes the list whole.
+func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
+	v := x.cache.views.acquire(x.query.key(repr))
+	page := &lastPage{}
+	teeBody(res, newDecoder(repr, res, page), func(err error) {
+		if err == nil && page.Continue == "" {
+			x.passed(v, page.ResourceVersion)
+		}
+		x.cache.looked(err)
 		v.release()
 	})
 }
@@ -153,6 +170,7 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	if before != nil {
 		if before.version != version {
 			c.pages.done(pageOf(v.key, x.query.continueToken))
+			x.passed(v, version)
 			return errMixed
 		}
 		next = before.with(st)
@@ -203,6 +221,9 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 			c.verify(v, x.req)
 		}
 	case taken:
+		if v.behind() { // an apiserver that is behind another answered, from its memory
+			c.refresh(v, x.req)
+		}
 	}
 	if !c.views.fit(v) {
 		c.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", c.opts.MaxBytes)
@@ -216,7 +237,7 @@ func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	for _, other := range c.views.all() {
 		if other.key.Single || other.scope == v.scope {
-			other.drop()
+			other.startOver()
 		}
 	}
 	c.pages.forget(v.scope)

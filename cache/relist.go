@@ -190,7 +190,7 @@ func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Requ
 }
 
 func (c *Cache) flyOnce(ctx context.Context, f *flight, v *view, template *http.Request) (verdict, error) {
-	st := v.newStage(v.position(), true)
+	st := v.newStage(v.latest(), true)
 	defer st.end()
 	if err := c.fetch(ctx, st, template); err != nil {
 		return outdated, err

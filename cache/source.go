@@ -90,16 +90,19 @@ func (s *source) meta(m wire.ListMeta) wire.ListMeta {
 func (x *exchange) source() (*source, error) {
 	for _, o := range inAcceptOrder(x.query.accept) {
 		var best *source
-		position := ""
+		position, seen := "", ""
 		for _, in := range o.from {
 			s := &source{x.cache.views.find(x.query.key(in)), o.to}
+			if s.view != nil && !s.converts() {
+				seen = s.view.latest()
+			}
 			if s.view == nil || !s.view.usable() || !s.convertible() {
 				continue
 			}
 			if !s.converts() {
 				return s, nil
 			}
-			if p := s.view.position(); best == nil || compare(p, position) > 0 {
+			if p := s.view.position(); compare(p, seen) >= 0 && (best == nil || compare(p, position) > 0) {
 				best, position = s, p
 			}
 		}
@@ -120,6 +123,8 @@ func (x *exchange) unanswerable() error {
 			case v == nil:
 			case v.denied():
 				return errDenied
+			case v.behind() && v.position() != "":
+				err = errBehind
 			case !v.usable():
 			case metadata != "":
 				err = errOnlyMetadata

@@ -152,6 +152,9 @@ func (s *stage) commit(version string) verdict {
 			return outdated
 		}
 	}
+	if s.consistent && compare(version, s.began) < 0 {
+		v.seen = "" // there is no newer state: the store was restored from a backup
+	}
 	v.replaceLocked(s, version)
 	v.catchUpLocked()
 	return taken

@@ -364,12 +364,13 @@ func (s *stream) bookmark(f *wire.Frame) {
 	}
 	s.initial, s.at = false, version
 	s.view.template.Store(s.req)
+	x := &exchange{cache: s.cache, query: s.query, req: s.req}
 	if s.stage == nil {
+		s.view.sawState(version)
 		s.cache.refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	x := &exchange{cache: s.cache, query: s.query, req: s.req}
 	x.commit(s.view, s.stage, version)
 	s.endStage()
 }

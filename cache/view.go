@@ -49,6 +49,9 @@ type view struct {
 	// version is the last that is proven for the members; of a Single view, a count of changes.
 	version  string
 	complete bool
+	// seen is the latest version whose state a client was given while the view did not
+	// have it; see behindLocked. It outlives what is dropped.
+	seen     string
 	listing  int    // lists of the hub's own that are under way
 	tail     []late // events that came meanwhile, and were beyond the view
 	tailSize int    // bytes of them
@@ -158,6 +161,9 @@ func (v *view) dropLocked() {
 	if v.onDisk {
 		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
 	}
+	if v.complete {
+		v.seenLocked(v.version)
+	}
 	v.forgetLocked()
 }
 
@@ -184,10 +190,10 @@ func (v *view) String() string {
 
 // usable reports whether the view can answer its query.
 func (v *view) usableLocked() bool {
-	return v.complete && !v.lost.Load() && !v.header.Denied
+	return v.complete && !v.lost.Load() && !v.header.Denied && !v.behindLocked()
 }
 
-// position returns the view's version, or "" while it is not usable.
+// position returns the version of the view's state, or "" while there is none.
 func (v *view) position() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

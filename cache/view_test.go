@@ -95,7 +95,7 @@ func TestWhatMovesAView(t *testing.T) {
 			if got := v.apply("11", put("b", "12")); got != isBeyond {
 				t.Errorf("apply says %d", got)
 			}
-		}, "10 ns/a=5"},
+		}, "10 ns/a=5 unusable"},
 		"a deletion":                      {func(_ *testing.T, v *view) { v.apply("10", gone("a", "12")) }, "12"},
 		"a deletion of what is not there": {func(_ *testing.T, v *view) { v.apply("10", gone("z", "12")) }, "12 ns/a=5"},
 		"an event behind a deletion": {func(_ *testing.T, v *view) {
@@ -104,7 +104,7 @@ func TestWhatMovesAView(t *testing.T) {
 		}, "12"},
 		"a bookmark":               {func(_ *testing.T, v *view) { v.advance("10", "15") }, "15 ns/a=5"},
 		"an old bookmark":          {func(_ *testing.T, v *view) { v.advance("3", "9") }, "10 ns/a=5"},
-		"a bookmark above a gap":   {func(_ *testing.T, v *view) { v.advance("11", "15") }, "10 ns/a=5"},
+		"a bookmark above a gap":   {func(_ *testing.T, v *view) { v.advance("11", "15") }, "10 ns/a=5 unusable"},
 		"versions are no strings":  {func(_ *testing.T, v *view) { v.apply("10", put("a", "9")) }, "10 ns/a=5"},
 		"a newer list":             {func(t *testing.T, v *view) { fill(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
 		"a newer list of the same": {func(t *testing.T, v *view) { fill(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
@@ -119,7 +119,7 @@ func TestWhatMovesAView(t *testing.T) {
 			if got := fill(t, v, "10", "8", true, map[string]string{"c": "7"}); got != restored {
 				t.Errorf("commit says %d", got)
 			}
-			v.drop()
+			v.startOver()
 			fill(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *view) {

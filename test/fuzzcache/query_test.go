@@ -145,7 +145,7 @@ var forms = []*form{ //nolint:gochecknoglobals // never changed
 	{"metadata in protobuf", metadataAs(asProtobuf), "metadata in protobuf"},
 	{"metadata, or else objects", func(list bool) string {
 		return metadataAs(asProtobuf)(list) + "," + metadataAs(asJSON)(list) + "," + asJSON
-	}, "metadata in protobuf"},
+	}, "metadata, or else objects"},
 }
 
 func (f *form) metadata() bool { return strings.HasPrefix(f.kind, "metadata") }

@@ -1,0 +1,94 @@
+package cache
+
+import (
+	"errors"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// A view can fall behind its clients. A watch that begins above the view's version, after
+// the hub was killed with the last second of changes not yet on disk, passes events that
+// cannot be applied before the view has been listed again; and some lists pass whole
+// without being kept, because they are too large, or because their first pages had to
+// make room for others. Where the cloud goes away before the view has caught up, its
+// state is older than what clients have seen, and must not be served: what they saw deleted
+// would be back. Such a view answers nothing until it has caught up.
+//
+// What a client knew from a hub that was killed does not count, nor do initial events
+// that broke off: a node that reboots offline reads what is on its disk.
+
+// errBehind is why there is no answer from a view that is older than what was seen of it.
+var errBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
+
+// seenLocked notes that a client has been given the state of the view at a version.
+func (v *view) seenLocked(version string) {
+	if compare(version, v.seen) > 0 {
+		v.seen = version
+	}
+}
+
+// sawState is seenLocked, and reports whether the view could answer and is behind now.
+func (v *view) sawState(version string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	could := v.usableLocked()
+	v.seenLocked(version)
+	return could && !v.usableLocked()
+}
+
+func (v *view) behindLocked() bool { return compare(v.version, v.seen) < 0 }
+
+func (v *view) behind() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behindLocked()
+}
+
+// latest is the latest version of which the view has the state, or a client was given it.
+// An apiserver whose newest state is older has a store that was restored from a backup.
+func (v *view) latest() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.complete && !v.lost.Load() && !v.behindLocked() {
+		return v.version
+	}
+	return v.seen
+}
+
+// startOver drops a view whose versions mean nothing any more.
+func (v *view) startOver() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+	v.seen = ""
+}
+
+// passed is called when a client has got a list that was not kept.
+func (x *exchange) passed(v *view, version string) {
+	if isVersion(version) && v.sawState(version) {
+		x.cache.refresh(v, x.req)
+	}
+}
+
+// tooLarge is called when a client has got a list that is too large to be kept. Which
+// version it was of is not known.
+func (x *exchange) tooLarge(v *view) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.complete {
+		return
+	}
+	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", maxStage)
+	v.relisting.bar(x.cache.now())
+	v.dropLocked()
+}
+
+// lastPage reads of a page what it says of its list.
+type lastPage struct{ wire.ListMeta }
+
+func (*lastPage) item([]byte, *wire.Meta) error { return nil }
+
+func (p *lastPage) list(m wire.ListMeta) error {
+	p.ListMeta = m
+	return nil
+}

@@ -1,0 +1,128 @@
+package cache
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Each client has seen version 120 when the cloud goes away, and the view has version 100.
+func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
+	tests := map[string]func(*testing.T, *upstream, *Cache){
+		"events that follow another version, and no list until the cloud goes away": func(t *testing.T, u *upstream, c *Cache) {
+			u.onText("list", http.StatusServiceUnavailable, "{}")
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110") // known from a hub that was killed
+			send(t, <-u.feeds, podEvent("MODIFIED", "a", "115"), podEvent("DELETED", "a", "120"))
+		},
+		"a bookmark that follows another version": func(t *testing.T, u *upstream, c *Cache) {
+			u.onText("list", http.StatusServiceUnavailable, "{}")
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+			send(t, <-u.feeds, podBookmark("120", false))
+		},
+		"events that wait for a list which breaks off": func(t *testing.T, u *upstream, c *Cache) {
+			u.on("list", func(r *http.Request) *http.Response {
+				<-r.Context().Done()
+				return nil
+			})
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+			feed := <-u.feeds
+			synctest.Wait()
+			send(t, feed, podEvent("MODIFIED", "a", "120"))
+		},
+		"a list whose first page had to make room": func(t *testing.T, u *upstream, c *Cache) {
+			page := func(r *http.Request) *http.Response {
+				if r.URL.Query().Get("limit") == "" { // the hub's own
+					return respond(http.StatusServiceUnavailable, "{}")
+				}
+				if r.URL.Query().Get("continue") != "" {
+					return respond(http.StatusOK, podsJSON("120", podJSON("b", "120")))
+				}
+				return respond(http.StatusOK, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"120","continue":"next"},"items":[%s]}`, podJSON("a", "50")))
+			}
+			u.on("list", page)
+			get(t, c, urlPods+"?limit=5")
+			for n := range 2 * maxPages {
+				time.Sleep(time.Millisecond) // the oldest go first
+				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
+			}
+			if c.pages.before(pageOf(podsKey(nodeUser), "next")) != nil {
+				t.Fatal("the first page is still there: this test shows nothing")
+			}
+			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {
+				t.Fatalf("the last page is %q, want %q", got, want)
+			}
+		},
+	}
+	for name, see := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"))
+				c := startCache(t, u)
+				if got, want := get(t, c, urlPods), "100: a=50"; got != want {
+					t.Fatalf("online: %q, want %q", got, want)
+				}
+				see(t, u, c)
+				synctest.Wait()
+				u.goAway()
+				if got, want := get(t, c, urlPods), errBehind.Error(); got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+				u.shows("130", podJSON("b", "125"))
+				u.comeBack()
+				time.Sleep(time.Minute)
+				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
+					t.Fatalf("online again: %q, want %q", got, want)
+				}
+				u.goAway()
+				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
+					t.Errorf("offline again: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		u.onText("list", http.StatusServiceUnavailable, "{}")
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+		synctest.Wait()
+		u.shows("120", podJSON("a", "120"))
+		time.Sleep(maxRelistPause) // nothing happens any more: the hub has to list by itself
+		u.goAway()
+		if got, want := get(t, c, urlPods), "120: a=120"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// What an etcd that was restored shows is what there is, however much newer what was
+// seen before.
+func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		u.onText("list", http.StatusServiceUnavailable, "{}")
+		watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+		synctest.Wait()
+		watching.stop()
+		u.shows("60", podJSON("a", "40"))
+		get(t, c, urlPods) // shows that versions have gone back
+		get(t, c, urlPods)
+		u.goAway()
+		if got, want := get(t, c, urlPods), "60: a=40"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
