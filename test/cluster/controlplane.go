@@ -36,7 +36,7 @@ type controlPlane struct {
 	authority *authority
 	serverURL string
 	otherURLs []string // of others
-	saKeyFile string // signs the tokens of service accounts
+	saKeyFile string   // signs the tokens of service accounts
 	admin     *rest.Config
 	client    *kubernetes.Clientset // the administrator's
 }

@@ -156,8 +156,8 @@ func (w *world) didEnough(length time.Duration) {
 	w.t.Helper()
 	minutes := length.Minutes()
 	for what, least := range map[string]float64{
-		"cuts": 1, "lists, offline": 20, "gets, offline": 20, "lists, fair": 100, "gets, fair": 100,
-		"watch events": 1000, "bookmarks": 10, "writes by clients": 50,
+		"cuts": 3, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
+		"watch events": 1000, "writes by clients": 50,
 	} {
 		if float64(w.done(what)) < least*min(minutes, 10) {
 			w.report("too little was done", "%d %s in %v", w.done(what), what, length)
