@@ -51,6 +51,9 @@ type Options struct {
 	// TokenGrace is how long beyond its expiry a bearer token is good for reading
 	// while the cloud is away; 0 is the whole outage.
 	TokenGrace time.Duration
+	// AuthorizationTTL is how long the node is given again what an apiserver has said to
+	// its TokenReviews and SubjectAccessReviews; 0 answers all of them with no.
+	AuthorizationTTL time.Duration
 	// ReconnectJitter is the time over which watches are opened again after an
 	// outage; 0 opens them at once.
 	ReconnectJitter time.Duration
@@ -274,6 +277,7 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 type past struct {
 	mu      sync.Mutex
 	outages int
+	since   time.Time                // the last began
 	checks  map[string]*versionCheck // of the last outage, by versionSpace
 }
 
@@ -281,6 +285,7 @@ func (p *past) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outages++
+	p.since = time.Now()
 	clear(p.checks)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/update"
@@ -34,8 +35,9 @@ type writes struct {
 
 // kept is what was answered before, and is answered again.
 type kept struct {
-	tokens *satoken.Tokens
-	paths  *paths.Paths
+	tokens  *satoken.Tokens
+	paths   *paths.Paths
+	reviews *review.Reviews
 }
 
 func newWrites(c *Cache) (*writes, error) {
@@ -63,7 +65,11 @@ func (w *writes) load() error {
 	if err != nil {
 		return err
 	}
-	w.kept.Store(&kept{tokens, known})
+	reviews, err := review.Open(w.cache.disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Logger: w.cache.log})
+	if err != nil {
+		return err
+	}
+	w.kept.Store(&kept{tokens, known, reviews})
 	return nil
 }
 
@@ -119,6 +125,8 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		}
 	case x.isTokenRequest() && res.StatusCode == http.StatusCreated && !x.isDryRun():
 		w.keepToken(x, res)
+	case x.isReview() && res.StatusCode == http.StatusCreated:
+		w.keepReview(x, res)
 	case !x.info.IsResourceRequest && paths.Wanted(x.req):
 		w.keepPath(x, res)
 	}
@@ -190,6 +198,8 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 	switch group := x.info.APIGroup; {
 	case x.isTokenRequest():
 		return w.token(x, body)
+	case x.isReview():
+		return w.review(x, body)
 	case x.info.Resource == "events" && (group == "" || group == "events.k8s.io") && x.info.Subresource == "" && x.req.Method != http.MethodDelete && !x.isDryRun():
 		return w.event(x, body)
 	case x.req.Method == http.MethodPost:

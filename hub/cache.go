@@ -29,18 +29,19 @@ func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log
 		}
 	}
 	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
-		Unreachable:     unreachable,
-		IsNode:          func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
-		AsNode:          proxy.AsNode,
-		NodeName:        c.NodeName,
-		MaxBytes:        c.CacheMaxBytes,
-		Key:             key,
-		TokenGrace:      c.OfflineTokenGrace,
-		ReconnectJitter: c.ReconnectJitter,
-		SpoolCount:      cmp.Or(c.EventSpoolMaxCount, -1), // 0 is none here, and the default there
-		SpoolBytes:      cmp.Or(c.EventSpoolMaxBytes, -1),
-		Registerer:      r,
-		Logger:          log,
+		Unreachable:      unreachable,
+		IsNode:           func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
+		AsNode:           proxy.AsNode,
+		NodeName:         c.NodeName,
+		MaxBytes:         c.CacheMaxBytes,
+		Key:              key,
+		TokenGrace:       c.OfflineTokenGrace,
+		AuthorizationTTL: c.OfflineAuthorizationTTL,
+		ReconnectJitter:  c.ReconnectJitter,
+		SpoolCount:       cmp.Or(c.EventSpoolMaxCount, -1), // 0 is none here, and the default there
+		SpoolBytes:       cmp.Or(c.EventSpoolMaxBytes, -1),
+		Registerer:       r,
+		Logger:           log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)

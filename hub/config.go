@@ -56,11 +56,12 @@ type Config struct {
 	Limits          proxy.Limits
 	ReconnectJitter time.Duration // of watches, after the cloud is back
 
-	CacheMaxBytes      int64
-	CacheKeyFile       string        // or empty: values are not encrypted
-	OfflineTokenGrace  time.Duration // 0: the whole outage
-	EventSpoolMaxCount int
-	EventSpoolMaxBytes int64
+	CacheMaxBytes           int64
+	CacheKeyFile            string        // or empty: values are not encrypted
+	OfflineTokenGrace       time.Duration // 0: the whole outage
+	OfflineAuthorizationTTL time.Duration // 0: nobody uses kubelet's API without the cloud
+	EventSpoolMaxCount      int
+	EventSpoolMaxBytes      int64
 
 	RuntimeEndpoint   string // or empty: no images are pulled
 	RegistryConfigDir string // or empty: containerd's
@@ -93,18 +94,19 @@ func (o *Options) Config() (*Config, error) {
 		Limits: proxy.Limits{
 			Loss: o.LossTimeout, Probe: o.ProbeInterval, IdlePing: o.IdlePingInterval, BadAnswers: o.BadAnswers,
 		},
-		ReconnectJitter:    o.ReconnectJitter,
-		CacheMaxBytes:      o.CacheMaxBytes,
-		CacheKeyFile:       o.CacheKeyFile,
-		OfflineTokenGrace:  o.OfflineTokenGrace,
-		EventSpoolMaxCount: o.EventSpoolMaxCount,
-		EventSpoolMaxBytes: o.EventSpoolMaxBytes,
-		RuntimeEndpoint:    o.RuntimeEndpoint,
-		RegistryConfigDir:  o.RegistryConfigDir,
-		KubeletRootDir:     o.KubeletRootDir,
-		PullParallelism:    o.PullParallelism,
-		PullMinFree:        o.PullMinFree,
-		PullJitter:         o.PullJitter,
+		ReconnectJitter:         o.ReconnectJitter,
+		CacheMaxBytes:           o.CacheMaxBytes,
+		CacheKeyFile:            o.CacheKeyFile,
+		OfflineTokenGrace:       o.OfflineTokenGrace,
+		OfflineAuthorizationTTL: o.OfflineAuthorizationTTL,
+		EventSpoolMaxCount:      o.EventSpoolMaxCount,
+		EventSpoolMaxBytes:      o.EventSpoolMaxBytes,
+		RuntimeEndpoint:         o.RuntimeEndpoint,
+		RegistryConfigDir:       o.RegistryConfigDir,
+		KubeletRootDir:          o.KubeletRootDir,
+		PullParallelism:         o.PullParallelism,
+		PullMinFree:             o.PullMinFree,
+		PullJitter:              o.PullJitter,
 	}
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -196,6 +198,7 @@ func (o *Options) checkBounds(bad func(flag, format string, args ...any)) {
 	atLeast("upstream-probe-interval", o.ProbeInterval, 100*time.Millisecond, "an apiserver that comes back is busy enough")
 	atLeast("upstream-idle-ping-interval", o.IdlePingInterval, time.Second, "pings would be most of the traffic")
 	atLeast("reconnect-jitter", o.ReconnectJitter, 0, "0 is none")
+	atLeast("offline-authorization-ttl", o.OfflineAuthorizationTTL, 0, "0 lets nobody use kubelet's API without the cloud")
 	atLeast("offline-token-grace", o.OfflineTokenGrace, 0, "0 is the whole outage")
 	if o.BadAnswers < 1 {
 		bad("upstream-bad-answers", "%d is less than 1", o.BadAnswers)

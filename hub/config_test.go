@@ -91,6 +91,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"no bad answer at all":        {[]string{"--node-name=n", "--upstream-bad-answers=0"}, []string{"--upstream-bad-answers", "0"}},
 		"a negative jitter":           {[]string{"--node-name=n", "--reconnect-jitter=-1s"}, []string{"--reconnect-jitter", "-1s"}},
 		"a cache for nothing":         {[]string{"--node-name=n", "--cache-max-bytes=1000"}, []string{"--cache-max-bytes", "1000", "1 MiB"}},
+		"a negative TTL of reviews":   {[]string{"--node-name=n", "--offline-authorization-ttl=-1h"}, []string{"--offline-authorization-ttl", "-1h"}},
 		"a negative token grace":      {[]string{"--node-name=n", "--offline-token-grace=-1h"}, []string{"--offline-token-grace", "-1h"}},
 		"a negative count of events":  {[]string{"--node-name=n", "--event-spool-max-count=-1"}, []string{"--event-spool-max-count", "-1"}},
 		"negative bytes of events":    {[]string{"--node-name=n", "--event-spool-max-bytes=-1"}, []string{"--event-spool-max-bytes", "-1"}},

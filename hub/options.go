@@ -42,11 +42,12 @@ type Options struct {
 	BadAnswers       int
 	ReconnectJitter  time.Duration
 
-	CacheMaxBytes      int64
-	CacheKeyFile       string
-	OfflineTokenGrace  time.Duration
-	EventSpoolMaxCount int
-	EventSpoolMaxBytes int64
+	CacheMaxBytes           int64
+	CacheKeyFile            string
+	OfflineTokenGrace       time.Duration
+	OfflineAuthorizationTTL time.Duration
+	EventSpoolMaxCount      int
+	EventSpoolMaxBytes      int64
 
 	RuntimeEndpoint   string
 	RegistryConfigDir string
@@ -80,9 +81,12 @@ func NewOptions() *Options {
 		BadAnswers:       proxy.DefaultBadAnswers,
 		ReconnectJitter:  2 * time.Second,
 
-		CacheMaxBytes:      256 << 20,
-		EventSpoolMaxCount: 1000,
-		EventSpoolMaxBytes: 4 << 20,
+		CacheMaxBytes: 256 << 20,
+		// Long enough to find out during a working day's outage why a pod does not run; a
+		// user whose access is taken away in the cloud meanwhile keeps it no longer.
+		OfflineAuthorizationTTL: 24 * time.Hour,
+		EventSpoolMaxCount:      1000,
+		EventSpoolMaxBytes:      4 << 20,
 
 		RuntimeEndpoint: "unix:///run/containerd/containerd.sock",
 		KubeletRootDir:  "/var/lib/kubelet",
@@ -126,6 +130,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", o.CacheMaxBytes, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")
 	fs.StringVar(&o.CacheKeyFile, "cache-encryption-key-file", o.CacheKeyFile, "file with the key that cached objects are encrypted with; empty: they are not")
 	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", o.OfflineTokenGrace, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
+	fs.DurationVar(&o.OfflineAuthorizationTTL, "offline-authorization-ttl", o.OfflineAuthorizationTTL, "how long after the apiserver allowed it a user may go on using kubelet's own API (logs, exec, metrics) while the cloud is away; 0: not at all")
 	fs.IntVar(&o.EventSpoolMaxCount, "event-spool-max-count", o.EventSpoolMaxCount, "how many events are kept for the cloud while it is away")
 	fs.Int64Var(&o.EventSpoolMaxBytes, "event-spool-max-bytes", o.EventSpoolMaxBytes, "how many bytes of events are kept for the cloud while it is away")
 

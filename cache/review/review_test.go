@@ -1,0 +1,464 @@
+package review_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/review"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const (
+	kubelet  = "application/vnd.kubernetes.protobuf,application/json"
+	protobuf = "application/vnd.kubernetes.protobuf"
+	asJSON   = "application/json"
+	secret   = "eyJhbGciOi.the-secret-part.of-a-token"
+	why      = "edgehub: the cloud cannot be reached"
+)
+
+var (
+	tokens = authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")
+	access = authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")
+)
+
+func open(tb testing.TB, t bucket.Table, o review.Options) *review.Reviews {
+	tb.Helper()
+	k, err := review.Open(t, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+func encode(tb testing.TB, accept string, object runtime.Object) (body []byte, contentType string) {
+	tb.Helper()
+	contentType, body, err := convert.EncodeBody(accept, object)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return body, contentType
+}
+
+// tokenReview asks whose a token is.
+func tokenReview(token string, audiences ...string) *authenticationv1.TokenReview {
+	return &authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
+	}
+}
+
+func authenticated(r *authenticationv1.TokenReview, user string) *authenticationv1.TokenReview {
+	r = r.DeepCopy()
+	r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: r.Spec.Audiences, User: authenticationv1.UserInfo{
+		Username: user, UID: "u", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"e": {"v"}},
+	}}
+	return r
+}
+
+// accessReview asks what a user may do.
+func accessReview(user, verb string, groups ...string) *authorizationv1.SubjectAccessReview {
+	return &authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: groups, Extra: map[string]authorizationv1.ExtraValue{"b": {"1"}, "a": {"2"}},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: "proxy", Name: "n"},
+		},
+	}
+}
+
+func allowed(r *authorizationv1.SubjectAccessReview) *authorizationv1.SubjectAccessReview {
+	r = r.DeepCopy()
+	r.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "RBAC"}
+	return r
+}
+
+// keep tells of an apiserver's answer.
+func keep(tb testing.TB, k *review.Reviews, asked, answered runtime.Object) {
+	tb.Helper()
+	resource := tokens
+	if _, ok := asked.(*authorizationv1.SubjectAccessReview); ok {
+		resource = access
+	}
+	request, requestType := encode(tb, protobuf, asked)
+	response, responseType := encode(tb, asJSON, answered)
+	if err := k.Keep(resource, request, requestType, response, responseType); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// says is the answer to a review: "yes" or "no", whose, and why.
+func says(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string) string {
+	tb.Helper()
+	resource := tokens
+	if _, ok := asked.(*authorizationv1.SubjectAccessReview); ok {
+		resource = access
+	}
+	request, requestType := encode(tb, accept, asked)
+	body, contentType, err := k.Answer(resource, request, requestType, accept, why)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	switch r := object.(type) {
+	case *authenticationv1.TokenReview:
+		if r.Status.Authenticated {
+			return strings.Join([]string{"yes", r.Status.User.Username, r.Status.User.UID, r.Status.User.Groups[0], r.Status.User.Extra["e"][0]}, " ")
+		}
+		return "no " + r.Status.Error
+	case *authorizationv1.SubjectAccessReview:
+		if r.Status.Allowed && !r.Status.Denied {
+			return "yes " + r.Status.Reason
+		}
+		return "no " + r.Status.Reason
+	}
+	tb.Fatalf("%T", object)
+	return ""
+}
+
+func TestTheSameQuestionGetsTheSameYesAlsoAfterARestart(t *testing.T) {
+	var table buckettest.Table
+	o := review.Options{TTL: time.Hour}
+	k := open(t, &table, o)
+	token, may := tokenReview(secret, "b", "a"), accessReview("jane", "get", "x", "y")
+	keep(t, k, token, authenticated(token, "jane"))
+	keep(t, k, may, allowed(may))
+	for range 2 {
+		for _, accept := range []string{kubelet, asJSON, ""} {
+			for _, r := range []runtime.Object{token, tokenReview(secret, "a", "b")} {
+				if got, want := says(t, k, r, accept), "yes jane u g v"; got != want {
+					t.Errorf("Accept %q: %q, want %q", accept, got, want)
+				}
+			}
+			for _, r := range []runtime.Object{may, accessReview("jane", "get", "y", "x")} {
+				if got, want := says(t, k, r, accept), "yes RBAC"; got != want {
+					t.Errorf("Accept %q: %q, want %q", accept, got, want)
+				}
+			}
+		}
+		k = open(t, &table, o)
+	}
+	if _, inValues := table.Holds(secret); inValues {
+		t.Error("the token is on disk")
+	}
+	for _, text := range []string{secret, "jane", "nodes"} {
+		if inKeys, _ := table.Holds(text); inKeys {
+			t.Errorf("a key in the table tells %q", text)
+		}
+	}
+}
+
+func TestWhateverIsNotTheSameQuestionIsNo(t *testing.T) {
+	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour})
+	token, may := tokenReview(secret, "a"), accessReview("jane", "get", "x")
+	keep(t, k, token, authenticated(token, "jane"))
+	keep(t, k, may, allowed(may))
+	withSpec := func(change func(*authorizationv1.SubjectAccessReviewSpec)) runtime.Object {
+		r := may.DeepCopy()
+		change(&r.Spec)
+		return r
+	}
+	claims := tokenReview("unknown")
+	claims.Status.Authenticated = true // what a request says of its answer counts nothing
+	for name, r := range map[string]runtime.Object{
+		"another token":      tokenReview(secret + "x"),
+		"no token":           tokenReview("", "a"),
+		"another audience":   tokenReview(secret, "b"),
+		"no audience":        tokenReview(secret),
+		"a request with yes": claims,
+		"another user":       accessReview("joe", "get", "x"),
+		"another verb":       accessReview("jane", "create", "x"),
+		"another group":      accessReview("jane", "get", "x", "system:masters"),
+		"no group":           accessReview("jane", "get"),
+		"another UID":        withSpec(func(s *authorizationv1.SubjectAccessReviewSpec) { s.UID = "1" }),
+		"another extra":      withSpec(func(s *authorizationv1.SubjectAccessReviewSpec) { s.Extra["a"][0] = "3" }),
+		"another node":       withSpec(func(s *authorizationv1.SubjectAccessReviewSpec) { s.ResourceAttributes.Name = "m" }),
+		"a path": withSpec(func(s *authorizationv1.SubjectAccessReviewSpec) {
+			s.ResourceAttributes, s.NonResourceAttributes = nil, &authorizationv1.NonResourceAttributes{Path: "/", Verb: "get"}
+		}),
+	} {
+		for _, accept := range []string{kubelet, asJSON} {
+			if got, want := says(t, k, r, accept), "no "+why; got != want {
+				t.Errorf("%s, Accept %q: %q, want %q", name, accept, got, want)
+			}
+		}
+	}
+	if got := says(t, k, may, kubelet); got != "yes RBAC" {
+		t.Errorf("the same question after all others: %s", got)
+	}
+}
+
+func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
+	token, may := tokenReview(secret), accessReview("jane", "get")
+	denied, unknown := allowed(may), authenticated(token, "jane")
+	denied.Status.Denied = true
+	unknown.Status.Error = "down"
+	for name, answered := range map[string]runtime.Object{
+		"not authenticated": token, "an error": unknown, "not allowed": may, "denied": denied,
+	} {
+		var table buckettest.Table
+		k := open(t, &table, review.Options{TTL: time.Hour})
+		asked, yes := runtime.Object(may), runtime.Object(allowed(may))
+		if _, ok := answered.(*authenticationv1.TokenReview); ok {
+			asked, yes = token, authenticated(token, "jane")
+		}
+		keep(t, k, asked, answered)
+		if k.Len() != 0 {
+			t.Errorf("%s is remembered", name)
+		}
+		keep(t, k, asked, yes)
+		keep(t, k, asked, answered)
+		if got := says(t, k, asked, kubelet); got != "no "+why {
+			t.Errorf("%s after a yes: %s", name, got)
+		}
+		if n := open(t, &table, review.Options{TTL: time.Hour}).Len(); n != 0 {
+			t.Errorf("%s after a yes: %d are on disk", name, n)
+		}
+	}
+}
+
+func TestAYesIsGivenAgainForALimitedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 24 * time.Hour
+		var table buckettest.Table
+		o := review.Options{TTL: ttl}
+		k := open(t, &table, o)
+		may := accessReview("jane", "get")
+		keep(t, k, may, allowed(may))
+		time.Sleep(ttl / 2)
+		keep(t, k, may, allowed(may)) // again: it counts from here
+		time.Sleep(ttl - time.Second)
+		for range 2 {
+			if got := says(t, k, may, kubelet); got != "yes RBAC" {
+				t.Errorf("just before its end: %s", got)
+			}
+			k = open(t, &table, o)
+		}
+		time.Sleep(time.Second)
+		for range 2 {
+			if got := says(t, k, may, kubelet); got != "no "+why {
+				t.Errorf("at its end: %s", got)
+			}
+			k = open(t, &table, o)
+		}
+		if k.Len() != 0 {
+			t.Errorf("%d are kept", k.Len())
+		}
+
+		keep(t, k, may, allowed(may))
+		k = open(t, &table, review.Options{TTL: 0})
+		if got := says(t, k, may, kubelet); got != "no "+why {
+			t.Errorf("turned off: %s", got)
+		}
+		keep(t, k, may, allowed(may))
+		if k.Len() != 0 {
+			t.Error("turned off, it remembers")
+		}
+	})
+}
+
+// The clock of a bubble begins in 2000, whatever it has shown in another.
+func TestAClockThatJumpsLengthensNothing(t *testing.T) {
+	const ttl = time.Hour
+	may := accessReview("jane", "get")
+	o := review.Options{TTL: ttl}
+	// kept returns a table in which a yes was kept so long after 2000, and given again after some time.
+	kept := func(t *testing.T, after, use time.Duration) *buckettest.Table {
+		t.Helper()
+		var table buckettest.Table
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(after)
+			k := open(t, &table, o)
+			keep(t, k, may, allowed(may))
+			time.Sleep(use)
+			if got := says(t, k, may, kubelet); got != "yes RBAC" {
+				t.Errorf("after %v: %s", use, got)
+			}
+		})
+		return &table
+	}
+	t.Run("set back, and restarted again and again", func(t *testing.T) {
+		table := kept(t, 20*365*24*time.Hour, 0)
+		var used time.Duration
+		for restarts := 0; used <= ttl; restarts++ {
+			synctest.Test(t, func(t *testing.T) {
+				k := open(t, table, o)
+				time.Sleep(10 * time.Minute)
+				if used += 10 * time.Minute; used > ttl {
+					return
+				}
+				if got := says(t, k, may, kubelet); (got == "yes RBAC") != (used < ttl) {
+					t.Errorf("used for %v: %s", used, got)
+				}
+			})
+		}
+	})
+	t.Run("set forward", func(t *testing.T) {
+		table := kept(t, 0, 0)
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(20 * 365 * 24 * time.Hour)
+			if got := says(t, open(t, table, o), may, kubelet); got != "no "+why {
+				t.Errorf("20 years later: %s", got)
+			}
+		})
+	})
+}
+
+// #17: whoever has many tokens pushes out what is remembered of these, and of nobody else.
+func TestAFloodOfReviewsPushesOutNoneOfOtherUsers(t *testing.T) {
+	for name, o := range map[string]review.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 4000}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o.TTL = time.Hour
+				k := open(t, &buckettest.Table{}, o)
+				token, may := tokenReview(secret), accessReview("victim", "get")
+				keep(t, k, token, authenticated(token, "victim"))
+				keep(t, k, may, allowed(may))
+				for i := range 200 {
+					time.Sleep(time.Second)
+					r := tokenReview(fmt.Sprint("flood", i))
+					keep(t, k, r, authenticated(r, "node")) // a name is not who asks
+				}
+				if got := says(t, k, token, kubelet); got != "yes victim u g v" {
+					t.Errorf("the victim's token: %s", got)
+				}
+				if got := says(t, k, may, kubelet); got != "yes RBAC" {
+					t.Errorf("the victim's access: %s", got)
+				}
+				if k.Len() > 30 {
+					t.Errorf("%d are kept", k.Len())
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table buckettest.Table
+		k := open(t, &table, review.Options{TTL: 24 * time.Hour})
+		may := accessReview("jane", "get")
+		keep(t, k, may, allowed(may))
+		table.FailPuts(errors.New("it writes"))
+		time.Sleep(59 * time.Minute)
+		keep(t, k, may, allowed(may))
+		table.FailPuts(nil)
+		time.Sleep(24*time.Hour - time.Second)
+		if got := says(t, k, may, kubelet); got != "yes RBAC" {
+			t.Errorf("23 hours after it was confirmed: %s", got)
+		}
+		table.Clear() // the file was replaced
+		keep(t, k, may, allowed(may))
+		if got := says(t, open(t, &table, review.Options{TTL: time.Hour}), may, kubelet); got != "yes RBAC" {
+			t.Errorf("confirmed after the file was replaced: %s", got)
+		}
+	})
+}
+
+func TestWhatCannotBeReadIsAnErrorThatTellsNoToken(t *testing.T) {
+	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour})
+	good, goodType := encode(t, protobuf, authenticated(tokenReview(secret), "jane"))
+	other, otherType := encode(t, asJSON, allowed(accessReview(secret, "get")))
+	for _, c := range []struct {
+		name, contentType string
+		body              []byte
+	}{
+		{"no JSON", asJSON, []byte(`{"spec":{"token":"` + secret)},
+		{"a wrong type", asJSON, []byte(`{"spec":"` + secret + `"}`)},
+		{"cut short", goodType, good[:len(good)-3]},
+		{"YAML", "application/yaml", good},
+		{"another kind", otherType, other},
+		{"a kind that there is not", asJSON, []byte(`{"kind":"` + secret + `","apiVersion":"v9"}`)},
+	} {
+		_, _, err := k.Answer(tokens, c.body, c.contentType, kubelet, why)
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, err := range []error{
+			k.Keep(tokens, c.body, c.contentType, good, goodType),
+			k.Keep(tokens, good, goodType, c.body, c.contentType),
+		} {
+			if err == nil || strings.Contains(err.Error(), secret) {
+				t.Errorf("keep %s: %v", c.name, err)
+			}
+		}
+	}
+	if err := k.Keep(tokens, good, goodType, append(good, make([]byte, 1<<17)...), goodType); !errors.Is(err, wire.ErrTooLarge) {
+		t.Errorf("an enormous answer: %v", err)
+	}
+	if _, _, err := k.Answer(tokens, good, goodType, "text/html", why); !errors.Is(err, convert.ErrNotAcceptable) {
+		t.Errorf("a client that wants neither encoding: %v", err)
+	}
+	if k.Len() != 0 {
+		t.Errorf("%d are kept", k.Len())
+	}
+}
+
+func TestDamageIsNo(t *testing.T) {
+	var table buckettest.Table
+	o := review.Options{TTL: time.Hour}
+	k := open(t, &table, o)
+	may := accessReview("jane", "get")
+	keep(t, k, may, allowed(may))
+	table.Damage("reviews", table.Keys("reviews")[0])
+	for range 2 {
+		if got := says(t, k, may, kubelet); got != "no "+why {
+			t.Error(got)
+		}
+		k = open(t, &table, o)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour, MaxCount: 5})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			r := tokenReview(fmt.Sprint("token", i))
+			keep(t, k, r, authenticated(r, "jane"))
+			says(t, k, r, kubelet)
+		})
+	}
+	all.Wait()
+	if k.Len() != 5 {
+		t.Errorf("%d answers", k.Len())
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	k, err := review.Open(&buckettest.Table{}, review.Options{TTL: time.Hour})
+	if err != nil {
+		f.Fatal(err)
+	}
+	token := tokenReview(secret)
+	keep(f, k, token, authenticated(token, "jane"))
+	body, contentType := encode(f, protobuf, tokenReview("t"))
+	f.Add(contentType, body)
+	body, err = json.Marshal(tokenReview("t"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(asJSON, body)
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		out, _, err := k.Answer(tokens, body, contentType, asJSON, why)
+		if err == nil && strings.Contains(string(out), `"authenticated":true`) && !strings.Contains(string(body), secret) {
+			t.Errorf("%q is answered with %s", body, out)
+		}
+	})
+}

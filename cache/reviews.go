@@ -1,0 +1,65 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/review"
+)
+
+// isReview reports whether the node asks who somebody is, or what somebody may do, as
+// its kubelet does before it serves its own API. Others get no answers from here: what
+// the node was told is not for them.
+func (x *exchange) isReview() bool {
+	i := x.info
+	return x.req.Method == http.MethodPost && x.who.user == nodeUser &&
+		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
+}
+
+// keepReview remembers what an apiserver says to the node.
+func (w *writes) keepReview(x *exchange, res *http.Response) {
+	request, err := x.body()
+	if err != nil {
+		return
+	}
+	contentType := res.Header.Get("Content-Type")
+	sink := &objectSink{take: func(body []byte) error {
+		return w.kept.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
+	}}
+	teeBody(res, decode(res, sink), x.cache.looked)
+}
+
+// review answers at once, as an apiserver would, if need be with no.
+func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
+	header := x.req.Header
+	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
+	switch {
+	case errors.Is(err, convert.ErrNotAcceptable):
+		return x.status(notAcceptable(&query{resource: x.resource(), accept: header.Get("Accept")}))
+	case err != nil:
+		return nil, errWrite
+	}
+	return answerBytes(x.req, http.StatusCreated, contentType, body), nil
+}
+
+// reviewRefusal is why the answer is no, where it is.
+func (w *writes) reviewRefusal() string {
+	ttl := w.cache.opts.AuthorizationTTL
+	if ttl <= 0 {
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.past.away())
+	}
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.past.away(), ttl)
+}
+
+// away says since when the cloud cannot be reached, as far as this process knows.
+func (p *past) away() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() { // the loss is about to be noted
+		return "cannot be reached"
+	}
+	return "cannot be reached since " + p.since.UTC().Format(time.RFC3339)
+}
