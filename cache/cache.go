@@ -82,16 +82,17 @@ const (
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
 // See the package's comment.
 type Cache struct {
-	up      Upstream
-	opts    Options
-	disk    *disk
-	views   *views
-	tokens  *identity.Tokens
-	pages   *pages
-	writes  *writes
-	unkept  *unkept
-	metrics *metrics
-	log     *slog.Logger
+	up         Upstream
+	opts       Options
+	disk       *disk
+	views      *views
+	tokens     *identity.Tokens
+	pages      *pages
+	writes     *writes
+	unkept     *unkept
+	production *production
+	metrics    *metrics
+	log        *slog.Logger
 
 	lists   semaphore
 	resumes semaphore
@@ -115,7 +116,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{
-		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger, unkept: newUnkept(),
+		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger, unkept: newUnkept(), production: newProduction(),
 		lists: make(semaphore, maxLists), resumes: make(semaphore, maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {

@@ -42,7 +42,7 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	}
 	old.members = changed
 	for len(old.members) > 0 && sum <= maxDifference {
-		err := old.next(func(o store.Object) error {
+		err := old.next(256<<10, func(o store.Object) error {
 			item, still := st.items[o.Name]
 			if still && item.bytes == nil {
 				return errMoved

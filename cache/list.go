@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -37,15 +35,12 @@ func (x *exchange) list() (*http.Response, error) {
 		snap.reader.Close()
 		return x.status(err)
 	}
-	body, size, err := src.body(snap)
+	body, err := x.listBody(src, snap)
 	if err != nil {
 		snap.reader.Close()
-		if errors.Is(err, convert.ErrUnknownType) {
-			return x.status(notAcceptable(q))
-		}
 		return nil, err
 	}
-	return answer(x.req, http.StatusOK, src.repr.ContentType(), size, body), nil
+	return answer(x.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
@@ -73,132 +68,103 @@ func tooLarge(asked, have string) error {
 	return err
 }
 
-// body is the body of a list.
-func (s *source) body(snap *snapshot) (io.ReadCloser, int64, error) {
-	if s.converts() {
-		return s.converted(snap)
-	}
-	var sizes wire.ItemSizes
-	for _, m := range snap.members {
-		sizes.Add(m.Size)
-	}
-	b := &listBody{view: s.view, snapshot: snap}
-	list, err := wire.NewListWriter(&b.buf, s.repr.Encoding, snap.meta, sizes)
-	if err != nil {
-		return nil, 0, fmt.Errorf("put list together: %w", err)
-	}
-	b.list = list
-	// What is wrong with the cache shows before the answer has begun, if it is at
-	// the beginning.
-	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
-		return nil, 0, b.err
-	}
-	return b, list.Size(), nil
-}
-
-// converted makes the whole list at once: how long its items are shows when they
-// are converted.
-func (s *source) converted(snap *snapshot) (io.ReadCloser, int64, error) {
-	var items [][]byte
-	var sizes wire.ItemSizes
-	for len(snap.members) > 0 {
-		err := snap.next(func(o store.Object) error {
-			item, err := s.object(o.Bytes)
-			if err == nil {
-				items = append(items, bytes.Clone(item))
-				sizes.Add(len(item))
-			}
-			return err
-		})
-		if err != nil {
-			return nil, 0, err
-		}
-	}
-	snap.reader.Close()
-	var buf bytes.Buffer
-	list, err := wire.NewListWriter(&buf, s.repr.Encoding, s.meta(snap.meta), sizes)
-	if err != nil {
-		return nil, 0, fmt.Errorf("put list together: %w", err)
-	}
-	for _, item := range items {
-		if err := list.WriteItem(item); err != nil {
-			return nil, 0, fmt.Errorf("put list together: %w", err)
-		}
-	}
-	if err := list.Close(); err != nil {
-		return nil, 0, fmt.Errorf("put list together: %w", err)
-	}
-	return io.NopCloser(&buf), int64(buf.Len()), nil
-}
-
-// listBody reads a list from the disk as its client reads it. Damage that shows
-// in the middle breaks the body off: it is never short and whole at once.
+// listBody is a list that is made piece by piece, as its client reads it. Damage that
+// shows in the middle breaks the body off: it is never short and whole at once.
 type listBody struct {
-	view     *view
-	snapshot *snapshot
-	list     *wire.ListWriter
-	buf      pieces
-	err      error // behind buf
+	pieces
+
+	list *wire.ListWriter
+	to   *workspace // what list writes to now
+	err  error      // behind out
 }
 
-// pieces is bytes that wait to be read. Objects are not copied into it: they hold
-// until the next are read from the disk, and that is when pieces is empty.
-type pieces struct {
-	all   [][]byte
-	small []byte // what is copied
-}
-
-// smallPiece is the size below which copying costs less than another piece.
-const smallPiece = 512
-
-func (s *pieces) Write(p []byte) (int, error) {
-	if len(p) >= smallPiece {
-		s.all = append(s.all, p)
-		return len(p), nil
+// listBody is the body of a list. What is wrong with the cache shows before the answer has
+// begun, if it is at the beginning.
+func (x *exchange) listBody(src *source, snap *snapshot) (*listBody, error) {
+	b := &listBody{pieces: x.pieces(src, snap)}
+	sizes, err := b.sizes()
+	if err != nil {
+		return nil, err
 	}
-	if len(s.small)+len(p) > cap(s.small) {
-		s.small = make([]byte, 0, 16<<10)
+	if b.list, err = wire.NewListWriter(b, src.repr.Encoding, src.meta(snap.meta), sizes); err != nil {
+		return nil, fmt.Errorf("put list together: %w", err)
 	}
-	start := len(s.small)
-	s.small = append(s.small, p...)
-	s.all = append(s.all, s.small[start:])
-	return len(p), nil
+	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
+		return nil, b.err
+	}
+	return b, nil
 }
 
-// read is for a p that is not empty, and pieces that are not either.
-func (s *pieces) read(p []byte) (n int) {
-	for n < len(p) && len(s.all) > 0 {
-		copied := copy(p[n:], s.all[0])
-		n += copied
-		if s.all[0] = s.all[0][copied:]; len(s.all[0]) == 0 {
-			s.all = s.all[1:]
+// sizes sums up the items as they will be written. Those that are converted to protobuf,
+// which says its length first, are converted twice.
+func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
+	if !b.source.converts() {
+		for _, m := range b.snapshot.members {
+			sizes.Add(m.Size)
 		}
+		return sizes, nil
 	}
-	return n
+	if b.source.repr.Encoding == wire.JSON {
+		return wire.UnknownSizes(len(b.snapshot.members)), nil
+	}
+	members := b.snapshot.members
+	defer func() { b.snapshot.members = members }()
+	for len(b.snapshot.members) > 0 && err == nil {
+		_, err = b.next(func(_ *workspace, item []byte) error {
+			sizes.Add(len(item))
+			return nil
+		})
+	}
+	return sizes, err
 }
+
+// Write is for the list writer.
+func (b *listBody) Write(p []byte) (int, error) { return b.to.Write(p) }
 
 func (b *listBody) Read(p []byte) (int, error) {
-	for len(b.buf.all) == 0 {
+	for b.out.isEmpty() {
 		if b.err != nil {
 			return 0, b.err
 		}
 		b.fill()
 	}
-	return b.buf.read(p), nil
+	return b.out.read(p), nil
 }
 
-// fill puts the next objects into buf.
+// fill puts the next piece into out.
 func (b *listBody) fill() {
-	b.buf.small = b.buf.small[:0] // all of it has been read
-	var err error
-	if len(b.snapshot.members) > 0 {
-		err = b.snapshot.next(func(o store.Object) error { return b.list.WriteItem(o.Bytes) })
-	} else if err = b.list.Close(); err == nil {
-		b.err = io.EOF
+	if len(b.snapshot.members) == 0 {
+		b.end()
+		return
 	}
-	if err != nil { // also if the objects do not have the sizes that Content-Length was made of
-		b.err = b.view.broken(b.snapshot.version, err)
+	before := *b.list
+	again, err := b.next(func(w *workspace, item []byte) error {
+		b.to = w
+		return b.list.WriteItem(item)
+	})
+	if again {
+		*b.list = before
 	}
+	b.err = err
+}
+
+// end puts what follows the items into out.
+func (b *listBody) end() {
+	b.to = &workspace{}
+	if err := b.list.Close(); err != nil { // the items are not those that Content-Length was made of
+		b.err = b.source.view.broken(b.snapshot.version, err)
+		return
+	}
+	b.out.fill(b.production, b.to.out)
+	b.err = io.EOF
+}
+
+func (b *listBody) Close() error {
+	b.close()
+	if b.err == nil {
+		b.err = errStopReading
+	}
+	return nil
 }
 
 // broken is called when an object that should be there at a version of the view
@@ -208,12 +174,4 @@ func (v *view) broken(version string, err error) error {
 		v.dropAt(version)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
-}
-
-func (b *listBody) Close() error {
-	b.snapshot.reader.Close()
-	if b.err == nil {
-		b.err = errStopReading
-	}
-	return nil
 }

@@ -3,21 +3,26 @@ package cache
 import (
 	"slices"
 	"strings"
+	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// snapshot is a view's members at one version. What was not on disk yet is held
-// by it; the rest is read from the disk through its reader.
+// snapshot is a view's members at one version. What was not on disk yet is held by it;
+// the rest is read from the disk through its reader. Snapshots of a view that does not
+// change share what they hold.
 type snapshot struct {
 	version string
 	changed string
 	meta    wire.ListMeta
-	members []store.Member
-	pending map[string][]byte // by name
-	reader  *store.Reader     // to be closed
+	members []store.Member // shared; only the slice may be cut
+	pending *unwritten     // nil is empty
+	reader  *store.Reader  // to be closed
 }
+
+// unwritten is objects that waited for the disk, by name. Nobody may change it.
+type unwritten struct{ objects map[string][]byte }
 
 // snapshot returns nil where the view cannot answer.
 func (v *view) snapshot() (*snapshot, error) {
@@ -33,23 +38,32 @@ func (v *view) snapshot() (*snapshot, error) {
 		reader.Close()
 		return nil, err
 	}
-	snap := &snapshot{
+	return &snapshot{
 		version: v.version, changed: v.header.Changed, reader: reader,
 		meta: wire.ListMeta{
 			TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}, ResourceVersion: v.version, Sorted: v.header.Sorted,
 		},
-		members: v.sortedLocked(),
-		pending: map[string][]byte{},
-	}
+		members: v.sortedLocked(), pending: v.unwrittenLocked(w),
+	}, nil
+}
+
+// unwrittenLocked returns the members that wait for the disk, as they did when a
+// snapshot that is still there was taken: there are no more of them now.
+func (v *view) unwrittenLocked(w *store.Writer) *unwritten {
 	if w.Pending() == 0 {
-		return snap, nil
+		return nil
 	}
+	if known := v.unwritten.Value(); known != nil {
+		return known
+	}
+	u := &unwritten{map[string][]byte{}}
 	for name, e := range v.index {
 		if b, ok := w.Object(v.object(name, e)); ok {
-			snap.pending[name] = b
+			u.objects[name] = b
 		}
 	}
-	return snap, nil
+	v.unwritten = weak.Make(u)
+	return u
 }
 
 // sortedLocked returns the members in order. Nobody may change them. They are kept
@@ -65,31 +79,40 @@ func (v *view) sortedLocked() []store.Member {
 	return v.sorted
 }
 
-// each calls fn for the next members, about 256 KiB of them, and takes them off
-// the snapshot. Bytes are valid until fn returns.
-func (s *snapshot) next(fn func(store.Object) error) error {
-	for len(s.members) > 0 {
-		m := s.members[0]
-		b, ok := s.pending[m.Name]
-		if !ok {
-			break
-		}
-		if err := fn(store.Object{Name: m.Name, ResourceVersion: m.ResourceVersion, Sum: m.Sum, Bytes: b}); err != nil {
+// next calls fn for the next members, about limit bytes of them or one that is larger,
+// and takes them off the snapshot. Bytes are valid until fn returns.
+func (s *snapshot) next(limit int, fn func(store.Object) error) error {
+	m := s.members[0]
+	if b, ok := s.unwritten(m); ok {
+		if err := fn(store.Object{Name: m.Name, ResourceVersion: m.ResourceVersion, Bytes: b}); err != nil {
 			return err
 		}
 		s.members = s.members[1:]
-	}
-	stored := s.members
-	if len(s.pending) > 0 {
-		end := slices.IndexFunc(stored, func(m store.Member) bool { _, ok := s.pending[m.Name]; return ok })
-		if end >= 0 {
-			stored = stored[:end]
-		}
-	}
-	if len(stored) == 0 {
 		return nil
 	}
-	n, err := s.reader.Read(stored, fn)
+	n, err := s.reader.Read(s.stored(limit), fn)
 	s.members = s.members[n:]
 	return err
+}
+
+// stored returns the first members, which are on disk.
+func (s *snapshot) stored(limit int) []store.Member {
+	n, size := 1, s.members[0].Size
+	for ; n < len(s.members); n++ {
+		if size += s.members[n].Size; size > limit {
+			break
+		}
+		if _, ok := s.unwritten(s.members[n]); ok {
+			break
+		}
+	}
+	return s.members[:n]
+}
+
+func (s *snapshot) unwritten(m store.Member) ([]byte, bool) {
+	if s.pending == nil {
+		return nil, false
+	}
+	b, ok := s.pending.objects[m.Name]
+	return b, ok
 }

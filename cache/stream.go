@@ -93,7 +93,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 func (s *stream) release() {
 	s.endStage()
 	if s.replay != nil {
-		s.replay.snapshot.reader.Close()
+		s.replay.close()
 		s.replay = nil
 	}
 	if s.view != nil {
@@ -152,6 +152,9 @@ func (s *stream) detach() error {
 // Read returns the next events, as many as there are. It waits for the first.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.sent == len(s.out) {
+		if s.replay != nil && !s.replay.out.isEmpty() {
+			return s.replay.out.read(p), nil
+		}
 		if s.err != nil {
 			return 0, s.err
 		}

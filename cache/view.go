@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -44,8 +45,10 @@ type view struct {
 	loaded bool // index is there; until then the view is as its header on disk says
 	index  map[string]entry
 	sorted []store.Member // of index, while nothing has changed since it was asked for
-	bytes  int64          // of all members, about as store.View counts them
-	header viewHeader
+	// unwritten is that of snapshots of the view as it is, while there are any.
+	unwritten weak.Pointer[unwritten]
+	bytes     int64 // of all members, about as store.View counts them
+	header    viewHeader
 	// version is the last that is proven for the members; of a Single view, a count of changes.
 	version  string
 	complete bool
@@ -128,7 +131,7 @@ func (v *view) forget() {
 }
 
 func (v *view) forgetLocked() {
-	v.index, v.sorted, v.loaded = map[string]entry{}, nil, true
+	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.bytes, v.members, v.version, v.complete, v.onDisk = 0, 0, "", false, false
 	v.header = viewHeader{}
 	v.lost.Store(false)
@@ -222,7 +225,7 @@ func (v *view) setLocked(name string, e entry) {
 }
 
 func (v *view) removeLocked(name string) {
-	v.sorted = nil
+	v.sorted, v.unwritten = nil, weak.Pointer[unwritten]{}
 	if old, ok := v.index[name]; ok {
 		delete(v.index, name)
 		v.bytes -= int64(old.size + len(name) + memberCost)

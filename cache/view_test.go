@@ -194,7 +194,7 @@ func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 	v.apply("11", &change{name: "ns/b", version: "12", object: pod(t, "b", "12")})
 	got := ""
 	for len(snap.members) > 0 {
-		err := snap.next(func(o store.Object) error {
+		err := snap.next(256<<10, func(o store.Object) error {
 			m, err := wire.Inspect(wire.Protobuf, o.Bytes)
 			got += fmt.Sprintf("%s=%s ", m.Name, m.ResourceVersion)
 			return err

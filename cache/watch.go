@@ -5,13 +5,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // watch answers with a stream that is held open until the cloud is back.
 func (x *exchange) watch() (*http.Response, error) {
-	q := x.query
 	src, err := x.source()
 	if err != nil {
 		return x.status(err)
@@ -22,7 +20,7 @@ func (x *exchange) watch() (*http.Response, error) {
 	s.item = src.itemType()
 	s.view.template.Store(s.req)
 	src.view.touch(x.cache.now())
-	if err := s.openOffline(src, q); err != nil {
+	if err := s.openOffline(x, src); err != nil {
 		s.release()
 		return x.status(err)
 	}
@@ -30,7 +28,8 @@ func (x *exchange) watch() (*http.Response, error) {
 }
 
 // openOffline brings the stream to the view's version.
-func (s *stream) openOffline(src *source, q *query) error {
+func (s *stream) openOffline(x *exchange, src *source) error {
+	q := x.query
 	snap, err := src.view.snapshot()
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func (s *stream) openOffline(src *source, q *query) error {
 			snap.reader.Close()
 			return errNeverRead
 		}
-		s.replay = &replay{source: src, snapshot: snap, end: q.initialEvents}
+		s.replay = &replay{pieces: x.pieces(src, snap), end: q.initialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}
@@ -65,31 +64,25 @@ func (s *stream) openOffline(src *source, q *query) error {
 
 // replay is initial events from the cache.
 type replay struct {
-	source   *source
-	snapshot *snapshot
-	end      bool // with the bookmark that ends them
+	pieces
+
+	end bool // with the bookmark that ends them
 }
 
-// repeat puts the next initial events into out.
+// repeat puts the next initial events into the replay's out, and at their end the
+// bookmark into the stream's.
 func (s *stream) repeat() {
 	r := s.replay
-	err := r.snapshot.next(func(o store.Object) error {
-		bare, err := r.source.object(o.Bytes)
-		if err == nil {
-			s.out = wire.AppendEvent(s.out, s.repr.Encoding, watch.Added, s.item, bare)
-		}
-		return err
-	})
-	if err != nil {
-		s.err = r.source.view.broken(r.snapshot.version, err)
-		return
-	}
 	if len(r.snapshot.members) > 0 {
+		_, s.err = r.next(func(w *workspace, object []byte) error {
+			w.out = wire.AppendEvent(w.out, s.repr.Encoding, watch.Added, s.item, object)
+			return nil
+		})
 		return
 	}
 	if r.end {
 		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.snapshot.version, true)
 	}
-	r.snapshot.reader.Close()
+	r.close()
 	s.replay = nil
 }

@@ -75,7 +75,7 @@ func ToBare(e wire.Encoding, object runtime.Object) ([]byte, error) {
 		if err := stdjson.NewEncoder(&out).Encode(object); err != nil {
 			return nil, fmt.Errorf("encode %T as JSON: %w", object, err)
 		}
-		return wire.AppendBare(nil, wire.JSON, out.Bytes())
+		return wire.AppendBare(out.Bytes()[:0], wire.JSON, out.Bytes()) // in place
 	default:
 		return nil, fmt.Errorf("encode %T: %w", object, wire.ErrEncoding)
 	}

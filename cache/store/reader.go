@@ -43,5 +43,16 @@ func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 	return n, nil
 }
 
+// Lend gives the Reader a buffer to read into, instead of one of its own.
+func (r *Reader) Lend(buf []byte) { r.chunk.buf = buf[:0] }
+
+// Reclaim takes the buffer back, or a larger one in its place. Objects that were read
+// into it do not hold any more.
+func (r *Reader) Reclaim() []byte {
+	buf := r.chunk.buf
+	r.chunk.buf, r.chunk.ends = nil, r.chunk.ends[:0]
+	return buf
+}
+
 // Close lets go of what was kept for the Reader.
 func (r *Reader) Close() { r.close() }

@@ -14,7 +14,12 @@ type ItemSizes struct {
 	sum   int64 // of the items
 	field int64 // of the items as fields of a protobuf list
 	empty int64 // items without members, {}
+
+	unknown bool // all but count
 }
+
+// UnknownSizes stands for count items, however large, of a list in JSON.
+func UnknownSizes(count int) ItemSizes { return ItemSizes{count: int64(count), unknown: true} }
 
 // Add adds an item of n bytes.
 func (s *ItemSizes) Add(n int) {
@@ -39,7 +44,7 @@ type ListWriter struct {
 
 	buf     []byte
 	size    int64
-	left    int64 // bytes still to be written
+	left    int64 // bytes still to be written; if size is not known, items
 	count   int64 // items written
 	started bool
 	err     error
@@ -52,6 +57,9 @@ func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListW
 	var items int64
 	switch e {
 	case Protobuf:
+		if sizes.unknown {
+			return nil, fmt.Errorf("write list in protobuf: %w", errSizes)
+		}
 		listMeta := appendProtoListMeta(nil, &m)
 		raw := int64(len(listMeta)) + sizes.field
 		l.head = append(appendUnknownHeader(nil, m.TypeMeta, int(raw)), listMeta...)
@@ -71,10 +79,13 @@ func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListW
 	}
 	l.size = int64(len(l.head)) + items + int64(len(l.tail))
 	l.left = l.size
+	if sizes.unknown {
+		l.size, l.left = -1, sizes.count
+	}
 	return l, nil
 }
 
-// Size is the length of the body in bytes.
+// Size is the length of the body in bytes, or -1 for UnknownSizes.
 func (l *ListWriter) Size() int64 { return l.size }
 
 // WriteItem writes the next item, which is in its bare form (see AppendBare). It fails if
@@ -89,6 +100,9 @@ func (l *ListWriter) WriteItem(item []byte) error {
 		l.buf = append(l.buf, l.separator...)
 	}
 	l.count++
+	if l.size < 0 {
+		l.left--
+	}
 	if len(l.prefix) > 0 {
 		if len(item) < len("{}") {
 			l.err = errors.Join(l.err, fmt.Errorf("write list: item %.10q: %w", item, ErrMalformed))
@@ -109,7 +123,7 @@ func (l *ListWriter) Close() error {
 	l.start()
 	l.write(l.tail)
 	if l.err == nil && l.left != 0 {
-		l.err = fmt.Errorf("write list: %d bytes are missing: %w", l.left, errSizes)
+		l.err = fmt.Errorf("write list: %d bytes or items are missing: %w", l.left, errSizes)
 	}
 	return l.err
 }
@@ -126,8 +140,11 @@ func (l *ListWriter) write(b []byte) {
 	if l.err != nil || len(b) == 0 {
 		return
 	}
-	if l.left -= int64(len(b)); l.left < 0 {
-		l.err = fmt.Errorf("write list: %d bytes too many: %w", -l.left, errSizes)
+	if l.size >= 0 {
+		l.left -= int64(len(b))
+	}
+	if l.left < 0 {
+		l.err = fmt.Errorf("write list: %d bytes or items too many: %w", -l.left, errSizes)
 		return
 	}
 	if _, err := l.w.Write(b); err != nil {

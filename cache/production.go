@@ -1,0 +1,169 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// Bounds on the memory that offline answers take, whoever asks for them, converted or
+// not, read or not.
+const (
+	// maxProducing is how many pieces of answers are produced at once. To convert an
+	// object of 1 MB takes some 10 MB for a moment.
+	maxProducing = 2
+	// pieceSize is how many bytes of objects are made into a piece of an answer, or one
+	// object if that is larger. In JSON it is some two or three times as many.
+	pieceSize = 16 << 10
+	// maxWaiting is how many bytes of an answer wait for its client.
+	maxWaiting = 64 << 10
+	// maxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
+	// that wait for all clients together. Beyond it such an object is produced anew for
+	// each maxWaiting bytes of it, which takes CPU but no memory.
+	maxLargeWaiting = 4 << 20
+	// maxWorkspace is the size up to which a buffer is used again: that of an object in
+	// etcd, about.
+	maxWorkspace = 2 << 20
+)
+
+// production makes the bodies of offline answers piece by piece, when their clients
+// want to read on. What a client does not read costs no more than what waits for it:
+// nothing is held, and nobody's turn taken, while it does not.
+type production struct {
+	turns      *turns
+	workspaces sync.Pool
+	large      atomic.Int64 // bytes of pieces larger than maxWaiting
+}
+
+func newProduction() *production {
+	return &production{turns: newTurns(maxProducing), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
+}
+
+// workspace is the buffers in which a piece is produced.
+type workspace struct {
+	read []byte // what comes from the disk
+	out  []byte // what goes to the client
+}
+
+// Write appends to out.
+func (w *workspace) Write(p []byte) (int, error) {
+	w.out = append(w.out, p...)
+	return len(p), nil
+}
+
+// run calls fn when it is a user's turn. The workspace is fn's until it returns. The
+// error is fn's or ctx's.
+func (p *production) run(ctx context.Context, user string, fn func(*workspace) error) error {
+	if err := p.turns.take(ctx, user); err != nil {
+		return err
+	}
+	defer p.turns.give()
+	w := p.workspaces.Get().(*workspace) //nolint:forcetypeassert // see newProduction
+	defer func() {
+		if cap(w.read) <= maxWorkspace && cap(w.out) <= maxWorkspace {
+			w.read, w.out = w.read[:0], w.out[:0]
+			p.workspaces.Put(w)
+		}
+	}()
+	return fn(w)
+}
+
+// pieces makes the objects of a snapshot into pieces of an answer. It is for one
+// goroutine.
+type pieces struct {
+	production *production
+	ctx        context.Context // of the request
+	user       string
+	source     *source
+	snapshot   *snapshot
+	out        waiting
+}
+
+func (x *exchange) pieces(src *source, snap *snapshot) pieces {
+	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.user, source: src, snapshot: snap}
+}
+
+// next calls add for the next objects, in the form that was asked for, and then fills
+// out with what add has written to the workspace. An object holds until add returns.
+// Where there is not enough room in out, the same objects come again next time.
+func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, err error) {
+	members, reader := p.snapshot.members, p.snapshot.reader
+	err = p.production.run(p.ctx, p.user, func(w *workspace) error {
+		reader.Lend(w.read)
+		defer func() { w.read = reader.Reclaim() }()
+		err := p.snapshot.next(pieceSize, func(o store.Object) error {
+			object, err := p.source.object(o.Bytes)
+			if err != nil {
+				return err
+			}
+			return add(w, object)
+		})
+		if err == nil && !p.out.fill(p.production, w.out) {
+			again, p.snapshot.members = true, members
+		}
+		return err
+	})
+	if err != nil && p.ctx.Err() == nil {
+		err = p.source.view.broken(p.snapshot.version, err)
+	}
+	return again, err
+}
+
+// close lets go of everything.
+func (p *pieces) close() {
+	p.out.release(p.production)
+	p.snapshot.reader.Close()
+}
+
+// waiting is the part of a piece that waits for a client. The zero value is empty.
+type waiting struct {
+	bytes []byte
+	sent  int
+	skip  int   // of the next piece, which is produced again
+	large int64 // counted in production.large
+}
+
+// fill takes over a piece when all that waited has been sent. It returns false where
+// there was not enough room for all of it: it has to be produced again, from the same
+// state, to fill in the rest.
+func (w *waiting) fill(p *production, piece []byte) (all bool) {
+	w.release(p)
+	rest := piece[w.skip:]
+	n := int64(len(rest))
+	switch {
+	case n <= maxWaiting:
+		all = true
+	case p.large.Add(n) <= maxLargeWaiting:
+		w.large, all = n, true
+	default:
+		p.large.Add(-n)
+		rest = rest[:maxWaiting]
+	}
+	if w.bytes, w.sent = append(w.bytes[:0], rest...), 0; all {
+		w.skip = 0
+	} else {
+		w.skip += maxWaiting
+	}
+	return all
+}
+
+// read is io.Reader's, of what waits.
+func (w *waiting) read(p []byte) int {
+	n := copy(p, w.bytes[w.sent:])
+	w.sent += n
+	return n
+}
+
+// isEmpty reports whether all that waited was sent.
+func (w *waiting) isEmpty() bool { return w.sent == len(w.bytes) }
+
+// release lets go of a large piece. What waits is lost.
+func (w *waiting) release(p *production) {
+	w.bytes, w.sent = w.bytes[:0], 0
+	if w.large > 0 {
+		p.large.Add(-w.large)
+		w.bytes, w.large = nil, 0
+	}
+}

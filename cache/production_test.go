@@ -1,0 +1,185 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+var podType = wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+
+// largePods are pods in protobuf, some of them larger than what may wait for a client.
+func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
+	t.Helper()
+	for i, size := range sizes {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: fmt.Sprintf("p%03d", i), ResourceVersion: fmt.Sprint(i + 1),
+			Annotations: map[string]string{"a": strings.Repeat("<x>", size/3)},
+		}}
+		b, err := p.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, bare = append(names, "ns/"+p.Name), append(bare, b)
+	}
+	return names, bare
+}
+
+// wholeList is a list as it was made before it was made in pieces: with all items and
+// their sizes at hand.
+func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
+	t.Helper()
+	src := &source{view: &view{repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
+	var sizes wire.ItemSizes
+	var converted [][]byte
+	for _, item := range items {
+		var err error
+		if r.Metadata != "" {
+			item, err = convert.Metadata(wire.Protobuf, r.Encoding, item)
+		} else {
+			item, err = convert.Bare(wire.Protobuf, r.Encoding, podType, item)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		converted = append(converted, item)
+		sizes.Add(len(item))
+	}
+	m := podList
+	m.ResourceVersion = "5000"
+	var out bytes.Buffer
+	list, err := wire.NewListWriter(&out, r.Encoding, src.meta(m), sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range converted {
+		if err := list.WriteItem(item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := list.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestAListInPiecesIsTheWholeList(t *testing.T) {
+	for name, sizes := range map[string][]int{
+		"nothing": nil, "small ones": {10, 20, 3000, 10}, "many": make([]int, 500),
+		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {maxWaiting - 60}, "one large": {300_000},
+	} {
+		names, items := largePods(t, sizes...)
+		for _, r := range []wire.Representation{
+			{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
+		} {
+			for _, room := range []int64{0, maxLargeWaiting} { // for large pieces
+				t.Run(fmt.Sprintf("%s, %s, room for %d", name, r, room), func(t *testing.T) {
+					c := startCache(t, newUpstream())
+					fillWith(t, c, names, items)
+					c.production.large.Store(maxLargeWaiting - room)
+					want := wholeList(t, r, items)
+					res := listOffline(t, c, acceptOf(r))
+					got, err := io.ReadAll(res.Body)
+					if err != nil || !bytes.Equal(got, want) {
+						t.Errorf("%v: %d bytes, want %d; %.300q", err, len(got), len(want), got)
+					}
+					if n := res.ContentLength; n >= 0 && n != int64(len(want)) || n < 0 && r.Encoding == wire.Protobuf {
+						t.Errorf("Content-Length is %d, want %d", n, len(want))
+					}
+					if err := res.Body.Close(); err != nil {
+						t.Error(err)
+					}
+					if n := c.production.large.Load(); n != maxLargeWaiting-room {
+						t.Errorf("%d bytes of large pieces are still counted", n-maxLargeWaiting+room)
+					}
+				})
+			}
+		}
+	}
+}
+
+// fillWith makes these pods the node's view of all of them.
+func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
+	t.Helper()
+	v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	defer v.release()
+	st := v.newStage("", true)
+	defer st.end()
+	for i, item := range items {
+		if err := st.add(names[i], fmt.Sprint(i+1), item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.meta = podList
+	st.meta.ResourceVersion = "5000"
+	st.commit("5000")
+}
+
+func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
+	t.Helper()
+	q := &query{user: nodeUser, verb: "list", accept: accept}
+	q.resource.Version, q.resource.Resource = "v1", "pods"
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: nodeUser}, query: q}
+	res, err := x.list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func TestUsersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1)
+		if err := turns.take(t.Context(), "first"); err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan string, 10)
+		ask := func(ctx context.Context, user string) {
+			go func() {
+				if err := turns.take(ctx, user); err != nil {
+					order <- err.Error()
+					return
+				}
+				order <- user
+				turns.give()
+			}()
+			synctest.Wait()
+		}
+		for range 3 {
+			ask(t.Context(), "greedy")
+		}
+		ask(t.Context(), "modest")
+		ctx, leave := context.WithCancelCause(t.Context())
+		ask(ctx, "gone")
+		leave(errors.New("gone"))
+		synctest.Wait()
+		turns.give()
+		synctest.Wait()
+		close(order)
+		var got []string
+		for user := range order {
+			got = append(got, user)
+		}
+		if want := "gone greedy modest greedy greedy"; strings.Join(got, " ") != want {
+			t.Errorf("it was the turn of %v, want %s", got, want)
+		}
+		if turns.free != 1 || len(turns.queue) != 0 || len(turns.users) != 0 {
+			t.Errorf("afterwards %d are free, and %v wait", turns.free, turns.users)
+		}
+	})
+}
