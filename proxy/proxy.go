@@ -128,10 +128,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	} else if err != nil {
 		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
 	}
-	// Without these net/http would guess a type and add a date of its own where
-	// the apiserver sent none.
-	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
-	p.forward.ServeHTTP(w, r)
+	keepPlain(w.Header())
+	p.forward.ServeHTTP(&informational{ResponseWriter: w}, r)
 }
 
 // exchange is what is noted of one request and its answer.
