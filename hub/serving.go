@@ -34,7 +34,7 @@ func newServingCert(c *Config, log *slog.Logger) (*servingCert, error) {
 	if certFile == "" {
 		dir := filepath.Join(c.RootDir, "pki")
 		certFile, keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
-		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, c.servedHosts()); err != nil {
+		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, c.servedHosts(), log); err != nil {
 			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
 		}
 	}
@@ -63,18 +63,23 @@ func (c *Config) servedHosts() []netip.Addr {
 	return hosts
 }
 
-// ensureSelfSigned leaves a usable pair in the two files: the one that is there,
-// if it names the node and hosts and is good for another month, or else a new one.
-func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr) error {
+// ensureSelfSigned leaves a usable pair in the two files: the one that is there, if it
+// names the node and hosts and does not expire within a month, or else a new one.
+func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *slog.Logger) error {
 	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, host := range hosts {
 		if ip := net.IP(host.AsSlice()); host.IsValid() && !host.IsUnspecified() && !slices.ContainsFunc(addresses, ip.Equal) {
 			addresses = append(addresses, ip)
 		}
 	}
-	if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && covers(pair.Leaf, names, addresses) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	switch {
+	case err == nil && covers(pair.Leaf, names, addresses) && !isExpiring(pair.Leaf):
 		return nil
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !isBadPair(err) {
+	case err == nil:
+		log.Warn("the hub's self-signed serving certificate is replaced: whoever has pinned it has to read it again",
+			"certificate", certFile, "reason", whyReplaced(pair.Leaf), "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
+	case !errors.Is(err, fs.ErrNotExist) && !isBadPair(err):
 		return err
 	}
 	certPEM, keyPEM, err := selfSigned(names, addresses)
@@ -97,11 +102,22 @@ func isBadPair(err error) bool {
 	return !errors.As(err, &path)
 }
 
-func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
+// isExpiring reports whether leaf is not valid, or will not be for another month. That
+// of an earlier build ends ten years after what the clock said at the first start, which
+// may have been 1970.
+func isExpiring(leaf *x509.Certificate) bool {
 	const month = 30 * 24 * time.Hour
-	if time.Now().Add(month).After(leaf.NotAfter) {
-		return false
+	return time.Now().Add(month).After(leaf.NotAfter)
+}
+
+func whyReplaced(leaf *x509.Certificate) string {
+	if isExpiring(leaf) {
+		return "it has expired, or is about to: was the clock wrong when it was made?"
 	}
+	return "it does not name this node, or an address that the hub serves"
+}
+
+func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 	for _, name := range names {
 		if !slices.Contains(leaf.DNSNames, name) {
 			return false
@@ -115,9 +131,17 @@ func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 	return true
 }
 
-// selfSigned makes a certificate that a client can pin as its own CA. It is
-// valid from 2000 on: a node without a battery-backed clock may start far in
-// the past.
+// The validity of a self-signed certificate does not depend on the clock: a node without
+// a battery starts in 1970, and kubelet pins what it finds. noExpiration is what RFC 5280,
+// 4.1.2.5, has in certificates without a well-defined expiration date.
+//
+//nolint:gochecknoglobals // constants
+var (
+	sinceEver    = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	noExpiration = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+)
+
+// selfSigned makes a certificate that a client can pin as its own CA.
 func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -132,8 +156,8 @@ func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err
 		Subject:               pkix.Name{CommonName: names[0], Organization: []string{"edgehub"}},
 		DNSNames:              names,
 		IPAddresses:           addresses,
-		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:              time.Now().AddDate(10, 0, 0),
+		NotBefore:             sinceEver,
+		NotAfter:              noExpiration,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,

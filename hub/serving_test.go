@@ -1,0 +1,129 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pinned reads the certificate as a client that pins it does.
+func pinned(t *testing.T, file string) (*x509.Certificate, *x509.CertPool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	block, _ := pem.Decode(text)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	return leaf, roots
+}
+
+// A hub that starts for the first time while the clock says 1970 (or 2000, where a
+// synctest bubble begins) makes a certificate that is valid when the clock is right.
+func TestTheServingCertificateIsValidWhateverTheClockSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is the year 2000
+		dir := t.TempDir()
+		cert, key := filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+		if err := ensureSelfSigned(cert, key, "n", nil, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		leaf, roots := pinned(t, cert)
+		for _, year := range []int{1970, 2000, 2026, 2100, 9999} {
+			at := time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)
+			if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "n", Roots: roots, CurrentTime: at}); err != nil {
+				t.Errorf("in %d: %v", year, err)
+			}
+		}
+		if err := ensureSelfSigned(cert, key, "n", nil, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := pinned(t, cert); !again.Equal(leaf) {
+			t.Error("the second start makes another one")
+		}
+	})
+}
+
+// The certificate of an earlier build whose first start was in 1970 expired in 1980.
+func TestAServingCertificateFrom1970IsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+	writeOld(t, cert, key)
+	old, _ := pinned(t, cert)
+	var said bytes.Buffer
+	if err := ensureSelfSigned(cert, key, "n", []netip.Addr{netip.MustParseAddr("127.0.0.1")}, slog.New(slog.NewTextHandler(&said, nil))); err != nil {
+		t.Fatal(err)
+	}
+	leaf, roots := pinned(t, cert)
+	if leaf.Equal(old) {
+		t.Fatal("it is still there")
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "n", Roots: roots}); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(said.String(), "replaced") || !strings.Contains(said.String(), cert) || !strings.Contains(said.String(), "1980") {
+		t.Errorf("the log says:\n%s", &said)
+	}
+}
+
+// A certificate that was named with --tls-cert-file is somebody else's.
+func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "mine.crt"), filepath.Join(dir, "mine.key")
+	writeOld(t, cert, key)
+	before, _ := pinned(t, cert)
+	c := &Config{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}
+	serving, err := newServingCert(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _ := pinned(t, cert)
+	if used, err := serving.get(&tls.ClientHelloInfo{}); err != nil || !used.Leaf.Equal(before) || !after.Equal(before) {
+		t.Errorf("it was replaced, or is not used: %v", err)
+	}
+}
+
+// writeOld makes a pair as an earlier build did in 1970.
+func writeOld(t *testing.T, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"n", "localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore:   time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(1980, 1, 1, 0, 0, 30, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
