@@ -10,24 +10,60 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// firstSnapshot is how long after its start Run takes the first one: by then a
-// node has read what it needs.
-const firstSnapshot = 5 * time.Minute
+const (
+	// firstSnapshot is how long after its start Run takes one, unless it has one that is
+	// younger than Options.SnapshotEvery: by then a node has read what it needs.
+	firstSnapshot = 5 * time.Minute
+	// soonSnapshot is the same where there is none, or one that is older: a hub that
+	// restarts more often than every five minutes is to have one, too. It is long enough
+	// for kubelet to have read its pods.
+	soonSnapshot = 30 * time.Second
+)
 
-// Run takes a snapshot now and then, if there is anything new, until ctx ends.
+// nextSnapshots returns the times to wait for snapshots after a start. However often the
+// hub restarts, one is written only where the last is older than Options.SnapshotEvery.
+func (s *Store) nextSnapshots() []time.Duration {
+	age, ok := s.dir.snapshotAge()
+	// A file of the future tells that the clock was wrong, then or now. A little is what
+	// a machine without a battery has after each start.
+	if ok && age < s.opts.SnapshotEvery && age > -s.opts.SnapshotEvery {
+		return []time.Duration{max(firstSnapshot, s.opts.SnapshotEvery-max(age, 0))}
+	}
+	soon := min(soonSnapshot, s.opts.SnapshotEvery)
+	return []time.Duration{soon, min(firstSnapshot, s.opts.SnapshotEvery) - soon}
+}
+
+// snapshotAge is how long ago the snapshot was written; no if there is none.
+func (d folder) snapshotAge() (age time.Duration, ok bool) {
+	info, err := os.Stat(d.file(fileSnapshot))
+	if err != nil {
+		return 0, false
+	}
+	return time.Since(info.ModTime()), true
+}
+
+// Run takes a snapshot now and then, if there is anything new, until ctx ends. The first
+// one comes soon where there is none that is young: see nextSnapshots.
 // It returns ErrDamaged, as soon as anything has met damage, or ErrClosed, after
 // which it makes no sense to go on.
 // A snapshot that fails for any other reason is logged and tried again next
 // time. Wait for Run to return before Close.
 func (s *Store) Run(ctx context.Context) error {
-	next := min(firstSnapshot, s.opts.SnapshotEvery)
-	for taken := -1; ; next = s.opts.SnapshotEvery {
+	first := s.nextSnapshots()
+	for taken := -1; ; {
+		next := s.opts.SnapshotEvery
+		if len(first) > 0 {
+			next, first = first[0], first[1:]
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.damaged:
 			return *s.damage.Load()
 		case <-time.After(next):
+		}
+		if len(first) > 0 && s.isEmpty() { // soon after the start
+			continue // a snapshot of nothing would count as young when the node has read something
 		}
 		at, err := s.snapshot(taken)
 		switch {
@@ -40,6 +76,14 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// isEmpty reports whether there is no view, as far as can be told.
+func (s *Store) isEmpty() bool {
+	err := s.Views(func(View) error { return errNotEmpty })
+	return !errors.Is(err, errNotEmpty)
+}
+
+var errNotEmpty = errors.New("there is a view")
 
 // Snapshot writes a copy of the file, from which Open restores a damaged one. A
 // copy that is not whole does not take the place of the one before; that the
