@@ -1,8 +1,9 @@
 package identity
 
 import (
-	"cmp"
-	"slices"
+	"math"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 const (
@@ -12,60 +13,58 @@ const (
 	maxPerUser = 1000
 	// maxTokens bounds how many are known in all.
 	maxTokens = 4096
-	// evictedShare is which part of a user's tokens goes at once, so that the next
-	// ones cost nothing.
-	evictedShare = 8
+	// spare is which part of a bound is made free at once, so that not every new token
+	// costs a look at all of them.
+	spare = 16
 )
+
+// item is a token as package quota sees it.
+type item = quota.Item[hash]
 
 // evictLocked makes room after a token of this user was added. A user who has too
 // many loses its own, those first that were not used for the longest time. Where
-// all users together have too many, the tenant with the most loses, so that nobody
-// pushes another's token out.
+// all users together have too many, the tenant with the most loses, and of its
+// users the one with the most, so that nobody pushes another's token out.
 func (t *Tokens) evictLocked(key string) {
-	for t.byUser[key] > maxPerUser {
-		t.evictUserLocked(key)
+	if t.byUser[key] > maxPerUser {
+		own := t.itemsLocked(func(r *record) string { return r.key })[key]
+		t.dropLocked(quota.Excess(most(maxPerUser-maxPerUser/spare), own))
 	}
-	for len(t.tokens) > maxTokens {
-		t.evictUserLocked(t.largestLocked())
+	if len(t.tokens) <= maxTokens {
+		return
+	}
+	tenants := t.itemsLocked(func(r *record) string { return r.user.tenant() })
+	var all []item
+	for tenant, own := range tenants {
+		for _, i := range own {
+			i.User = tenant
+			all = append(all, i)
+		}
+	}
+	loss := map[string]int{}
+	for _, i := range quota.Excess(most(maxTokens-maxTokens/spare), all) {
+		loss[i.User]++
+	}
+	for tenant, n := range loss {
+		t.dropLocked(quota.Excess(most(len(tenants[tenant])-n), tenants[tenant]))
 	}
 }
 
-// largestLocked returns the user with the most tokens of the tenant with the most.
-// Of several it is the one who has used none of theirs for the longest time.
-func (t *Tokens) largestLocked() string {
-	tenants, lastUsed, names := map[string]int{}, map[string]int64{}, map[string]string{}
-	for _, r := range t.tokens {
-		names[r.key] = r.user.tenant()
-		tenants[names[r.key]]++
-		lastUsed[r.key] = max(lastUsed[r.key], r.used.Load())
-	}
-	largest := ""
-	for key, n := range t.byUser {
-		if largest == "" {
-			largest = key
-			continue
-		}
-		order := tenants[names[key]] - tenants[names[largest]]
-		if order == 0 {
-			order = n - t.byUser[largest]
-		}
-		if order > 0 || order == 0 && lastUsed[key] < lastUsed[largest] {
-			largest = key
-		}
-	}
-	return largest
-}
+// most is a bound in number only.
+func most(n int) quota.Bounds { return quota.Bounds{Count: n, Bytes: math.MaxInt64} }
 
-// evictUserLocked forgets the tokens that a user has not used for the longest time.
-func (t *Tokens) evictUserLocked(key string) {
-	var all []hash
+// itemsLocked returns all tokens in groups.
+func (t *Tokens) itemsLocked(group func(*record) string) map[string][]item {
+	groups := map[string][]item{}
 	for h, r := range t.tokens {
-		if r.key == key {
-			all = append(all, h)
-		}
+		g := group(r)
+		groups[g] = append(groups[g], item{Key: h, User: r.key, Last: r.used.Load()})
 	}
-	slices.SortFunc(all, func(a, b hash) int { return cmp.Compare(t.tokens[a].used.Load(), t.tokens[b].used.Load()) })
-	for _, h := range all[:min(len(all), max(1, len(all)/evictedShare))] {
-		t.removeLocked(h)
+	return groups
+}
+
+func (t *Tokens) dropLocked(items []item) {
+	for _, i := range items {
+		t.removeLocked(i.Key)
 	}
 }

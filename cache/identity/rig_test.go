@@ -1,0 +1,167 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// apiserver knows tokens, and whose they are.
+type apiserver struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	users    map[string]authenticationv1.UserInfo
+	selfCode int   // of SelfSubjectReviews, in place of 201
+	err      error // of all requests
+	hold     chan struct{}
+	asked    []string // "self" or "node"
+}
+
+type asNode struct{}
+
+func newAPIServer(t *testing.T, tokens ...string) *apiserver {
+	a := &apiserver{t: t, users: map[string]authenticationv1.UserInfo{}}
+	for _, token := range tokens {
+		a.users[token] = authenticationv1.UserInfo{Username: "user-of-" + token, UID: "1"}
+	}
+	return a
+}
+
+func (a *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
+	if a.hold != nil {
+		select {
+		case <-a.hold:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return nil, a.err
+	}
+	switch {
+	case r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json":
+		a.t.Errorf("a review is a %s of %s", r.Method, r.Header.Get("Content-Type"))
+	case strings.HasSuffix(r.URL.Path, "/authentication.k8s.io/v1/selfsubjectreviews"):
+		a.asked = append(a.asked, "self")
+		return a.reviewSelf(r), nil
+	case strings.HasSuffix(r.URL.Path, "/authentication.k8s.io/v1/tokenreviews"):
+		a.asked = append(a.asked, "node")
+		return a.reviewToken(r), nil
+	}
+	return answer(http.StatusNotFound, nil), nil
+}
+
+func (a *apiserver) reviewSelf(r *http.Request) *http.Response {
+	if r.Context().Value(asNode{}) != nil || len(r.Header.Values("Authorization")) != 1 {
+		a.t.Errorf("a SelfSubjectReview has other credentials than the token: %v", r.Header)
+	}
+	user, ok := a.users[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	switch {
+	case !ok:
+		return answer(http.StatusUnauthorized, nil)
+	case a.selfCode != 0:
+		return answer(a.selfCode, nil)
+	}
+	return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: user}})
+}
+
+func (a *apiserver) reviewToken(r *http.Request) *http.Response {
+	if r.Context().Value(asNode{}) == nil || r.Header.Get("Authorization") != "" {
+		a.t.Errorf("a TokenReview is not the node's: %v", r.Header)
+	}
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || len(review.Spec.Audiences) > 0 {
+		a.t.Errorf("a TokenReview: %v, audiences %v", err, review.Spec.Audiences)
+	}
+	user, ok := a.users[review.Spec.Token]
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: user}
+	if !ok {
+		review.Status.Error = "invalid bearer token " + review.Spec.Token
+	}
+	return answer(http.StatusCreated, &review)
+}
+
+func answer(code int, body any) *http.Response {
+	text, _ := json.Marshal(body)
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(string(text)))}
+}
+
+// count is how many reviews were asked for.
+func (a *apiserver) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.asked)
+}
+
+func (a *apiserver) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+var salt = []byte("a salt of thirty-two bytes, fixed")
+
+// open returns the tokens that a table holds. Their clock is the bubble's.
+func open(t *testing.T, a *apiserver, table *buckettest.Table, more ...func(*Options)) *Tokens {
+	t.Helper()
+	o := Options{
+		Upstream:   a,
+		AsNode:     func(ctx context.Context) context.Context { return context.WithValue(ctx, asNode{}, true) },
+		Background: func(fn func(context.Context)) bool { go fn(t.Context()); return true },
+		Table:      table, Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for _, m := range more {
+		m(&o)
+	}
+	tokens := New(o)
+	if err := tokens.Load(salt); err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// bearer is a token as it comes in a request.
+func (t *Tokens) bearer(secret string) *Token {
+	return t.Token(http.Header{"Authorization": {"Bearer " + secret}})
+}
+
+// identify returns the key of a token's user, or why it is not known.
+func (t *Tokens) identify(tb *testing.T, secret string) string {
+	tb.Helper()
+	key, err := t.Identify(tb.Context(), t.bearer(secret))
+	if err != nil {
+		if len(secret) > 2 && strings.Contains(err.Error(), secret) {
+			tb.Errorf("an error tells the token: %v", err)
+		}
+		return err.Error()
+	}
+	return key
+}
+
+// offline returns whose a token is while the cloud is away, or "".
+func (t *Tokens) offline(secret string) string {
+	token := t.bearer(secret)
+	user := t.User(token)
+	if errors.Is(t.Offline(token, user), ErrUnknown) != (user == "") {
+		return fmt.Sprintf("two answers: %q, %v", user, t.Offline(token, user))
+	}
+	return user
+}

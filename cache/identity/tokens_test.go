@@ -1,0 +1,191 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// account is a service account.
+func account(namespace, name string) User {
+	return User{"system:serviceaccount:" + namespace + ":" + name, "u"}
+}
+
+// users returns how many tokens users have, and checks that they were counted well.
+func (t *Tokens) users(tb *testing.T) map[string]int {
+	tb.Helper()
+	counted := map[string]int{}
+	for _, r := range t.tokens {
+		counted[r.key]++
+	}
+	if len(counted) != len(t.byUser) {
+		tb.Errorf("%d users have tokens, and %d are counted", len(counted), len(t.byUser))
+	}
+	for key, n := range counted {
+		if t.byUser[key] != n {
+			tb.Errorf("%s has %d tokens, counted as %d", key, n, t.byUser[key])
+		}
+	}
+	return counted
+}
+
+func TestWhoHasTooManyTokensLosesItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := open(t, newAPIServer(t), &buckettest.Table{})
+		victim, kept := account("ns", "victim"), account("other", "pod")
+		tokens.Issued("victim", victim)
+		tokens.Issued("kept", kept)
+		issue := func(prefix string, n int, to func(i int) User) {
+			for i := range n {
+				tokens.Issued(fmt.Sprint(prefix, i), to(i))
+				if tokens.offline(prefix+"0") == "" && i < maxPerUser {
+					t.Fatalf("what is in use goes, at %d", i)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		flood := account("ns", "flood")
+		issue("flood", 3*maxPerUser, func(int) User { return flood })
+		if n := tokens.users(t)[flood.Key()]; n > maxPerUser || n < maxPerUser/2 {
+			t.Errorf("one user has %d tokens", n)
+		}
+		if tokens.offline(fmt.Sprint("flood", 3*maxPerUser-1)) == "" {
+			t.Error("the newest token is not known")
+		}
+		// One who may create service accounts in its namespace pushes out only those.
+		issue("sybil", 2*maxTokens, func(i int) User { return account("evil", fmt.Sprint("s", i)) })
+		if n := len(tokens.tokens); n > maxTokens {
+			t.Errorf("%d tokens are known", n)
+		}
+		for secret, user := range map[string]User{"victim": victim, "kept": kept} {
+			if got := tokens.offline(secret); got != user.Key() {
+				t.Errorf("the token of %s is %q's", user.Name, got)
+			}
+		}
+	})
+}
+
+func TestTokensAreKnownAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table buckettest.Table
+		a := newAPIServer(t, "a")
+		tokens := open(t, a, &table)
+		tokens.identify(t, "a")
+		tokens.Issued("b", account("ns", "b"))
+		if inKeys, inValues := table.Holds("user-of-a"); inKeys || !inValues {
+			t.Errorf("the user is in a key: %t, in a value: %t", inKeys, inValues)
+		}
+		again := open(t, a, &table)
+		if got := again.offline("a"); got != keyOfA {
+			t.Errorf("after a restart: %q", got)
+		}
+		if got, want := again.offline("b"), account("ns", "b").Key(); got != want {
+			t.Errorf("after a restart: %q, want %q", got, want)
+		}
+		if again.identify(t, "a"); a.count() != 1 {
+			t.Errorf("%d reviews", a.count())
+		}
+		table.Clear() // another file takes the place of a damaged one
+		if err := again.Load(salt); err != nil || again.offline("a") != keyOfA || open(t, a, &table).offline("a") != keyOfA {
+			t.Errorf("with a new file it is %q's, and then %q's, %v", again.offline("a"), open(t, a, &table).offline("a"), err)
+		}
+		if err := again.Load([]byte("another salt")); err != nil || again.offline("a") != "" {
+			t.Errorf("with another salt: %q, %v", again.offline("a"), err)
+		}
+		again.users(t)
+	})
+}
+
+func TestWhatIsOnDiskAndCannotBeTrustedIsNobodys(t *testing.T) {
+	var table buckettest.Table
+	a := newAPIServer(t)
+	tokens := open(t, a, &table)
+	h := tokens.bearer("a").hash.String()
+	ofOld := []byte(`{"user":"jwt:iss|system:serviceaccount:ns:a","accepted":"2026-11-21T12:00:00Z"}`)
+	for key, value := range map[string][]byte{h: ofOld, "ab": ofOld, h + "00": ofOld, "x" + h[1:]: []byte(`{"user":{"name":"x"}}`)} {
+		for _, bucket := range []string{tableTokens, tableUnproven} {
+			if err := table.Put(store.Pair{Bucket: bucket, Key: key, Value: value}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tokens.Issued("damaged", account("ns", "d"))
+	table.Damage(tableTokens, tokens.bearer("damaged").hash.String())
+	again := open(t, a, &table)
+	if n := len(again.tokens); n != 0 {
+		t.Errorf("%d tokens are known", n)
+	}
+	if keys := table.Keys(tableUnproven); len(keys) > 0 {
+		t.Errorf("records of old are left: %v", keys)
+	}
+}
+
+func TestHowLongATokenIsGoodOffline(t *testing.T) {
+	const expires = 1795340000
+	tests := map[string]struct {
+		after, grace time.Duration
+		want         error
+	}{
+		"one that has not expired":                   {-time.Minute, time.Hour, nil},
+		"one that has, and there is no end of grace": {24 * 365 * time.Hour, 0, nil},
+		"one that has, within its grace":             {59 * time.Minute, time.Hour, nil},
+		"one whose grace is over":                    {61 * time.Minute, time.Hour, ErrExpired},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tokens := open(t, newAPIServer(t), &buckettest.Table{}, func(o *Options) {
+				o.Grace, o.Now = test.grace, func() time.Time { return time.Unix(expires, 0).Add(test.after) }
+			})
+			user := account("ns", "a")
+			tokens.Issued(jwt(issuedClaims), user)
+			token := tokens.bearer(jwt(issuedClaims))
+			if err := tokens.Offline(token, user.Key()); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if err := tokens.Offline(token, account("ns", "b").Key()); !errors.Is(err, ErrUnknown) {
+				t.Errorf("for another user: %v", err)
+			}
+			if err := tokens.Offline(tokens.bearer("never seen"), ""); !errors.Is(err, ErrUnknown) {
+				t.Errorf("a token that is not known: %v", err)
+			}
+		})
+	}
+}
+
+func TestUsingATokenIsNotedOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var table buckettest.Table
+		tokens := open(t, newAPIServer(t), &table)
+		tokens.Issued("a", account("ns", "a"))
+		table.Clear()
+		tokens.offline("a")
+		if keys := table.Keys(tableTokens); len(keys) != 0 {
+			t.Error("each use of a token is written")
+		}
+		time.Sleep(noteUseEvery)
+		tokens.offline("a")
+		if keys := table.Keys(tableTokens); len(keys) != 1 {
+			t.Error("the use of a token is not written")
+		}
+	})
+}
+
+func BenchmarkAKnownToken(b *testing.B) {
+	tokens := New(Options{Table: &buckettest.Table{}, Now: time.Now})
+	if err := tokens.Load(salt); err != nil {
+		b.Fatal(err)
+	}
+	secret := jwt(issuedClaims) + string(make([]byte, 900))
+	tokens.Issued(secret, account("ns", "a"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if tokens.User(tokens.bearer(secret)) == "" {
+			b.Fatal("it is not known")
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package identity
+
+import (
+	"encoding/base64"
+	"testing"
+	"time"
+)
+
+func TestKeysAreOneForEachNameAndUID(t *testing.T) {
+	users := []User{
+		{"a", ""}, {"a", "1"}, {"a", "2"}, {"b", "1"}, {"", "a"}, {`a"#1`, ""}, {"a#1", ""}, {`a"`, "#1"}, {"node", ""}, {"a\n", ""}, {"system:serviceaccount:ns:a", "1"},
+	}
+	seen := map[string]User{"node": {}}
+	for _, u := range users {
+		key := u.Key()
+		if other, ok := seen[key]; ok || !IsKey(key) {
+			t.Errorf("%+v has the key %s, like %+v", u, key, other)
+		}
+		seen[key] = u
+	}
+	for key, want := range map[string]string{
+		"node": "node", User{"a b", "1"}.Key(): "a b#1", User{"a", ""}.Key(): "a", `user:"`: `user:"`,
+	} {
+		if got := Readable(key); got != want {
+			t.Errorf("%s reads %q, want %q", key, got, want)
+		}
+	}
+}
+
+// jwt is a JSON Web Token with these claims, and no signature of anybody's.
+func jwt(claims string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+}
+
+const issuedClaims = `{"sub":"system:serviceaccount:ns:a","exp":1795340000,"kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"a","uid":"u"}}}`
+
+func TestWhomATokenIsIssuedTo(t *testing.T) {
+	want := User{"system:serviceaccount:ns:a", "u"}
+	if got, ok := IssuedTo(jwt(issuedClaims), "ns", "a"); !ok || got != want {
+		t.Errorf("got %+v, %t", got, ok)
+	}
+	for name, c := range map[string]struct{ token, namespace, name string }{
+		"another name in the path":      {jwt(issuedClaims), "ns", "b"},
+		"another namespace in the path": {jwt(issuedClaims), "other", "a"},
+		"no name in the path":           {jwt(`{"sub":"system:serviceaccount::","kubernetes.io":{"serviceaccount":{"uid":"u"}}}`), "", ""},
+		"another subject":               {jwt(`{"sub":"system:serviceaccount:ns:b","kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"a","uid":"u"}}}`), "ns", "a"},
+		"a subject without an account":  {jwt(`{"sub":"system:serviceaccount:ns:a"}`), "ns", "a"},
+		"no UID":                        {jwt(`{"sub":"system:serviceaccount:ns:a","kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"a"}}}`), "ns", "a"},
+		"no JSON Web Token":             {"abc", "ns", "a"},
+		"claims that are no JSON":       {jwt("{"), "ns", "a"},
+		"claims that are no base64":     {"e30.!.c2ln", "ns", "a"},
+	} {
+		if got, ok := IssuedTo(c.token, c.namespace, c.name); ok {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestWhenATokenExpires(t *testing.T) {
+	for token, want := range map[string]time.Time{
+		jwt(issuedClaims):           time.Unix(1795340000, 0).UTC(),
+		jwt(`{"exp":1795340000.9}`): time.Unix(1795340000, 0).UTC(),
+		jwt(`{"exp":1e300}`):        {},
+		jwt(`{"exp":-1}`):           {},
+		jwt(`{"exp":"x"}`):          {},
+		"abc":                       {},
+	} {
+		if got := expiry(token); !got.Equal(want) {
+			t.Errorf("%s: %s, want %s", token, got, want)
+		}
+	}
+}
