@@ -95,6 +95,27 @@ func identifies(code int) bool {
 	return code/100 == 2
 }
 
+// errReassigned is returned where a token belongs to another user than it did when
+// the request was first sent that is now sent again.
+var errReassigned = errors.New("its bearer token belongs to another user now")
+
+// stillOf returns nil if an apiserver has answered this user when the hub sent a
+// client's request again, after an outage, say. Its error is errReassigned, or says
+// that it is not known for now.
+func (c *Cache) stillOf(user string, again *http.Request) error {
+	who, ok := c.callerOf(again)
+	if ok && !who.isNode() {
+		var err error
+		if who.user, err = c.tokens.Identify(again.Context(), who.token); err != nil {
+			return err
+		}
+	}
+	if who.user != user {
+		return errReassigned
+	}
+	return nil
+}
+
 // allowed returns nil if the caller may read offline what its user has read.
 func (x *exchange) allowed() error {
 	if x.who.isNode() {

@@ -279,6 +279,12 @@ func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more 
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
+	if identifies(res.StatusCode) {
+		if err := c.stillOf(v.key.User, req); err != nil {
+			res.Body.Close()
+			return nil, fmt.Errorf("list: %w", err)
+		}
+	}
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		if res.StatusCode == http.StatusForbidden {
@@ -303,7 +309,7 @@ func (r *refusal) Error() string {
 // final reports whether err is a refusal that trying again does not change.
 func final(err error) bool {
 	var r *refusal
-	return errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
+	return errors.Is(err, errReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
 // acceptOf asks for lists in a representation.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -129,7 +130,15 @@ func (s *stream) request() *http.Request {
 
 // reopened looks at what an apiserver answered.
 func (s *stream) reopened(res *http.Response) (gone bool) {
-	switch code := res.StatusCode; {
+	code, changed := res.StatusCode, error(nil)
+	if identifies(code) {
+		changed = s.cache.stillOf(s.query.user, s.req)
+	}
+	switch {
+	case errors.Is(changed, errReassigned): // the client finds out for itself
+		s.err = io.EOF
+	case changed != nil:
+		s.cache.looked(changed) // it is tried again
 	case code == http.StatusOK && wire.Answered(s.query.accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res); err != nil {

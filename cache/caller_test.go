@@ -1,0 +1,206 @@
+package cache
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// reviewed answers reviews with this code, or for 201 with a user of this name.
+func reviewed(code int, user string) answerFunc {
+	return func(*http.Request) *http.Response {
+		return respond(code, `{"status":{"userInfo":{"username":"`+user+`","uid":"u-`+user+`"}}}`)
+	}
+}
+
+func TestWhoIsNotServed(t *testing.T) {
+	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	node := true
+	c.opts.IsNode = func(context.Context) bool { return node }
+	ask := func(header http.Header) (caller, bool) {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", http.NoBody)
+		r.Header = header
+		return c.callerOf(r)
+	}
+	for name, header := range map[string]http.Header{
+		"who acts for somebody else":       {"Authorization": {"Bearer a"}, "Impersonate-User": {"b"}},
+		"who may have another token":       {"Authorization": {"Bearer a"}, "Sec-Websocket-Protocol": {"v4.channel.k8s.io"}},
+		"who may come by way of a proxy":   {"Authorization": {"Bearer a"}, "X-Remote-User": {"b"}},
+		"who acts for somebody, by itself": {"Impersonate-Uid": {""}},
+	} {
+		for _, node = range []bool{true, false} {
+			if who, ok := ask(header); ok {
+				t.Errorf("%s is taken for %q", name, who.user)
+			}
+		}
+	}
+	for name, header := range map[string]http.Header{
+		"nobody":               {},
+		"basic authentication": {"Authorization": {"Basic YTpi"}},
+		"an empty token":       {"Authorization": {"Bearer "}},
+		"a token too far":      {"Authorization": {"Bearer  a"}},
+		"two tokens":           {"Authorization": {"Bearer a", "Bearer b"}},
+	} {
+		if who, ok := ask(header); ok {
+			t.Errorf("%s is taken for %q", name, who.user)
+		}
+	}
+}
+
+func TestNothingIsKeptOfWhomNoReviewNames(t *testing.T) {
+	for name, review := range map[string]answerFunc{
+		"anonymous":         reviewed(http.StatusCreated, "system:anonymous"),
+		"a refused token":   reviewed(http.StatusUnauthorized, ""),
+		"a review that 500": reviewed(http.StatusInternalServerError, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"))
+				c := startCache(t, u)
+				known, other := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
+				want := ask(known, t, c, "GET", urlPods)
+				u.on("review", review)
+				if got := ask(other, t, c, "GET", urlPods); got != want {
+					t.Errorf("online: %q, want %q", got, want)
+				}
+				u.onText("list", http.StatusForbidden, "{}")
+				ask(other, t, c, "GET", urlPods)
+				u.goAway()
+				if got := ask(other, t, c, "GET", urlPods); got != identity.ErrUnknown.Error() {
+					t.Errorf("offline: %q", got)
+				}
+				if got := ask(known, t, c, "GET", urlPods); got != want {
+					t.Errorf("offline, somebody else: %q, want %q", got, want)
+				}
+				if n := len(c.State()); n != 1 {
+					t.Errorf("%d views are kept", n)
+				}
+			})
+		})
+	}
+}
+
+func TestATokenOfAnotherUIDReadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		before, after := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
+		ask(before, t, c, "GET", urlPods)
+		u.on("review", func(*http.Request) *http.Response {
+			return respond(http.StatusCreated, `{"status":{"userInfo":{"username":"coredns","uid":"another"}}}`)
+		})
+		ask(after, t, c, "GET", urlPodA)
+		u.goAway()
+		if got := ask(after, t, c, "GET", urlPods); got != errNeverRead.Error() {
+			t.Errorf("the new account: %q", got)
+		}
+		if got, want := ask(before, t, c, "GET", urlPods), "100: a=50"; got != want {
+			t.Errorf("the old account: %q, want %q", got, want)
+		}
+	})
+}
+
+// A watch that is opened again by the hub after an outage, with a token that has got
+// another user meanwhile, shows that user what the other one reads.
+func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		coredns := as(t.Context(), "coredns")
+		ask(coredns, t, c, "GET", urlPods)
+		w := startWatch(coredns, t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		u.on("review", reviewed(http.StatusCreated, "other"))
+		time.Sleep(25 * time.Hour) // and it is reviewed again
+		feed.CloseWithError(io.ErrUnexpectedEOF)
+		time.Sleep(time.Minute)
+		if !w.ended() {
+			t.Error("the watch goes on")
+		}
+		u.goAway()
+		if got := ask(coredns, t, c, "GET", urlPods); got != errNeverRead.Error() {
+			t.Errorf("who has the token now reads %q", got)
+		}
+		v := c.views.find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))
+		if got, want := v.shows(), "100 ns/a=50"; got != want {
+			t.Errorf("the view of who had it shows %q, want %q", got, want)
+		}
+	})
+}
+
+// A release before this one named users by what a token says of itself.
+func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), t.TempDir()
+		c := openCache(t, dir, u)
+		stop := runCache(t, c)
+		for _, user := range []string{"jwt:here|system:serviceaccount:ns:a", "token:abc", nodeUser, identity.User{Name: "a"}.Key()} {
+			v := c.views.acquire(podsKey(user))
+			v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
+			v.release()
+		}
+		if n := len(c.State()); n != 4 {
+			t.Fatalf("%d views are kept: this test shows nothing", n)
+		}
+		for range 2 {
+			stop()
+			c = openCache(t, dir, u)
+			stop = runCache(t, c)
+			kept := keptViews(c)
+			if len(kept) != 2 || !kept[nodeUser] || !kept["a"] {
+				t.Errorf("kept are the views of %v", kept)
+			}
+		}
+	})
+}
+
+// A kubelet or an aggregated apiserver may answer 401, too.
+func TestA401HasATokenForgottenOnlyIfAReviewConfirmsIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		url    string
+		review answerFunc
+		want   string
+	}{
+		"one that the apiserver still takes": {urlPods, nil, "100: a=50"},
+		"one that it refuses":                {urlPods, reviewed(http.StatusUnauthorized, ""), identity.ErrUnknown.Error()},
+		"one that it cannot review":          {urlPods, reviewed(http.StatusInternalServerError, ""), "100: a=50"},
+		"the answer of a pod":                {urlPodA + "/proxy/", reviewed(http.StatusUnauthorized, ""), "100: a=50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				u.shows("100", podJSON("a", "50"))
+				c := startCache(t, u)
+				coredns := as(t.Context(), "coredns")
+				ask(coredns, t, c, "GET", urlPods)
+				time.Sleep(time.Minute)
+				if test.review != nil {
+					u.on("review", test.review)
+				}
+				u.onText("list", http.StatusUnauthorized, "{}")
+				u.onText("get", http.StatusUnauthorized, "{}")
+				if got := ask(coredns, t, c, "GET", test.url); got != "401" {
+					t.Errorf("online: %q", got)
+				}
+				u.goAway()
+				if got := ask(coredns, t, c, "GET", urlPods); got != test.want {
+					t.Errorf("offline: %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
