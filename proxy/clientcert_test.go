@@ -27,16 +27,18 @@ func TestClientCert(t *testing.T) {
 		want   Identity
 		err    string // empty: let in
 	}{
-		"the node's own certificate":            {cert: node, want: Node},
-		"a token":                               {header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
-		"a token beside the node's certificate": {cert: node, header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
-		"nothing":                               {err: "neither a bearer token nor"},
-		"another node's certificate":            {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
-		"an administrator's certificate":        {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: "kubernetes-admin"},
-		"the node's name signed by another CA":  {cert: otherCA.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
-		"the node's name in another group":      {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
-		"the node's certificate after its end":  {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
-		"the node's serving certificate":        {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
+		"the node's own certificate":                        {cert: node, want: Node},
+		"a token":                                           {header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
+		"a token beside the node's certificate":             {cert: node, header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
+		"an empty header beside the node's certificate":     {cert: node, header: http.Header{"Authorization": {""}}, want: Own},
+		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Own},
+		"nothing":                              {err: "neither a bearer token nor"},
+		"another node's certificate":           {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
+		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: "kubernetes-admin"},
+		"the node's name signed by another CA": {cert: otherCA.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
+		"the node's name in another group":     {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
+		"the node's certificate after its end": {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
+		"the node's serving certificate":       {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
