@@ -44,9 +44,13 @@ func (v *view) advance(from, to string) applied {
 }
 
 func (v *view) applyLocked(from string, c *change) applied {
+	v.highest.raise(c.version)
 	a := v.followsLocked(from, c.version)
-	if a == isBeyond {
-		v.seenLocked(c.version) // the client gets it all the same
+	if a == isBeyond { // the client gets it all the same
+		v.seenLocked(c.version)
+		if c.name != "" {
+			v.records.forgot(v.key.of(), c.version)
+		}
 	}
 	if a == isBeyond && v.waitLocked(from, c) {
 		return isKnown

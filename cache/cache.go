@@ -90,6 +90,7 @@ type Cache struct {
 	pages      *pages
 	writes     *writes
 	unkept     *unkept
+	records    *records
 	production *production
 	metrics    *metrics
 	log        *slog.Logger
@@ -140,8 +141,9 @@ func (c *Cache) load() error {
 		Upstream: c.up, AsNode: c.opts.AsNode, Background: c.background,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
+	c.records = newRecords()
 	c.views = &views{
-		disk: c.disk, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
+		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
 		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
 	}
 	c.disk.lost, c.disk.reset, c.disk.wait = c.views.lost, c.reset, c.wait
@@ -152,7 +154,25 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	return c.views.load(salt)
+	c.records.holds, c.records.viewed = c.views.holds, c.views.viewed
+	if err := errors.Join(c.records.load(c.disk), c.views.load(salt)); err != nil {
+		return err
+	}
+	c.distrust()
+	return nil
+}
+
+// distrust keeps what is on disk from proving that something is not there, where it may be
+// older than what clients have seen: a snapshot has taken the place of a damaged file, or a
+// view has lost its last changes.
+func (c *Cache) distrust() {
+	s, _ := c.disk.now()
+	older := s.Recovery().Cause != nil
+	for _, v := range c.views.all() {
+		if older || v.lost.Load() {
+			c.records.forgot(v.key.of(), following(v.highest.version()))
+		}
+	}
 }
 
 // reset is called when another file has taken the place of one that was damaged,
@@ -161,7 +181,7 @@ func (c *Cache) load() error {
 func (c *Cache) reset() {
 	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
-		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.views.load(salt))
+		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.load(c.disk), c.views.load(salt))
 	}
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
@@ -195,6 +215,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.views.fit(nil) // they grow by events, too
 			if c.isUp() {
 				c.views.sweep()
+				c.records.sweep()
 				c.mend()
 			}
 		}
@@ -301,6 +322,9 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := paramsOf(r)
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: queryOf(r, p, info, who.user)}
 	x.began = x.versions()
+	if info.IsResourceRequest {
+		x.moment = c.records.now(x.resource())
+	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {
 		x.online(res)
@@ -324,6 +348,8 @@ type exchange struct {
 	// began are the versions of the views that the answer may feed, at the time
 	// of the request.
 	began map[viewKey]string
+	// moment is what was known of the resource then.
+	moment moment
 }
 
 // versions notes what is known before the request is sent. What it is answered

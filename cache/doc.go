@@ -40,7 +40,9 @@
 //   - Bytes pass as they came. What the cache cannot read, it passes on.
 //   - A list is whole, and at the version it names, or there is none. It is never
 //     older than what a client of the same view was given before. Nothing is
-//     said not to be there unless a complete view proves it.
+//     said not to be there unless a complete view, an apiserver's own word or a
+//     watch proves it, and nothing newer was seen; see records.
+//   - What is gone, or was refused, stays so in every view and representation.
 //   - A user reads what it read itself.
 //   - Neither a slow disk nor a full one delays a client.
 //
@@ -48,5 +50,5 @@
 //
 // A Cache is safe for concurrent use. A view's lock guards its index and orders
 // what goes to the disk; nothing but reading an index for the first time is done
-// under it. Locks are taken in the order view, views.
+// under it. Locks are taken in the order view, views, records.
 package cache

@@ -30,6 +30,9 @@ func (k *viewKey) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
 }
 
+// of is the user and resource of the view.
+func (k *viewKey) of() userResource { return userResource{k.User, k.resource()} }
+
 // scope is under which the view's objects are stored: once, whoever reads them.
 func (k *viewKey) scope() string {
 	return k.resource().String() + "|" + k.Representation

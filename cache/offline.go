@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,89 +82,48 @@ func (x *exchange) status(err error) (*http.Response, error) {
 	return nil, err
 }
 
-// found is one object that was found for a GET.
-type found struct {
-	source
-	name  string
-	entry entry
-}
-
 // get answers with the newest version of the object that the user has seen, from
-// whichever view.
+// whichever view. An older one is no answer, even if only that can be converted.
 func (x *exchange) get() (*http.Response, error) {
-	q := x.query
-	views := x.cache.views.resource(q.user, q.resource)
-	name := memberName(q.namespace, q.name)
-	for _, v := range views {
-		if v.key.Single && v.refuses(name) {
-			return nil, errDenied
-		}
+	copies, err := x.seek(x.query)
+	if errors.Is(err, errNeverRead) {
+		return nil, x.unknown()
 	}
-	seen := newest(views, name)
-	for _, v := range views {
-		if v.lacks(q.namespace, q.name, seen) {
-			return x.status(apierrors.NewNotFound(q.resource.GroupResource(), q.name))
-		}
+	if err != nil {
+		return x.status(err)
 	}
-	for _, o := range inAcceptOrder(q.accept) {
-		var best *found
-		for i, in := range o.from {
-			for _, v := range views {
-				if v.repr != in {
+	for _, o := range inAcceptOrder(x.query.accept) {
+		for _, in := range o.from {
+			for i := range copies {
+				s := source{copies[i].view, o.to}
+				if s.view.repr != in || !s.convertible() {
 					continue
 				}
-				s := source{v, o.to}
-				e, ok := v.member(name)
-				if ok && (best == nil || compare(e.version, best.entry.version) > 0) && s.convertible() {
-					best = &found{s, name, e}
+				res, failed := x.object(&copies[i], o.to)
+				if failed == nil {
+					return res, nil
 				}
-			}
-			if i == 0 && best != nil && best.entry.version == seen {
-				break // no conversion where there is no need for one
+				err = failed // another view may have it undamaged
 			}
 		}
-		if best != nil {
-			return x.object(best)
-		}
 	}
-	err := x.unknown()
-	for _, v := range views {
-		if _, ok := v.member(name); !ok {
-			continue
-		}
-		if v.repr.Metadata == "" {
-			return x.status(notAcceptable(q))
-		}
-		err = errOnlyMetadata
-	}
-	return nil, err
-}
-
-// newest is the last version at which the user has seen the object, or "".
-func newest(views []*view, name string) string {
-	version := ""
-	for _, v := range views {
-		if e, ok := v.member(name); ok && compare(e.version, version) > 0 {
-			version = e.version
-		}
-	}
-	return version
-}
-
-// object answers with one object.
-func (x *exchange) object(f *found) (*http.Response, error) {
-	bare, err := f.view.read(f.name, f.entry)
 	if err != nil {
 		return nil, err
 	}
-	f.view.touch(x.cache.now())
-	t := f.view.itemType()
-	if t.Kind == "" {
-		return nil, errNeverRead
+	if slices.ContainsFunc(copies, heldCopy.whole) {
+		return x.status(notAcceptable(x.query))
 	}
-	o := object{t, f.view.repr, bare}
-	o = x.cache.writes.overlaid(x, o)
-	return x.respond(http.StatusOK, o, f.repr)
+	return nil, errOnlyMetadata
+}
+
+// object answers with one object.
+func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, error) {
+	o, err := c.object()
+	if err != nil {
+		return nil, err
+	}
+	c.view.touch(x.cache.now())
+	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 
 // object is an object with what has to be known to send it.

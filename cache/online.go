@@ -5,10 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -36,6 +35,7 @@ func (x *exchange) online(res *http.Response) {
 	repr := wire.Answered(x.query.accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
 		x.cache.unkept.add(x.query)
+		x.unread()
 		return
 	}
 	switch x.query.verb {
@@ -55,60 +55,48 @@ func (x *exchange) denied(res *http.Response) {
 	q := x.query
 	switch {
 	case q.verb == "get" && res.StatusCode == http.StatusNotFound:
-		x.gone(res)
+		x.notFound(res, q)
 		return
 	case q.verb == "get":
-		v := x.cache.views.acquire(q.key(wire.Representation{Encoding: wire.JSON}))
-		v.refuse(memberName(q.namespace, q.name))
-		x.cache.views.fit(v)
-		v.release()
+		x.cache.records.refused(q.of(), q.member())
 		return
 	}
 	key := q.key(wire.Representation{})
 	x.cache.views.deny(&key)
 }
 
-// gone forgets an object that was read by itself, when an apiserver says of this
-// very object that it is not there. Any other 404 says nothing.
-func (x *exchange) gone(res *http.Response) {
-	contentType := res.Header.Get("Content-Type")
-	sink := &objectSink{take: func(body []byte) error {
-		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
-		if err != nil {
-			return err
-		}
-		q := x.query
-		if s, ok := object.(*metav1.Status); ok && s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name == q.name && s.Details.Kind == q.resource.Resource {
-			x.cache.views.discard(q, memberName(q.namespace, q.name))
-		}
-		return nil
-	}}
+// keepObject has an object that was read, or written, kept. Without a name in the query it
+// is one that was created.
+func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representation) {
+	sink := &objectSink{take: func(body []byte) error { return x.keepBody(q, repr, body) }}
 	teeBody(res, decode(res, sink), x.cache.looked)
 }
 
-// keepObject has an object that was read, or written, kept.
-func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representation) {
-	sink := &objectSink{take: func(body []byte) error {
-		m, err := wire.Inspect(repr.Encoding, body)
-		if err != nil {
-			return err
-		}
-		if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.name || len(m.ResourceVersion) == 0 {
-			return errNameless
-		}
-		bare, err := wire.AppendBare(nil, repr.Encoding, body)
-		if err != nil {
-			return err
-		}
-		v := x.cache.views.acquire(q.key(repr))
-		defer v.release()
-		name := memberName(q.namespace, q.name)
-		v.keepSingle(m.TypeMeta(), name, x.began[v.key], string(m.ResourceVersion), bare)
-		x.cache.views.admit(q, name)
-		x.cache.views.fit(v)
+func (x *exchange) keepBody(q *query, repr wire.Representation, body []byte) error {
+	m, err := wire.Inspect(repr.Encoding, body)
+	if err != nil {
+		return err
+	}
+	if q.name == "" {
+		q.name = string(m.Name)
+	}
+	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
+		return errNameless
+	}
+	if x.endedByWrite(repr, body) {
+		x.cache.records.gone(q.of(), q.member(), higher(x.moment.version, string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil
-	}}
-	teeBody(res, decode(res, sink), x.cache.looked)
+	}
+	bare, err := wire.AppendBare(nil, repr.Encoding, body)
+	if err != nil {
+		return err
+	}
+	v := x.cache.views.acquire(q.key(repr))
+	defer v.release()
+	v.keepSingle(m.TypeMeta(), q.member(), x.began[v.key], string(m.ResourceVersion), bare)
+	x.cache.records.read(q.of(), q.namespace, q.member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.consistent())
+	x.cache.views.fit(v)
+	return nil
 }
 
 // looked is told how looking at a body ended.
@@ -137,6 +125,9 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 		}
 		if errors.Is(err, errStageFull) && !errors.Is(err, errStopReading) {
 			x.tooLarge(v)
+		}
+		if err != nil {
+			c.records.forgot(v.key.of(), st.newest())
 		}
 		c.looked(err)
 		st.end()
@@ -181,6 +172,7 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	}
 	if token := st.meta.Continue; token != "" {
 		v.holders.Add(1)
+		c.records.forgot(v.key.of(), version) // the rest may never be asked for
 		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
 		return nil
 	}
@@ -212,7 +204,9 @@ func (s *stage) keep() *stage {
 // commit makes a list the state of its view.
 func (x *exchange) commit(v *view, st *stage, version string) {
 	c := x.cache
-	switch st.commit(version) {
+	verdict := st.commit(version)
+	c.ended(st)
+	switch verdict {
 	case restored:
 		c.restored(v, version)
 		c.refresh(v, x.req)
@@ -240,6 +234,7 @@ func (c *Cache) restored(v *view, version string) {
 			other.startOver()
 		}
 	}
+	c.records.restored(v.key.resource(), version)
 	c.pages.forget(v.scope)
 }
 
@@ -264,6 +259,13 @@ func (x *exchange) written() *query {
 	if x.isDryRun() {
 		return nil
 	}
+	return x.named()
+}
+
+// named is a query for the object that the path of a write names. One that is created has
+// no name there.
+func (x *exchange) named() *query {
+	info := x.info
 	q := &query{
 		user: x.who.user, verb: "get", name: info.Name,
 		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},

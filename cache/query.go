@@ -189,6 +189,14 @@ func (q *query) String() string {
 	return s
 }
 
+// splitMember is the reverse of memberName.
+func splitMember(member string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(member, "/"); ok {
+		return namespace, name
+	}
+	return "", member
+}
+
 // memberName is how objects are called in views: "namespace/name", or "name".
 func memberName(namespace, name string) string {
 	if namespace == "" {

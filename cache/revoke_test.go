@@ -51,11 +51,11 @@ func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 		object, list string // offline
 	}{
 		"a read object":                             {[]step{asks(urlPodA)}, "a=50", never},
-		"a read object that is gone":                {[]step{asks(urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, never, never},
+		"a read object that is gone":                {[]step{asks(urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", never},
 		"a 404 that is about something else":        {[]step{asks(urlPodA), answers("get", 404, notFound("namespaces", "ns")), asks(urlPodA)}, "a=50", never},
 		"a 404 that says nothing":                   {[]step{asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)}, "a=50", never},
-		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "a=50", all},
-		"a read object that its reader has deleted": {[]step{asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes}, never, never},
+		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", all},
+		"a read object that its reader has deleted": {[]step{asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes}, "404", never},
 		"an object whose deletion was refused":      {[]step{asks(urlPodA), answers("delete", 409, "{}"), deletes}, "a=50", never},
 		"a refused read":                            {[]step{asks(urlPodA), answers("get", 403, "{}"), asks(urlPodA)}, denied, never},
 		"a refused read of what was listed":         {[]step{asks(urlPods), answers("get", 403, "{}"), asks(urlPodA)}, denied, all},

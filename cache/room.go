@@ -139,7 +139,7 @@ func (s *views) evict(v *view) {
 	s.evictions.Inc()
 	s.log.Debug("evicted from the cache to make room", "view", v.String())
 	v.relisting.bar(s.now())
-	v.drop()
+	s.retire(v)
 	s.settle(v)
 	s.remove(v)
 }

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -15,6 +14,7 @@ const maxSingles = 1024
 // there; one that is older than what was there when it was asked for, at version
 // began, says that the apiservers' store was restored from a backup.
 func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
+	v.highest.raise(version)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() {
@@ -31,73 +31,19 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.countLocked()
 	v.header.APIVersion, v.header.Kind, v.header.Updated = t.APIVersion, t.Kind, v.disk.clock()
 	v.setLocked(name, entryOf(&o))
+	v.header.Newest = higher(v.header.Newest, version)
 	update := store.Change{
 		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",
 		Put: []store.Object{o},
 	}
 	if len(v.index) > maxSingles {
 		oldest := v.oldestLocked()
+		v.records.forgot(v.key.of(), v.index[oldest].version)
 		v.removeLocked(oldest)
 		update.Delete = []string{oldest}
 	}
 	update.Header, v.onDisk = v.headerLocked(), true
 	v.disk.change(&update)
-}
-
-// discard forgets an object of a Single view, which is known to be gone since version.
-func (v *view) discard(name, version string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.loadLocked() != nil {
-		return
-	}
-	old, ok := v.index[name]
-	if !ok || v.lost.Load() || version != "" && compare(old.version, version) > 0 {
-		return
-	}
-	before := v.version
-	v.countLocked()
-	v.removeLocked(name)
-	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked(), Delete: []string{name}})
-}
-
-// maxRefused bounds the names that are remembered as refused; then the oldest go.
-const maxRefused = 256
-
-// refuse notes that the user may not read one object.
-func (v *view) refuse(name string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.lost.Load() || v.loadLocked() != nil || slices.Contains(v.header.Refused, name) {
-		return
-	}
-	before := v.version
-	v.countLocked()
-	v.removeLocked(name)
-	v.header.Refused = append(v.header.Refused, name)
-	if n := len(v.header.Refused); n > maxRefused {
-		v.header.Refused = slices.Clone(v.header.Refused[n-maxRefused:])
-	}
-	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: before, New: before == "", Header: v.headerLocked(), Delete: []string{name}}
-	v.onDisk = true
-	v.disk.change(&update)
-}
-
-// admit takes back what refuse has noted.
-func (v *view) admit(name string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before := v.version
-	v.countLocked()
-	v.header.Refused = slices.DeleteFunc(slices.Clone(v.header.Refused), func(other string) bool { return other == name })
-	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
-}
-
-// refuses reports what refuse has noted.
-func (v *view) refuses(name string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Contains(v.header.Refused, name)
 }
 
 // countLocked gives a Single view, which has no resourceVersion, the next version.

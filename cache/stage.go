@@ -27,8 +27,12 @@ type stage struct {
 
 	items map[string]staged
 	bytes int64
-	meta  wire.ListMeta
-	kind  string // of the items, if they say so
+	// ended are the members of the view, at version endedAt, that the stage did not have
+	// when it was committed, where that says something of them; see Cache.ended.
+	ended   []string
+	endedAt string
+	meta    wire.ListMeta
+	kind    string // of the items, if they say so
 }
 
 // staged is an object in a stage. Bytes are nil where the view had the same: equal
@@ -170,7 +174,10 @@ func (v *view) allowLocked() {
 
 // replaceLocked makes the stage's items the view's members.
 func (v *view) replaceLocked(s *stage, version string) {
+	s.ended = v.endedLocked(s.items)
 	before := v.version
+	s.endedAt = before
+	v.highest.raise(version)
 	same := v.complete && !v.lost.Load() && compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
 	v.lost.Store(false)
 	v.version, v.complete = version, true
@@ -182,6 +189,9 @@ func (v *view) replaceLocked(s *stage, version string) {
 		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
 		return
 	}
+	if !v.key.lasting() { // members that the list does not have may be there all the same
+		v.records.forgot(v.key.of(), before)
+	}
 	v.header.Changed = version
 	v.index, v.sorted, v.bytes, v.loaded, v.onDisk = make(map[string]entry, len(s.items)), nil, 0, true, true
 	put := make([]store.Object, 0, len(s.items))
@@ -192,6 +202,20 @@ func (v *view) replaceLocked(s *stage, version string) {
 		v.setLocked(name, item.entry)
 	}
 	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
+}
+
+// endedLocked returns the members that are not among these, and so are gone: of a view that
+// objects leave only by their deletion. A view that proves that by itself needs no records.
+func (v *view) endedLocked(items map[string]staged) (names []string) {
+	if v.lost.Load() || v.key.proves() || !v.key.lasting() || v.loadLocked() != nil {
+		return nil
+	}
+	for name := range v.index {
+		if _, ok := items[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // holdsLocked reports whether these are the view's members.

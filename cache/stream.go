@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -270,6 +271,7 @@ func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
 		s.blind = true
+		s.cache.records.forgot(s.query.of(), following(s.view.highest.version()))
 		s.view.invalidate()
 		s.cache.refresh(s.view, s.req)
 	}
@@ -312,7 +314,7 @@ func (s *stream) event(f *wire.Frame) bool {
 		s.cache.refresh(s.view, s.req)
 	}
 	if f.Type == watch.Deleted {
-		s.cache.views.released(s.query.user, s.query.resource, s.repr, name, version)
+		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 	}
 	s.at = version
 	return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,9 @@ type view struct {
 	scope string
 	repr  wire.Representation
 	disk  *disk
+	// What is known of single objects goes there; nil in tests of a view alone.
+	records *records
+	highest *highest // of the versions of its resource; may be nil
 
 	// lost is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
@@ -96,8 +100,8 @@ type viewHeader struct {
 	// Denied is set when the user was last refused the view, or its kind was not
 	// there: nothing of it is handed out.
 	Denied bool `json:"denied,omitempty"`
-	// Refused are names of a Single view that the user was last refused one by one.
-	Refused []string `json:"refused,omitempty"`
+	// Newest is the highest version that a Single view has seen.
+	Newest string `json:"newest,omitempty"`
 }
 
 // memberCost is what a member takes on disk besides its object, about.
@@ -119,6 +123,7 @@ func (v *view) restore(s store.View) {
 	if err := json.Unmarshal(s.Blob, &v.header); err != nil {
 		v.complete = false
 	}
+	v.highest.raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
 }
@@ -130,7 +135,9 @@ func (v *view) forget() {
 	v.forgetLocked()
 }
 
+// forgetLocked keeps of the view only that nothing older proves what it may have seen.
 func (v *view) forgetLocked() {
+	v.records.forgot(v.key.of(), v.newestLocked())
 	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.bytes, v.members, v.version, v.complete, v.onDisk = 0, 0, "", false, false
 	v.header = viewHeader{}
@@ -194,6 +201,14 @@ func (v *view) String() string {
 // usable reports whether the view can answer its query.
 func (v *view) usableLocked() bool {
 	return v.complete && !v.lost.Load() && !v.header.Denied && !v.behindLocked()
+}
+
+// newestLocked is the highest version that the view has seen.
+func (v *view) newestLocked() string {
+	if v.key.Single {
+		return v.header.Newest
+	}
+	return v.version
 }
 
 // position returns the version of the view's state, or "" while there is none.
@@ -275,21 +290,35 @@ func (v *view) member(name string) (entry, bool) {
 	return e, ok
 }
 
+// onlyName begins the field selector of a view of one object.
+const onlyName = "metadata.name="
+
+// proves reports whether what is not in the view is not there: it is of all objects, or of
+// those of a name.
+func (k *viewKey) proves() bool {
+	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, onlyName) && !strings.Contains(k.Fields, ","))
+}
+
 // lacks reports that the view proves that there is no such object, any more if it
 // was seen at a version.
 func (v *view) lacks(namespace, name, seen string) bool {
+	absent := v.absentAt(namespace, name)
+	return absent != "" && compare(absent, seen) >= 0
+}
+
+// absentAt is the version at which the view proves that there is no such object, or "".
+func (v *view) absentAt(namespace, name string) string {
 	k := &v.key
-	if k.Single || k.Labels != "" || k.Namespace != "" && k.Namespace != namespace {
-		return false
-	}
-	if k.Fields != "" && k.Fields != "metadata.name="+name {
-		return false
+	if !k.proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != onlyName+name {
+		return ""
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.usableLocked() || compare(v.version, seen) < 0 || v.loadLocked() != nil {
-		return false
+	if !v.usableLocked() || v.loadLocked() != nil {
+		return ""
 	}
-	_, ok := v.index[memberName(namespace, name)]
-	return !ok
+	if _, ok := v.index[memberName(namespace, name)]; ok {
+		return ""
+	}
+	return v.version
 }

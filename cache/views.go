@@ -15,16 +15,16 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // views is all views there are. It is safe for concurrent use.
 type views struct {
-	disk *disk
-	max  int64 // bytes, of all views together
-	now  func() time.Time
-	log  *slog.Logger
-	full atomic.Bool // the kubelet's views alone take more than max
+	disk    *disk
+	records *records
+	max     int64 // bytes, of all views together
+	now     func() time.Time
+	log     *slog.Logger
+	full    atomic.Bool // the kubelet's views alone take more than max
 
 	evictions prometheus.Counter
 
@@ -122,6 +122,7 @@ func (s *views) acquire(key viewKey) *view {
 		return v
 	}
 	v = newView(s.disk, key.id(s.salt), key)
+	v.records, v.highest = s.records, s.records.highest(key.resource())
 	v.forget()
 	v.touch(s.now())
 	v.holders.Add(1)
@@ -142,6 +143,20 @@ func (s *views) resource(user string, resource schema.GroupVersionResource) []*v
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.of[userResource{user, resource}])
+}
+
+// viewed returns the resources of which there are views, by user.
+func (s *views) viewed() map[string]map[userResource]bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	users := map[string]map[userResource]bool{}
+	for of := range s.of {
+		if users[of.user] == nil {
+			users[of.user] = map[userResource]bool{}
+		}
+		users[of.user][of] = true
+	}
+	return users
 }
 
 func (s *views) all() []*view {
@@ -206,7 +221,7 @@ func (s *views) sweep() {
 		}
 		if v.unused > unusedFor {
 			s.log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
-			v.drop()
+			s.retire(v)
 		}
 		v.relisting.tidy(s.now())
 		if v.empty() {
@@ -239,15 +254,6 @@ func (s *views) remove(v *view) {
 	}
 }
 
-// discard is told that a user has deleted an object.
-func (s *views) discard(q *query, name string) {
-	for _, v := range s.resource(q.user, q.resource) {
-		if v.key.Single {
-			v.discard(name, "")
-		}
-	}
-}
-
 // deny is told that a user was refused a query. In no representation it is
 // answered from the cache until the user is let in again.
 func (s *views) deny(query *viewKey) {
@@ -256,25 +262,5 @@ func (s *views) deny(query *viewKey) {
 		if k.Representation = query.Representation; k == *query {
 			v.deny(true)
 		}
-	}
-}
-
-// admit is told that a user may read an object again.
-func (s *views) admit(q *query, name string) {
-	for _, v := range s.resource(q.user, q.resource) {
-		if v.key.Single && v.refuses(name) {
-			v.admit(name)
-		}
-	}
-}
-
-// released is told that an object is gone: users do not see it by GET any more.
-func (s *views) released(user string, resource schema.GroupVersionResource, repr wire.Representation, name, version string) {
-	key := viewKey{
-		User: user, Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
-		Representation: repr.String(), Single: true,
-	}
-	if v := s.find(key); v != nil {
-		v.discard(name, version)
 	}
 }

@@ -111,6 +111,10 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 // online looks at the answer to a request that is no read of an object.
 func (w *writes) online(x *exchange, res *http.Response) {
 	switch {
+	case res.StatusCode == http.StatusNotFound && x.req.Method != http.MethodGet:
+		if q := x.written(); q != nil {
+			x.notFound(res, q)
+		}
 	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
 		q := x.written()
 		if q == nil || res.StatusCode/100 != 2 {
@@ -119,14 +123,16 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 			x.keepObject(res, q, repr)
 		}
-	case x.req.Method == http.MethodDelete && res.StatusCode/100 == 2:
-		if q := x.written(); q != nil && x.info.Subresource == "" {
-			x.cache.views.discard(q, memberName(q.namespace, q.name))
-		}
+	case x.info.Verb == "delete" && x.info.Subresource == "" && res.StatusCode/100 == 2:
+		x.deleted(res, x.named())
+	case x.info.Verb == "deletecollection" && res.StatusCode/100 == 2:
+		x.deletedAll()
 	case x.isTokenRequest() && res.StatusCode == http.StatusCreated && !x.isDryRun():
 		w.keepToken(x, res)
 	case x.isReview() && res.StatusCode == http.StatusCreated:
 		w.keepReview(x, res)
+	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
+		x.created(res)
 	case !x.info.IsResourceRequest && paths.Wanted(x.req):
 		w.keepPath(x, res)
 	}
@@ -275,31 +281,29 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 		return nil, errWrite
 	}
 	q := &query{user: x.who.user, resource: resource, namespace: x.info.Namespace, name: string(m.Name)}
-	if _, ok := x.cached(q); !ok {
+	if _, err := x.seek(q); err != nil {
 		return nil, errWrite
 	}
 	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.name))
 }
 
-// cached returns an object that the user has seen, in whatever representation.
-func (x *exchange) cached(q *query) (object, bool) {
-	name := memberName(q.namespace, q.name)
-	var best *view
-	var newest entry
-	for _, v := range x.cache.views.resource(q.user, q.resource) {
-		if e, ok := v.member(name); ok && v.repr.Metadata == "" && (best == nil || compare(e.version, newest.version) > 0) {
-			best, newest = v, e
+// cached returns the newest copy of an object that a GET would be answered with.
+func (x *exchange) cached(q *query) (object, error) {
+	copies, err := x.seek(q)
+	if err != nil {
+		return object{}, err
+	}
+	err = errOnlyMetadata
+	for i := range copies {
+		if !copies[i].whole() {
+			continue
+		}
+		var o object
+		if o, err = copies[i].object(); err == nil {
+			return o, nil
 		}
 	}
-	if best == nil {
-		return object{}, false
-	}
-	bare, err := best.read(name, newest)
-	if err != nil {
-		x.cache.log.Error("cached object cannot be read", "err", err)
-		return object{}, false
-	}
-	return object{best.itemType(), best.repr, bare}, true
+	return object{}, err
 }
 
 // update applies what the node says of itself to the overlay.
@@ -308,9 +312,9 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	if q == nil || !x.who.isNode() {
 		return nil, errWrite
 	}
-	current, ok := x.cached(q)
-	if !ok {
-		return nil, errNeverRead
+	current, err := x.cached(q)
+	if err != nil {
+		return x.status(err)
 	}
 	result, err := w.overlay.Apply(x.overlayKey(), overlay.Request{
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,

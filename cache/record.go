@@ -1,0 +1,152 @@
+package cache
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/bucket"
+)
+
+// records is what is known of single objects besides the copies of them in views: that one
+// is gone, that one was refused, that a copy is in doubt. There is one record for each user,
+// resource and name, over all views and representations. The rules are these.
+//
+//   - An object is gone if an apiserver said so of this very object (404 NotFound, the answer
+//     to a DELETE) or in a watch that an object leaves only by its deletion. A 404 has no
+//     version: it counts from the highest resourceVersion that the hub had seen before the
+//     request was sent. A copy is newer than the record only if its version is higher and
+//     its UID is another one: a UID never comes back.
+//   - Where it is not clear whether an object is gone, its copies are in doubt: they are
+//     neither served, nor is anything proven, until a view shows a later state.
+//   - An object that was refused to a GET stays refused until a GET of it is let through.
+//   - No absence is proven by less than was seen. What a view had seen that is evicted,
+//     dropped or damaged stays as a floor of its user and resource: no view below it proves
+//     that something is not there.
+//   - Whatever does not fit into the bounds is forgotten in favour of 503: gone becomes
+//     doubt, seen becomes a floor, and refused becomes "refused by name", where only what a
+//     GET reads from then on is served.
+//
+// It is safe for concurrent use; nil knows nothing. mu is taken after a view's lock, and no
+// other lock of the cache is taken under it but the disk's; nothing is read from the disk
+// under it, and what is written only waits for the next commit.
+type records struct {
+	// holds reports whether a view of the user may hold a copy of the object. It takes the
+	// locks of views.
+	holds func(of userResource, name string) bool
+	// viewed returns the resources of which there are views, by user.
+	viewed func() map[string]map[userResource]bool
+
+	mu     sync.RWMutex
+	table  *bucket.Bucket // nil until load
+	of     map[userResource]*resourceRecord
+	users  map[string]*userRecord
+	spaces map[string]*highest
+	// learned counts what was learned. An answer to a request that began before it was
+	// cannot take it back.
+	learned uint64
+}
+
+const (
+	// maxNames bounds the objects of one user and resource of which there is a record, and
+	// maxUserNames those of one user: some 600 KB.
+	maxNames     = 1024
+	maxUserNames = 4096
+	// maxUserResources bounds the resources of one user. Beyond it no single objects of
+	// further ones are served.
+	maxUserResources = 1024
+	// maxDoubts bounds the namespaces in which deletions of many objects are remembered.
+	maxDoubts = 64
+)
+
+// userRecord is what is counted of one user.
+type userRecord struct {
+	resources, names int
+	closed           bool // no further resources are kept apart, and nothing of them is served
+	idle             int  // sweeps in a row that found no view of the user
+}
+
+// resourceRecord is what is known of one resource, to one user.
+type resourceRecord struct {
+	names map[string]*record
+	resourceState
+}
+
+// resourceState is the part of a resourceRecord that is not of one object.
+type resourceState struct {
+	// Floor: no view below this version proves an absence.
+	Floor string `json:"floor,omitempty"`
+	// Doubts: copies in these namespaces ("" is all) that no view above the version
+	// confirms are in doubt.
+	Doubts map[string]string `json:"doubts,omitempty"`
+	// ByName: everything is refused to a GET but for records with Allowed.
+	ByName bool `json:"byName,omitempty"`
+}
+
+// record is what is known of one object.
+type record struct {
+	Gone string `json:"gone,omitempty"` // at this version it was not there
+	// UID of the object that is gone, where it is known.
+	UID types.UID `json:"uid,omitempty"`
+	// Had: the user knew the object before. Of what it never had, a 404 of long ago is no
+	// news of today.
+	Had bool `json:"had,omitempty"`
+	// Doubt: a copy that no view above this version confirms is in doubt.
+	Doubt string `json:"doubt,omitempty"`
+	// Seen: up to this version it was there, and perhaps later, whatever the copies say.
+	// SeenUID is the UID of what was seen.
+	Seen    string    `json:"seen,omitempty"`
+	SeenUID types.UID `json:"seenUID,omitempty"`
+	// Proven: after this version it was there, which takes away a doubt.
+	Proven  string `json:"proven,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
+	Allowed bool   `json:"allowed,omitempty"` // to a GET, since resourceState.ByName
+
+	since uint64 // when this was learned; see records.learned
+}
+
+// known is what seek has to know of one object.
+type known struct {
+	record
+	floor string // of the resource
+	doubt string // the record's, or the resource's if that is higher
+	// closed: too much is known of this user to tell.
+	closed bool
+}
+
+// moment is what was known when a request was sent.
+type moment struct {
+	version string // the highest in the version space of the resource
+	learned uint64
+}
+
+func newRecords() *records {
+	return &records{of: map[userResource]*resourceRecord{}, users: map[string]*userRecord{}, spaces: map[string]*highest{}}
+}
+
+// now is called before a request is sent.
+func (r *records) now(resource schema.GroupVersionResource) moment {
+	h := r.highest(resource)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return moment{h.version(), r.learned}
+}
+
+// known returns what is known of an object.
+func (r *records) known(of userResource, namespace, name string) known {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	resource := r.of[of]
+	if resource == nil {
+		user := r.users[of.user]
+		return known{closed: user != nil && user.closed}
+	}
+	k := known{floor: resource.Floor, doubt: higher(resource.Doubts[""], resource.Doubts[namespace])}
+	if one := resource.names[name]; one != nil {
+		k.record = *one
+		k.doubt = higher(k.doubt, one.Doubt)
+	}
+	k.Refused = k.Refused || resource.ByName && !k.Allowed
+	return k
+}

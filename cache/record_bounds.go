@@ -1,0 +1,119 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// shrink brings a resource back into its bounds. First goes what no copy contradicts: nothing
+// is served again without it. What is left becomes a state of the whole resource.
+func (r *records) shrink(of userResource) {
+	candidates := r.namesOf(of)
+	maps.DeleteFunc(candidates, func(name string, one record) bool {
+		return one.Refused || one.Allowed || r.holds(of, name)
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	resource := r.of[of]
+	if resource == nil {
+		return // sweep was faster
+	}
+	names := slices.Collect(maps.Keys(candidates))
+	slices.SortFunc(names, func(a, b string) int { return int(candidates[a].since) - int(candidates[b].since) })
+	for _, name := range names {
+		if len(resource.names) <= maxNames*3/4 && r.users[of.user].names <= maxUserNames*3/4 {
+			break
+		}
+		if one := resource.names[name]; one != nil && *one == candidates[name] {
+			r.raiseLocked(of, higher(one.Seen, one.Proven))
+			r.setLocked(of, resource, name, &record{})
+		}
+	}
+	if r.overLocked(of, resource) {
+		r.collapseLocked(of, resource)
+	}
+}
+
+// namesOf returns a copy of all records of a resource.
+func (r *records) namesOf(of userResource) map[string]record {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	names := map[string]record{}
+	if resource := r.of[of]; resource != nil {
+		for name, one := range resource.names {
+			names[name] = *one
+		}
+	}
+	return names
+}
+
+// collapseLocked makes the records of objects a state of their resource.
+func (r *records) collapseLocked(of userResource, resource *resourceRecord) {
+	doubt, byName := "", resource.ByName
+	for name, one := range resource.names {
+		doubt = higher(doubt, higher(one.Gone, one.Doubt))
+		r.raiseLocked(of, higher(one.Seen, one.Proven))
+		byName = byName || one.Refused
+		r.setLocked(of, resource, name, &record{Allowed: one.Allowed, since: one.since})
+	}
+	if doubt != "" {
+		r.doubtAllLocked(of, resource, "", doubt)
+	}
+	if resource.ByName = byName; !r.overLocked(of, resource) {
+		r.saveStateLocked(of)
+		return
+	}
+	for name := range resource.names { // all of them allowed
+		r.setLocked(of, resource, name, &record{})
+	}
+	r.saveStateLocked(of)
+}
+
+// makeRoom keeps a user from too many resources, which it may have made up: what is known of
+// those goes of which there are no views, so that there is nothing to be served.
+func (r *records) makeRoom(of userResource) {
+	r.mu.RLock()
+	user := r.users[of.user]
+	full := r.of[of] == nil && user != nil && user.resources >= maxUserResources
+	r.mu.RUnlock()
+	if !full {
+		return
+	}
+	viewed := r.viewed()[of.user]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deleteAllLocked(of.user, viewed)
+}
+
+// deleteAllLocked forgets what is known of a user's resources, but for some.
+func (r *records) deleteAllLocked(user string, but map[userResource]bool) {
+	for of, resource := range r.of {
+		if of.user == user && !but[of] {
+			r.deleteLocked(of, resource)
+		}
+	}
+}
+
+// sweepIdle is how many sweeps in a row find no view of a user until its records go: a day.
+const sweepIdle = int(24 * time.Hour / sweepEvery)
+
+// sweep forgets users of whom no view is left for long: there is nothing that could be
+// served to them.
+func (r *records) sweep() {
+	viewed := r.viewed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, user := range r.users {
+		if user.idle++; viewed[name] != nil {
+			user.idle = 0
+		}
+		if user.idle <= sweepIdle {
+			continue
+		}
+		r.deleteAllLocked(name, nil)
+		user.closed = false
+		r.saveUserLocked(name)
+		delete(r.users, name)
+	}
+}
