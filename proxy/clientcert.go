@@ -72,7 +72,7 @@ func (v *verified) check(nodeUser string, rest []*x509.Certificate, now time.Tim
 		return fmt.Errorf("%w: client certificate of %q: %w", ErrUnauthenticated, v.leaf.Subject.CommonName, err)
 	}
 	if got := v.leaf.Subject.CommonName; got != nodeUser {
-		return fmt.Errorf("%w: the client certificate is %q's, not %q's", ErrUnauthenticated, got, nodeUser)
+		return fmt.Errorf("%w: the client certificate is %q's, not %q's, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token", ErrUnauthenticated, got, nodeUser)
 	}
 	if !slices.Contains(v.leaf.Subject.Organization, nodeGroup) {
 		return fmt.Errorf("%w: the client certificate of %q is not for the group %s, and so not a node's", ErrUnauthenticated, nodeUser, nodeGroup)

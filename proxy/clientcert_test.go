@@ -34,7 +34,7 @@ func TestClientCert(t *testing.T) {
 		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Own},
 		"nothing":                              {err: "neither a bearer token nor"},
 		"another node's certificate":           {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
-		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: "kubernetes-admin"},
+		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
 		"the node's name signed by another CA": {cert: otherCA.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
 		"the node's name in another group":     {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
 		"the node's certificate after its end": {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
