@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -176,6 +177,27 @@ func TestTheTargetFollowsASecondChange(t *testing.T) {
 			t.Errorf("pod %s: lastTransitionTime moved to %s though the status did not flip", pod.Name, got)
 		}
 	}
+}
+
+// Whoever upgrades a pod on its node waits for as long, and may not read DaemonSets.
+func TestTheTargetHasMinReadySeconds(t *testing.T) {
+	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
+	start(t)
+	f.await(map[string]int{upToDate: nodes})
+	f.setImage("app:2")
+	f.await(map[string]int{needsOne: nodes})
+	for _, seconds := range []int32{7, 9, 0} { // it is no part of the revision
+		f.patch(`{"spec":{"minReadySeconds":%v}}`, seconds)
+		eventually(t, fmt.Sprintf("every pod names %d seconds", seconds), func() bool {
+			for _, pod := range f.pods() {
+				if target, ok, err := upgrade.TargetOf(pod); !ok || err != nil || target.MinReadySeconds != seconds {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	checkTarget(t, f, "app:2")
 }
 
 func TestADaemonSetMadeAgainUnderTheSameName(t *testing.T) {
