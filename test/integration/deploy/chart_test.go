@@ -182,7 +182,7 @@ func TestOtherValuesSayWhatTheySay(t *testing.T) {
 		"tolerations: [{key: edge}]":                                               {"- key: edge\n"},
 		"podAnnotations: {a: b}":                                                   {"annotations:\n        a: b\n"},
 		"monitoring: {enabled: true, labels: {release: prometheus}}":               {"release: prometheus\n"},
-		"admissionPolicy: {enabled: true, action: Warn}":                           {"validationActions:\n  - Warn\n"},
+		"admissionPolicy: {enabled: true, action: Audit}":                          {"validationActions:\n  - Audit\n", "validationActions:\n  - Warn\n"},
 	} {
 		got := manifests(t, values)
 		objects(t, got) // is YAML
