@@ -45,7 +45,7 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := reportOf(&tt.pod, tt.pulls)
 			row := table.Filled(r.row(time.Now()))
-			got := append(row[:2:2], row[5:8]...)
+			got := slices.Concat(row[:2], row[5:8])
 			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
