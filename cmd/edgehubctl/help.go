@@ -52,8 +52,8 @@ What the columns mean:
                  what the upgrade changes; unknown: nobody has told this node
 
 A terminal too narrow for all of them shows less of the upgrade; -o json has everything.
-While the cloud is away, a line on stderr says since when: what is shown is what the node
-knows, and a newer version may exist.
+While the cloud is away, a line on stderr says since when: what is shown is what the
+node knows, and a newer version may exist.
 
 Exit codes: 0 shown, 1 failed, 2 wrong words, 4 not now: the hub knows no pods yet.
 `
@@ -86,19 +86,19 @@ Upgrade a pod: it is deleted, and its DaemonSet makes one of the new version.
   edgehubctl upgrade shop/web-x7k2p --wait  until the new pod is Ready, and stays so
   edgehubctl upgrade web-x7k2p -n shop
 
-      --wait            until the new pod is Ready and stays so, without a restart, for the
-                        minReadySeconds of its DaemonSet, or 10 seconds if it has none;
-                        and tell what is waited for
+      --wait            until the new pod is Ready and stays so, without a restart, for
+                        the minReadySeconds of its DaemonSet, or 10 seconds if it has
+                        none; and tell what is waited for
       --timeout 10m     with --wait: wait no longer than that
   -o, --output json     for programs
 
 The pod is away between the two. To keep that short, pull the images first:
 edgehubctl pull. It takes the cloud, which makes the new pod.
 
-Exit codes: 0 the old pod is being replaced (--wait: the new one runs), 1 failed, 2 wrong
-words, 3 --timeout has passed; it goes on, 4 not now: its images are still being pulled, it
-needs no upgrade, or the cloud is away, 5 the new pod does not run, as of now: it crashes,
-its image cannot be pulled, it was evicted; kubelet goes on trying.
+Exit codes: 0 the old pod is being replaced (--wait: the new one runs), 1 failed,
+2 wrong words, 3 --timeout has passed; it goes on, 4 not now: its images are still
+being pulled, it needs no upgrade, or the cloud is away, 5 the new pod does not run, as
+of now: it crashes, its image cannot be pulled, it was evicted; kubelet goes on trying.
 `
 
 const helpStatus = `
