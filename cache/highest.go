@@ -27,10 +27,17 @@ func (h *highest) raise(version string) {
 }
 
 func (h *highest) version() string {
-	if h == nil || h.n.Load() == 0 {
+	if h == nil {
 		return ""
 	}
-	return strconv.FormatUint(h.n.Load(), 10)
+	return versionOf(h.n.Load())
+}
+
+func versionOf(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
 }
 
 // following is the lowest version above another.

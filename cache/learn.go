@@ -54,11 +54,11 @@ func (x *exchange) absent(q *query) {
 	}
 	uid := types.UID("")
 	for i := range copies.all {
-		if c := &copies.all[i]; uid == "" && compare(c.entry.version, x.moment.version) <= 0 {
+		if c := &copies.all[i]; uid == "" && compare(c.entry.version, x.moment.version()) <= 0 {
 			uid = c.uid()
 		}
 	}
-	r.gone(of, name, x.moment.version, uid, len(copies.all) > 0)
+	r.gone(of, name, x.moment.version(), uid, len(copies.all) > 0)
 }
 
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
@@ -70,7 +70,7 @@ func (x *exchange) deleted(res *http.Response, q *query) {
 	}
 	contentType, understood := res.Header.Get("Content-Type"), false
 	sink := &objectSink{take: func(body []byte) error {
-		understood = clear && x.tookDeletion(q, contentType, body)
+		understood = clear && x.tookDeletion(q, res.StatusCode, contentType, body)
 		return nil
 	}}
 	teeBody(res, decode(res, sink), func(err error) {
@@ -82,7 +82,7 @@ func (x *exchange) deleted(res *http.Response, q *query) {
 }
 
 // tookDeletion returns false if the answer does not say whether the object has gone.
-func (x *exchange) tookDeletion(q *query, contentType string, body []byte) bool {
+func (x *exchange) tookDeletion(q *query, code int, contentType string, body []byte) bool {
 	repr := wire.ParseContentType(contentType)
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
@@ -91,10 +91,10 @@ func (x *exchange) tookDeletion(q *query, contentType string, body []byte) bool 
 	if string(m.Kind) == "Status" {
 		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
 		s, ok := object.(*metav1.Status)
-		if err != nil || !ok || s.Status != metav1.StatusSuccess {
+		if err != nil || !ok || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
 			return false
 		}
-		x.cache.records.gone(q.of(), q.member(), x.moment.version, uidOf(s.Details), true)
+		x.cache.records.gone(q.of(), q.member(), x.moment.version(), uidOf(s.Details), true)
 		return true
 	}
 	meta, err := metadataOf(repr.Encoding, body)
@@ -102,7 +102,7 @@ func (x *exchange) tookDeletion(q *query, contentType string, body []byte) bool 
 		return false
 	}
 	if !lingers(q.resource, meta) {
-		x.cache.records.gone(q.of(), q.member(), higher(x.moment.version, meta.ResourceVersion), meta.UID, true)
+		x.cache.records.gone(q.of(), q.member(), higher(x.moment.version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
 	repr = wire.Answered(q.accept, contentType)
@@ -182,7 +182,7 @@ func (x *exchange) created(res *http.Response) {
 func (x *exchange) unread() {
 	if q := x.query; q.verb == "get" {
 		x.cache.records.read(q.of(), q.namespace, q.member(), "", "", x.moment, false)
-		x.cache.records.seen(q.of(), q.member(), following(x.moment.version), "")
+		x.cache.records.seen(q.of(), q.member(), following(x.moment.version()), "")
 	}
 }
 

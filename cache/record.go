@@ -2,6 +2,7 @@ package cache
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,7 +46,7 @@ type records struct {
 	spaces map[string]*highest
 	// learned counts what was learned. An answer to a request that began before it was
 	// cannot take it back.
-	learned uint64
+	learned atomic.Uint64
 }
 
 const (
@@ -117,9 +118,11 @@ type known struct {
 
 // moment is what was known when a request was sent.
 type moment struct {
-	version string // the highest in the version space of the resource
+	highest uint64 // version in the version space of the resource
 	learned uint64
 }
+
+func (m moment) version() string { return versionOf(m.highest) }
 
 func newRecords() *records {
 	return &records{of: map[userResource]*resourceRecord{}, users: map[string]*userRecord{}, spaces: map[string]*highest{}}
@@ -127,10 +130,7 @@ func newRecords() *records {
 
 // now is called before a request is sent.
 func (r *records) now(resource schema.GroupVersionResource) moment {
-	h := r.highest(resource)
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return moment{h.version(), r.learned}
+	return moment{r.highest(resource).n.Load(), r.learned.Load()}
 }
 
 // known returns what is known of an object.

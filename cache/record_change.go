@@ -51,8 +51,7 @@ func (r *records) learnOnce(of userResource, name string, change func(*record) b
 	if !change(&after) {
 		return false
 	}
-	r.learned++
-	after.since = r.learned
+	after.since = r.learned.Add(1)
 	r.setLocked(of, resource, name, &after)
 	return r.overLocked(of, resource)
 }
@@ -164,7 +163,7 @@ func (r *records) read(of userResource, namespace, name, version string, uid typ
 		if consistent && after && compare(version, one.Doubt) <= 0 {
 			one.Doubt = ""
 		}
-		if doubt := higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" && compare(began.version, doubt) >= 0 {
+		if doubt := higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" && compare(began.version(), doubt) >= 0 {
 			one.Proven = higher(one.Proven, doubt)
 		}
 		return *one != before
@@ -212,7 +211,7 @@ func (r *records) doubtAllLocked(of userResource, resource *resourceRecord, name
 		doubts = map[string]string{"": all}
 	}
 	resource.Doubts = doubts
-	r.learned++
+	r.learned.Add(1)
 	r.saveStateLocked(of)
 }
 

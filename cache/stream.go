@@ -106,6 +106,9 @@ func (s *stream) release() {
 
 func (s *stream) endStage() {
 	if s.stage != nil {
+		if s.initial { // the client has seen what is not kept
+			s.cache.records.forgot(s.query.of(), s.stage.newest())
+		}
 		s.stage.end()
 		s.stage = nil
 	}
@@ -322,11 +325,16 @@ func (s *stream) event(f *wire.Frame) bool {
 
 // begin takes over an initial event.
 func (s *stream) begin(f *wire.Frame, name, version string) {
-	if s.stage == nil {
+	s.view.highest.raise(version)
+	switch {
+	case f.Type == watch.Deleted:
+		if s.stage != nil {
+			s.stage.remove(name)
+		}
+		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
-	}
-	if f.Type == watch.Deleted {
-		s.stage.remove(name)
+	case s.stage == nil:
+		s.cache.records.forgot(s.query.of(), version)
 		return
 	}
 	if err := s.stage.add(name, version, f.Object); err != nil {
