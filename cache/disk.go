@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -42,6 +43,7 @@ type disk struct {
 	failing atomic.Bool // the last commit
 
 	shared shared
+	seed   maphash.Seed // of entry.quick
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
@@ -54,7 +56,7 @@ type disk struct {
 // memory, within bounds, and opening is tried again. Errors are ErrLocked and
 // ErrKey, which a person has to put right.
 func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (*disk, error) {
-	d := &disk{dir: dir, options: options, metrics: m, log: log}
+	d := &disk{dir: dir, options: options, metrics: m, log: log, seed: maphash.MakeSeed()}
 	s, err := store.Open(dir, options)
 	switch {
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrKey):

@@ -24,7 +24,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 		return
 	}
 	o := store.NewObject(name, version, object)
-	if old, ok := v.index[name]; ok && (old == entryOf(&o) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
 		return
 	}
 	before := v.version

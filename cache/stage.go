@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"hash/maphash"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -84,8 +85,9 @@ func (s *stage) add(name, version string, object []byte) error {
 	if err != nil {
 		return err
 	}
-	item := staged{entry: entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest)}}
-	if !s.view.has(name, item.entry) {
+	e, has := s.view.recognize(name, version, head, rest)
+	item := staged{entry: e}
+	if !has {
 		item.bytes = s.view.disk.sharedBytes(item.sum, head, rest)
 	}
 	if s.put(name, item); s.bytes > maxStage {
@@ -96,11 +98,33 @@ func (s *stage) add(name, version string, object []byte) error {
 
 func (i *staged) cost(name string) int64 { return int64(len(i.bytes) + len(name) + memberCost) }
 
-// has reports whether this is a member, and its bytes are at hand.
-func (v *view) has(name string, e entry) bool {
+// recognize returns the entry of an object that was read, and whether it is a member
+// whose bytes are at hand. A list that comes again is recognized by quick hashes.
+func (v *view) recognize(name, version, head string, rest []byte) (_ entry, has bool) {
+	quick := max(maphash.Bytes(v.disk.seed, rest), 1)
+	old := v.atHand(name)
+	if old.version == version && old.size == len(head)+len(rest) && old.quick == quick {
+		return old, true
+	}
+	e := entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest), quick}
+	if has = old.is(e); has { // it came from the disk, or in an event
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.index[name].is(e) {
+			v.index[name] = e
+		}
+	}
+	return e, has
+}
+
+// atHand returns a member whose bytes are at hand, or an empty entry.
+func (v *view) atHand(name string) entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return !v.lost.Load() && v.loadLocked() == nil && v.index[name] == e
+	if v.lost.Load() || v.loadLocked() != nil {
+		return entry{}
+	}
+	return v.index[name]
 }
 
 // sharedBytes returns an object that is given in two parts: the bytes that another
@@ -224,7 +248,7 @@ func (v *view) holdsLocked(items map[string]staged) bool {
 		return false
 	}
 	for name, item := range items {
-		if v.index[name] != item.entry {
+		if !v.index[name].is(item.entry) {
 			return false
 		}
 	}
