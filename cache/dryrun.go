@@ -43,13 +43,15 @@ func deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, erro
 	}
 	switch encoding {
 	case wire.JSON:
-		return options, json.Unmarshal(body, options)
+		err := json.Unmarshal(body, options)
+		return options, err
 	case wire.Protobuf:
 		_, raw, err := wire.Bare(encoding, body)
 		if err != nil || bytes.Equal(raw, body) { // it does not say that it is protobuf
 			return nil, fmt.Errorf("read DeleteOptions: %w", wire.ErrMalformed)
 		}
-		return options, options.Unmarshal(raw)
+		err = options.Unmarshal(raw)
+		return options, err
 	}
 	return nil, fmt.Errorf("read DeleteOptions in %q: %w", contentType, wire.ErrEncoding)
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
 

@@ -61,17 +61,17 @@ func (s *suite) reads(view, name, want string) {
 }
 
 func (s *suite) otherBytes() {
-	const real, longer, shorter = "what there is", "what a dry run would have made of it", "less"
-	s.commit(replacement("a", "7", store.NewObject("x", "3", []byte(real))))
+	const actual, longer, shorter = "what there is", "what a dry run would have made of it", "less"
+	s.commit(replacement("a", "7", store.NewObject("x", "3", []byte(actual))))
 	s.commit(replacement("b", "7", store.NewObject("x", "3", []byte(longer))), replacement("c", "7", store.NewObject("x", "3", []byte(shorter))))
 	for range 2 {
-		s.reads("a", "x", real)
+		s.reads("a", "x", actual)
 		s.reads("b", "x", longer)
 		s.reads("c", "x", shorter)
 		s.reopen()
 	}
 	s.ok(s.DropView(id("b")))
-	s.reads("a", "x", real)
+	s.reads("a", "x", actual)
 	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte(longer))})
 	s.wantErr(err, store.ErrNotFound)
 }
