@@ -95,3 +95,18 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 		}
 	})
 }
+
+// A view is found empty, filled, let go of, and only then removed.
+func TestAViewThatWasJustFilledStays(t *testing.T) {
+	c := openCache(t, t.TempDir(), newUpstream())
+	v := c.views.acquire(podsKey(nodeUser))
+	fillJSON(t, v, "100", podJSON("a", "50"))
+	v.release()
+	c.views.remove(v)
+	if c.views.find(podsKey(nodeUser)) != v {
+		t.Error("what a client has just read is gone")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -241,7 +241,12 @@ func (v *view) empty() bool {
 func (s *views) remove(v *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.holders.Load() > 0 {
+	if v.holders.Load() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
+		return
+	}
+	filled := v.onDisk // since the caller looked; nobody fills a view without holding it
+	v.mu.Unlock()
+	if filled {
 		return
 	}
 	s.room.set(v, usage{})
