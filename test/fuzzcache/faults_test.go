@@ -16,9 +16,9 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 		if ctx.Err() != nil {
 			return
 		}
-		k := r.IntN(14)
+		k := r.IntN(16)
 		if n < 2 {
-			k = 13
+			k = 15
 		}
 		switch {
 		case k < 2:
@@ -33,6 +33,8 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 			w.rotateOne(ctx, r, n)
 		case k < 7:
 			w.turnAccess(ctx, r)
+		case k < 9:
+			w.slow(ctx, r)
 		default:
 			w.cut(ctx, r)
 		}
@@ -88,6 +90,29 @@ func (w *world) oneLink(ctx context.Context, r *rand.Rand) {
 	}
 	pause(ctx, time.Duration(500+r.IntN(5000))*time.Millisecond)
 	w.mend()
+}
+
+// slow makes the links thin and late for a while. A cut behind it meets what has not come
+// yet: all the more of it where the hub was killed before.
+func (w *world) slow(ctx context.Context, r *rand.Rand) {
+	w.note("the links are slow")
+	w.did("slow links")
+	ended := w.log.during(&w.log.trouble, "slow links")
+	for _, l := range w.links() {
+		l.SetDelay(time.Duration(r.IntN(200)) * time.Millisecond)
+		l.SetRate(20_000 + r.IntN(100_000))
+	}
+	if r.IntN(2) == 0 {
+		w.restart(r, true)
+	}
+	pause(ctx, time.Duration(500+r.IntN(3000))*time.Millisecond)
+	ended()
+	w.cut(ctx, r)
+	for _, l := range w.links() {
+		l.SetDelay(0)
+		l.SetRate(0)
+	}
+	w.note("the links are not slow any more")
 }
 
 // truncate breaks connections in the middle of what they carry.
