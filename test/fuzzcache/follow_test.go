@@ -27,8 +27,9 @@ type follower struct {
 	mu      sync.Mutex // held while an event is taken
 	at      int64      // everything up to here has been told
 	items   map[string]*state
-	skipped int  // events that a difference has left out
-	lost    bool // it has to list again
+	opened  time.Time // when the watch was asked for
+	skipped int       // events that a difference has left out
+	lost    bool      // it has to list again
 }
 
 func newFollower(c *client, q *query, f *form) *follower {
@@ -96,13 +97,13 @@ func (f *follower) take(kind watch.EventType, got *state) {
 	if kind == watch.Deleted {
 		delete(f.items, got.key())
 		if f.q.all() { // else it may only have left the selector
-			f.c.sight.raise(f.c.sight.objects, key, got.rev, now)
+			f.c.sight.raise(f.c.sight.objects, key, got.rev, f.opened, now)
 		}
 	} else {
 		f.items[got.key()] = got
-		f.c.sight.raise(f.c.sight.objects, key, got.rev, now)
+		f.c.sight.raise(f.c.sight.objects, key, got.rev, f.opened, now)
 	}
-	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), f.at, now)
+	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), f.at, f.opened, now)
 	f.c.w.did("watch events")
 }
 
@@ -165,7 +166,7 @@ func (f *follower) bookmark(rev int64) bool {
 		return false
 	}
 	f.at = rev
-	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), rev, time.Now())
+	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), rev, f.opened, time.Now())
 	w.did("bookmarks")
 	return true
 }

@@ -55,7 +55,7 @@ func (c *client) getOne(ctx context.Context, res *resource, namespace, name stri
 		c.w.report("an object in a form that was not asked for", "%s, %s: only metadata: %t", c.name, what, got.metadata)
 	}
 	if c.judgeState(what, res, key, got, floor, a) {
-		c.sight.raise(c.sight.objects, objectKey(res.name, key), got.rev, a.ended)
+		c.sight.raise(c.sight.objects, objectKey(res.name, key), got.rev, a.began, a.ended)
 		if a.weather != offline {
 			c.sight.noteRead(path+" as "+f.kind, a.ended)
 		}
@@ -104,7 +104,7 @@ func (c *client) judgeAbsence(what string, res *resource, key string, floor int6
 		c.w.report("404 for an object that was there all the time", "%s, %s, %v: seen was %d; it is %v", c.name, what, a.weather, floor, stateAt(c.w.history.of(res.name, key), c.w.history.now()))
 		return
 	}
-	c.sight.raise(c.sight.objects, objectKey(res.name, key), absent, a.ended)
+	c.sight.raise(c.sight.objects, objectKey(res.name, key), absent, a.began, a.ended)
 }
 
 // absentSince is the first revision from floor on at which an object was absent, as far as
@@ -126,14 +126,14 @@ func (c *client) absentSince(res *resource, key string, floor int64) int64 {
 }
 
 // gone notes that the user's own DELETE of an object was carried out.
-func (c *client) gone(res *resource, key, uid string, at time.Time) {
+func (c *client) gone(res *resource, key, uid string, asked, at time.Time) {
 	rev, err := c.w.revision(c.w.t.Context())
 	if err != nil || c.w.history.await(rev) != nil {
 		return
 	}
 	for _, change := range c.w.history.of(res.name, key) {
 		if change.after == nil && change.before != nil && change.before.uid == uid {
-			c.sight.raise(c.sight.objects, objectKey(res.name, key), change.rev, at)
+			c.sight.raise(c.sight.objects, objectKey(res.name, key), change.rev, asked, at)
 			return
 		}
 	}

@@ -62,7 +62,7 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 	if !c.judgeList(what, q, f, &all, last.weather) {
 		return nil, 0, false
 	}
-	c.saw(q, f, all.items, all.rev, exact == 0, last.ended)
+	c.saw(q, f, all.items, all.rev, exact == 0, began, last.ended)
 	if last.weather == fair || last.weather == foul && began.Before(last.began) {
 		c.sight.noteRead(viewKey(q, f), last.ended)
 	}
@@ -124,11 +124,11 @@ func (c *client) pages(ctx context.Context, what string, q *query, f *form, vers
 func (c *client) noteAccess(key string, a *answer, refused bool, what string) {
 	switch {
 	case a.code == http.StatusForbidden && a.weather != offline:
-		c.sight.refuse(key, true)
+		c.sight.refuse(key, a.began)
 	case a.code == http.StatusOK && a.weather == offline && refused && c.sight.isRefused(key):
 		c.w.report("an answer offline to who was refused", "%s: %s: %v", c.name, what, a)
 	case a.code == http.StatusOK && a.weather != offline:
-		c.sight.refuse(key, false)
+		c.sight.allow(key, a.ended)
 	}
 }
 
@@ -187,14 +187,14 @@ func (c *client) judgeList(what string, q *query, f *form, l *listing, under wea
 }
 
 // saw notes what a list has shown.
-func (c *client) saw(q *query, f *form, items []*state, rev int64, latest bool, at time.Time) {
+func (c *client) saw(q *query, f *form, items []*state, rev int64, latest bool, asked, at time.Time) {
 	if latest {
-		c.sight.raise(c.sight.views, viewKey(q, f), rev, at)
+		c.sight.raise(c.sight.views, viewKey(q, f), rev, asked, at)
 	}
 	for _, s := range items {
-		c.sight.raise(c.sight.objects, objectKey(q.resource.name, s.key()), rev, at)
+		c.sight.raise(c.sight.objects, objectKey(q.resource.name, s.key()), rev, asked, at)
 	}
 	if q.all() {
-		c.sight.raise(c.sight.covers, objectKey(q.resource.name, q.namespace), rev, at)
+		c.sight.raise(c.sight.covers, objectKey(q.resource.name, q.namespace), rev, asked, at)
 	}
 }

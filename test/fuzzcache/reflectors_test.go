@@ -36,6 +36,9 @@ func (fl *follower) reflect(ctx context.Context) error {
 	return nil
 }
 
+// reflected is how long ago what a reflector tells may have come from the hub.
+const reflected = 5 * time.Second
+
 // reflection is the store of a reflector.
 type reflection struct {
 	*follower
@@ -49,6 +52,7 @@ func (s *reflection) take(kind watch.EventType, o any) error {
 		s.complain("an event that cannot be read", "%v", err)
 		return nil
 	}
+	s.opened = time.Now().Add(-reflected)
 	if !s.lost && s.items != nil {
 		s.event(kind, got)
 	}
@@ -87,8 +91,9 @@ func (s *reflection) Replace(list []any, version string) error {
 	}
 	s.lost, s.skipped = false, 0
 	s.begin(items, rev)
+	s.opened = time.Now().Add(-reflected)
 	if s.matches(rev) {
-		s.c.saw(s.q, s.f, nil, rev, false, time.Now())
+		s.c.saw(s.q, s.f, nil, rev, false, s.opened, time.Now())
 	}
 	s.c.w.did("lists by reflectors")
 	return nil

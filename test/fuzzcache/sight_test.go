@@ -53,10 +53,11 @@ func (f *floor) forget(from time.Time) {
 // its namespace, or everywhere. The same holds for 404, which is one state of it.
 type sight struct {
 	mu      sync.Mutex
-	views   map[string]*floor // by query and kind of form: the version of what was shown
-	objects map[string]*floor // by objectKey
-	covers  map[string]*floor // by resource and namespace, "" is all: lists without selectors
-	refused map[string]bool   // queries and objects that were last answered with 403
+	views   map[string]*floor    // by query and kind of form: the version of what was shown
+	objects map[string]*floor    // by objectKey
+	covers  map[string]*floor    // by resource and namespace, "" is all: lists without selectors
+	refused map[string]bool      // queries and objects that were last answered with 403
+	allowed map[string]time.Time // when such were last answered with 200
 	kills   []time.Time
 	read    map[string]time.Time // answers with 200, by what was asked for: the last one
 }
@@ -64,17 +65,18 @@ type sight struct {
 func newSight() *sight {
 	return &sight{
 		views: map[string]*floor{}, objects: map[string]*floor{}, covers: map[string]*floor{},
-		refused: map[string]bool{}, read: map[string]time.Time{},
+		refused: map[string]bool{}, allowed: map[string]time.Time{}, read: map[string]time.Time{},
 	}
 }
 
-// raise notes that something of revision rev was read at a time.
-func (s *sight) raise(in map[string]*floor, key string, rev int64, at time.Time) {
+// raise notes that something of revision rev was read, from a hub that was asked, and had
+// answered, at some time.
+func (s *sight) raise(in map[string]*floor, key string, rev int64, asked, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kill := range s.kills {
-		if at.After(kill.Add(-lossBeforeKill)) && !at.After(kill) {
-			return
+		if at.After(kill.Add(-lossBeforeKill)) && !asked.After(kill) {
+			return // the hub that said so was killed just then
 		}
 	}
 	f := in[key]
@@ -126,14 +128,22 @@ func (s *sight) killed(at time.Time) {
 	clear(s.refused) // as good as unknown: what was let in or refused last may be lost
 }
 
-func (s *sight) refuse(key string, refused bool) {
+// refuse notes an answer with 403. Which of two that were under way together the hub saw
+// last is not known.
+func (s *sight) refuse(key string, asked time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if refused {
+	if asked.After(s.allowed[key]) {
 		s.refused[key] = true
-	} else {
-		delete(s.refused, key)
 	}
+}
+
+// allow notes an answer with 200.
+func (s *sight) allow(key string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.refused, key)
+	s.allowed[key] = at
 }
 
 func (s *sight) isRefused(key string) bool {

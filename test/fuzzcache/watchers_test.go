@@ -72,7 +72,11 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 		defer cancel()
 	}
 	began := time.Now()
-	floor := c.sight.view(viewKey(fl.q, fl.f))
+	fl.opened = began
+	floor := int64(0)
+	if !strings.Contains(path, "resourceVersion=0") { // which is whatever an apiserver remembers
+		floor = c.sight.view(viewKey(fl.q, fl.f))
+	}
 	res, err := c.open(ctx, http.MethodGet, path, fl.f.accept(false), "", nil)
 	if err != nil {
 		if ctx.Err() == nil && c.w.weatherOf(began, time.Now()) == fair {
@@ -173,12 +177,15 @@ func (c *client) initialEventsEnd(fl *follower, initial map[string]*state, rev, 
 	if err := c.w.history.await(rev); err != nil {
 		return fl.complain("a version that etcd never had", "the end of initial events: %v", err)
 	}
+	if rev < floor {
+		fl.complain("initial events that are older than what was seen", "they are at %d, seen was %d", rev, floor)
+	}
 	fl.begin(initial, rev)
 	if !fl.matches(rev) {
 		return false
 	}
 	c.w.did("lists by initial events")
-	c.saw(fl.q, fl.f, nil, rev, true, time.Now())
+	c.saw(fl.q, fl.f, nil, rev, true, fl.opened, time.Now())
 	return true
 }
 

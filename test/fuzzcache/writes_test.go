@@ -125,7 +125,7 @@ func (c *client) wrote(ctx context.Context, method string, res *resource, path, 
 		c.w.report("the answer to another write", "%s: %s %s: %v, want %s", c.name, method, path, got, write)
 		return
 	}
-	c.sight.raise(c.sight.objects, objectKey(res.name, got.key()), got.rev, a.ended)
+	c.sight.raise(c.sight.objects, objectKey(res.name, got.key()), got.rev, a.began, a.ended)
 }
 
 func (c *client) remove(ctx context.Context, res *resource, namespace, name, path string) {
@@ -139,7 +139,7 @@ func (c *client) remove(ctx context.Context, res *resource, namespace, name, pat
 		Details  struct{ UID string }
 	}
 	if json.Unmarshal(a.body, &deleted) == nil {
-		c.gone(res, namespace+"/"+name, deleted.Metadata.UID+deleted.Details.UID, a.ended)
+		c.gone(res, namespace+"/"+name, deleted.Metadata.UID+deleted.Details.UID, a.began, a.ended)
 	}
 }
 
