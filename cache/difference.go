@@ -24,8 +24,8 @@ type news struct {
 // the same name. They carry the old state's version, so that a client that breaks
 // off among them goes on from there, and is told to list: nothing of what follows is
 // missed. Then comes what is there now, in the order of versions. It ends early if
-// there are more than maxDifference bytes. A member of the same version with other bytes
-// has changed, too.
+// there are more than maxDifference bytes. There are no events for a member that has other
+// bytes at the same version: see errRewritten.
 func difference(old *snapshot, st *stage) ([]byte, error) {
 	var gone, there []news
 	var sum int
@@ -36,8 +36,11 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 	for _, m := range old.members {
 		item, still := st.items[m.Name]
 		seen[m.Name] = true
-		if !still || item.member(m.Name) != m {
+		switch {
+		case !still || item.version != m.ResourceVersion:
 			changed = append(changed, m)
+		case item.member(m.Name) != m:
+			return nil, errRewritten
 		}
 	}
 	old.members = changed
@@ -90,6 +93,11 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 // errMoved is returned where the view had an object when the list brought it, and has
 // it no more: the list does not say what is to be told about it.
 var errMoved = errors.New("the view has changed while it was listed")
+
+// errRewritten is returned where a member has other contents at the version that it had: a
+// CustomResourceDefinition has gained a default, or etcd was restored. An event for it
+// would take its clients back to that version; they have to list.
+var errRewritten = errors.New("an object has other contents at the same version")
 
 func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 	first, err := wire.Inspect(e, a)
