@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -81,6 +82,7 @@ func TestStormOfBadAnswers(t *testing.T) {
 					}
 				}
 				time.Sleep(100 * time.Millisecond) // the hub asks by itself
+				synctest.Wait()
 				if c.isLost() != tt.lost {
 					t.Errorf("lost: %v, want %v; log:\n%s", c.isLost(), tt.lost, c.log)
 				}
@@ -141,6 +143,7 @@ func TestApiserverThatIsWellOnlyInItsHealthDoesNotFlap(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait()
 		if losses := strings.Count(c.log.String(), "WARN"); losses != 1 {
 			t.Errorf("lost %d times in an hour, want once", losses)
 		}

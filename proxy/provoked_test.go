@@ -182,7 +182,7 @@ func rawly(ctx context.Context, hub *hubUnderTest, text string) {
 	_ = conn.SetDeadline(time.Now().Add(100 * time.Millisecond))
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	io.WriteString(conn, text)
-	bufio.NewReader(conn).ReadString('\n')
+	_, _ = bufio.NewReader(conn).ReadString('\n')
 }
 
 func garbage(ctx context.Context, hub *hubUnderTest, path string) {

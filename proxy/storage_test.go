@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -83,10 +84,12 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 						t.Errorf("another request waited %v while the hub asked", took)
 					}
 					time.Sleep(tt.within)
+					synctest.Wait() // what is written to the log meanwhile is read here
 					if c.isLost() != tt.lost {
 						t.Fatalf("lost: %v; log:\n%s", c.isLost(), c.log)
 					}
 					time.Sleep(5 * time.Minute)
+					synctest.Wait()
 					if c.isLost() != tt.lost || strings.Count(c.log.String(), "WARN") > 1 {
 						t.Errorf("lost: %v; log:\n%s", c.isLost(), c.log)
 					}
@@ -154,7 +157,7 @@ func TestAQuestionBehindALongListIsNoLoss(t *testing.T) {
 	narrow := []*fakeNetwork{{delay: 100 * time.Millisecond, rate: 64 << 10}}
 	inCloud(t, api, narrow, func(t *testing.T, c *cloud) {
 		for range DefaultBadAnswers - 1 {
-			c.get(pods)
+			_, _, _, _ = c.get(pods)
 		}
 		read := make(chan error, 1)
 		go func() {
@@ -193,7 +196,7 @@ func TestWhatIsUnderWayAtALossIsAnsweredElsewhere(t *testing.T) {
 			written <- code
 		}()
 		for range DefaultBadAnswers {
-			c.get(pods)
+			_, _, _, _ = c.get(pods)
 		}
 		var unreachable *UnreachableError
 		if err := <-read; !errors.As(err, &unreachable) {

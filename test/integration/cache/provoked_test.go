@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -102,7 +103,7 @@ func TestAnApiserverWhoseStorageHangsIsLost(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "the hub knows that the apiserver is of no use", func() bool { return h.logged("counts as lost") })
-	if a := h.node.get(t, s.one("c-001"), protobuf); string(a.body) != string(before.body) || a.took > switchBound {
+	if a := h.node.get(t, s.one("c-001"), protobuf); !bytes.Equal(a.body, before.body) || a.took > switchBound {
 		t.Errorf("want what was read before, at once; got %v", a)
 	}
 	if err := env.Etcd().Cont(); err != nil {
