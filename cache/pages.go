@@ -66,7 +66,7 @@ func (p *pages) wait(key pageKey, s *pageStage) {
 func (p *pages) itemsLocked() []quota.Item[pageKey] {
 	items := make([]quota.Item[pageKey], 0, len(p.stages))
 	for key, s := range p.stages {
-		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: int64(s.bytes), Last: s.until.UnixNano()})
+		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: s.bytes, Last: s.until.UnixNano()})
 	}
 	return items
 }

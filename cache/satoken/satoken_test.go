@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -296,7 +297,7 @@ func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	value[0] = 1
-	old := append(value[:9:9], value[9+1+len(account.User):]...)
+	old := slices.Concat(value[:9], value[9+1+len(account.User):])
 	if err := table.Put(store.Pair{Bucket: bucketName, Key: key, Value: old}); err != nil {
 		t.Fatal(err)
 	}
