@@ -46,6 +46,7 @@ type Hub struct {
 	proxy    *proxy.Proxy
 	cache    *cache.Cache
 	upstream *proxy.Upstream
+	outage   *outage
 	creds    *credentials
 	ports    []port          // the first is the hub's own way in
 	own      *http.Transport // of the hub's own requests
@@ -95,7 +96,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, cache: kept, proxy: proxy.New(kept, log, metrics)}
+	h := &Hub{config: c, log: log, upstream: upstream, outage: recallOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
 	h.creds = &credentials{
 		load: load, own: own, source: c.kubeconfigOfServer(), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
 		expiry: newExpiryGauge(r), server: id.server, serverInUse: len(c.Servers) == 0,
@@ -259,6 +260,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		g.Go(func() error { return h.enrollment.Run(ctx) })
 	}
 	g.Go(func() error { return h.upstream.Run(ctx) })
+	g.Go(func() error { h.outage.run(ctx); return nil })
 	g.Go(func() error { return h.images.run(ctx, h.upstream) })
 	g.Go(func() error {
 		<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,11 +61,21 @@ func (p *Pods) delete(ctx context.Context, namespace, name string, options metav
 // cloudFailure gives an error of Pods the code it is answered with. doing says
 // what was tried, such as "list the pods of node n". caller is the request's
 // context, without cloudTimeout.
-func cloudFailure(caller context.Context, err error, doing string) error {
+//
+// Where the hub knows that the cloud is away, it says so itself, and since when: err is
+// then the same in other words, and why each apiserver cannot be reached stands in the log
+// and in GET /debug/cache.
+func (s *server) cloudFailure(caller context.Context, err error, doing string) error {
 	switch {
 	case caller.Err() != nil:
 		return failf(statusClientGone, "%s: the caller hung up: %w", doing, err)
 	case isUnreachable(err):
+		if offline := s.offline(); offline != "" {
+			return failf(http.StatusServiceUnavailable, "%s: %s; send the request again once the cloud is back, which GET /readyz tells", doing, offline)
+		}
+		if strings.Contains(err.Error(), "the cloud cannot be reached") {
+			return failf(http.StatusServiceUnavailable, "%s: try again once the cloud can be reached: %w", doing, err)
+		}
 		return failf(http.StatusServiceUnavailable, "%s: the cloud cannot be reached, try again once it can: %w", doing, err)
 	}
 	return failf(http.StatusInternalServerError, "%s: the cloud refused: %w", doing, err)

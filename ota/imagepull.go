@@ -64,7 +64,7 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 	defer cancel()
 	pod, err := s.find(ctx, name)
 	if err != nil {
-		return cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}
 	if pod == nil {
 		return s.explainMissingPull(ctx, caller, name)

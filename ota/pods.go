@@ -18,7 +18,7 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 
 	list, err := s.nodesPods(ctx)
 	if err != nil {
-		return cloudFailure(r.Context(), err, "list the pods of node "+s.node)
+		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.node)
 	}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"} // decoding leaves it out
 	if list.Items == nil {

@@ -50,13 +50,13 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 
 	unlock, err := s.inFlight.lock(ctx, name)
 	if err != nil {
-		return nil, cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
+		return nil, s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
 	}
 	defer unlock()
 
 	pod, err := s.find(ctx, name)
 	if err != nil {
-		return nil, cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+		return nil, s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}
 	if pod == nil {
 		return nil, s.explainMissing(ctx, caller, name)
@@ -101,7 +101,7 @@ func (s *server) explainMissing(ctx, caller context.Context, name types.Namespac
 	case err == nil: // no apiserver does this
 		return failf(http.StatusInternalServerError, "look up pod %s: the cloud accepted a dry run for a pod with the UID %s; nothing was deleted", name, noUID)
 	}
-	return cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+	return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 }
 
 func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
@@ -114,7 +114,7 @@ func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return failf(http.StatusNotFound, "pod %s/%s with UID %s was deleted by someone else just now: look for its successor with GET /pods", pod.Namespace, pod.Name, pod.UID)
 	}
-	return cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
+	return s.cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
 }
 
 // podOf reads the pod from the path. A name that no pod can have is answered as

@@ -8,12 +8,14 @@ import (
 
 // health says whether an apiserver can be reached, and serves the node. It is down from
 // the first failed attempt to connect, or question of askStorage, until it answers a
-// probe or, where nothing else is left to ask, a request. Requests are no probes: nobody is made to wait for an
-// apiserver that is known to be down while another one answers.
+// probe or, where nothing else is left to ask, a request. Requests are no probes: nobody
+// is made to wait for an apiserver that is known to be down while another one answers.
 type health struct {
 	log    *slog.Logger
 	report func(up bool, at time.Time) // called in the order of the changes
 	wake   chan struct{}               // to the prober, when up turns to down; holds one
+
+	answered func() // called with each useful answer; must not call back
 
 	mu      sync.Mutex
 	since   time.Time // of the last change
@@ -23,7 +25,7 @@ type health struct {
 // newHealth returns the health of an apiserver that is up until an attempt to
 // reach it fails.
 func newHealth(log *slog.Logger, report func(up bool, at time.Time)) *health {
-	return &health{log: log, report: report, wake: make(chan struct{}, 1), since: time.Now()}
+	return &health{log: log, report: report, wake: make(chan struct{}, 1), since: time.Now(), answered: func() {}}
 }
 
 // down returns why the apiserver cannot be reached, or nil.
@@ -40,6 +42,7 @@ func (h *health) state() (since time.Time, err error) {
 }
 
 func (h *health) succeeded(now time.Time) {
+	h.answered()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lastErr == nil {
@@ -54,6 +57,7 @@ func (h *health) succeeded(now time.Time) {
 // heard notes that a request was answered. That is no reason to take an apiserver back
 // that did not serve the node: not everything that it answers takes its storage.
 func (h *health) heard(now time.Time) {
+	h.answered()
 	if down := h.down(); down != nil && asUnusable(down) == nil {
 		h.succeeded(now)
 	}

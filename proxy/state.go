@@ -10,7 +10,8 @@ import (
 type State struct {
 	// Up is true while at least one apiserver can be reached.
 	Up bool
-	// Since is when Up changed last: the start, if never.
+	// Since is when Up changed last: the start, if never. While Up is false that may be
+	// before the start: see Upstream.Recall.
 	Since time.Time
 	// Refused is true while no apiserver that can be reached takes the node's
 	// credentials, or the node has none, and at least one can be reached.
@@ -32,12 +33,18 @@ type ServerState struct {
 
 // State returns the state of now.
 func (u *Upstream) State() State {
-	out := State{}
+	out, now := State{}, time.Now()
 	out.Up, out.Since = u.reach[Own].state()
+	if !out.Up {
+		out.Since = u.began.of(out.Since, now)
+	}
 	node, since := u.reach[Node].state()
 	out.Refused, out.RefusedSince = out.Up && !node, since
 	for _, s := range u.servers {
 		since, err := s.health.state()
+		if err != nil {
+			since = u.began.of(since, now)
+		}
 		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err, Refused: s.acceptance.refusal()})
 	}
 	return out

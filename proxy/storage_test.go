@@ -120,7 +120,7 @@ func TestTheQuestionIsAskedAgainWhereItsConnectionBreaks(t *testing.T) {
 			t.Errorf("%d", code)
 		}
 	}
-	await(t, "the second question", func() bool { return asked.Load() == 2 })
+	until(t, "the second question was asked", func() bool { return asked.Load() == 2 })
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable || isClosed(lost) {
 		t.Errorf("%d; lost: %v", code, isClosed(lost))
 	}
@@ -132,15 +132,6 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
 	}
 }
 

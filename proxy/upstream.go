@@ -32,7 +32,8 @@ type Upstream struct {
 	servers []*server
 	balance Balance
 	next    atomic.Uint64 // of RoundRobin
-	reach   [2]*reach     // by Identity: for callers with credentials of their own, and for the node
+	began   beginning
+	reach   [2]*reach // by Identity: for callers with credentials of their own, and for the node
 }
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
@@ -41,7 +42,7 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
-	u := &Upstream{balance: balance}
+	u := &Upstream{balance: balance, began: beginning{answered: make(chan struct{})}}
 	for id := range u.reach {
 		u.reach[id] = newReach(len(servers), time.Now())
 	}
@@ -51,6 +52,7 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 		}
 		s := newServer(address, node, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
 		s.peers = func() []*server { return u.servers }
+		s.health.answered = u.began.noteAnswer
 		u.servers = append(u.servers, s)
 	}
 	u.SetCredentials(creds)

@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// worthNoting is how long an outage has to last before it is written down: one that
+// comes and goes costs no write to flash.
+const worthNoting = 10 * time.Second
+
+// outage is what the hub remembers of the cloud over a restart, so that "offline since"
+// does not begin anew. It is written when an outage has begun, when it has ended, and
+// when the hub stops; never in between.
+type outage struct {
+	file     string
+	upstream *proxy.Upstream
+	log      *slog.Logger
+	recalled time.Time // what the file said at the start; zero: nothing
+}
+
+// remembered is the contents of the file. One of the two is set.
+type remembered struct {
+	Lost     *time.Time `json:"lost,omitempty"`     // the outage goes on since then
+	Answered *time.Time `json:"answered,omitempty"` // an apiserver answered last, as far as is known
+}
+
+// recallOutage tells upstream what the hub remembers. A file that makes no sense is as
+// good as none.
+func recallOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage {
+	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
+	text, err := os.ReadFile(o.file)
+	if err != nil {
+		if !os.IsNotExist(err) {
+			log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
+		}
+		return o
+	}
+	var was remembered
+	switch err := json.Unmarshal(text, &was); {
+	case err != nil:
+		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
+	case was.Lost != nil:
+		o.recalled = *was.Lost
+	case was.Answered != nil:
+		o.recalled = *was.Answered
+	}
+	upstream.Recall(o.recalled)
+	return o
+}
+
+// run keeps the file until ctx ends. What it says stays until an apiserver answers,
+// whatever the clock says meanwhile.
+func (o *outage) run(ctx context.Context) {
+	if proxy.Plausible(o.recalled) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.upstream.Answered():
+			o.forget()
+		}
+	}
+	o.follow(ctx)
+	o.remember()
+}
+
+// follow writes outages down that begin from now on.
+func (o *outage) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.upstream.Lost(ctx):
+		}
+		short, cancel := context.WithTimeout(ctx, worthNoting)
+		err := o.upstream.WaitUp(short)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		o.remember()
+		if o.upstream.WaitUp(ctx) != nil {
+			return
+		}
+		o.forget()
+	}
+}
+
+// remember writes what is known now. Of a cloud that has not answered since the start,
+// and does not count as away, nothing is.
+func (o *outage) remember() {
+	var now remembered
+	answered := false
+	select {
+	case <-o.upstream.Answered():
+		answered = true
+	default:
+	}
+	switch state := o.upstream.State(); {
+	case !state.Up:
+		at := state.Since.UTC().Round(0)
+		now.Lost = &at
+	case answered:
+		at := time.Now().UTC().Round(0)
+		now.Answered = &at
+	default:
+		return
+	}
+	text, err := json.Marshal(now)
+	if err == nil {
+		err = durable.Write(o.file, text)
+	}
+	if err != nil {
+		o.log.Warn("it cannot be written down since when the cloud is away", "file", o.file, "err", err)
+	}
+}
+
+func (o *outage) forget() {
+	if _, err := os.Stat(o.file); os.IsNotExist(err) {
+		return // the usual case costs no sync
+	}
+	if err := durable.Remove(o.file); err != nil {
+		o.log.Warn("an outage that is over cannot be forgotten", "file", o.file, "err", err)
+	}
+}

@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// until waits for something that has to happen.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// offlineSince is what the hub says of the cloud that is away.
+func offlineSince(t *testing.T, n *node, h *Hub) string {
+	t.Helper()
+	until(t, "the hub knows that the cloud is away", func() bool {
+		fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
+		return h.offline() != ""
+	})
+	return h.offline()
+}
+
+func answersAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+
+// An outage that goes on over a restart of the hub began when it began.
+func TestOfflineSinceSurvivesARestart(t *testing.T) {
+	n := newNode(t, answersAll)
+	h, stop := n.start(t)
+	if code, _ := fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version"); code != http.StatusOK {
+		t.Fatalf("%d", code)
+	}
+	n.api.Close()
+	began := offlineSince(t, n, h)
+	for range 2 {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond) // times are said to the second
+		h, stop = n.start(t)
+		if again := offlineSince(t, n, h); again != began {
+			t.Errorf("it was %q, and after a restart it is %q", began, again)
+		}
+		if state := h.cacheState().Cloud; !strings.Contains(began, rfc3339(state.Since)) || !state.APIServers[0].Since.Equal(state.Since) {
+			t.Errorf("/debug/cache says %v", state)
+		}
+	}
+}
+
+// A hub that stopped while the cloud was there, and finds it away, says when it was there.
+func TestOfflineSinceTheCloudAnsweredLast(t *testing.T) {
+	n := newNode(t, answersAll)
+	_, stop := n.start(t)
+	fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
+	before := time.Now().Truncate(time.Second)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	after := time.Now()
+	n.api.Close()
+	time.Sleep(1100 * time.Millisecond)
+	h, _ := n.start(t)
+	offlineSince(t, n, h)
+	if since := h.upstream.State().Since; since.Before(before) || since.After(after) {
+		t.Errorf("it is away since %v; it answered last between %v and %v", since, before, after)
+	}
+}
+
+// What the hub remembers is forgotten when the cloud answers, and a file that makes no
+// sense does no harm.
+func TestAnOutageIsForgottenWhenItIsOver(t *testing.T) {
+	for name, text := range map[string]string{
+		"an outage":            `{"lost":"2024-05-06T07:08:09Z"}`,
+		"the last answer":      `{"answered":"2024-05-06T07:08:09Z"}`,
+		"a wrong clock":        `{"lost":"2093-05-06T07:08:09Z"}`,
+		"no JSON":              `{"lost":`,
+		"nothing":              ``,
+		"nothing that is ours": `{"a":1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, answersAll)
+			if err := os.Mkdir(n.path("root"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			n.write(t, "root/outage.json", []byte(text))
+			h, _ := n.start(t)
+			fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
+			if strings.Contains(text, "20") {
+				until(t, "the file is gone", func() bool {
+					_, err := os.Stat(n.path("root/outage.json"))
+					return errors.Is(err, fs.ErrNotExist)
+				})
+			}
+			lost := time.Now().Truncate(time.Second)
+			n.api.Close()
+			offlineSince(t, n, h)
+			if since := h.upstream.State().Since; since.Before(lost) {
+				t.Errorf("it is away since %v, and was there at %v", since, lost)
+			}
+		})
+	}
+}
