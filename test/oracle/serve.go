@@ -40,11 +40,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// other finds the oracle alive, and has nothing else.
+// other finds the oracle alive, says who a bearer token is (a user of that name), and
+// has nothing else.
 func (s *Server) other(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/livez", "/readyz", "/healthz":
 		fmt.Fprint(w, "ok")
+	case "/apis/authentication.k8s.io/v1/selfsubjectreviews":
+		name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		w.Header().Set("Content-Type", json.mediaType)
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"status":{"userInfo":{"username":%q,"uid":"uid of %s","groups":["system:authenticated"]}}}`, name, name)
 	default:
 		fail(w, apierrors.NewNotFound(metav1.SchemeGroupVersion.WithResource("paths").GroupResource(), r.URL.Path))
 	}
