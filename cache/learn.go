@@ -64,13 +64,13 @@ func (x *exchange) absent(q *query) {
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
 // object has gone, or is only about to go, what is known of it is in doubt.
 func (x *exchange) deleted(res *http.Response, q *query) {
-	dry, clear := x.isDryRunDelete()
+	dry, certain := x.isDryRunDelete()
 	if dry {
 		return
 	}
 	contentType, understood := res.Header.Get("Content-Type"), false
 	sink := &objectSink{take: func(body []byte) error {
-		understood = clear && x.tookDeletion(q, res.StatusCode, contentType, body)
+		understood = certain && x.tookDeletion(q, res.StatusCode, contentType, body)
 		return nil
 	}}
 	teeBody(res, decode(res, sink), func(err error) {
@@ -140,8 +140,8 @@ func lingers(resource schema.GroupVersionResource, m *metav1.ObjectMeta) bool {
 	return len(m.Finalizers) > 0 || grace != nil && *grace > 0 || resource.GroupResource() == schema.GroupResource{Resource: "namespaces"}
 }
 
-// isDryRunDelete reports whether a DELETE changes nothing, and whether that is clear.
-func (x *exchange) isDryRunDelete() (dry, clear bool) {
+// isDryRunDelete reports whether a DELETE changes nothing, and whether that is certain.
+func (x *exchange) isDryRunDelete() (dry, certain bool) {
 	body, err := x.body()
 	switch {
 	case err != nil:
