@@ -18,6 +18,7 @@ const (
 	isNews   applied = iota // the view has changed
 	isKnown                 // the view had it already
 	isBeyond                // the view is not at the version that the event follows
+	isLate                  // so it is, and the event waits for the list that is under way
 )
 
 // late is an event that has to wait for a list, because the view is not at the
@@ -53,7 +54,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 		}
 	}
 	if a == isBeyond && v.waitLocked(from, c) {
-		return isKnown
+		return isLate
 	}
 	if a != isNews {
 		return a

@@ -154,7 +154,7 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.records.holds, c.records.viewed = c.views.holds, c.views.viewed
+	c.records.needed, c.records.viewed = c.views.needed, c.views.viewed
 	if err := errors.Join(c.records.load(c.disk), c.views.load(salt)); err != nil {
 		return err
 	}

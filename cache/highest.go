@@ -40,6 +40,15 @@ func versionOf(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
+// preceding is the highest version below another.
+func preceding(version string) string {
+	n, ok := new(big.Int).SetString(version, 10)
+	if !ok {
+		return ""
+	}
+	return n.Sub(n, big.NewInt(1)).String()
+}
+
 // following is the lowest version above another.
 func following(version string) string {
 	n, ok := new(big.Int).SetString(version, 10)

@@ -33,9 +33,9 @@ import (
 // other lock of the cache is taken under it but the disk's; nothing is read from the disk
 // under it, and what is written only waits for the next commit.
 type records struct {
-	// holds reports whether a view of the user may hold a copy of the object. It takes the
-	// locks of views.
-	holds func(of userResource, name string) bool
+	// needed reports whether a view of the user may hold a copy of the object that would be
+	// served without the record. It takes the locks of views.
+	needed func(of userResource, name string, one *record) bool
 	// viewed returns the resources of which there are views, by user.
 	viewed func() map[string]map[userResource]bool
 

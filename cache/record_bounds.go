@@ -11,7 +11,7 @@ import (
 func (r *records) shrink(of userResource) {
 	candidates := r.namesOf(of)
 	maps.DeleteFunc(candidates, func(name string, one record) bool {
-		return one.Refused || one.Allowed || r.holds(of, name)
+		return one.Refused || one.Allowed || r.needed(of, name, &one)
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()

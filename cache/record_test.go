@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +16,7 @@ import (
 // testRecords are records of pods. There are copies of those whose names begin so.
 func testRecords(held ...string) (*records, userResource) {
 	r := newRecords()
-	r.holds = func(_ userResource, name string) bool {
+	r.needed = func(_ userResource, name string, _ *record) bool {
 		return slices.ContainsFunc(held, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
 	r.viewed = func() map[string]map[userResource]bool { return nil }
@@ -171,4 +172,28 @@ func TestAnOlderCopyIsNoAnswerWhereTheNewestCannotBeConverted(t *testing.T) {
 	if got := get(t, c, urlPodA); !strings.Contains(got, errOnlyMetadata.Error()) {
 		t.Errorf("a whole object is read: %q", got)
 	}
+}
+
+// An event that its view cannot take yet was seen all the same: an older copy is no answer
+// until the view has caught up.
+func TestAnOlderCopyIsNoAnswerWhileTheViewIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		get(t, c, urlPodA)
+		u.onText("list", http.StatusInternalServerError, "{}") // it cannot catch up
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=150")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "160"))
+		synctest.Wait()
+		u.goAway()
+		if got := get(t, c, urlPodA); got != errDoubtful.Error()+": "+errRefused.Error() {
+			t.Errorf("GET while the view is behind: %q", got)
+		}
+		u.comeBack()
+		u.shows("170", podJSON("a", "160"))
+		get(t, c, urlPods)
+		u.goAway()
+		if got := get(t, c, urlPodA); got != "a=160" {
+			t.Errorf("GET after the view has caught up: %q", got)
+		}
+	})
 }

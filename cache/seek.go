@@ -119,6 +119,18 @@ func (s *views) holds(of userResource, name string) bool {
 	})
 }
 
+// needed reports whether a copy of an object would be served if there were no such record.
+func (s *views) needed(of userResource, name string, one *record) bool {
+	switch {
+	case !s.holds(of, name):
+		return false
+	case one.Gone != "":
+		return true
+	}
+	c := s.copies(of, name)
+	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return compare(c.proven, one.Doubt) > 0 })
+}
+
 // seek returns the newest copies of an object that a user may read, in any representation;
 // they are of one version. Otherwise it says why there is none: NotFound only if that is
 // proven. See records for the rules.

@@ -313,11 +313,15 @@ func (s *stream) event(f *wire.Frame) bool {
 		}
 		c.object = bare
 	}
-	if s.view.apply(s.from(version), c) == isBeyond {
+	a := s.view.apply(s.from(version), c)
+	if a == isBeyond {
 		s.cache.refresh(s.view, s.req)
 	}
-	if f.Type == watch.Deleted {
+	switch {
+	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
+	case (a == isBeyond || a == isLate) && s.cache.views.holds(s.query.of(), name): // no older copy is what the client has seen
+		s.cache.records.doubt(s.query.of(), name, preceding(version))
 	}
 	s.at = version
 	return true
