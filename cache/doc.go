@@ -35,6 +35,13 @@
 // all its watches, and the difference becomes events. Where that is not possible,
 // the client is told to list again.
 //
+// # The node's own status
+//
+// What the node writes of its own status while the cloud is away is kept by package
+// overlay, and laid over the cached objects wherever they are read: withStatus does that
+// to a list and to initial events, showStatus to a watch that is held. When the cloud is
+// back the kubelet writes it there. settleStatus puts right what the cloud did not get.
+//
 // # What must hold
 //
 //   - Bytes pass as they came. What the cache cannot read, it passes on.

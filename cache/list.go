@@ -35,6 +35,7 @@ func (x *exchange) list() (*http.Response, error) {
 		snap.reader.Close()
 		return x.status(err)
 	}
+	x.cache.withStatus(src, snap)
 	body, err := x.listBody(src, snap)
 	if err != nil {
 		snap.reader.Close()
@@ -95,19 +96,23 @@ func (x *exchange) listBody(src *source, snap *snapshot) (*listBody, error) {
 	return b, nil
 }
 
-// sizes sums up the items as they will be written. Those that are converted to protobuf,
-// which says its length first, are converted twice.
+// sizes sums up the items as they will be written. In protobuf, which says its length
+// first, those that are not as they are cached are made twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
+	members, changes := b.snapshot.members, len(b.snapshot.status.shown) > 0 || b.source.converts()
+	if changes && b.source.repr.Encoding == wire.JSON {
+		return wire.UnknownSizes(len(members)), nil
+	}
 	if !b.source.converts() {
-		for _, m := range b.snapshot.members {
+		b.snapshot.members = nil
+		for _, m := range members {
+			if b.snapshot.status.shown[m.Name] != nil {
+				b.snapshot.members = append(b.snapshot.members, m)
+				continue
+			}
 			sizes.Add(m.Size)
 		}
-		return sizes, nil
 	}
-	if b.source.repr.Encoding == wire.JSON {
-		return wire.UnknownSizes(len(b.snapshot.members)), nil
-	}
-	members := b.snapshot.members
 	defer func() { b.snapshot.members = members }()
 	for len(b.snapshot.members) > 0 && err == nil {
 		_, err = b.next(func(_ *workspace, item []byte) error {

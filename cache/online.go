@@ -20,6 +20,9 @@ func (x *exchange) online(res *http.Response) {
 	if !identifies(res.StatusCode) || !x.identified() {
 		return
 	}
+	if x.who.isNode() {
+		x.cache.writes.reached()
+	}
 	if x.query == nil {
 		x.cache.writes.online(x, res)
 		return

@@ -94,7 +94,7 @@ func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, 
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
 		err := p.snapshot.next(pieceSize, func(o store.Object) error {
-			object, err := p.source.object(o.Bytes)
+			object, err := p.object(&o)
 			if err != nil {
 				return err
 			}
@@ -109,6 +109,14 @@ func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, 
 		err = p.source.view.broken(p.snapshot.version, err)
 	}
 	return again, err
+}
+
+// object is an object in the form that was asked for.
+func (p *pieces) object(o *store.Object) ([]byte, error) {
+	if u := p.snapshot.status.shown[o.Name]; u != nil {
+		return p.source.shown(u, o.Bytes)
+	}
+	return p.source.object(o.Bytes)
 }
 
 // close lets go of everything.

@@ -14,6 +14,9 @@ import (
 // hold waits until there is something for the client, or an apiserver again.
 func (s *stream) hold() {
 	ctx := s.context()
+	if s.settleStatus() || s.showStatus() {
+		return
+	}
 	if !s.cache.now().Before(s.marked.Add(bookmarkEvery)) {
 		s.mark()
 		return
@@ -24,7 +27,7 @@ func (s *stream) hold() {
 	}
 	wait, cancel := context.WithTimeout(ctx, until.Sub(s.cache.now()))
 	defer cancel()
-	err := s.cache.up.WaitUp(wait)
+	err := s.awaitUp(wait)
 	if err == nil {
 		err = s.resume(wait)
 	}
@@ -34,6 +37,21 @@ func (s *stream) hold() {
 	case err != nil && !s.deadline.IsZero() && !s.cache.now().Before(s.deadline):
 		s.err = io.EOF // as an apiserver would end it
 	}
+}
+
+// awaitUp returns nil when there is an apiserver. It ends early when the node's own
+// status has changed.
+func (s *stream) awaitUp(ctx context.Context) error {
+	if !s.view.showsStatus() {
+		return s.cache.up.WaitUp(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer s.cache.writes.overlay.OnChange(cancel)()
+	if s.cache.writes.overlay.Revision() != s.held.looked {
+		return context.Canceled // while nobody listened
+	}
+	return s.cache.up.WaitUp(ctx)
 }
 
 // mark sends the client a bookmark, if it takes them and there is a version.

@@ -19,6 +19,7 @@ type snapshot struct {
 	members []store.Member // shared; only the slice may be cut
 	pending *unwritten     // nil is empty
 	reader  *store.Reader  // to be closed
+	status  statusOf       // see withStatus
 }
 
 // unwritten is objects that waited for the disk, by name. Nobody may change it.
@@ -109,7 +110,12 @@ func (s *snapshot) stored(limit int) []store.Member {
 	return s.members[:n]
 }
 
+// unwritten returns the bytes of a member that is not read from the disk. There are none
+// of one that only the node's own status has brought.
 func (s *snapshot) unwritten(m store.Member) ([]byte, bool) {
+	if s.status.added[m.Name] {
+		return nil, true
+	}
 	if s.pending == nil {
 		return nil, false
 	}

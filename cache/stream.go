@@ -67,6 +67,7 @@ type stream struct {
 	notBefore time.Time     // when to open upstream again after the last outage, at the earliest
 	suspect   bool          // upstream was lost, and may come back as another
 	marked    time.Time     // when the last bookmark of ours was due
+	held      heldStatus
 }
 
 func newStream(x *exchange, repr wire.Representation) *stream {
@@ -129,6 +130,7 @@ func (s *stream) attach(res *http.Response) error {
 		return nil
 	}
 	s.view.template.Store(s.req)
+	s.settleLater()
 	switch p := s.view.position(); {
 	case compare(p, s.at) < 0: // events would leave a gap
 		s.cache.refresh(s.view, s.req)
@@ -150,6 +152,7 @@ func (s *stream) detach() error {
 	}
 	err := s.upstream.Close()
 	s.upstream, s.frames = nil, nil
+	s.held.stopSettling()
 	return err
 }
 
@@ -212,6 +215,8 @@ func (s *stream) broken(err error) {
 		s.err = err
 	case clean && s.over(now):
 		s.err = io.EOF
+	case s.isSettling():
+		s.lostAt, s.suspect = now, false
 	case s.opaque:
 		s.err = err
 	default:
@@ -304,6 +309,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	if s.resumed && compare(version, s.at) <= 0 {
 		return false
 	}
+	s.held.overtaken(name)
 	c := &change{name: name, version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)

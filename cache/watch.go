@@ -38,6 +38,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 		return errNeverRead
 	}
 	version, changed := snap.version, snap.changed
+	s.held.source = src
 	if s.initial {
 		if isVersion(q.version) && compare(q.version, version) > 0 {
 			snap.reader.Close()
@@ -47,6 +48,8 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 			snap.reader.Close()
 			return errNeverRead
 		}
+		x.cache.withStatus(src, snap)
+		s.held.noteAll(&snap.status)
 		s.replay = &replay{pieces: x.pieces(src, snap), end: q.initialEvents}
 		s.initial, s.at = false, version
 		return nil

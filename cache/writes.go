@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/paths"
@@ -29,8 +30,11 @@ var errWrite = errors.New("this cannot be done without it")
 type writes struct {
 	cache   *Cache
 	overlay *overlay.Overlay
-	events  *spool.Spool
-	kept    atomic.Pointer[kept]
+	// restored is set while the overlay is that of an outage which may have ended
+	// before the hub was started.
+	restored atomic.Bool
+	events   *spool.Spool
+	kept     atomic.Pointer[kept]
 }
 
 // kept is what was answered before, and is answered again.
@@ -47,11 +51,17 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, overlay: overlay.New(overlay.Options{}), events: events}
+	statuses, err := bucket.Open(c.disk, "statuses", c.log)
+	if err != nil {
+		return nil, err
+	}
+	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), events: events}
 	if err := w.load(); err != nil {
 		return nil, err
 	}
-	return w, nil
+	err = w.overlay.Load()
+	w.restored.Store(w.overlay.Len() > 0)
+	return w, err
 }
 
 // load reads what is on disk. Events that are there are not among it: they wait
@@ -77,7 +87,9 @@ func (w *writes) load() error {
 // node.
 func (w *writes) run(ctx context.Context) error {
 	for w.cache.up.WaitUp(w.cache.opts.AsNode(ctx)) == nil {
-		w.overlay.Drop() // the kubelet tells the cloud itself
+		if !w.restored.Load() { // a hub that has just started counts the cloud as there
+			w.overlay.Drop() // the kubelet tells the cloud itself
+		}
 		w.replay(ctx)
 	}
 	return nil
@@ -106,6 +118,13 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 		r = r.WithContext(w.cache.opts.AsNode(r.Context()))
 	}
 	return w.cache.up.RoundTrip(r)
+}
+
+// reached is called when an apiserver has answered the node.
+func (w *writes) reached() {
+	if w.restored.Load() && w.restored.Swap(false) {
+		w.overlay.Drop()
+	}
 }
 
 // online looks at the answer to a request that is no read of an object.
@@ -345,16 +364,21 @@ func (x *exchange) overlayKey() overlay.Key {
 	return k
 }
 
-// overlaid is what the node has made of an object that it reads.
+// overlaid is an object with what the node has made of it: of its own reads everything,
+// of others' the status.
 func (w *writes) overlaid(x *exchange, o object) object {
-	if !x.who.isNode() || o.repr.Metadata != "" {
+	key := x.overlayKey()
+	own := x.who.isNode()
+	u := w.overlay.Find(key)
+	if u == nil || o.repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
 		return o
 	}
-	changed, ok := w.overlay.Get(x.overlayKey(), overlay.Object{Type: o.kind, Encoding: o.repr.Encoding, Bare: o.bare})
-	if !ok {
+	laid, err := u.Lay(overlay.Object{Type: o.kind, Encoding: o.repr.Encoding, Bare: o.bare}, own)
+	if err != nil {
+		w.cache.log.Error("status of the node cannot be laid over what is cached", "resource", key.Resource, "name", key.Name, "err", err)
 		return o
 	}
-	return overlaidObject(changed)
+	return overlaidObject(laid)
 }
 
 func (x *exchange) resource() schema.GroupVersionResource {

@@ -3,8 +3,8 @@
 //
 // A kubelet that cannot write them retries forever, and takes what it reads back for the
 // truth. So an update is applied to the object that was cached, the client gets the
-// merged object, and whoever reads it as the node does sees it too. Nothing of it is
-// ever sent: a kubelet sends its status and its lease again within seconds of the
+// merged object, and everybody who has read the object sees the status, too. Nothing of
+// it is ever sent: a kubelet sends its status and its lease again within seconds of the
 // return, from what is then so.
 //
 // # What holds
@@ -13,10 +13,14 @@
 //     got a newer one, or another one of the same name, the update is void, whether or
 //     not Drop was called.
 //   - The resourceVersion stays that of the cached object: no version is made up.
-//   - Updates are in memory only. A hub that is restarted shows what the cloud had.
+//   - The node reads its own updates as a whole. Other users read the status, and only
+//     over a copy of the same object at the same version.
+//   - Updates of pods and nodes are in a table, too, so that a hub that is restarted shows
+//     them again. Those of leases are in memory only.
 //
 // # Life cycle
 //
-// New, then Apply and Get while the cloud is away, and Drop when it answers again. An
+// New and Load, then Apply, Find and Updates while the cloud is away, and Drop when it answers
+// again. OnChange tells whoever shows updates to clients that there is something new. An
 // Overlay is safe for concurrent use; updates of one object follow one another.
 package overlay

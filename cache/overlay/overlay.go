@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -36,21 +37,21 @@ type Options struct {
 	// most some hundred pods. Beyond it, the one that was updated longest ago is
 	// forgotten.
 	MaxObjects int
+	// Table keeps updates of pods and nodes over a restart. By default none are kept.
+	Table Table
 }
 
 // Overlay holds updated objects.
 type Overlay struct {
-	max int
+	max   int
+	table Table // nil keeps nothing
 
-	mu      sync.Mutex
-	objects map[Key]*entry
-	clock   uint64 // counts updates
-}
-
-type entry struct {
-	Object
-	uid, resourceVersion string // of the cached object beneath
-	updated              uint64 // when, by clock
+	mu        sync.Mutex
+	objects   map[Key]*Update
+	revision  uint64 // of the last change
+	listeners map[*func()]bool
+	dropped   []*Update // by the last Drop
+	droppedAt time.Time
 }
 
 // New returns an empty overlay.
@@ -58,7 +59,7 @@ func New(o Options) *Overlay {
 	if o.MaxObjects <= 0 {
 		o.MaxObjects = 1000
 	}
-	return &Overlay{max: o.MaxObjects, objects: make(map[Key]*entry)}
+	return &Overlay{max: o.MaxObjects, table: o.Table, objects: make(map[Key]*Update), listeners: make(map[*func()]bool)}
 }
 
 // Apply returns what a request makes of an object, and keeps it. cached is the object as
@@ -99,7 +100,11 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 		return Object{}, err
 	}
 	result := Object{Type: base.Type, Encoding: base.Encoding, Bare: bare}
-	o.putLocked(key, &entry{Object: result, uid: uid, resourceVersion: version})
+	u := &Update{Object: result, Key: key, UID: uid, ResourceVersion: version}
+	u.selectable(next)
+	o.putLocked(u)
+	o.keepLocked(u)
+	o.changedLocked()
 	return result, nil
 }
 
@@ -112,18 +117,30 @@ func (o *Overlay) Get(key Key, cached Object) (Object, bool) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e := o.objects[key]
-	if e == nil || !e.over(&m) {
+	u := o.objects[key]
+	if u == nil || !u.Over(&m, true) {
 		return Object{}, false
 	}
-	return e.Object, true
+	return u.Object, true
 }
 
-// Drop forgets all updates.
+// Drop forgets all updates. Those of pods and nodes are Dropped for a while.
 func (o *Overlay) Drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.objects) == 0 {
+		return
+	}
+	o.dropped, o.droppedAt = nil, time.Now()
+	for _, u := range o.objects {
+		if u.Key.isShown() {
+			o.dropped = append(o.dropped, u)
+		}
+		o.unkeepLocked(u)
+	}
 	clear(o.objects)
+	o.revision++
+	o.changedLocked()
 }
 
 // Len is the number of objects with updates.
@@ -140,34 +157,28 @@ func (o *Overlay) baseLocked(key Key, cached Object) (base Object, uid, version 
 	if err != nil {
 		return Object{}, "", "", fmt.Errorf("read the cached %s %s: %w", key.Resource, key.Name, err)
 	}
-	if e := o.objects[key]; e != nil && e.over(&m) {
-		return e.Object, e.uid, e.resourceVersion, nil
+	if u := o.objects[key]; u != nil && u.Over(&m, true) {
+		return u.Object, u.UID, u.ResourceVersion, nil
 	}
 	return cached, string(m.UID), string(m.ResourceVersion), nil
 }
 
-// over reports whether e is an update of this object, or of a later version of it: the
-// same object may be cached in two representations, one of them older.
-func (e *entry) over(m *wire.Meta) bool {
-	return e.uid == string(m.UID) && !update.Older(e.resourceVersion, string(m.ResourceVersion))
-}
-
-func (o *Overlay) putLocked(key Key, e *entry) {
-	if _, ok := o.objects[key]; !ok && len(o.objects) >= o.max {
+func (o *Overlay) putLocked(u *Update) {
+	if _, ok := o.objects[u.Key]; !ok && len(o.objects) >= o.max {
 		o.forgetOldestLocked()
 	}
-	o.clock++
-	e.updated = o.clock
-	o.objects[key] = e
+	o.revision++
+	u.Revision = o.revision
+	o.objects[u.Key] = u
 }
 
 func (o *Overlay) forgetOldestLocked() {
-	var oldest Key
-	least := ^uint64(0)
-	for key, e := range o.objects {
-		if e.updated < least {
-			oldest, least = key, e.updated
+	var oldest *Update
+	for _, u := range o.objects {
+		if oldest == nil || u.Revision < oldest.Revision {
+			oldest = u
 		}
 	}
-	delete(o.objects, oldest)
+	delete(o.objects, oldest.Key)
+	o.unkeepLocked(oldest)
 }

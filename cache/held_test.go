@@ -1,0 +1,137 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reportStatus is what a kubelet does.
+func reportStatus(t *testing.T, c *Cache, name, ip string) {
+	t.Helper()
+	r := newRequest(t.Context(), http.MethodPatch, "/api/v1/namespaces/ns/pods/"+name+"/status")
+	body := fmt.Appendf(nil, `{"metadata":{"uid":"u-%s"},"status":{"podIP":%q}}`, name, ip)
+	r.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	res, err := c.RoundTrip(r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("PATCH: %v, %v", res, err)
+	}
+}
+
+// addresses is heard with the addresses of pods: "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@".
+func (w *watcher) addresses(t *testing.T) string {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for d := json.NewDecoder(bytes.NewReader(w.body.Bytes())); ; {
+		var e struct {
+			Type   string `json:"type"`
+			Object struct {
+				offered
+				Status struct {
+					PodIP string `json:"podIP"`
+				} `json:"status"`
+			} `json:"object"`
+		}
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return strings.Join(all, " ")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e.Type+":"+e.Object.offered.String()+"@"+e.Object.Status.PodIP)
+	}
+}
+
+func TestStatusThatTheCloudDoesNotHaveIsPutRight(t *testing.T) {
+	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
+	tests := map[string]struct {
+		sent string // by the apiservers, within the minute
+		want string
+	}{
+		"the kubelet says nothing more":    {"", " MODIFIED:a=50@ BOOKMARK:=100@"},
+		"the kubelet says it again":        {podEvent("MODIFIED", "a", "150"), " MODIFIED:a=150@"},
+		"the pod is gone":                  {podEvent("DELETED", "a", "150"), " DELETED:a=150@"},
+		"something else changes meanwhile": {podEvent("MODIFIED", "b", "150"), " MODIFIED:b=150@ MODIFIED:a=50@ BOOKMARK:=150@"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+				u.goAway()
+				u.on("watch", func(*http.Request) *http.Response { return nil })
+				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+				synctest.Wait()
+				reportStatus(t, c, "a", "10.0.0.1")
+				synctest.Wait()
+				if got := w.addresses(t); got != shown {
+					t.Fatalf("offline the watch says %q, want %q", got, shown)
+				}
+				u.on("watch", u.open)
+				u.comeBack()
+				feed := <-u.feeds
+				send(t, feed, test.sent)
+				time.Sleep(settleAfter - 5*time.Second)
+				if got, want := w.addresses(t), shown+strings.Split(test.want+" ", " MODIFIED:a=50@")[0]; strings.TrimSpace(got) != strings.TrimSpace(want) {
+					t.Errorf("right after the return it says %q, want %q", got, want)
+				}
+				time.Sleep(10 * time.Second)
+				if got, want := w.addresses(t), shown+test.want; got != want {
+					t.Errorf("a minute later it says %q, want %q", got, want)
+				}
+				time.Sleep(10 * time.Second)
+				if feeds := u.count("watch"); feeds > 4 || w.ended() {
+					t.Errorf("the watch was opened %d times; it has ended: %v", feeds, w.ended())
+				}
+			})
+		})
+	}
+}
+
+// A client that has listed while the cloud was away, and watches when it is back, has
+// seen status that the cloud may not have.
+func TestAWatchAfterTheReturnIsPutRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		u.goAway()
+		synctest.Wait()
+		reportStatus(t, c, "a", "10.0.0.1")
+		u.comeBack()
+		time.Sleep(time.Second)
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		time.Sleep(settleAfter + 10*time.Second)
+		if got, want := w.addresses(t), "MODIFIED:a=50@ BOOKMARK:=100@"; got != want {
+			t.Errorf("the watch says %q, want %q", got, want)
+		}
+	})
+}
+
+func TestAHeldWatchShowsTheLastStatusOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		u.goAway()
+		synctest.Wait()
+		reportStatus(t, c, "a", "10.0.0.1")
+		reportStatus(t, c, "a", "10.0.0.2")
+		reportStatus(t, c, "b", "10.0.0.3")
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		synctest.Wait()
+		got := w.addresses(t)
+		if !strings.Contains(got, "MODIFIED:a=50@10.0.0.2") || !strings.Contains(got, "MODIFIED:b=51@10.0.0.3") || strings.Contains(got, "10.0.0.1") || !strings.HasSuffix(got, "BOOKMARK:=100@") {
+			t.Errorf("the watch says %q", got)
+		}
+		if got := get(t, c, urlPods); got != "100: a=50 b=51" {
+			t.Errorf("the list is %q", got)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package cache
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Offline, the node's own status of itself and of its pods is part of what everybody
+// reads: package overlay keeps it, and lists and watches lay it over what is cached.
+// Versions stay as they are. This file is about where an update belongs; held.go shows
+// it to watches that are open.
+
+// showsStatus reports whether updates of the overlay are part of a view.
+func (v *view) showsStatus() bool {
+	return v.repr.Metadata == "" && overlay.Shows(v.key.Group, v.key.Resource)
+}
+
+// placed is what an update means for a view.
+type placed struct {
+	update *overlay.Update
+	name   string // of the member
+	member bool   // of the view as it is cached
+	entry  entry  // then
+	bare   []byte // then: the cached object
+	fits   bool   // the updated object is in what the view selects
+}
+
+// statusUpdates returns the updates of a view's resource.
+func (c *Cache) statusUpdates(v *view) []*overlay.Update {
+	if !v.showsStatus() {
+		return nil
+	}
+	return c.writes.overlay.Updates(v.key.Group, v.key.Version, v.key.Resource)
+}
+
+// place says what an update means for a view, or no if that is nothing.
+func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
+	p := placed{update: u, name: memberName(u.Key.Namespace, u.Key.Name)}
+	own := v.key.User == nodeUser
+	if p.entry, p.member = v.member(p.name); !p.member {
+		if !own || !overlay.SelectsStatus(v.key.Fields) {
+			return p, false
+		}
+		p.fits = u.Matches(v.key.Namespace, v.key.Labels, v.key.Fields) && c.isCached(v, u)
+		return p, true
+	}
+	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.entry.version)}
+	if !u.Over(&m, own) {
+		return p, false // another version: the object need not be read
+	}
+	var err error
+	if p.bare, err = v.read(p.name, p.entry); err != nil {
+		c.log.Error("cached object cannot be read", "err", err)
+		return p, false
+	}
+	if m, err = wire.Inspect(v.repr.Encoding, p.bare); err != nil || !u.Over(&m, own) {
+		return p, false
+	}
+	p.fits = u.MatchesFields(v.key.Fields)
+	return p, true
+}
+
+// isCached reports whether a GET by the view's user would show the object that was
+// updated: it is not gone, nor refused, and a copy of it is there.
+func (c *Cache) isCached(v *view, u *overlay.Update) bool {
+	q := &query{user: v.key.User, verb: "get", resource: v.key.resource(), namespace: u.Key.Namespace, name: u.Key.Name}
+	copies, err := (&exchange{cache: c}).seek(q)
+	return err == nil && slices.ContainsFunc(copies, func(held heldCopy) bool {
+		return held.whole() && compare(held.entry.version, u.ResourceVersion) <= 0
+	})
+}
+
+// statusOf is what updates make of a snapshot. Members are by name.
+type statusOf struct {
+	shown map[string]*overlay.Update // laid over members, or in their place
+	added map[string]bool            // of those: not members of the view as it is cached
+	left  map[string]*overlay.Update // members that are not what the view selects any more
+}
+
+// withStatus makes the members of a snapshot what they are with the node's own status.
+func (c *Cache) withStatus(src *source, snap *snapshot) {
+	updates := c.statusUpdates(src.view)
+	if len(updates) == 0 || src.repr.Metadata != "" {
+		return
+	}
+	s := statusOf{map[string]*overlay.Update{}, map[string]bool{}, map[string]*overlay.Update{}}
+	for _, u := range updates {
+		p, ok := c.place(src.view, u)
+		switch {
+		case !ok:
+		case !p.fits:
+			s.left[p.name] = u
+		default:
+			s.shown[p.name] = u
+			if !p.member {
+				s.added[p.name] = true
+			}
+		}
+	}
+	snap.status = s
+	if len(s.left) == 0 && len(s.added) == 0 {
+		return
+	}
+	members := make([]store.Member, 0, len(snap.members)+len(s.added))
+	for _, m := range snap.members {
+		if s.left[m.Name] == nil && !s.added[m.Name] {
+			members = append(members, m)
+		}
+	}
+	for name := range s.added {
+		members = append(members, store.Member{Name: name, Size: len(s.shown[name].Bare)})
+	}
+	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
+	snap.members = members
+}
+
+// shown is what the view's user sees of an updated object, in what was asked for. bare is
+// the cached object, nil where the view has none.
+func (s *source) shown(u *overlay.Update, bare []byte) ([]byte, error) {
+	o := u.Object
+	if bare != nil {
+		var err error
+		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == nodeUser); err != nil {
+			return nil, err
+		}
+	}
+	return convert.Bare(o.Encoding, s.repr.Encoding, o.Type, o.Bare)
+}

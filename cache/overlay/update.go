@@ -1,0 +1,135 @@
+package overlay
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Update is an updated object. Nobody may change it.
+type Update struct {
+	Object // the whole of it
+
+	Key                  Key
+	UID, ResourceVersion string // of the cached object beneath
+	Revision             uint64 // each update has a higher one
+
+	labels labels.Set
+	fields fields.Set // of a pod
+}
+
+// isShown reports whether objects of this kind are shown to whoever reads them. Leases
+// are not: nothing but the kubelet's own renewal depends on them.
+func (k *Key) isShown() bool { return Shows(k.Group, k.Resource) }
+
+// Shows reports whether updates of a resource are shown in lists and watches.
+func Shows(group, resource string) bool {
+	return group == corev1.GroupName && (resource == "pods" || resource == "nodes")
+}
+
+// Over reports whether u lies over the cached object. For the node's own reads that may
+// be an older version of the object that was updated, since an object may be cached in
+// two representations; for other users it is the same version only: they see nothing of
+// the object that they have not read.
+func (u *Update) Over(m *wire.Meta, own bool) bool {
+	if u.UID != string(m.UID) {
+		return false
+	}
+	if !own {
+		return u.ResourceVersion == string(m.ResourceVersion)
+	}
+	return !update.Older(u.ResourceVersion, string(m.ResourceVersion))
+}
+
+// Lay returns the cached object with the status that was reported, or cached itself
+// where u does not lie over it. The node sees all of its update of that version. The
+// result's encoding need not be cached's.
+func (u *Update) Lay(cached Object, own bool) (Object, error) {
+	m, err := wire.Inspect(cached.Encoding, cached.Bare)
+	if err != nil {
+		return Object{}, fmt.Errorf("read the cached %s %s: %w", u.Key.Resource, u.Key.Name, err)
+	}
+	switch {
+	case !u.Over(&m, own):
+		return cached, nil
+	case own && (u.ResourceVersion == string(m.ResourceVersion) || !u.Key.isShown()):
+		return u.Object, nil
+	}
+	to, err := convert.FromBare(cached.Encoding, u.Type, cached.Bare)
+	if err != nil {
+		return Object{}, err
+	}
+	from, err := convert.FromBare(u.Encoding, u.Type, u.Bare)
+	if err != nil {
+		return Object{}, err
+	}
+	copyStatus(to, from)
+	bare, err := convert.ToBare(cached.Encoding, to)
+	return Object{Type: u.Type, Encoding: cached.Encoding, Bare: bare}, err
+}
+
+func copyStatus(to, from runtime.Object) {
+	switch to := to.(type) {
+	case *corev1.Pod:
+		if from, ok := from.(*corev1.Pod); ok {
+			to.Status = from.Status
+		}
+	case *corev1.Node:
+		if from, ok := from.(*corev1.Node); ok {
+			to.Status = from.Status
+		}
+	}
+}
+
+// selectable notes what selectors look at.
+func (u *Update) selectable(object runtime.Object) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	ip := pod.Status.PodIP
+	if len(pod.Status.PodIPs) > 0 {
+		ip = pod.Status.PodIPs[0].IP
+	}
+	u.labels = pod.Labels
+	u.fields = fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace,
+		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
+		"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": fmt.Sprint(pod.Spec.HostNetwork),
+		"status.phase": string(pod.Status.Phase), "status.podIP": ip, "status.nominatedNodeName": pod.Status.NominatedNodeName,
+	}
+}
+
+// SelectsStatus reports whether a field selector depends on what updates change.
+func SelectsStatus(selector string) bool { return strings.Contains(selector, "status.") }
+
+// MatchesFields reports whether the updated object is what a field selector asks for. One
+// that cannot be read leaves everything as it was.
+func (u *Update) MatchesFields(selector string) bool {
+	if u.fields == nil || !SelectsStatus(selector) {
+		return true
+	}
+	s, err := fields.ParseSelector(selector)
+	return err != nil || s.Matches(u.fields)
+}
+
+// Matches reports whether the updated object is in what a query asks for.
+func (u *Update) Matches(namespace, labelSelector, fieldSelector string) bool {
+	if u.fields == nil || namespace != "" && namespace != u.Key.Namespace {
+		return false
+	}
+	byLabels, err := labels.Parse(labelSelector)
+	if err != nil || !byLabels.Matches(u.labels) {
+		return false
+	}
+	byFields, err := fields.ParseSelector(fieldSelector)
+	return err == nil && byFields.Matches(u.fields)
+}

@@ -1,0 +1,241 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// reportingPod is a pod of the hub's node, of which the kubelet reports the status.
+type reportingPod struct {
+	h       *hub
+	s       *space
+	path    string // of the pods of its namespace
+	version string
+	uid     types.UID
+}
+
+func newReportingPod(t *testing.T) *reportingPod {
+	t.Helper()
+	h, s := newHub(t), newSpace(t)
+	s.pod(h.name, "p")
+	pod, err := env.client.CoreV1().Pods(s.name).Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"a"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reportingPod{h: h, s: s, path: "/api/v1/namespaces/" + s.name + "/pods", version: pod.ResourceVersion, uid: pod.UID}
+}
+
+// report is what a kubelet does when the pod's status has changed.
+func (p *reportingPod) report(t *testing.T, phase corev1.PodPhase, ip string) {
+	t.Helper()
+	body := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q,"podIP":%q,"podIPs":[{"ip":%q}]}}`, p.uid, phase, ip, ip)
+	if a := p.h.node.send(t, http.MethodPatch, p.path+"/p/status", protobuf, strategic, body); a.status != http.StatusOK {
+		t.Fatal(a)
+	}
+}
+
+// is fails the test unless bytes that have a pod have this address.
+func hasIP(t *testing.T, what string, body []byte, ip string) {
+	t.Helper()
+	if !bytes.Contains(body, []byte(ip)) {
+		t.Errorf("%s does not have the address %s: %.600q", what, ip, body)
+	}
+}
+
+// told fails the test unless the next event is about the pod, and a bookmark at the
+// version of before follows.
+func (p *reportingPod) told(t *testing.T, w *stream, kind watch.EventType, ip, version string) {
+	t.Helper()
+	e := w.expect(t, kind, "p")
+	hasIP(t, "the event", e.raw, ip)
+	if e.version != p.version {
+		t.Errorf("the event is at version %s, the cached pod at %s", e.version, p.version)
+	}
+	if b := w.next(t); b.kind != watch.Bookmark || b.version != version {
+		t.Errorf("after it comes %+v, want a bookmark at %s", b, version)
+	}
+}
+
+// offline, what the node reports of a pod is in LIST, WATCH and GET, by all selectors and
+// in all representations, for the node and for others who have read the pod.
+func TestNodeStatus_IsInListWatchAndGet(t *testing.T) {
+	t.Parallel()
+	p := newReportingPod(t)
+	h := p.h
+	token := p.s.account("reader")
+	selectors := map[string]struct {
+		query string
+		kind  watch.EventType
+		lists bool
+	}{
+		"all":         {"?", watch.Modified, true},
+		"by label":    {"?labelSelector=app%3Da", watch.Modified, true},
+		"by node":     {"?fieldSelector=spec.nodeName%3D" + h.name, watch.Modified, true},
+		"pending":     {"?fieldSelector=status.phase%3DPending", watch.Deleted, false},
+		"running":     {"?fieldSelector=status.phase%3DRunning", watch.Added, true},
+		"by address":  {"?fieldSelector=status.podIP%3D198.18.1.17", watch.Added, true},
+		"other label": {"?labelSelector=app%3Db", "", false},
+	}
+	type held struct {
+		stream  *stream
+		version string
+	}
+	users := map[string]*client{"node": h.node, "account": h.as(token)}
+	streams := map[string]held{}
+	for user, c := range users {
+		for name, sel := range selectors {
+			for _, accept := range []string{protobuf, asJSON} {
+				w := c.watch(t, with(p.path+sel.query, watchListQuery), accept)
+				_, version := w.initial(t)
+				streams[user+name+accept] = held{w, version}
+			}
+		}
+		c.get(t, p.path+"/p", asJSON)
+	}
+	// What is read in one representation only is converted.
+	only := h.node.get(t, "/api/v1/pods?fieldSelector=metadata.namespace%3D"+p.s.name, protobuf).listing(t)
+	h.lose()
+	p.report(t, corev1.PodRunning, "198.18.1.17")
+	for user, c := range users {
+		for name, sel := range selectors {
+			if user == "account" && sel.kind == watch.Added {
+				sel.kind, sel.lists = "", false // it has not read the pod by this selector
+			}
+			for _, accept := range []string{protobuf, asJSON} {
+				what := user + ", " + name + ", " + accept
+				s := streams[user+name+accept]
+				a := c.get(t, p.path+sel.query, accept)
+				l := a.listing(t)
+				if _, ok := l.items[p.s.name+"/p"]; ok != sel.lists || l.version != s.version {
+					t.Errorf("%s: the list at %s has %v, want at %s %v", what, l.version, l.items, s.version, sel.lists)
+				}
+				if sel.lists {
+					hasIP(t, what, a.body, "198.18.1.17")
+				}
+				fresh := c.watch(t, with(p.path+sel.query, watchListQuery), accept)
+				if items, version := fresh.initial(t); (items["p"] != "") != sel.lists || version != s.version {
+					t.Errorf("%s: initial events are %v at %s", what, items, version)
+				}
+				if sel.kind == "" {
+					continue
+				}
+				p.told(t, s.stream, sel.kind, "198.18.1.17", s.version)
+			}
+		}
+		for _, accept := range []string{protobuf, asJSON} {
+			hasIP(t, user+": GET", c.get(t, p.path+"/p", accept).body, "198.18.1.17")
+		}
+	}
+	for _, accept := range []string{protobuf, asJSON} {
+		a := h.node.get(t, "/api/v1/pods?fieldSelector=metadata.namespace%3D"+p.s.name, accept)
+		if hasIP(t, "converted to "+accept, a.body, "198.18.1.17"); a.listing(t).version != only.version {
+			t.Errorf("converted to %s: %v", accept, a)
+		}
+	}
+	p.report(t, corev1.PodFailed, "198.18.1.18")
+	for key, kind := range map[string]watch.EventType{"all": watch.Modified, "running": watch.Deleted, "by address": watch.Deleted} {
+		s := streams["node"+key+protobuf]
+		p.told(t, s.stream, kind, "198.18.1.18", s.version)
+	}
+	other := streams["node"+"other label"+protobuf]
+	other.stream.silent(t, quiet)
+}
+
+// a change between an offline LIST and the WATCH from it is not lost.
+func TestNodeStatus_BetweenListAndWatch(t *testing.T) {
+	t.Parallel()
+	p := newReportingPod(t)
+	h := p.h
+	h.node.get(t, p.path, protobuf)
+	h.lose()
+	for _, accept := range []string{protobuf, asJSON} {
+		version := h.node.get(t, p.path, accept).listing(t).version
+		p.report(t, corev1.PodRunning, "198.18.2.1")
+		w := h.node.watch(t, p.path+"?"+watchQuery+"&resourceVersion="+version, accept)
+		p.told(t, w, watch.Modified, "198.18.2.1", version)
+		p.report(t, corev1.PodRunning, "198.18.2.2")
+		p.told(t, w, watch.Modified, "198.18.2.2", version)
+		w.silent(t, quiet)
+	}
+}
+
+// what the node has reported outlives the hub, until the cloud is back.
+func TestNodeStatus_SurvivesAHubRestart(t *testing.T) {
+	t.Parallel()
+	p := newReportingPod(t)
+	h := p.h
+	h.node.get(t, p.path, protobuf)
+	h.lose()
+	p.report(t, corev1.PodRunning, "198.18.3.1")
+	h.awaitDisk()
+	h.kill()
+	h.start()
+	hasIP(t, "LIST", h.node.get(t, p.path, protobuf).body, "198.18.3.1")
+	hasIP(t, "GET", h.node.get(t, p.path+"/p", asJSON).body, "198.18.3.1")
+	h.connect()
+	h.node.servedList(t, p.path, protobuf)
+	h.stop()
+	h.cut()
+	h.start()
+	h.node.servedList(t, p.path, protobuf)
+}
+
+// the node's API and client-go informers see it, too.
+func TestNodeStatus_InTheNodesAPIAndInInformers(t *testing.T) {
+	t.Parallel()
+	p := newReportingPod(t)
+	h := p.h
+	h.node.get(t, p.path+"/p", protobuf)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: h.node.url, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(p.s.name))
+	pods := factory.Core().V1().Pods().Informer()
+	stop := make(chan struct{})
+	factory.Start(stop)
+	defer func() { close(stop); factory.Shutdown() }()
+	if !toolscache.WaitForCacheSync(t.Context().Done(), pods.HasSynced) {
+		t.Fatal("the informer does not sync")
+	}
+	eventually(t, "the node's API has the pod", func() bool { return bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte(p.uid)) })
+	h.lose()
+	p.report(t, corev1.PodRunning, "198.18.4.1")
+	eventually(t, "the informer and the node's API have the status", func() bool {
+		object, ok, err := pods.GetStore().GetByKey(p.s.name + "/p")
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return object.(*corev1.Pod).Status.PodIP == "198.18.4.1" && bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte("198.18.4.1"))
+	})
+}
+
+// others see only status of the very version that they have read.
+func TestNodeStatus_IsOnlyOverWhatOthersHaveRead(t *testing.T) {
+	t.Parallel()
+	p := newReportingPod(t)
+	h := p.h
+	reader := h.as(p.s.account("reader"))
+	old := reader.get(t, p.path, protobuf)
+	if _, err := env.client.CoreV1().Pods(p.s.name).Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"new"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.node.get(t, p.path+"/p", protobuf)
+	h.lose()
+	p.report(t, corev1.PodRunning, "198.18.5.1")
+	if got := reader.get(t, p.path, protobuf); !bytes.Equal(got.body, old.body) {
+		t.Errorf("it has read %v, and gets %v", old, got)
+	}
+	hasIP(t, "the node's GET", h.node.get(t, p.path+"/p", protobuf).body, "198.18.5.1")
+}
