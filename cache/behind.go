@@ -3,6 +3,8 @@ package cache
 import (
 	"errors"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -61,6 +63,50 @@ func (v *view) startOver() {
 	defer v.mu.Unlock()
 	v.dropLocked()
 	v.seen = ""
+}
+
+// keepApart keeps the object of an event that its view could not take, so that a GET does
+// not show an older one should the cloud go away before the view has caught up. Of a view
+// that was evicted nothing is kept; older copies are in doubt then.
+func (s *stream) keepApart(c *change) {
+	if s.cache.views.holds(s.query.of(), c.name) {
+		s.cache.records.doubt(s.query.of(), c.name, preceding(c.version))
+	}
+	if s.view.position() == "" {
+		return
+	}
+	key := s.view.key
+	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
+	v := s.cache.views.acquire(key)
+	defer v.release()
+	v.keepSingle(s.item, c.name, "", c.version, c.object)
+	s.cache.views.fit(v)
+}
+
+// forms are the views of a query in all representations.
+func (x *exchange) forms() []*view {
+	var all []*view
+	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
+		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
+			if v := x.cache.views.find(x.query.key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// outdo has a view that gets its first state, and not the newest there is, be behind what
+// the same query returned in other forms: its client may have been given that, converted.
+func (x *exchange) outdo(v *view) {
+	if v.position() != "" {
+		return
+	}
+	for _, other := range x.forms() {
+		if p := other.position(); p != "" {
+			v.sawState(p)
+		}
+	}
 }
 
 // passed is called when a client has got a list that was not kept.

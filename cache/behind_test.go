@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -123,6 +124,58 @@ func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 		u.goAway()
 		if got, want := get(t, c, urlPods), "60: a=40"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// What a client was told of an object while its view was behind is what it gets.
+func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
+	lists := map[string]answerFunc{
+		"no list succeeds":       func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
+		"the list is on its way": func(r *http.Request) *http.Response { <-r.Context().Done(); return nil },
+	}
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"))
+				u.on("list", list)
+				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+				feed := <-u.feeds
+				synctest.Wait()
+				send(t, feed, podEvent("MODIFIED", "a", "120"))
+				synctest.Wait()
+				u.goAway()
+				if got, want := get(t, c, urlPodA), "a=120"; got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A list of an old version is no answer to who was given a newer one, made from another form.
+func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		metadata := context.WithValue(t.Context(), acceptKey{}, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+		u.goAway()
+		if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+			t.Fatalf("offline, converted: %q, want %q", got, want)
+		}
+		u.comeBack()
+		u.on("list", func(r *http.Request) *http.Response {
+			if r.URL.Query().Get("resourceVersion") == "" { // the hub's own
+				return respond(http.StatusServiceUnavailable, "{}")
+			}
+			res := respond(http.StatusOK, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[]}`)
+			res.Header.Set("Content-Type", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+			return res
+		})
+		ask(metadata, t, c, http.MethodGet, urlPods+"?resourceVersion=90&resourceVersionMatch=Exact")
+		synctest.Wait()
+		u.goAway()
+		if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+			t.Errorf("offline again: %q, want %q", got, want)
 		}
 	})
 }

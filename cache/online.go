@@ -207,6 +207,9 @@ func (s *stage) keep() *stage {
 // commit makes a list the state of its view.
 func (x *exchange) commit(v *view, st *stage, version string) {
 	c := x.cache
+	if !st.consistent {
+		x.outdo(v)
+	}
 	verdict := st.commit(version)
 	c.ended(st)
 	switch verdict {

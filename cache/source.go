@@ -3,8 +3,6 @@ package cache
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -88,6 +86,7 @@ func (s *source) meta(m wire.ListMeta) wire.ListMeta {
 // source finds a view for a list or watch. For each entry of the Accept header in turn,
 // that is the view which holds just that, or else the newest from which it can be converted.
 func (x *exchange) source() (*source, error) {
+	behind := false
 	for _, o := range inAcceptOrder(x.query.accept) {
 		var best *source
 		position, seen := "", ""
@@ -102,7 +101,10 @@ func (x *exchange) source() (*source, error) {
 			if !s.converts() {
 				return s, nil
 			}
-			if p := s.view.position(); compare(p, seen) >= 0 && (best == nil || compare(p, position) > 0) {
+			switch p := s.view.position(); {
+			case compare(p, seen) < 0:
+				behind = true
+			case best == nil || compare(p, position) > 0:
 				best, position = s, p
 			}
 		}
@@ -110,27 +112,26 @@ func (x *exchange) source() (*source, error) {
 			return best, nil
 		}
 	}
+	if behind {
+		return nil, errBehind
+	}
 	return nil, x.unanswerable()
 }
 
 // unanswerable says why none of the views of a list or watch can answer.
 func (x *exchange) unanswerable() error {
 	err := x.unknown()
-	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
-		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			v := x.cache.views.find(x.query.key(wire.Representation{Encoding: e, Metadata: metadata}))
-			switch {
-			case v == nil:
-			case v.denied():
-				return errDenied
-			case v.behind() && v.position() != "":
-				err = errBehind
-			case !v.usable():
-			case metadata != "":
-				err = errOnlyMetadata
-			default:
-				err = notAcceptable(x.query)
-			}
+	for _, v := range x.forms() {
+		switch {
+		case v.denied():
+			return errDenied
+		case v.behind() && v.position() != "":
+			err = errBehind
+		case !v.usable():
+		case v.repr.Metadata != "":
+			err = errOnlyMetadata
+		default:
+			err = notAcceptable(x.query)
 		}
 	}
 	return err

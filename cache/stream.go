@@ -326,8 +326,8 @@ func (s *stream) event(f *wire.Frame) bool {
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-	case (a == isBeyond || a == isLate) && s.cache.views.holds(s.query.of(), name): // no older copy is what the client has seen
-		s.cache.records.doubt(s.query.of(), name, preceding(version))
+	case a == isBeyond || a == isLate:
+		s.keepApart(c)
 	}
 	s.at = version
 	return true

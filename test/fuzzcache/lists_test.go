@@ -21,7 +21,6 @@ func (c *client) list(ctx context.Context, r *rand.Rand) {
 
 // listAs returns what was listed; ok is false where that is not known.
 func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (items map[string]*state, rev int64, ok bool) {
-	began := time.Now()
 	floor := c.sight.view(viewKey(q, f))
 	version, match := "", ""
 	exact := int64(0)

@@ -34,7 +34,6 @@ type log struct {
 	mu      sync.Mutex
 	outages []*span // nothing reaches any apiserver
 	trouble []*span // some connections break, or the hub does not run
-	kills   []time.Time
 }
 
 // during notes what is so until the function that it returns is called.

@@ -105,6 +105,9 @@ func (c *client) send(ctx context.Context, method, path, contentType string, obj
 	if a.code == 0 || a.code >= http.StatusInternalServerError {
 		return a
 	}
+	if a.code == http.StatusOK { // what was written was shown
+		c.sight.allow(strings.Split(path, "?")[0], a.ended)
+	}
 	c.usual(ctx, method+" "+path, a, http.StatusOK, http.StatusCreated, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusForbidden)
 	return a
 }
