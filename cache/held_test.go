@@ -48,7 +48,7 @@ func (w *watcher) addresses(t *testing.T) string {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, e.Type+":"+e.Object.offered.String()+"@"+e.Object.Status.PodIP)
+		all = append(all, e.Type+":"+e.Object.String()+"@"+e.Object.Status.PodIP)
 	}
 }
 
