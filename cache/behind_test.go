@@ -179,3 +179,43 @@ func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
 		}
 	})
 }
+
+// An object was seen by a selector, and does not match it any more. What was seen of it
+// before, by another query, is older than that.
+func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
+	const selected = urlPods + "?labelSelector=l%3Dx"
+	leave := map[string]func(*testing.T, *upstream, *Cache){
+		"by an event": func(t *testing.T, u *upstream, c *Cache) {
+			startWatch(t.Context(), t, c, selected+"&watch=true&allowWatchBookmarks=true&resourceVersion=110")
+			send(t, <-u.feeds, podEvent("DELETED", "a", "120"))
+		},
+		"by a list": func(t *testing.T, u *upstream, c *Cache) {
+			u.shows("120")
+			get(t, c, selected)
+		},
+	}
+	for name, leaves := range leave {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"))
+				u.shows("110", podJSON("a", "105", "x"))
+				if got, want := get(t, c, selected), "110: a=105/x"; got != want {
+					t.Fatalf("online: %q, want %q", got, want)
+				}
+				leaves(t, u, c)
+				synctest.Wait()
+				u.goAway()
+				if got, want := get(t, c, urlPodA), errDoubtful.Error()+": "+errRefused.Error(); got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+				u.comeBack()
+				u.shows("130", podJSON("a", "120"))
+				get(t, c, urlPodA)
+				u.goAway()
+				if got, want := get(t, c, urlPodA), "a=120"; got != want {
+					t.Errorf("offline again: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}

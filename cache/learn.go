@@ -201,6 +201,32 @@ func (c *Cache) ended(s *stage) {
 	for _, name := range s.ended {
 		c.records.gone(s.view.key.of(), name, s.endedAt, "", true)
 	}
+	for name, version := range s.left {
+		c.outlived(s.view, name, version)
+	}
+}
+
+// outlived is called when a view does not show an object any more, which it had at a
+// version, though the object may be there. Older copies are not what the user saw last.
+func (c *Cache) outlived(v *view, name, version string) {
+	if !isVersion(version) || v.key.lasting() {
+		return
+	}
+	of := v.key.of()
+	copies := c.views.copies(of, name)
+	if newest := newestOf(copies.all); newest != "" && compare(newest, version) < 0 {
+		c.records.doubt(of, name, preceding(version))
+	}
+}
+
+// shown is the version at which the view has an object, or "".
+func (v *view) shown(name string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost.Load() || v.loadLocked() != nil {
+		return ""
+	}
+	return v.index[name].version
 }
 
 // deletedAll notes that any of many objects may be gone.

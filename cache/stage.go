@@ -32,8 +32,11 @@ type stage struct {
 	// when it was committed, where that says something of them; see Cache.ended.
 	ended   []string
 	endedAt string
-	meta    wire.ListMeta
-	kind    string // of the items, if they say so
+	// left are the versions of such members where that says that they are in the view no
+	// more, and nothing else.
+	left map[string]string
+	meta wire.ListMeta
+	kind string // of the items, if they say so
 }
 
 // staged is an object in a stage. Bytes are nil where the view had the same: equal
@@ -198,7 +201,7 @@ func (v *view) allowLocked() {
 
 // replaceLocked makes the stage's items the view's members.
 func (v *view) replaceLocked(s *stage, version string) {
-	s.ended = v.endedLocked(s.items)
+	s.ended, s.left = v.endedLocked(s.items), v.leftLocked(s.items)
 	before := v.version
 	s.endedAt = before
 	v.highest.raise(version)
@@ -240,6 +243,21 @@ func (v *view) endedLocked(items map[string]staged) (names []string) {
 		}
 	}
 	return names
+}
+
+// leftLocked returns the versions of the members that are not among these: of a view that
+// objects leave without being deleted.
+func (v *view) leftLocked(items map[string]staged) map[string]string {
+	if v.lost.Load() || v.key.lasting() || v.loadLocked() != nil {
+		return nil
+	}
+	left := map[string]string{}
+	for name, e := range v.index {
+		if _, ok := items[name]; !ok {
+			left[name] = e.version
+		}
+	}
+	return left
 }
 
 // holdsLocked reports whether these are the view's members.

@@ -319,6 +319,10 @@ func (s *stream) event(f *wire.Frame) bool {
 		}
 		c.object = bare
 	}
+	shown := ""
+	if f.Type == watch.Deleted {
+		shown = s.view.shown(name)
+	}
 	a := s.view.apply(s.from(version), c)
 	if a == isBeyond {
 		s.cache.refresh(s.view, s.req)
@@ -326,6 +330,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
+		s.cache.outlived(s.view, name, shown)
 	case a == isBeyond || a == isLate:
 		s.keepApart(c)
 	}
