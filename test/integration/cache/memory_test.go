@@ -26,7 +26,8 @@ func quietHub(t *testing.T, objects, size int) (*hub, *space, *client) {
 	h.stop()
 	h.cut()
 	h.start()
-	return h, s, h.as(token)
+	reader := h.as(token)
+	return h, s, reader
 }
 
 // peak fails the test if the hub has ever had more memory than it may.
