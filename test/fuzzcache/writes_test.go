@@ -128,6 +128,7 @@ func (c *client) wrote(ctx context.Context, method string, res *resource, path, 
 		c.w.report("the answer to another write", "%s: %s %s: %v, want %s", c.name, method, path, got, write)
 		return
 	}
+	c.sight.allow(res.path(got.namespace)+"/"+got.name, a.ended)
 	c.sight.raise(c.sight.objects, objectKey(res.name, got.key()), got.rev, a.began, a.ended)
 }
 
