@@ -219,3 +219,30 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 		})
 	}
 }
+
+// A client that takes anything was given JSON at version 120. What the node has kept in
+// another form is older.
+func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
+	for _, accept := range []string{"*/*", "application/json", "application/json,application/vnd.kubernetes.protobuf"} {
+		t.Run(accept, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream()
+				c := startCache(t, u)
+				v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+				fill(t, v, "", "90", true, map[string]string{"a": "50"})
+				v.release()
+				u.shows("100", podJSON("a", "50"))
+				anything := context.WithValue(t.Context(), acceptKey{}, accept)
+				ask(anything, t, c, http.MethodGet, urlPods)
+				u.onText("list", http.StatusServiceUnavailable, "{}")
+				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+				send(t, <-u.feeds, podEvent("DELETED", "a", "120"))
+				synctest.Wait()
+				u.goAway()
+				if got, want := ask(anything, t, c, http.MethodGet, urlPods), errBehind.Error(); got != want {
+					t.Errorf("offline: %.200q, want %q", got, want)
+				}
+			})
+		})
+	}
+}

@@ -85,25 +85,25 @@ func (s *source) meta(m wire.ListMeta) wire.ListMeta {
 
 // source finds a view for a list or watch. For each entry of the Accept header in turn,
 // that is the view which holds just that, or else the newest from which it can be converted.
+// No view will do that is older than what was seen in a form before it.
 func (x *exchange) source() (*source, error) {
-	behind := false
+	behind, seen := false, "" // seen in any form that is asked for
 	for _, o := range inAcceptOrder(x.query.accept) {
 		var best *source
-		position, seen := "", ""
+		position := ""
 		for _, in := range o.from {
 			s := &source{x.cache.views.find(x.query.key(in)), o.to}
 			if s.view != nil && !s.converts() {
-				seen = s.view.latest()
+				seen = higher(seen, s.view.latest())
 			}
 			if s.view == nil || !s.view.usable() || !s.convertible() {
 				continue
 			}
-			if !s.converts() {
-				return s, nil
-			}
 			switch p := s.view.position(); {
 			case compare(p, seen) < 0:
 				behind = true
+			case !s.converts():
+				return s, nil
 			case best == nil || compare(p, position) > 0:
 				best, position = s, p
 			}
