@@ -3,7 +3,6 @@ package cache
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -275,7 +274,7 @@ func (x *exchange) named() *query {
 	q := &query{
 		user: x.who.user, verb: "get", name: info.Name,
 		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		accept:   strings.Join(x.req.Header.Values("Accept"), ","),
+		accept:   x.req.Header.Get("Accept"),
 	}
 	if info.Resource != "namespaces" {
 		q.namespace = info.Namespace

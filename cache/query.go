@@ -23,7 +23,7 @@ type query struct {
 	name      string // of "get"
 	labels    string // label selector, as it was sent
 	fields    string // field selector, as it was sent
-	accept    string
+	accept    string // the first Accept header: an apiserver reads no other
 
 	// Of lists and watches.
 	version       string // resourceVersion
@@ -77,7 +77,7 @@ func queryOf(r *http.Request, values params, info *request.RequestInfo, user str
 		user:     user,
 		verb:     info.Verb,
 		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		accept:   strings.Join(r.Header.Values("Accept"), ","),
+		accept:   r.Header.Get("Accept"),
 
 		labels:        values.Get("labelSelector"),
 		fields:        values.Get("fieldSelector"),
