@@ -90,7 +90,7 @@ func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 	l := &ledger{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), trash: tx.Bucket(bucketTrash)}
 	var wrong []error
 	for key, record := range entries(l.objects) {
-		if _, err := c.openObject(key, record); err != nil {
+		if err := c.checkObject(key, record); err != nil {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 		n, err := l.count(key)

@@ -30,7 +30,6 @@
 //   - Nothing is ever silently short. Every record carries a checksum that
 //     covers its place as well as its value; every view header carries the
 //     number and a digest of its members, and the file the number of views.
-//     An object whose bytes do not have the sum that its key says is damaged.
 //   - No callback is called inside a transaction, and none is held open while
 //     a callback runs.
 //

@@ -71,7 +71,7 @@ type Member struct {
 type Object struct {
 	Name            string
 	ResourceVersion string
-	Sum             Sum // SumOf(Bytes)
+	Sum             Sum // SumOf(Bytes); whoever commits an object vouches for that
 	Bytes           []byte
 }
 

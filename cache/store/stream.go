@@ -136,7 +136,7 @@ func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) 
 	}
 	at := place{kindObject, nil, key}
 	c.where = at.append(c.where[:0])
-	b, err := codec.openObjectAt(at, c.where, record)
+	_, b, err := codec.openAt(at, c.where, record)
 	return append(c.buf, b...), err
 }
 

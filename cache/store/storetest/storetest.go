@@ -52,7 +52,7 @@ func Test(t *testing.T, open func(t *testing.T, dir string) Store) {
 		{"views that read other bytes at the same version each keep their own", (*suite).otherBytes},
 		{"the same version with other bytes is a change of the view", (*suite).changedBytes},
 		{"bytes that are not given are those with the same sum", (*suite).notGiven},
-		{"bytes that do not have their sum are damage", (*suite).wrongSum},
+		{"a check finds bytes that do not have their sum", (*suite).wrongSum},
 		{"scopes are apart", (*suite).scopes},
 		{"sizes are those of the members", (*suite).sizes},
 		{"dropping is for good, and of what is not there no error", (*suite).drop},
