@@ -138,6 +138,7 @@ test-integration: build ## run the tests that need an apiserver; root only adds 
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
 	cd test && ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache ./soak
+	cd test && SECONDS=60 SEED=1 go test -count=1 -timeout 10m ./fuzzcache
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
