@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/bench/process"
+	"github.com/edgehub-io/edgehub/test/edge"
 )
 
 // memoryLimit is what the hub may ever take while it answers offline, in bytes: its
@@ -18,7 +19,11 @@ const memoryLimit = 190 << 20
 // and was started again without the cloud: all memory that it takes is for answers.
 func quietHub(t *testing.T, objects, size int) (*hub, *space, *client) {
 	t.Helper()
-	h, s := newHub(t), newSpace(t)
+	binary, err := edge.BuildForMeasuring(t.Context(), productRoot, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, s := newHub(t, func(o *edge.Options) { o.Binary = binary }), newSpace(t)
 	s.large("c", objects, size)
 	token := s.account("reader")
 	h.as(token).servedList(t, s.path, protobuf)
