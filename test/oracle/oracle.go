@@ -171,6 +171,16 @@ func (s *Server) Of(resource, namespace, name string) map[int]Object {
 	return out
 }
 
+// Latest returns an object as it is now, or nil. It is not to be changed.
+func (s *Server) Latest(resource, namespace, name string) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.latest[resource][namespace+"/"+name]; e != nil {
+		return e.object
+	}
+	return nil
+}
+
 func (s *Server) at(version int, q Query) map[string]*event {
 	s.mu.Lock()
 	defer s.mu.Unlock()

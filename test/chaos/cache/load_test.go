@@ -188,7 +188,11 @@ func put(cloud *oracle.Server, r *rand.Rand, resource, namespace string, i int) 
 	case "services":
 		object = &corev1.Service{ObjectMeta: about, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}}
 	default:
-		object = &corev1.Pod{ObjectMeta: about, Spec: corev1.PodSpec{NodeName: []string{nodeName, nodeName, "node2"}[r.IntN(3)]}}
+		node := []string{nodeName, nodeName, "node2"}[r.IntN(3)]
+		if before, ok := cloud.Latest(resource, namespace, about.Name).(*corev1.Pod); ok {
+			node = before.Spec.NodeName // no apiserver lets a pod move: it stays there for as long as it exists
+		}
+		object = &corev1.Pod{ObjectMeta: about, Spec: corev1.PodSpec{NodeName: node}}
 	}
 	cloud.Put(resource, object)
 }
