@@ -196,10 +196,15 @@ func (s *stage) newest() string {
 }
 
 // ended notes which members a list had no more, of a view that objects leave only by their
-// deletion, and which cannot prove that something is not there by itself.
+// deletion, and which cannot prove that something is not there by itself. What has gone is
+// the object that the view had. Another one of that name may be elsewhere; where it is not
+// known which one a copy is of, it is in doubt.
 func (c *Cache) ended(s *stage) {
-	for _, name := range s.ended {
-		c.records.gone(s.view.key.of(), name, s.endedAt, "", true)
+	of := s.view.key.of()
+	for name, uid := range s.ended {
+		if c.records.gone(of, name, s.endedAt, uid, true); uid == "" {
+			c.records.doubt(of, name, c.records.highest(of.resource).version())
+		}
 	}
 	for name, version := range s.left {
 		c.outlived(s.view, name, version)

@@ -152,8 +152,20 @@ func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Res
 	return answerBytes(x.req, code, r.ContentType(), wire.AppendBody(nil, r.Encoding, t, bare)), nil
 }
 
-// read returns the bytes of a member.
+// read returns the bytes of a member. A view whose members are damaged is dropped.
 func (v *view) read(name string, e entry) ([]byte, error) {
+	b, err := v.stored(name, e)
+	if err == nil {
+		return b, nil
+	}
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
+		v.dropIf(name, e)
+	}
+	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
+}
+
+// stored returns the bytes of a member, on disk or on their way there.
+func (v *view) stored(name string, e entry) ([]byte, error) {
 	s, w := v.disk.now()
 	key := v.object(name, e)
 	if b, ok := w.Object(key); ok {
@@ -172,8 +184,5 @@ func (v *view) read(name string, e entry) ([]byte, error) {
 	if b, ok := w.Object(key); ok { // it was given just now
 		return b, nil
 	}
-	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
-		v.dropIf(name, e)
-	}
-	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
+	return nil, err
 }

@@ -39,12 +39,15 @@ func (c *heldCopy) object() (object, error) {
 }
 
 // uid reads the UID of a copy; it is empty where that cannot be read.
-func (c *heldCopy) uid() types.UID {
-	bare, err := c.view.read(c.name, c.entry)
+func (c *heldCopy) uid() types.UID { return c.view.uidOf(c.name, c.entry) }
+
+// uidOf reads the UID of a member. It takes no lock of the view.
+func (v *view) uidOf(name string, e entry) types.UID {
+	bare, err := v.stored(name, e)
 	if err != nil {
 		return ""
 	}
-	m, err := wire.Inspect(c.view.repr.Encoding, bare)
+	m, err := wire.Inspect(v.repr.Encoding, bare)
 	if err != nil {
 		return ""
 	}

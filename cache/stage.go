@@ -4,6 +4,8 @@ import (
 	"errors"
 	"hash/maphash"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -28,9 +30,9 @@ type stage struct {
 
 	items map[string]staged
 	bytes int64
-	// ended are the members of the view, at version endedAt, that the stage did not have
-	// when it was committed, where that says something of them; see Cache.ended.
-	ended   []string
+	// ended are the UIDs of the members of the view, at version endedAt, that the stage did
+	// not have when it was committed, where that says something of them; see Cache.ended.
+	ended   map[string]types.UID
 	endedAt string
 	// left are the versions of such members where that says that they are in the view no
 	// more, and nothing else.
@@ -231,18 +233,20 @@ func (v *view) replaceLocked(s *stage, version string) {
 	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }
 
-// endedLocked returns the members that are not among these, and so are gone: of a view that
-// objects leave only by their deletion. A view that proves that by itself needs no records.
-func (v *view) endedLocked(items map[string]staged) (names []string) {
+// endedLocked returns the UIDs of the members that are not among these, and so are gone: of
+// a view that objects leave only by their deletion. A view that proves that by itself needs
+// no records.
+func (v *view) endedLocked(items map[string]staged) map[string]types.UID {
 	if v.lost.Load() || v.key.proves() || !v.key.lasting() || v.loadLocked() != nil {
 		return nil
 	}
-	for name := range v.index {
+	ended := map[string]types.UID{}
+	for name, e := range v.index {
 		if _, ok := items[name]; !ok {
-			names = append(names, name)
+			ended[name] = v.uidOf(name, e)
 		}
 	}
-	return names
+	return ended
 }
 
 // leftLocked returns the versions of the members that are not among these: of a view that

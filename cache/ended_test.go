@@ -1,0 +1,55 @@
+package cache
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const urlPodsOfNode = urlPods + "?fieldSelector=spec.nodeName%3Dn"
+
+// podWithUID is podJSON of an object that has a UID of its own.
+func podWithUID(name, version, uid string) string {
+	return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"ns","uid":"` + uid + `","resourceVersion":"` + version + `"}}`
+}
+
+// A pod that a list of its node does not have any more was deleted. What was read of it
+// after the list before is no answer, either; another pod of that name is.
+func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
+	doubtful := []string{"404", errDoubtful.Error()}
+	for name, test := range map[string]struct {
+		read string
+		want []string
+	}{
+		"read at a later version":  {podJSON("a", "105"), doubtful},
+		"read at the same version": {podJSON("a", "90"), doubtful},
+		"made again elsewhere":     {podWithUID("a", "105", "another"), []string{"a=105"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "90"))
+			c := startCache(t, u)
+			get(t, c, urlPodsOfNode)
+			u.onText("get", http.StatusOK, test.read)
+			get(t, c, urlPodA)
+			u.shows("120")
+			get(t, c, urlPodsOfNode)
+			u.goAway()
+			if got := get(t, c, urlPodA); !slices.Contains(test.want, got) {
+				t.Errorf("offline: %q, want one of %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Where it is not known which object has gone, later copies are in doubt.
+func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
+	_, c := startListed(t, "100")
+	v := c.views.find(podsKey(nodeUser))
+	c.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
+	if k := c.records.known(v.key.of(), "ns", "ns/a"); k.Gone != "90" || k.doubt != "100" {
+		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.doubt)
+	}
+}
