@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -168,13 +170,20 @@ func (x *exchange) endedByWrite(repr wire.Representation, body []byte) bool {
 
 // created has an object kept that was created. It is newer than whatever went before it.
 func (x *exchange) created(res *http.Response) {
-	if x.isDryRun() || x.info.Resource == "events" {
+	if x.isDryRun() || x.info.Resource == "events" || storesNothing(x.info.APIGroup) {
 		return
 	}
 	q := x.named()
 	if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 		x.keepObject(res, q, repr)
 	}
+}
+
+// storesNothing reports whether what is created in a group is answered and not stored. An
+// apiserver gives the metadata back as they were sent, with a resourceVersion that anybody
+// can make up.
+func storesNothing(group string) bool {
+	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
 }
 
 // unread notes that an object was read in a form that is not kept: no state of before proves

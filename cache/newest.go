@@ -116,6 +116,16 @@ func versionSpace(r schema.GroupResource) string {
 	return r.Group
 }
 
+func (of userResource) versionSpace() string { return versionSpace(of.resource.GroupResource()) }
+
+// restoredWith reports whether a resource goes back to a backup together with another one.
+// Who answers in another version space, and to whom it answers what, is not known: what one
+// user sees there says nothing of what others saw.
+func (of userResource) restoredWith(other userResource) bool {
+	space := of.versionSpace()
+	return space == other.versionSpace() && (space == "" || of.user == other.user)
+}
+
 // maxVersionAnswer is more than a list of one object takes.
 const maxVersionAnswer = 4 << 20
 

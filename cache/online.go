@@ -231,15 +231,16 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 
 // restored is called when a view turned out to be newer than the apiservers.
 // Versions may name other objects from now on, so everything goes that is compared
-// by them: views of the same resource, and what was read one by one.
+// by them: views of the same resource, and what was read one by one from the same store.
 func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	back := v.key.of()
 	for _, other := range c.views.all() {
-		if other.key.Single || other.scope == v.scope {
+		if other.key.of().restoredWith(back) && (other.key.Single || other.scope == v.scope) {
 			other.startOver()
 		}
 	}
-	c.records.restored(v.key.resource(), version)
+	c.records.restored(back, version)
 	c.pages.forget(v.scope)
 }
 

@@ -16,8 +16,8 @@ import (
 //
 //   - An object is gone if an apiserver said so of this very object (404 NotFound, the answer
 //     to a DELETE) or in a watch that an object leaves only by its deletion. A 404 has no
-//     version: it counts from the highest resourceVersion that the hub had seen before the
-//     request was sent. A copy is newer than the record only if its version is higher and
+//     version: it counts from the highest resourceVersion that the hub had seen of the
+//     resource before the request was sent. A copy is newer than the record only if its version is higher and
 //     its UID is another one: a UID never comes back.
 //   - Where it is not clear whether an object is gone, its copies are in doubt: they are
 //     neither served, nor is anything proven, until a view shows a later state.
@@ -39,11 +39,12 @@ type records struct {
 	// viewed returns the resources of which there are views, by user.
 	viewed func() map[string]map[userResource]bool
 
-	mu     sync.RWMutex
-	table  *bucket.Bucket // nil until load
-	of     map[userResource]*resourceRecord
-	users  map[string]*userRecord
-	spaces map[string]*highest
+	mu    sync.RWMutex
+	table *bucket.Bucket // nil until load
+	of    map[userResource]*resourceRecord
+	users map[string]*userRecord
+	// counted are the versions that were seen, whoever saw them.
+	counted map[schema.GroupResource]*highest
 	// learned counts what was learned. An answer to a request that began before it was
 	// cannot take it back.
 	learned atomic.Uint64
@@ -118,19 +119,19 @@ type known struct {
 
 // moment is what was known when a request was sent.
 type moment struct {
-	highest uint64 // version in the version space of the resource
+	highest uint64 // version that was seen of the resource
 	learned uint64
 }
 
 func (m moment) version() string { return versionOf(m.highest) }
 
 func newRecords() *records {
-	return &records{of: map[userResource]*resourceRecord{}, users: map[string]*userRecord{}, spaces: map[string]*highest{}}
+	return &records{of: map[userResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*highest{}}
 }
 
-// now is called before a request is sent.
+// now is called before a request is sent, whoever sends it: it leaves no trace.
 func (r *records) now(resource schema.GroupVersionResource) moment {
-	return moment{r.highest(resource).n.Load(), r.learned.Load()}
+	return moment{r.highest(resource).value(), r.learned.Load()}
 }
 
 // known returns what is known of an object.

@@ -104,6 +104,7 @@ func (r *records) sweep() {
 	viewed := r.viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.uncountLocked(viewed)
 	for name, user := range r.users {
 		if user.idle++; viewed[name] != nil {
 			user.idle = 0

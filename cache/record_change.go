@@ -2,8 +2,8 @@ package cache
 
 import (
 	"maps"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +22,7 @@ func (r *records) resourceLocked(of userResource) *resourceRecord {
 		return nil
 	}
 	user.resources++
+	of = of.clone()
 	r.of[of] = &resourceRecord{names: map[string]*record{}}
 	return r.of[of]
 }
@@ -72,6 +73,9 @@ func (r *records) setLocked(of userResource, resource *resourceRecord, name stri
 		delete(resource.names, name)
 		r.users[of.user].names--
 	default:
+		if !had {
+			name = strings.Clone(name) // it may be part of a URL
+		}
 		if resource.names[name] = one; !had {
 			r.users[of.user].names++
 		}
@@ -215,16 +219,19 @@ func (r *records) doubtAllLocked(of userResource, resource *resourceRecord, name
 	r.saveStateLocked(of)
 }
 
-// restored is called when an etcd was restored from a backup, and is at a version now.
-// Nothing can be compared with the versions of before; what was refused stays so.
-func (r *records) restored(resource schema.GroupVersionResource, version string) {
-	h, space := r.highest(resource), versionSpace(resource.GroupResource())
+// restored is called when the store of a user's resource was restored from a backup, and is
+// at a version now. Nothing can be compared with the versions of before; what was refused
+// stays so.
+func (r *records) restored(back userResource, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.n.Store(0)
-	h.raise(version)
+	for resource, h := range r.counted {
+		if versionSpace(resource) == back.versionSpace() {
+			h.lower(version)
+		}
+	}
 	for of, resource := range r.of {
-		if versionSpace(of.resource.GroupResource()) != space {
+		if !of.restoredWith(back) {
 			continue
 		}
 		resource.Floor, resource.Doubts = "", nil

@@ -104,15 +104,12 @@ func (resource *resourceRecord) mergeState(s *resourceState) {
 }
 
 func (r *records) raiseHighestLocked(of userResource, s *savedRecord) {
-	space := versionSpace(of.resource.GroupResource())
-	if r.spaces[space] == nil {
-		r.spaces[space] = new(highest)
-	}
+	h := r.countLocked(of.resource.GroupResource())
 	if s.State != nil {
-		r.spaces[space].raise(s.State.Floor)
+		h.raise(s.State.Floor)
 	}
 	if s.Record != nil {
-		r.spaces[space].raise(higher(s.Record.Gone, s.Record.Seen))
+		h.raise(higher(s.Record.Gone, s.Record.Seen))
 	}
 }
 

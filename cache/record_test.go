@@ -125,11 +125,11 @@ func TestMadeUpResourcesAreBounded(t *testing.T) {
 
 func TestARestoreTakesVersionsAndLeavesRefusals(t *testing.T) {
 	r, of := testRecords()
-	r.highest(of.resource).raise("500")
+	r.count(of.resource).raise("500")
 	r.gone(of, "ns/a", "500", "", true)
 	r.refused(of, "ns/b")
 	r.forgot(of, "500")
-	r.restored(of.resource, "200")
+	r.restored(of, "200")
 	if k := r.known(of, "ns", "ns/a"); k.Gone != "" || k.floor != "" {
 		t.Errorf("of before the restore there is %+v", k)
 	}

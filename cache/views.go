@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,13 @@ type views struct {
 type userResource struct {
 	user     string
 	resource schema.GroupVersionResource
+}
+
+// clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
+func (of userResource) clone() userResource {
+	r := &of.resource
+	r.Group, r.Version, r.Resource = strings.Clone(r.Group), strings.Clone(r.Version), strings.Clone(r.Resource)
+	return of
 }
 
 // viewCost is what a view takes on disk without members, about.
@@ -122,7 +130,7 @@ func (s *views) acquire(key viewKey) *view {
 		return v
 	}
 	v = newView(s.disk, key.id(s.salt), key)
-	v.records, v.highest = s.records, s.records.highest(key.resource())
+	v.records, v.highest = s.records, s.records.count(key.resource())
 	v.forget()
 	v.touch(s.now())
 	v.holders.Add(1)
