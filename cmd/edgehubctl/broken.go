@@ -27,7 +27,10 @@ func (b *broken) look() string {
 	if !b.failure.Crashed || b.failure.Container == "" {
 		return fmt.Sprintf("To find out more: kubectl describe pod %s -n %s", b.pod.Name, b.pod.Namespace)
 	}
-	out := fmt.Sprintf("Its log: kubectl logs %s -n %s -c %s --previous", b.pod.Name, b.pod.Namespace, b.failure.Container)
+	out := fmt.Sprintf("Its log: kubectl logs %s -n %s -c %s", b.pod.Name, b.pod.Namespace, b.failure.Container)
+	if b.failure.Restarting {
+		out += " --previous"
+	}
 	if id := b.containerID(); id != "" {
 		out += ", or on this node crictl logs " + id
 	}

@@ -23,6 +23,16 @@ func crashes(restarts int32, message string) func(*corev1.Pod) {
 	}
 }
 
+// endedAgain makes a pod one whose container has ended after so many restarts, and that
+// kubelet has not looked at since.
+func endedAgain(restarts int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		crashes(restarts, "")(p)
+		s := &p.Status.ContainerStatuses[0]
+		s.State = s.LastTerminationState
+	}
+}
+
 func evicted(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
 }
@@ -37,11 +47,13 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 	const goBack = ". kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo daemonset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n"
 	const describe = ". To find out more: kubectl describe pod web-2 -n shop"
 	const logs = ". Its log: kubectl logs web-2 -n shop -c web --previous, or on this node crictl logs 0123456789abc"
+	const lastLogs = ". Its log: kubectl logs web-2 -n shop -c web, or on this node crictl logs 0123456789abc"
 	tests := map[string]struct {
 		change func(*corev1.Pod)
 		want   string
 	}{
 		"it crashes":               {crashes(2, ""), "container web: CrashLoopBackOff, restarts: 2, last exit code 3" + logs},
+		"it has just crashed":      {endedAgain(2), "container web: CrashLoopBackOff, restarts: 2, last exit code 3" + lastLogs},
 		"it says why it crashes":   {crashes(1, "panic:\x1b[2J\n no disk"), "container web: CrashLoopBackOff, restarts: 1, last exit code 3, panic: [2J no disk" + logs},
 		"its image is not there":   {waits("ErrImagePull", "manifest unknown\n"), "container web: ErrImagePull: manifest unknown" + describe},
 		"its image is waited for":  {waits("ImagePullBackOff", ""), "container web: ImagePullBackOff" + describe},

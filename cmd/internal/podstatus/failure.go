@@ -20,6 +20,9 @@ type Failure struct {
 	Message string
 	// Crashed tells whether the container has run: there may be logs of it.
 	Crashed bool
+	// Restarting tells whether the container of LastEnd has given way to another one, so
+	// that its logs are those of the previous one.
+	Restarting bool
 	// LastEnd is how the container ended when it last ran, nil if it never has.
 	LastEnd  *corev1.ContainerStateTerminated
 	Restarts int32
@@ -46,13 +49,39 @@ func FailureOf(pod *corev1.Pod) *Failure {
 			f := &Failure{Container: c.Name, Reason: waits.Reason, Message: oneLine(waits.Message), Restarts: c.RestartCount}
 			f.LastEnd = c.LastTerminationState.Terminated
 			f.Crashed = waits.Reason == crashLoop
+			f.Restarting = f.Crashed
 			return f
+		}
+		if crashes(pod, c) {
+			return &Failure{Container: c.Name, Reason: crashLoop, Crashed: true, LastEnd: c.State.Terminated, Restarts: c.RestartCount}
 		}
 	}
 	return nil
 }
 
 const crashLoop = "CrashLoopBackOff"
+
+// crashes tells whether a container has ended again after a restart, which kubelet calls
+// CrashLoopBackOff. It may say so only when it looks at the container again, which it
+// does when the back-off is over, just before the next start. Until then the status has
+// nothing but how the container ended.
+func crashes(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
+	t := c.State.Terminated
+	return t != nil && c.RestartCount > 0 && (t.ExitCode != 0 || neverDone(pod, c.Name))
+}
+
+// neverDone tells whether a container is restarted when it has ended well, too.
+func neverDone(pod *corev1.Pod, container string) bool {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == container {
+			if c.RestartPolicy != nil {
+				return *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			}
+			return pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
+		}
+	}
+	return sidecarsOf(pod)[container]
+}
 
 // isStarting tells the reasons with which kubelet has a container wait that is on its way
 // from all others, each of which is the kind of a failure.

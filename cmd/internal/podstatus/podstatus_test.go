@@ -47,6 +47,8 @@ func condition(t corev1.PodConditionType, status corev1.ConditionStatus, reason 
 
 func reason(s string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Reason = s } }
 
+func alwaysRestarted(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }
+
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
 
 // What kubectl itself shows is compared with all this in test/integration/ota.
@@ -75,14 +77,19 @@ func TestAPodInTheWordsOfKubectl(t *testing.T) {
 		"it sets up":                      {podOf("Pending", all{container("setup", false, 0, running())}, nil), "0/3", "Init:0/2", 0, "", ""},
 		"its init container crashes":      {podOf("Pending", all{container("setup", false, 7, waiting("CrashLoopBackOff"))}, nil), "0/3", "Init:CrashLoopBackOff", 7, "CrashLoopBackOff", "setup"},
 		"its init image is not there":     {podOf("Pending", all{container("setup", false, 0, waiting("ErrImagePull"))}, nil), "0/3", "Init:ErrImagePull", 0, "ErrImagePull", "setup"},
-		"its init container failed":       {podOf("Pending", all{container("setup", false, 1, ended("Error", 1, 0))}, nil), "0/3", "Init:Error", 1, "", ""},
-		"its init container was killed":   {podOf("Pending", all{container("setup", false, 1, ended("", 137, 9))}, nil), "0/3", "Init:Signal:9", 1, "", ""},
-		"its init container exited":       {podOf("Pending", all{container("setup", false, 1, ended("", 4, 0))}, nil), "0/3", "Init:ExitCode:4", 1, "", ""},
+		"its init container failed":       {podOf("Pending", all{container("setup", false, 1, ended("Error", 1, 0))}, nil), "0/3", "Init:Error", 1, "CrashLoopBackOff", "setup"},
+		"its init container was killed":   {podOf("Pending", all{container("setup", false, 1, ended("", 137, 9))}, nil), "0/3", "Init:Signal:9", 1, "CrashLoopBackOff", "setup"},
+		"its init container exited":       {podOf("Pending", all{container("setup", false, 1, ended("", 4, 0))}, nil), "0/3", "Init:ExitCode:4", 1, "CrashLoopBackOff", "setup"},
 		"one has exited":                  {podOf("Running", initialized, all{container("app", false, 0, ended("", 3, 0)), log}), "2/3", "ExitCode:3", 4, "", ""},
 		"one was killed":                  {podOf("Running", initialized, all{container("app", false, 0, ended("", 137, 9)), log}), "2/3", "Signal:9", 4, "", ""},
 		"one is done, and the pod Ready":  {podOf("Running", initialized, all{done, log}, isReady), "2/3", "Running", 4, "", ""},
 		"one is done, and the pod is not": {podOf("Running", initialized, all{done, log}), "2/3", "NotReady", 4, "", ""},
 		"one is done, and one has failed": {podOf("Running", initialized, all{done, container("log", false, 0, ended("Error", 2, 0))}), "1/3", "Error", 1, "", ""},
+		"one has exited again":            {podOf("Running", initialized, all{container("app", false, 1, ended("Error", 3, 0)), log}), "2/3", "Error", 5, "CrashLoopBackOff", "app"},
+		"one is done again":               {podOf("Running", initialized, all{container("app", false, 1, ended("Completed", 0, 0)), log}, alwaysRestarted), "2/3", "NotReady", 5, "CrashLoopBackOff", "app"},
+		"one is done, and was once":       {podOf("Running", initialized, all{container("app", false, 1, ended("Completed", 0, 0)), log}), "2/3", "NotReady", 5, "", ""},
+		"its sidecar is done again":       {podOf("Running", all{setUp, container("proxy", false, 1, ended("Completed", 0, 0))}, all{app, log}, isReady, isInitialized), "2/3", "Running", 4, "CrashLoopBackOff", "proxy"},
+		"its init container fails once":   {podOf("Pending", all{container("setup", false, 0, ended("Error", 1, 0))}, nil), "0/3", "Init:Error", 0, "", ""},
 		"all are done":                    {podOf("Succeeded", all{setUp}, all{done, done}), "0/3", "Completed", 0, "", ""},
 		"it was evicted":                  {podOf("Failed", nil, nil, reason("Evicted")), "0/3", "Evicted", 0, "Evicted", ""},
 		"it failed":                       {podOf("Failed", nil, all{container("app", false, 1, ended("Error", 2, 0))}), "0/3", "Error", 1, "Failed", "app"},
