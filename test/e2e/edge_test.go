@@ -24,7 +24,8 @@ type edge struct {
 	ns   string
 }
 
-// newEdge gives the node its link back when the test ends.
+// newEdge gives the node its link back when the test ends, and waits until the hub has
+// noticed: the next test may take it for granted.
 func newEdge(t *testing.T, ns, node string) *edge {
 	t.Helper()
 	e := &edge{t: t, node: env.Node(node), ns: namespace(t, ns)}
@@ -32,6 +33,7 @@ func newEdge(t *testing.T, ns, node string) *edge {
 		if err := e.node.Link().Up(); err != nil {
 			t.Error(err)
 		}
+		awaitUpstream(t, e.node, 1)
 	})
 	return e
 }
@@ -60,7 +62,9 @@ func (e *edge) cut(how string) {
 // awaitUpstream waits until the hub says whether it reaches the apiserver, 1 or 0.
 func awaitUpstream(t *testing.T, node *cluster.Node, up float64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("edgehub_upstream_up of %s is %v", node.Name(), up), func(ctx context.Context) string {
+	// A test's own context has ended when its cleanup runs.
+	ctx := context.WithoutCancel(t.Context())
+	eventuallyWithin(ctx, t, fmt.Sprintf("edgehub_upstream_up of %s is %v", node.Name(), up), func(ctx context.Context) string {
 		got, err := metric(ctx, node, "edgehub_upstream_up")
 		if err == nil && got != up {
 			err = fmt.Errorf("it is %v", got)
