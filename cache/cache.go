@@ -316,7 +316,7 @@ func (p *past) lost() {
 func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
 	who, ok := c.callerOf(r)
-	if !ok || info == nil {
+	if !ok || info == nil || !nameable(info) {
 		return c.up.RoundTrip(r)
 	}
 	p := paramsOf(r)

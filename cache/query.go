@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -61,6 +62,21 @@ var parameters = map[string]bool{
 	"timeout": true, "timeoutSeconds": true, "pretty": true,
 }
 
+const (
+	// maxSubdomain and maxLabel are how long Kubernetes lets names be.
+	maxSubdomain = validation.DNS1123SubdomainMaxLength
+	maxLabel     = validation.DNS1123LabelMaxLength
+	// maxSelectors bounds the selectors of a list or watch. What is longer is not kept.
+	maxSelectors = 4 << 10
+)
+
+// nameable reports whether there may be what a request names. Names stay in memory and on
+// disk, and a URL holds a megabyte of them.
+func nameable(info *request.RequestInfo) bool {
+	return len(info.APIGroup) <= maxSubdomain && len(info.APIVersion) <= maxLabel && len(info.Resource) <= maxSubdomain &&
+		len(info.Namespace) <= maxLabel && len(info.Name) <= maxSubdomain
+}
+
 // queryOf reads a GET request, and returns nil where the cache can do nothing
 // with it: it is about no resource, or about a subresource, or asks for
 // something that the cache does not know.
@@ -84,6 +100,9 @@ func queryOf(r *http.Request, values params, info *request.RequestInfo, user str
 		version:       values.Get("resourceVersion"),
 		match:         values.Get("resourceVersionMatch"),
 		continueToken: values.Get("continue"),
+	}
+	if len(q.labels)+len(q.fields) > maxSelectors {
+		return nil
 	}
 	if info.Resource != "namespaces" { // there, requestinfo says its name twice
 		q.namespace = info.Namespace

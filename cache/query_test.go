@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -21,5 +23,62 @@ func TestTheFirstAcceptHeaderCounts(t *testing.T) {
 		if q == nil || q.accept != "application/json" {
 			t.Errorf("%s: %+v", method, q)
 		}
+	}
+}
+
+// Whatever of a request is longer than Kubernetes lets it be is in the URL only.
+func TestWhatIsNamedAtLengthIsPassedOnAndNotKept(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	tests := map[string]struct {
+		url  string
+		kept bool
+	}{
+		"name":                        {"/api/v1/namespaces/ns/pods/" + x(254), false},
+		"longest name":                {"/api/v1/namespaces/ns/pods/" + x(253), true},
+		"namespace":                   {"/api/v1/namespaces/" + x(64) + "/pods/a", false},
+		"longest namespace":           {"/api/v1/namespaces/" + x(63) + "/pods/a", true},
+		"resource":                    {"/api/v1/namespaces/ns/" + x(254) + "/a", false},
+		"group":                       {"/apis/" + x(254) + "/v1/namespaces/ns/r/a", false},
+		"longest group":               {"/apis/" + x(253) + "/v1/namespaces/ns/r/a", true},
+		"version":                     {"/apis/g/" + x(64) + "/namespaces/ns/r/a", false},
+		"name of a namespace":         {"/api/v1/namespaces/" + x(64), false},
+		"longest name of a namespace": {"/api/v1/namespaces/" + x(63), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream()
+			u.onText("get", http.StatusForbidden, "{}")
+			c := startCache(t, u)
+			if got := get(t, c, test.url); got != "403" {
+				t.Errorf("the answer is %q", got)
+			}
+			if got := len(c.records.of) > 0; got != test.kept {
+				t.Errorf("there is a record: %t", got)
+			}
+			u.goAway()
+			if got := get(t, c, test.url); (got == errRefused.Error()) == test.kept {
+				t.Errorf("offline: %q", got)
+			}
+		})
+	}
+}
+
+func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
+	u := newUpstream()
+	u.shows("100", podJSON("a", "50"))
+	c := startCache(t, u)
+	list := func(n int) string {
+		return get(t, c, fmt.Sprintf("%s?labelSelector=a&fieldSelector=spec.x%%3D%s", urlPods, strings.Repeat("x", n-len("aspec.x="))))
+	}
+	for _, n := range []int{maxSelectors, maxSelectors + 1} {
+		if got := list(n); got != "100: a=50" {
+			t.Errorf("%d bytes: %q", n, got)
+		}
+	}
+	if n := len(c.views.all()); n != 1 {
+		t.Errorf("%d views are kept", n)
+	}
+	if got := c.views.room.used().bytes; got < maxSelectors {
+		t.Errorf("a view with %d bytes of selectors counts %d bytes", maxSelectors, got)
 	}
 }

@@ -52,7 +52,7 @@ func (s *views) settle(v *view) usage {
 	defer v.mu.Unlock()
 	u := usage{}
 	if v.onDisk {
-		u = usage{1, v.bytes + viewCost}
+		u = usage{1, v.bytes + viewCost + int64(len(v.raw))}
 	}
 	s.room.set(v, u)
 	return u

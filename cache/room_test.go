@@ -125,6 +125,11 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		for _, s := range c.State() {
 			want.count, want.bytes = want.count+1, want.bytes+s.Bytes+viewCost
 		}
+		for _, v := range c.views.all() {
+			if v.counted.count > 0 {
+				want.bytes += int64(len(v.key.bytes()))
+			}
+		}
 		if got := c.views.room.used(); got != want || want.count == 0 {
 			t.Errorf("%+v are counted, and there are %+v", got, want)
 		}
