@@ -186,15 +186,6 @@ func storesNothing(group string) bool {
 	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
 }
 
-// unread notes that an object was read in a form that is not kept: no state of before proves
-// that it is not there.
-func (x *exchange) unread() {
-	if q := x.query; q.verb == "get" {
-		x.cache.records.read(q.of(), q.namespace, q.member(), "", "", x.moment, false)
-		x.cache.records.seen(q.of(), q.member(), following(x.moment.version()), "")
-	}
-}
-
 // newest is the highest version in a list that was not read to its end.
 func (s *stage) newest() string {
 	version := s.meta.ResourceVersion

@@ -22,6 +22,10 @@ func (x *exchange) online(res *http.Response) {
 	if x.who.isNode() {
 		x.cache.writes.reached()
 	}
+	if x.isUnread() && res.StatusCode == http.StatusOK {
+		x.unread(res)
+		return
+	}
 	if x.query == nil {
 		x.cache.writes.online(x, res)
 		return
@@ -37,7 +41,7 @@ func (x *exchange) online(res *http.Response) {
 	repr := wire.Answered(x.query.accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
 		x.cache.unkept.add(x.query)
-		x.unread()
+		x.unread(res)
 		return
 	}
 	switch x.query.verb {

@@ -1,0 +1,42 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+)
+
+// unread notes that something was read in a form that is not kept, or with parameters that
+// are not known here: no state of before proves that what was shown is not there.
+func (x *exchange) unread(res *http.Response) {
+	r := x.cache.records
+	if x.info.Verb == "get" {
+		q := x.named()
+		r.read(q.of(), q.namespace, q.member(), "", "", x.moment, false)
+		r.seen(q.of(), q.member(), following(x.moment.version()), "")
+		return
+	}
+	of := userResource{x.who.user, x.resource()}
+	res.Body = &unreadBody{res.Body, func() { r.forgot(of, following(r.highest(of.resource).version())) }}
+}
+
+// isUnread reports whether objects are read in a way that cannot be cached.
+func (x *exchange) isUnread() bool {
+	i := x.info
+	return x.query == nil && x.req.Method == http.MethodGet && i.IsResourceRequest && i.Subresource == "" &&
+		(i.Verb == "get" || i.Verb == "list" || i.Verb == "watch")
+}
+
+// unreadBody is the body of a list or a watch that is not looked into. Whatever comes may
+// be newer than all that is known then: a watch shows more for as long as it lasts.
+type unreadBody struct {
+	io.ReadCloser
+	passed func()
+}
+
+func (b *unreadBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.passed()
+	}
+	return n, err
+}

@@ -1,0 +1,73 @@
+package cache
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+)
+
+const (
+	urlPodB = "/api/v1/namespaces/ns/pods/b"
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+)
+
+// table answers with a table, in which a client may have seen anything.
+func table(*http.Request) *http.Response {
+	res := respond(http.StatusOK, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"110"},"rows":[]}`)
+	res.Header.Set("Content-Type", asTable)
+	return res
+}
+
+// What was shown in a form that is not kept may have been newer than the list that is.
+func TestNoListProvesThatWhatATableShowedIsNotThere(t *testing.T) {
+	tests := map[string]func(*testing.T, *upstream, *Cache){
+		"listed as a table": func(t *testing.T, u *upstream, c *Cache) {
+			u.on("list", table)
+			ask(context.WithValue(t.Context(), acceptKey{}, asTable), t, c, http.MethodGet, urlPods)
+		},
+		"listed as a table, by label": func(t *testing.T, u *upstream, c *Cache) {
+			u.on("list", table)
+			ask(context.WithValue(t.Context(), acceptKey{}, asTable), t, c, http.MethodGet, urlPods+"?labelSelector=l%3Dred")
+		},
+		"listed with a parameter that is not known": func(t *testing.T, u *upstream, c *Cache) {
+			u.shows("110", podJSON("b", "110"))
+			get(t, c, urlPods+"?unknown=1")
+		},
+		"read with a parameter that is not known": func(t *testing.T, u *upstream, c *Cache) {
+			u.shows("110", podJSON("b", "110"))
+			get(t, c, urlPodB+"?unknown=1")
+		},
+		"watched with a parameter that is not known": func(t *testing.T, u *upstream, c *Cache) {
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100&unknown=1")
+			feed := <-u.feeds
+			u.shows("104") // meanwhile the hub sees more, and then b comes
+			get(t, c, urlPods)
+			send(t, feed, podEvent("ADDED", "b", "110"))
+		},
+	}
+	for name, see := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"))
+				if u.goAway(); get(t, c, urlPodB) != "404" {
+					t.Fatal("the list does not prove that b is not there: this test shows nothing")
+				}
+				u.comeBack()
+				see(t, u, c)
+				synctest.Wait()
+				u.goAway()
+				if got := get(t, c, urlPodB); got == "404" {
+					t.Errorf("offline: %q, and b was seen", got)
+				}
+				u.comeBack()
+				u.shows("120", podJSON("a", "50"))
+				get(t, c, urlPods)
+				u.goAway()
+				if got := get(t, c, urlPodB); got != "404" {
+					t.Errorf("offline, after a later list without b: %q", got)
+				}
+			})
+		})
+	}
+}
