@@ -12,8 +12,8 @@ import (
 )
 
 // settleAfter is how long after the cloud is back a watch goes on with what the node
-// has said of itself. By then a kubelet has said it again, and the cloud has told; what
-// the cloud has not told is put right.
+// has said of itself. What the cloud has not told by then is put right, and a kubelet
+// whose watch that is sends its status again.
 const settleAfter = time.Minute
 
 // heldStatus is which of the node's own status a watch has shown: level-triggered, so
@@ -23,6 +23,7 @@ type heldStatus struct {
 	looked   uint64  // the overlay's revision when it was last looked at
 	revision uint64  // up to which everything has been shown
 	shown    map[string]shownStatus
+	settled  bool // what was shown has been put right, and there was no loss since
 
 	settle *time.Timer  // while upstream is there and something was shown
 	due    *atomic.Bool // set when it fires
@@ -87,6 +88,10 @@ func (s *stream) showStatus() bool {
 		return false
 	}
 	s.held.looked = revision
+	if s.held.settled && s.cache.isUp() {
+		return false
+	}
+	s.held.settled = false
 	src := s.statusSource()
 	if src == nil {
 		return false
@@ -158,14 +163,14 @@ func (s *stream) showObject(src *source, kind watch.EventType, u *overlay.Update
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && s.view.showsStatus() {
-		for _, u := range s.cache.writes.overlay.Dropped() { // the client may have listed while there was no cloud
+		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
 			name := memberName(u.Key.Namespace, u.Key.Name)
-			if _, ok := s.view.member(name); ok {
+			if e, ok := s.view.member(name); ok && compare(e.version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
 			}
 		}
 	}
-	if len(s.held.shown) == 0 {
+	if s.held.stopSettling(); len(s.held.shown) == 0 {
 		return
 	}
 	body, due := s.upstream, &atomic.Bool{}
@@ -195,6 +200,7 @@ func (s *stream) settleStatus() bool {
 		s.settleObject(src, name, last)
 	}
 	s.held.due = nil
+	s.held.settled, s.held.revision = true, 0 // the overlay is shown anew after a loss
 	if len(s.out) > 0 {
 		s.mark()
 	}

@@ -135,3 +135,96 @@ func TestAHeldWatchShowsTheLastStatusOnly(t *testing.T) {
 		}
 	})
 }
+
+// podIP is the address of a pod in the list that a client gets.
+func podIP(t *testing.T, c *Cache, name string) string {
+	t.Helper()
+	res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var list struct {
+		Items []struct {
+			offered
+			Status struct {
+				PodIP string `json:"podIP"`
+			} `json:"status"`
+		} `json:"items"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range list.Items {
+		if pod.Metadata.Name == name {
+			return pod.Status.PodIP
+		}
+	}
+	return "no such pod"
+}
+
+// #13: a kubelet takes a status for written, and does not send it again while its own
+// watch shows it. So the hub has the only copy, whatever the cloud's comings and goings.
+func TestABriefReturnOfTheCloudLosesNoStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		for range 5 {
+			u.goAway()
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+			synctest.Wait()
+			if w.addresses(t) == "" {
+				reportStatus(t, c, "a", "10.0.0.1")
+			}
+			synctest.Wait()
+			if got := podIP(t, c, "a"); got != "10.0.0.1" {
+				t.Errorf("offline the list says %q", got)
+			}
+			u.comeBack()
+			feed = <-u.feeds
+			time.Sleep(20 * time.Second)
+		}
+		if got, want := strings.ReplaceAll(w.addresses(t), " BOOKMARK:=100@", ""), "MODIFIED:a=50@10.0.0.1"; got != want {
+			t.Errorf("the watch says %q, want %q", got, want)
+		}
+	})
+}
+
+// The cloud was there for long enough that what it does not have was dropped, or it has
+// got a newer version.
+func TestTheNextOutageShowsWhatTheCloudSaid(t *testing.T) {
+	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
+	tests := map[string]struct {
+		sent        string        // by the apiservers
+		back        time.Duration // how long they were there
+		watch, list string
+	}{
+		"the kubelet has written a newer status": {podEvent("MODIFIED", "a", "150"), 10 * time.Second, " MODIFIED:a=150@", ""},
+		"nothing was written":                    {"", settleAfter + 30*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+				u.goAway()
+				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+				synctest.Wait()
+				reportStatus(t, c, "a", "10.0.0.1")
+				synctest.Wait()
+				u.comeBack()
+				send(t, <-u.feeds, test.sent)
+				time.Sleep(test.back)
+				u.goAway()
+				synctest.Wait()
+				if got, want := w.addresses(t), shown+test.watch; got != want {
+					t.Errorf("the watch says %q, want %q", got, want)
+				}
+				if got := podIP(t, c, "a"); got != test.list {
+					t.Errorf("the list says %q, want %q", got, test.list)
+				}
+			})
+		})
+	}
+}

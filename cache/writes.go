@@ -30,9 +30,11 @@ var errWrite = errors.New("this cannot be done without it")
 type writes struct {
 	cache   *Cache
 	overlay *overlay.Overlay
-	// restored is set while the overlay is that of an outage which may have ended
-	// before the hub was started.
-	restored atomic.Bool
+	// answered is closed when an apiserver has answered the node: a hub that has just
+	// started counts the cloud as there, and its overlay may be that of an outage which
+	// goes on.
+	answered chan struct{}
+	first    sync.Once // closes answered
 	events   *spool.Spool
 	kept     atomic.Pointer[kept]
 }
@@ -55,13 +57,11 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), events: events}
+	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), answered: make(chan struct{}), events: events}
 	if err := w.load(); err != nil {
 		return nil, err
 	}
-	err = w.overlay.Load()
-	w.restored.Store(w.overlay.Len() > 0)
-	return w, err
+	return w, w.overlay.Load()
 }
 
 // load reads what is on disk. Events that are there are not among it: they wait
@@ -87,30 +87,46 @@ func (w *writes) load() error {
 // node.
 func (w *writes) run(ctx context.Context) error {
 	for w.cache.up.WaitUp(w.cache.opts.AsNode(ctx)) == nil {
-		if !w.restored.Load() { // a hub that has just started counts the cloud as there
-			w.overlay.Drop() // the kubelet tells the cloud itself
-		}
-		w.replay(ctx)
+		w.whileUp(ctx)
 	}
 	return nil
 }
 
-// replay sends the events that wait, and returns at the next loss.
-func (w *writes) replay(ctx context.Context) {
+// whileUp does what is left to do after an outage, and returns at the next loss.
+func (w *writes) whileUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	lost := w.cache.up.Lost(w.cache.node)
-	var sender sync.WaitGroup
-	sender.Go(func() {
-		if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {
-			w.cache.log.Warn("events of an outage could not be sent", "err", err)
-		}
-	})
+	var tasks sync.WaitGroup
+	tasks.Go(func() { w.replay(ctx) })
+	tasks.Go(func() { w.settle(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-lost:
 	}
 	cancel()
-	sender.Wait()
+	tasks.Wait()
+}
+
+// replay sends the events that wait.
+func (w *writes) replay(ctx context.Context) {
+	if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {
+		w.cache.log.Warn("events of an outage could not be sent", "err", err)
+	}
+}
+
+// settle drops the overlay when the cloud has been there for so long, without a break,
+// that the kubelet's own watch has shown it what the cloud does not have. Until then a
+// kubelet takes its status for written, and does not send it again: if the cloud is lost
+// before, the overlay has the only copy.
+func (w *writes) settle(ctx context.Context) {
+	select {
+	case <-w.answered:
+	case <-ctx.Done():
+		return
+	}
+	if sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
+		w.overlay.Drop()
+	}
 }
 
 func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
@@ -121,11 +137,7 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 }
 
 // reached is called when an apiserver has answered the node.
-func (w *writes) reached() {
-	if w.restored.Load() && w.restored.Swap(false) {
-		w.overlay.Drop()
-	}
-}
+func (w *writes) reached() { w.first.Do(func() { close(w.answered) }) }
 
 // online looks at the answer to a request that is no read of an object.
 func (w *writes) online(x *exchange, res *http.Response) {

@@ -1,6 +1,9 @@
 package overlay
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Find returns the update of an object, or nil.
 func (o *Overlay) Find(key Key) *Update {
@@ -22,19 +25,25 @@ func (o *Overlay) Updates(group, version, resource string) []*Update {
 	return out
 }
 
-// droppedFor is how long Dropped remembers: a client that has listed while the cloud was
+// droppedFor is how long Recent remembers what was dropped: a client that has listed while the cloud was
 // away may be some time about its watch.
 const droppedFor = 5 * time.Minute
 
-// Dropped returns the updates that were shown before the last Drop, if that was not long
-// ago.
-func (o *Overlay) Dropped() []*Update {
+// Recent returns the updates that a client may have been shown: those that are there,
+// and those of the last Drop, if that was not long ago.
+func (o *Overlay) Recent() []*Update {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.droppedAt) > droppedFor {
 		o.dropped = nil
 	}
-	return o.dropped
+	out := slices.Clone(o.dropped)
+	for _, u := range o.objects {
+		if u.Key.isShown() {
+			out = append(out, u)
+		}
+	}
+	return out
 }
 
 // Revision is that of the last change, Drop among them.

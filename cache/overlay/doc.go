@@ -4,8 +4,8 @@
 // A kubelet that cannot write them retries forever, and takes what it reads back for the
 // truth. So an update is applied to the object that was cached, the client gets the
 // merged object, and everybody who has read the object sees the status, too. Nothing of
-// it is ever sent: a kubelet sends its status and its lease again within seconds of the
-// return, from what is then so.
+// it is ever sent: a kubelet sends its lease again within seconds of the return, and its
+// status when its own watch shows it that the cloud does not have it.
 //
 // # What holds
 //
@@ -20,7 +20,8 @@
 //
 // # Life cycle
 //
-// New and Load, then Apply, Find and Updates while the cloud is away, and Drop when it answers
-// again. OnChange tells whoever shows updates to clients that there is something new. An
+// New and Load, then Apply, Find and Updates while the cloud is away, and Drop when it has been
+// back for so long that the kubelet has said everything again. Where it is lost before,
+// updates are shown again, unless they are void. OnChange tells whoever shows updates to clients that there is something new. An
 // Overlay is safe for concurrent use; updates of one object follow one another.
 package overlay

@@ -124,7 +124,7 @@ func (o *Overlay) Get(key Key, cached Object) (Object, bool) {
 	return u.Object, true
 }
 
-// Drop forgets all updates. Those of pods and nodes are Dropped for a while.
+// Drop forgets all updates. Those of pods and nodes are Recent for a while.
 func (o *Overlay) Drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

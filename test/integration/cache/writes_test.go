@@ -53,7 +53,7 @@ func (h *hub) makeNode() string {
 }
 
 // offline, the status that a node reports of itself is applied to what is cached, and
-// forgotten when the cloud is back, for the kubelet reports it again then.
+// shown in each outage until the kubelet has reported it to the cloud.
 func TestTheStatusOfTheNodeIsOverlaid(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -96,9 +96,12 @@ func TestTheStatusOfTheNodeIsOverlaid(t *testing.T) {
 	if got := reasons(h.node.get(t, path, protobuf)); !slices.Equal(got, []string{"Ready Online"}) {
 		t.Errorf("with the cloud back, the node has %v", got)
 	}
+	if a := patch("Again"); a.status != http.StatusOK {
+		t.Fatal(a)
+	}
 	h.lose()
-	if got := reasons(h.node.get(t, path, protobuf)); !slices.Equal(got, []string{"Ready Online"}) {
-		t.Errorf("in the next outage, the node has %v", got)
+	if got := reasons(h.node.get(t, path, protobuf)); !slices.Equal(got, []string{"Ready Again"}) {
+		t.Errorf("in an outage after the kubelet has reported again, the node has %v", got)
 	}
 }
 
