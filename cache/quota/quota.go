@@ -12,7 +12,8 @@
 //     any other user, because many programs of the node act as the node.
 //   - What that user used least recently goes first. What is in use, by an open watch
 //     say, goes after everything else of the same user.
-//   - What is fixed never goes. These are the kubelet's views.
+//   - What is fixed never goes. These are the kubelet's views. The tokens issued to the
+//     kubelet have bounds of their own, so that they lose to no others.
 //
 // So among the node and n other users, a user keeps what it holds as long as that is no
 // more than one part in 3+n of the bound (the node: three), whatever the others do. A

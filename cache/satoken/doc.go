@@ -19,8 +19,10 @@
 // Tokens survive a restart of the hub, or a reboot would leave the pods down. They lie in
 // the cache's file, which only its owner can read, and sealed if it has an encryption
 // key; keys are hashes. Who can read the file could read the kubelet's volumes as well.
-// Tokens of pods that nobody asked about for 400 days are forgotten. Beyond 2,000 tokens or
-// 16 MiB the user to whom the most were issued loses first, as package quota says. Tokens never stand in logs or errors.
+// Tokens of pods that nobody asked about for 400 days are forgotten. Those of the
+// node are bounded by 2,000 and 16 MiB, and lose to nobody else's. All others together are
+// bounded by as much; beyond it the user to whom the most were issued loses first, as
+// package quota says. Tokens never stand in logs or errors.
 //
 // # Life cycle
 //

@@ -21,9 +21,9 @@ type Account struct{ User, Namespace, Name string }
 
 // Options of Tokens. The zero value is usable.
 type Options struct {
-	// MaxTokens and MaxBytes bound the tokens of all users together: 2,000 and 16 MiB by
-	// default. A kubelet with 250 pods has some 500, of 2,000 bytes. Who loses first says
-	// package quota.
+	// MaxTokens and MaxBytes bound the tokens of the node, and also those of all other
+	// users together: 2,000 and 16 MiB by default. A kubelet with 250 pods has some 500,
+	// of 2,000 bytes. Who loses first says package quota.
 	MaxTokens int
 	MaxBytes  int64
 	MaxUnused time.Duration // 400 days by default: longer than any token is good for
@@ -37,6 +37,13 @@ type Tokens struct {
 
 	mu    sync.Mutex
 	known map[string]known // by key in the bucket
+	node  held
+	other held
+}
+
+// held is what is bounded together.
+type held struct {
+	count int
 	bytes int64
 }
 
@@ -202,12 +209,28 @@ func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 func (k *Tokens) set(key string, t known) {
 	k.unset(key)
 	k.known[key] = t
-	k.bytes += t.size
+	k.heldBy(t.user).add(1, t.size)
 }
 
 func (k *Tokens) unset(key string) {
-	k.bytes -= k.known[key].size
-	delete(k.known, key)
+	if t, ok := k.known[key]; ok {
+		k.heldBy(t.user).add(-1, -t.size)
+		delete(k.known, key)
+	}
+}
+
+// heldBy is where a user's tokens count. Nobody's tokens push out the kubelet's, of which
+// there are as many as its pods need: without one a pod does not start again.
+func (k *Tokens) heldBy(user string) *held {
+	if user == quota.Node {
+		return &k.node
+	}
+	return &k.other
+}
+
+func (h *held) add(count int, bytes int64) {
+	h.count += count
+	h.bytes += bytes
 }
 
 // forget drops what is too old or too much, and returns its keys. The caller holds mu,
@@ -220,17 +243,20 @@ func (k *Tokens) forget() (keys []string) {
 			k.unset(key)
 		}
 	}
-	return append(keys, k.evict()...)
+	return append(append(keys, k.evict(&k.node)...), k.evict(&k.other)...)
 }
 
-// evict drops what is too much, and returns its keys.
-func (k *Tokens) evict() (keys []string) {
+// evict drops what is too much of what is bounded together, and returns its keys.
+func (k *Tokens) evict(of *held) (keys []string) {
 	bounds := quota.Bounds{Count: k.opts.MaxTokens, Bytes: k.opts.MaxBytes}
-	if !bounds.Exceeded(len(k.known), k.bytes) {
+	if !bounds.Exceeded(of.count, of.bytes) {
 		return nil
 	}
-	items := make([]quota.Item[string], 0, len(k.known))
+	items := make([]quota.Item[string], 0, of.count)
 	for key, t := range k.known {
+		if k.heldBy(t.user) != of {
+			continue
+		}
 		items = append(items, quota.Item[string]{Key: key, User: t.user, Bytes: t.size, Last: t.used.UnixNano()})
 	}
 	for _, item := range quota.Excess(bounds, items) {

@@ -306,3 +306,39 @@ func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// #17: however many users there are, they push out none of the kubelet's tokens, without
+// which pods do not start again. Those are bounded by themselves.
+func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
+	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 3500}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var table buckettest.Table
+				k := open(t, &table, o)
+				pods := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+				for _, pod := range pods {
+					keep(t, k, account, request(pod), "token of "+pod)
+				}
+				for i := range 200 {
+					time.Sleep(time.Second)
+					keep(t, k, satoken.Account{User: fmt.Sprint("user", i), Namespace: "ns", Name: "default"}, request("p"), "flood")
+					if i == 100 {
+						k = open(t, &table, o)
+					}
+				}
+				for _, pod := range pods {
+					if got := given(t, k, account, request(pod), kubelet); got != "token of "+pod {
+						t.Errorf("the kubelet's token for %s: %q", pod, got)
+					}
+				}
+				for i := range 200 {
+					time.Sleep(time.Second)
+					keep(t, k, account, request(fmt.Sprint(i)), "of the node")
+				}
+				if n := k.Len(); n > 100 { // of 410
+					t.Errorf("%d tokens are kept", n)
+				}
+			})
+		})
+	}
+}
