@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/paths"
 	"github.com/edgehub-io/edgehub/cache/review"
@@ -282,10 +283,14 @@ func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
 
 func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	i, header := x.info, x.req.Header
+	var authorization string
+	if token := identity.Bearer(header); token != "" && !x.who.isNode() {
+		authorization = "Bearer " + token // without what may follow it, which nobody looks at
+	}
 	a, err := w.events.Add(spool.Request{
 		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,
 		ContentType: header.Get("Content-Type"), Accept: header.Get("Accept"), Body: body, UserAgent: header.Get("User-Agent"),
-		Node: x.who.isNode(), User: x.who.user, Authorization: header.Get("Authorization"),
+		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
 		return x.status(err)

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,7 +32,7 @@ type Request struct {
 	UserAgent       string // by which an apiserver names who manages a field
 	Node            bool   // it carries the node's identity
 	User            string // as whom the caller is known
-	Authorization   string // the header of a caller that is not the node
+	Authorization   string // the header of a caller that is not the node; it counts
 }
 
 // Answer is what the client gets.
@@ -110,10 +111,11 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if s.byName[h.name()] != nil {
 		return nil, apierrors.NewAlreadyExists(r.resource(), h.Name)
 	}
-	if !s.makeRoomLocked(h.owner, int64(len(value)), nil) {
+	size := h.size(value)
+	if !s.makeRoomLocked(h.owner, size, nil) {
 		return nil, fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.name(), s.order.Len(), s.bytes, ErrFull)
 	}
-	e := &entry{number: s.last + 1, name: h.name(), size: int64(len(value)), owner: h.owner}
+	e := &entry{number: s.last + 1, name: h.name(), size: size, owner: h.owner}
 	s.bucket.Put(key(e.number), value)
 	s.push(e)
 	s.metrics.added.Inc()
@@ -182,16 +184,16 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	grown := int64(len(value)) - e.size
-	if grown > 0 && !s.makeRoomLocked(e.owner, int64(len(value)), e) {
+	changed := e.owner
+	changed.authorization = cmp.Or(r.Authorization, e.owner.authorization) // the newest is good for longest
+	grown := changed.size(value) - e.size
+	if grown > 0 && !s.makeRoomLocked(e.owner, e.size+grown, e) {
 		return nil, fmt.Errorf("change spooled event %s: there are %d bytes: %w", e.name, s.bytes, ErrFull)
 	}
 	s.bucket.Put(key(e.number), value)
 	e.size += grown
 	s.addBytes(grown)
-	if r.Authorization != "" {
-		e.owner.authorization = r.Authorization // the newest is good for longest
-	}
+	e.owner = changed
 	return next, nil
 }
 

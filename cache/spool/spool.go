@@ -19,7 +19,7 @@ var ErrFull = errors.New("the spool of events is full")
 // Options of a Spool. The zero value is usable.
 type Options struct {
 	MaxCount int   // of events; 5,000 by default, negative for none
-	MaxBytes int64 // of all events, encoded; 4 MiB by default, negative for none. One has some 600 bytes.
+	MaxBytes int64 // of all events, encoded; with the tokens they are sent with; 4 MiB by default, negative for none. One has some 600 bytes, and a token 1,000.
 
 	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. A
 	// thousand nodes that come back at once are a load then that an apiserver bears.
@@ -48,7 +48,7 @@ type Spool struct {
 type entry struct {
 	number uint64
 	name   string // namespace/name
-	size   int64  // of its record
+	size   int64  // of its record and of the header by which it is sent
 	owner  owner
 }
 
@@ -60,6 +60,9 @@ type owner struct {
 	// authorization is the header of a caller that is not the node.
 	authorization string
 }
+
+// size is what an owner's event takes up. value is its record.
+func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
 
 // bucketName is the table's.
 const bucketName = "events"
@@ -111,7 +114,7 @@ func (s *Spool) load() error {
 			orphans = append(orphans, key)
 			return
 		}
-		s.push(&entry{number: number, name: r.name(), size: int64(len(value)), owner: r.owner})
+		s.push(&entry{number: number, name: r.name(), size: r.size(value), owner: r.owner})
 	})
 	if err != nil {
 		return err

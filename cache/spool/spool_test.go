@@ -356,3 +356,22 @@ func TestAFloodOfEventsTakesNoRoomFromOtherUsers(t *testing.T) {
 		})
 	}
 }
+
+// A token that is held for an event takes up room as the event does, and grows with it.
+func TestTokensCount(t *testing.T) {
+	s := open(t, &buckettest.Table{}, spool.Options{MaxBytes: 100_000})
+	for i := range 1000 {
+		_, err := s.Add(byToken(post(fmt.Sprint(i)), "u", strings.Repeat("t", 30_000)))
+		if err != nil && !errors.Is(err, spool.ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	if s.Len() != 3 {
+		t.Errorf("%d events with tokens of 30,000 bytes are in 100,000 bytes", s.Len())
+	}
+	if _, err := s.Add(byToken(patch("0", 2), "u", strings.Repeat("t", 60_000))); !errors.Is(err, spool.ErrFull) {
+		t.Errorf("a larger token: %v", err)
+	}
+	add(t, s, byToken(patch("0", 2), "u", "t"), http.StatusOK)
+	add(t, s, byToken(post("more"), "u", strings.Repeat("t", 25_000)), http.StatusCreated)
+}
