@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// maxAccepted is how many media types of an Accept header are looked at. Clients send
+// some three; an attacker sends thousands.
+const maxAccepted = 64
+
 // accepted returns the media types of an Accept header that a client likes best first.
 // Parameters count: discovery is told from aggregated discovery by them.
 func accepted(accept []string) (types []string) {
@@ -16,7 +20,8 @@ func accepted(accept []string) (types []string) {
 		q         float64
 	}
 	var clauses []clause
-	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+	parts := strings.SplitN(strings.Join(accept, ","), ",", maxAccepted+1)
+	for _, part := range parts[:min(len(parts), maxAccepted)] {
 		name, params, err := mime.ParseMediaType(part)
 		if err != nil {
 			continue
@@ -45,7 +50,7 @@ func accepted(accept []string) (types []string) {
 		return 0
 	})
 	for _, c := range clauses {
-		if c.q > 0 {
+		if c.q > 0 && c.mediaType != "" && !slices.Contains(types, c.mediaType) {
 			types = append(types, c.mediaType)
 		}
 	}

@@ -23,6 +23,11 @@ type Options struct {
 	Logger   *slog.Logger // of damage; by default nothing is logged
 }
 
+// maxVariants is how many answers are kept to one user for one path and query, by Accept
+// header: of more, those that were read longest ago go. Clients of one user differ in
+// two or three, and another one gets what matches best.
+const maxVariants = 8
+
 // MaxBody is the size, in bytes, of the largest body that is kept. All of aggregated
 // discovery has some 200 KB; the schemas of a group and version up to 1 MiB.
 const MaxBody = 1 << 20
@@ -79,7 +84,7 @@ func Open(t bucket.Table, o Options) (*Paths, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the kept answers: %w", err)
 	}
-	b.Delete(append(unreadable, p.evict()...)...)
+	b.Delete(slices.Concat(unreadable, p.trimAll(), p.evict())...)
 	return p, nil
 }
 
@@ -142,7 +147,7 @@ func (p *Paths) keepLocked(key, group string, r record) {
 	}
 	p.set(key, next)
 	p.bucket.Put(key, value)
-	p.bucket.Delete(p.evict()...)
+	p.bucket.Delete(append(p.trim(p.group(group)), p.evict()...)...)
 }
 
 // confirmLocked notes which ETag is the current one.
@@ -166,12 +171,9 @@ func (p *Paths) confirmLocked(user, key, group, tag string) {
 
 // dropLocked forgets all that a user has read at a path.
 func (p *Paths) dropLocked(group string) {
-	var keys []string
-	for key, e := range p.entries {
-		if e.group == group {
-			keys = append(keys, key)
-			p.unset(key)
-		}
+	keys := p.group(group)
+	for _, key := range keys {
+		p.unset(key)
 	}
 	p.bucket.Delete(keys...)
 }
@@ -184,17 +186,15 @@ func (p *Paths) Answer(user string, r *http.Request) (status int, header http.He
 		return 0, nil, nil, false
 	}
 	group, key := p.keys(user, r)
-	tags := r.Header.Get("If-None-Match")
+	tags, types := r.Header.Get("If-None-Match"), accepted(r.Header.Values("Accept"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if status, header, body, ok = p.answerLocked(key, tags); ok {
 		return status, header, body, true
 	}
-	for _, contentType := range accepted(r.Header.Values("Accept")) {
-		for _, key := range p.groupLocked(group) {
-			if contentType != mediaType(p.entries[key].ContentType) {
-				continue
-			}
+	byType := p.byTypeLocked(group)
+	for _, contentType := range types {
+		for _, key := range byType[contentType] {
 			if status, header, body, ok = p.answerLocked(key, tags); ok {
 				return status, header, body, true
 			}
@@ -221,15 +221,14 @@ func (p *Paths) answerLocked(key, tags string) (status int, header http.Header, 
 	return http.StatusOK, r.header(), r.body, true
 }
 
-// groupLocked returns the keys of a group, what was read last first.
-func (p *Paths) groupLocked(group string) (keys []string) {
-	for key, e := range p.entries {
-		if e.group == group {
-			keys = append(keys, key)
-		}
+// byTypeLocked returns the keys of a group by media type, what was read last first.
+func (p *Paths) byTypeLocked(group string) map[string][]string {
+	byType := make(map[string][]string)
+	for _, key := range p.sorted(p.group(group)) {
+		t := mediaType(p.entries[key].ContentType)
+		byType[t] = append(byType[t], key)
 	}
-	slices.SortFunc(keys, func(a, b string) int { return p.entries[b].read.Compare(p.entries[a].read) })
-	return keys
+	return byType
 }
 
 // readLocked reads an answer from the table.
@@ -249,7 +248,48 @@ func (p *Paths) Len() int {
 	return len(p.entries)
 }
 
-// set, unset and evict change the list. The caller holds mu, or is alone.
+// group returns the keys of a group, in no order. Like those below it is for a caller
+// that holds mu, or is alone.
+func (p *Paths) group(group string) (keys []string) {
+	for key, e := range p.entries {
+		if e.group == group {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// sorted puts what was read last first.
+func (p *Paths) sorted(keys []string) []string {
+	slices.SortFunc(keys, func(a, b string) int { return p.entries[b].read.Compare(p.entries[a].read) })
+	return keys
+}
+
+// trim takes out what is too much of the keys of a group, and returns it.
+func (p *Paths) trim(keys []string) []string {
+	if len(keys) <= maxVariants {
+		return nil
+	}
+	excess := p.sorted(keys)[maxVariants:]
+	for _, key := range excess {
+		p.unset(key)
+	}
+	return excess
+}
+
+// trimAll is trim for all groups.
+func (p *Paths) trimAll() (excess []string) {
+	groups := make(map[string][]string)
+	for key, e := range p.entries {
+		groups[e.group] = append(groups[e.group], key)
+	}
+	for _, keys := range groups {
+		excess = append(excess, p.trim(keys)...)
+	}
+	return excess
+}
+
+// set, unset and evict change the list.
 func (p *Paths) set(key string, e *entry) {
 	p.unset(key)
 	p.entries[key] = e

@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 const (
@@ -358,5 +359,46 @@ func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
 	}
 	if got := answer(p, "u", get("/version?y=1")); got != "200 v" {
 		t.Errorf("with another query: %s", got)
+	}
+}
+
+// Of one path a user has a few answers, however many Accept headers it sends, and however
+// many an older version of the hub has kept.
+func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
+	var table buckettest.Table
+	p := open(t, &table, paths.Options{})
+	for i := range 900 {
+		p.Keep("u", get("/version", "Accept", fmt.Sprint("a/b", i)), 200, headers("Content-Type", fmt.Sprint("a/b", i)), []byte("v"))
+	}
+	if got := answer(p, "u", get("/version", "Accept", "a/b899")); got != "200 v" || p.Len() != 8 {
+		t.Errorf("the last of %d answers: %s", p.Len(), got)
+	}
+	key, value := table.Keys("paths")[0], stored(t, &table)
+	for i := range 900 {
+		copied := store.Pair{Bucket: "paths", Key: fmt.Sprintf("%s%0*x", key[:len(key)/2], len(key)/2, i), Value: []byte(value)}
+		if err := table.Put(copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p = open(t, &table, paths.Options{}); p.Len() != 8 || len(table.Keys("paths")) != 8 {
+		t.Errorf("after a restart there are %d answers, %d on disk", p.Len(), len(table.Keys("paths")))
+	}
+}
+
+// All requests wait for the one that is answered, so an Accept header of 64 KB must not
+// take longer than others. It took 17 seconds; what is allowed here is for slow machines.
+func TestALongAcceptHeaderIsNoWork(t *testing.T) {
+	p := open(t, &buckettest.Table{}, paths.Options{})
+	for i := range 900 {
+		p.Keep("u", get("/version", "Accept", fmt.Sprint("x/y", i)), 200, headers("Content-Type", "application/json"), []byte("v"))
+	}
+	start := time.Now()
+	for range 20 {
+		if got := answer(p, "u", get("/version", "Accept", strings.Repeat("a/b,", 14_000))); got != "none" {
+			t.Errorf("an answer in a format that is not accepted: %s", got)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("20 answers took %s", took)
 	}
 }
