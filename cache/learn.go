@@ -60,7 +60,7 @@ func (x *exchange) absent(q *query) {
 			uid = c.uid()
 		}
 	}
-	r.gone(of, name, x.moment.version(), uid, len(copies.all) > 0)
+	x.cache.views.gone(of, name, x.moment.version(), uid, len(copies.all) > 0)
 }
 
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
@@ -96,7 +96,7 @@ func (x *exchange) tookDeletion(q *query, code int, contentType string, body []b
 		if err != nil || !ok || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
 			return false
 		}
-		x.cache.records.gone(q.of(), q.member(), x.moment.version(), uidOf(s.Details), true)
+		x.cache.views.gone(q.of(), q.member(), x.moment.version(), uidOf(s.Details), true)
 		return true
 	}
 	meta, err := metadataOf(repr.Encoding, body)
@@ -104,7 +104,7 @@ func (x *exchange) tookDeletion(q *query, code int, contentType string, body []b
 		return false
 	}
 	if !lingers(q.resource, meta) {
-		x.cache.records.gone(q.of(), q.member(), higher(x.moment.version(), meta.ResourceVersion), meta.UID, true)
+		x.cache.views.gone(q.of(), q.member(), higher(x.moment.version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
 	repr = wire.Answered(q.accept, contentType)
@@ -202,7 +202,7 @@ func (s *stage) newest() string {
 func (c *Cache) ended(s *stage) {
 	of := s.view.key.of()
 	for name, uid := range s.ended {
-		if c.records.gone(of, name, s.endedAt, uid, true); uid == "" {
+		if c.views.gone(of, name, s.endedAt, uid, true); uid == "" {
 			c.records.doubt(of, name, c.records.highest(of.resource).version())
 		}
 	}
@@ -250,13 +250,13 @@ func (x *exchange) deletedAll() {
 // left notes a DELETED event. It says that the object has left what the watch selects; that
 // it is gone only where it could not leave in another way.
 func (s *stream) left(namespace, name, version string, uid types.UID) {
-	of, k, r := s.query.of(), &s.view.key, s.cache.records
-	if !k.lasting() {
-		r.seen(of, memberName(namespace, name), version, uid)
+	of := s.query.of()
+	if !s.view.key.lasting() {
+		s.cache.records.seen(of, memberName(namespace, name), version, uid)
 		return
 	}
 	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, memberName(namespace, name)) {
-		r.gone(of, memberName(namespace, name), version, uid, true)
+		s.cache.views.gone(of, memberName(namespace, name), version, uid, true)
 	}
 }
 

@@ -123,6 +123,7 @@ func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, 
 		return nil, err
 	}
 	c.view.touch(x.cache.now())
+	c.view.noteRead(c.name)
 	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 

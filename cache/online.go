@@ -90,7 +90,7 @@ func (x *exchange) keepBody(q *query, repr wire.Representation, body []byte) err
 		return errNameless
 	}
 	if x.endedByWrite(repr, body) {
-		x.cache.records.gone(q.of(), q.member(), higher(x.moment.version(), string(m.ResourceVersion)), types.UID(m.UID), true)
+		x.cache.views.gone(q.of(), q.member(), higher(x.moment.version(), string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil
 	}
 	bare, err := wire.AppendBare(nil, repr.Encoding, body)

@@ -214,7 +214,7 @@ func (s *views) retire(v *view) {
 		for _, other := range s.resource(of.user, of.resource) {
 			for _, name := range other.provenUpTo(version) {
 				if namespace, base := splitMember(name); v.lacks(namespace, base, version) {
-					s.records.gone(of, name, version, "", true)
+					s.gone(of, name, version, "", true)
 				}
 			}
 		}

@@ -3,6 +3,8 @@ package cache
 import (
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -24,26 +26,37 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 		return
 	}
 	o := store.NewObject(name, version, object)
+	v.noteReadLocked(name)
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
 		return
 	}
+	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
+	v.setLocked(name, entryOf(&o))
+	v.noteReadLocked(name)
+	v.header.Newest = higher(v.header.Newest, version)
+	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked(name)})
+}
+
+// changeSingleLocked has what was done to the members written.
+func (v *view) changeSingleLocked(c *store.Change) {
 	before := v.version
 	v.countLocked()
-	v.header.APIVersion, v.header.Kind, v.header.Updated = t.APIVersion, t.Kind, v.disk.clock()
-	v.setLocked(name, entryOf(&o))
-	v.header.Newest = higher(v.header.Newest, version)
-	update := store.Change{
-		ID: *v.id.Load(), Op: store.Update, From: before, New: before == "",
-		Put: []store.Object{o},
+	v.header.Updated = v.disk.clock()
+	c.ID, c.Op, c.From, c.New = *v.id.Load(), store.Update, before, before == ""
+	c.Header, v.onDisk = v.headerLocked(), true
+	v.disk.change(c)
+}
+
+// makeRoomLocked takes out the member that was not read for the longest time, if there are
+// too many. It is never the one that was read just now.
+func (v *view) makeRoomLocked(but string) (names []string) {
+	if len(v.index) <= maxSingles {
+		return nil
 	}
-	if len(v.index) > maxSingles {
-		oldest := v.oldestLocked()
-		v.records.forgot(v.key.of(), v.index[oldest].version)
-		v.removeLocked(oldest)
-		update.Delete = []string{oldest}
-	}
-	update.Header, v.onDisk = v.headerLocked(), true
-	v.disk.change(&update)
+	oldest := v.oldestLocked(but)
+	v.records.forgot(v.key.of(), v.index[oldest].version)
+	v.removeLocked(oldest)
+	return []string{oldest}
 }
 
 // countLocked gives a Single view, which has no resourceVersion, the next version.
@@ -52,12 +65,68 @@ func (v *view) countLocked() {
 	v.version = strconv.FormatUint(n+1, 10)
 }
 
-func (v *view) oldestLocked() string {
+// oldestLocked is the member that was not read for the longest time. Of those that nobody has
+// read since the hub started it is the one of the lowest version.
+func (v *view) oldestLocked(but string) string {
 	var oldest string
 	for name, e := range v.index {
-		if oldest == "" || compare(e.version, v.index[oldest].version) < 0 {
+		switch last := v.reads.last[name]; {
+		case name == but:
+		case oldest == "", last < v.reads.last[oldest],
+			last == v.reads.last[oldest] && compare(e.version, v.index[oldest].version) < 0:
 			oldest = name
 		}
 	}
 	return oldest
+}
+
+// reads is in which order the members of a Single view were read. It is in memory only.
+type reads struct {
+	n    uint64
+	last map[string]uint64 // by member name
+}
+
+// noteRead notes that somebody was given a member of a Single view.
+func (v *view) noteRead(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.noteReadLocked(name)
+}
+
+func (v *view) noteReadLocked(name string) {
+	if _, ok := v.index[name]; !ok || !v.key.Single {
+		return
+	}
+	if v.reads.last == nil {
+		v.reads.last = map[string]uint64{}
+	}
+	v.reads.n++
+	v.reads.last[name] = v.reads.n
+}
+
+// gone notes that an object is not there at a version, as records.gone does. No copy of it
+// that was read by itself is kept any more: it would be in the place of one that is there.
+func (s *views) gone(of userResource, name, version string, uid types.UID, had bool) {
+	s.records.gone(of, name, version, uid, had)
+	k := known{record: record{Gone: orFirst(version), UID: uid}}
+	for _, v := range s.resource(of.user, of.resource) {
+		if v.key.Single {
+			v.removeIf(name, &k)
+		}
+	}
+}
+
+// removeIf removes a member of a Single view if it is of an object that is gone.
+func (v *view) removeIf(name string, k *known) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost.Load() || v.loadLocked() != nil {
+		return
+	}
+	e, ok := v.index[name]
+	if !ok || !k.isOf(&heldCopy{view: v, name: name, entry: e}) {
+		return
+	}
+	v.removeLocked(name)
+	v.changeSingleLocked(&store.Change{Delete: []string{name}})
 }

@@ -48,6 +48,7 @@ type view struct {
 	mu     sync.Mutex
 	loaded bool // index is there; until then the view is as its header on disk says
 	index  map[string]entry
+	reads  reads          // of the members of a Single view
 	sorted []store.Member // of index, while nothing has changed since it was asked for
 	// unwritten is that of snapshots of the view as it is, while there are any.
 	unwritten weak.Pointer[unwritten]
@@ -148,6 +149,7 @@ func (v *view) forget() {
 func (v *view) forgetLocked() {
 	v.records.forgot(v.key.of(), v.newestLocked())
 	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
+	v.reads = reads{}
 	v.bytes, v.members, v.version, v.complete, v.onDisk = 0, 0, "", false, false
 	v.header = viewHeader{}
 	v.lost.Store(false)
@@ -252,6 +254,7 @@ func (v *view) removeLocked(name string) {
 	v.sorted, v.unwritten = nil, weak.Pointer[unwritten]{}
 	if old, ok := v.index[name]; ok {
 		delete(v.index, name)
+		delete(v.reads.last, name)
 		v.bytes -= int64(old.size + len(name) + memberCost)
 	}
 }
