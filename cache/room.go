@@ -105,7 +105,9 @@ func (s *views) makeRoom(newest *view) (kept bool) {
 		kept = kept && item.Key != newest
 		freed.count, freed.bytes = freed.count+1, freed.bytes+item.Bytes
 	}
-	s.log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
+	if freed.count > 0 {
+		s.log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
+	}
 	u := s.room.used()
 	if over := u.bytes > s.max; s.full.Swap(over) != over && over {
 		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.max)
