@@ -185,7 +185,7 @@ func (r *requests) judge(c *client, k kind, a answer) {
 		if err := k.check(a.body); err != nil {
 			r.w.problems.add("a wrong answer to "+k.name, "%s: %v", c.name, err)
 		}
-	case a.code == http.StatusServiceUnavailable && r.expected(k, a):
+	case (a.code == http.StatusServiceUnavailable || a.code == unavailable(k)) && r.expected(k, a):
 		r.count(r.refused, k)
 		r.readable(c, k, a)
 	case a.code == http.StatusGatewayTimeout && k.without != always && r.cuts.brokeUnder(a.began, a.ended):
@@ -214,6 +214,15 @@ func (r *requests) readable(c *client, k kind, a answer) {
 func brokeOff(k kind, a answer) bool {
 	ended := errors.Is(a.err, io.ErrUnexpectedEOF) || errors.Is(a.err, io.EOF) || strings.Contains(a.err.Error(), "stream error")
 	return ended && (a.code == k.code || a.code == 0)
+}
+
+// unavailable is the code without the cloud: who takes nothing but a table is told that
+// what is cached is not acceptable.
+func unavailable(k kind) int {
+	if strings.Contains(k.name, "as a table") {
+		return http.StatusNotAcceptable
+	}
+	return http.StatusServiceUnavailable
 }
 
 // expected tells whether there may be a 503.
