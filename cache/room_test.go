@@ -121,6 +121,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		c.views.all()[0].drop()
 		c.views.all()[1].drop()
 		time.Sleep(3 * sweepEvery)
+		synctest.Wait() // for the last of the sweeps
 		want := usage{}
 		for _, s := range c.State() {
 			want.count, want.bytes = want.count+1, want.bytes+s.Bytes+viewCost
