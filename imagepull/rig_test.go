@@ -1,8 +1,10 @@
 package imagepull
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -47,10 +49,34 @@ type scripted struct {
 	most   int // pulls at a time that there were
 	now    int
 	asked  []engine.Request
+	takes  map[string]time.Duration // by image; others take pullTime
+	starts map[string][]time.Time   // of pulls, by image
 }
 
 func newScripted() *scripted {
-	return &scripted{fail: map[string]*engine.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string)}
+	return &scripted{fail: map[string]*engine.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
+}
+
+// die has pulls of an image fail, each after a time.
+func (e *scripted) die(image string, reason engine.Reason, takes time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fail[image], e.takes[image] = engine.NewError(reason, errors.New("it is dead")), takes
+}
+
+// heal has an image pulled like any other.
+func (e *scripted) heal(image string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.fail, image)
+	delete(e.takes, image)
+}
+
+// begun returns when pulls of an image began.
+func (e *scripted) begun(image string) []time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.starts[image])
 }
 
 func (e *scripted) note(what, name string) {
@@ -74,13 +100,15 @@ func (e *scripted) Pull(ctx context.Context, r engine.Request) (engine.Image, er
 	e.now++
 	e.most = max(e.most, e.now)
 	e.held[nameOf(r.Image)] = true
+	e.starts[r.Image] = append(e.starts[r.Image], time.Now())
+	takes := cmp.Or(e.takes[r.Image], pullTime)
 	e.mu.Unlock()
 	r.Progress(engine.Progress{Done: 50, Total: 100})
 	var err error
 	select {
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(pullTime):
+	case <-time.After(takes):
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

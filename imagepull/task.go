@@ -65,9 +65,13 @@ func (t *task) failed(err *engine.Error, now time.Time) {
 	}
 }
 
-// hurry has t tried as soon as its registry allows.
+// hurry has t tried as soon as its registry allows, from now on. A task that is due
+// already keeps its place.
 func (t *task) hurry(now time.Time) {
-	t.due, t.failures = now, 0
+	t.failures = 0
+	if t.due.After(now) {
+		t.due = now
+	}
 	if t.due.Before(t.notBefore) {
 		t.due = t.notBefore
 	}

@@ -86,9 +86,8 @@ func (p *Puller) sortedLocked() []*job {
 	return jobs
 }
 
-// take returns the task of a kind whose turn it is, as soon as there is one: that of
-// the oldest job first. What is done for it has to end with the context, and by
-// finish. It returns nil when ctx ends.
+// take returns the task of a kind whose turn it is, as soon as there is one. What is
+// done for it has to end with the context, and by finish. It returns nil when ctx ends.
 func (p *Puller) take(ctx context.Context, of kind) (*task, context.Context) {
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -111,27 +110,29 @@ func (p *Puller) take(ctx context.Context, of kind) (*task, context.Context) {
 	return nil, nil
 }
 
-// nextLocked returns the first task of a kind that is due, or else when one will be.
-func (p *Puller) nextLocked(of kind, now time.Time) (*task, time.Time) {
-	var soonest time.Time
+// nextLocked returns the task of a kind whose turn it is, or else when one will be due.
+// Between equal turns the older job decides, and then the order of the containers.
+func (p *Puller) nextLocked(of kind, now time.Time) (next *task, soonest time.Time) {
+	var first turn
 	for _, j := range p.sortedLocked() {
 		if j.Cancelled {
 			continue
 		}
+		failing := p.failingLocked(j)
 		for i := range j.Images {
 			t := p.tasks[j.Images[i].name]
-			if t == nil || !of(t) || p.releasing[t.name] {
-				continue
-			}
-			if !t.due.After(now) {
-				return t, time.Time{}
-			}
-			if soonest.IsZero() || t.due.Before(soonest) {
+			switch {
+			case t == nil || !of(t) || p.releasing[t.name]:
+			case !t.due.After(now):
+				if turn := turnOf(t, failing, now); next == nil || turn.precedes(first) {
+					next, first = t, turn
+				}
+			case soonest.IsZero() || t.due.Before(soonest):
 				soonest = t.due
 			}
 		}
 	}
-	return nil, soonest
+	return next, soonest
 }
 
 // after returns a channel that tells when t has come; never, if t is zero.

@@ -1,0 +1,108 @@
+package imagepull
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+)
+
+// addDead has a pod ask for images that cannot be pulled, each attempt at which takes a time.
+func (n *node) addDead(t *testing.T, pod string, count int, reason engine.Reason, takes time.Duration) []string {
+	t.Helper()
+	var images []string
+	for i := range count {
+		images = append(images, fmt.Sprintf("%s-dead-%d", pod, i))
+		n.engine.die(images[i], reason, takes)
+	}
+	n.cloud.set(oldPod(pod, "v2", images...))
+	n.ask(t, pod)
+	return images
+}
+
+// With 14 images of 30 seconds, one is always due again before the last has been tried.
+func TestDeadImagesOfAnOlderJobDoNotDelayAHealthyOne(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.addDead(t, "web-1", 14, engine.Unreachable, 30*time.Second)
+		pass(24 * time.Hour)
+		n.cloud.set(oldPod("web-2", "v2", "app"))
+		n.ask(t, "web-2")
+		pass(30*time.Second + pullTime)
+		want(t, "after the time of one attempt", n.shows("web-2"), "Ready: app=Ready")
+	})
+}
+
+// Queues of random length and slowness: an image that can be pulled waits for the attempt
+// that is under way and for other such images, and each dead image is still tried.
+func TestNoImageStarves(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a failure has to be repeatable
+				count, takes := 1+random.IntN(40), time.Duration(1+random.IntN(90))*time.Second
+				dead := n.addDead(t, "web-0", count, engine.Unreachable, takes)
+				for round := range 5 {
+					pass(time.Duration(random.IntN(7200)) * time.Second)
+					name := fmt.Sprintf("web-%d", round+1)
+					n.cloud.set(oldPod(name, "v2", name+"-a", name+"-b"))
+					n.ask(t, name)
+					pass(takes + 2*pullTime)
+					want(t, "pod "+name, n.shows(name), fmt.Sprintf("Ready: %[1]s-a=Ready %[1]s-b=Ready", name))
+				}
+				pass(time.Hour)
+				// The longest backoff, and a turn of all others.
+				longest := time.Duration((1+retryJitter)*float64(lastRetry)) + time.Duration(count+10)*(takes+pullTime)
+				for _, image := range dead {
+					n.checkTurns(t, image, longest)
+				}
+			})
+		})
+	}
+}
+
+// checkTurns fails if an image was ever not tried for longer than that.
+func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
+	t.Helper()
+	turns := append(n.engine.begun(image), time.Now())
+	for i := range turns[1:] {
+		if pause := turns[i+1].Sub(turns[i]); pause > longest {
+			t.Errorf("image %s was not tried for %v; want at most %v", image, pause, longest)
+		}
+	}
+}
+
+// Each return of the cloud forgives the images whose registry could not be reached. If the
+// cloud comes and goes, they would always have fewer failures than an image that failed
+// for another reason.
+func TestAnImageIsNotOvertakenForEver(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.die("app", engine.NotFound, pullTime)
+		n.cloud.set(oldPod("web-2", "v2", "app"))
+		n.ask(t, "web-2")
+		pass(time.Minute)
+		n.addDead(t, "web-1", 14, engine.Unreachable, 30*time.Second)
+		n.engine.heal("app")
+		for range 2 * int(patience/time.Minute) {
+			pass(time.Minute)
+			n.CloudReturned()
+		}
+		want(t, "the image that can be pulled by now", n.shows("web-2"), "Ready: app=Ready")
+	})
+}
+
+// What is asked for again does not fall behind what has waited for a shorter time.
+func TestAskingAgainKeepsTheTurn(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.takes["first"] = time.Minute
+		n.cloud.set(oldPod("web-1", "v2", "first"), oldPod("web-2", "v2", "second"), oldPod("web-3", "v2", "third"))
+		for _, pod := range []string{"web-1", "web-2", "web-3"} {
+			n.ask(t, pod)
+			pass(time.Second)
+		}
+		n.ask(t, "web-2")
+		pass(time.Minute + 3*pullTime)
+		want(t, "the engine", n.engine.took(), "pull first, pull second, pull third")
+	})
+}

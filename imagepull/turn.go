@@ -1,0 +1,47 @@
+package imagepull
+
+import (
+	"cmp"
+	"time"
+)
+
+// patience is how long a task that is due may be overtaken by tasks with fewer
+// failures. A hundred images that fail after two minutes each take less than that for a
+// round, so it does not delay an image that can be pulled. It matters where the failures
+// of other tasks are reset again and again: whenever the cloud returns, for example.
+const patience = 6 * time.Hour
+
+// turn is where a task that is due stands in the queue.
+type turn struct {
+	failures int       // of the task
+	failing  int       // images of its job that have failed
+	due      time.Time // since when
+}
+
+// turnOf returns the turn of a task of a job with that many failing images. Where
+// several jobs want an image, each gives it a turn, and the first of these counts.
+func turnOf(t *task, failing int, now time.Time) turn {
+	if now.Sub(t.due) > patience {
+		return turn{due: t.due}
+	}
+	return turn{t.failures, failing, t.due}
+}
+
+// precedes reports whether t comes before other. Images that fail must not delay one
+// that can be pulled, so the task with the fewest failures comes first. Among new ones
+// it is one of a job that has not had a failure. Then the one comes first that has been
+// due the longest.
+func (t turn) precedes(other turn) bool {
+	return cmp.Or(cmp.Compare(t.failures, other.failures), cmp.Compare(t.failing, other.failing), t.due.Compare(other.due)) < 0
+}
+
+// failingLocked counts the images of j whose last attempt has failed.
+func (p *Puller) failingLocked(j *job) int {
+	count := 0
+	for i := range j.Images {
+		if t := p.tasks[j.Images[i].name]; t != nil && t.failures > 0 {
+			count++
+		}
+	}
+	return count
+}
