@@ -4,17 +4,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // suffix ends the name of a job's file; what is being written has another.
 const suffix = ".json"
+
+// jobLimit bounds a job's file, in bytes. A pod's annotations, where the images come
+// from, are at most 256 KiB; with what is known of each image once it is ready, a job
+// of a few hundred images is still below this.
+const jobLimit = 1 << 20
 
 // folder keeps each job in a file of its own. Its methods are for one caller at a
 // time.
@@ -56,7 +63,7 @@ func (f folder) load() (jobs []*job, err error) {
 }
 
 func readJob(path string) (*job, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readBounded(path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +80,38 @@ func readJob(path string) (*job, error) {
 	return j, nil
 }
 
+// readBounded reads a regular file of at most jobLimit bytes. Whatever else stands in
+// its place is errDamaged: to open a FIFO waits for a writer, and to read from a device
+// may never end.
+func readBounded(path string) (raw []byte, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w, but of type %s", path, errDamaged, info.Mode().Type())
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	raw, err = io.ReadAll(io.LimitReader(f, jobLimit+1))
+	if err == nil && len(raw) > jobLimit {
+		return nil, fmt.Errorf("%s: %w: it is larger than %d bytes", path, errDamaged, jobLimit)
+	}
+	return raw, err
+}
+
 // save writes a job. When it returns nil, the job is there after a crash, too;
 // when it fails, what was there before is.
 func (f folder) save(j *job) error {
 	raw, err := json.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("encode the pre-pull of pod %s: %w", j.name(), err)
+	}
+	if len(raw) > jobLimit { // it would not be read again
+		return fmt.Errorf("keep the pre-pull of pod %s: it has %d images, which take more than %d bytes", j.name(), len(j.Images), jobLimit)
 	}
 	path := f.path(j.UID)
 	err = f.make()
@@ -142,8 +175,13 @@ func (f folder) sync(dir string) {
 	}
 }
 
+// writeSynced makes a new file. What an earlier write has left, or anything else of this
+// name, is removed first: to open a FIFO waits for a reader.
 func writeSynced(path string, raw []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@ package imagepull
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,6 +53,107 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Opening a FIFO for reading waits for a writer, reading from a device may not end, and
+// neither may keep the hub from starting.
+func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
+	places := map[string]func(path string) error{
+		"a FIFO":       func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a socket":     bindSocket,
+		"a folder":     func(path string) error { return os.MkdirAll(filepath.Join(path, "in.json"), 0o700) },
+		"a device":     func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a large file": func(path string) error { return sparse(path, 1<<40) },
+	}
+	for name, put := range places {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			whole := &job{UID: "whole", Namespace: "ns", Pod: "web-1", Revision: "v2", Images: []wanted{{Image: "app"}}}
+			f := folder{dir, slog.New(slog.DiscardHandler)}
+			path := filepath.Join(dir, "bad.json")
+			if err := errors.Join(f.save(whole), put(path)); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				p, err := New(Options{Dir: dir, Engine: newScripted(), Cloud: newSky()})
+				if err != nil || len(p.States()) != 1 {
+					t.Errorf("%v; want the one job that is whole", err)
+				}
+			}()
+			select {
+			case <-done:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the queue is still being read")
+			}
+			if _, err := os.Lstat(path + ".damaged"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The same where a job is to be written.
+func TestWhatStandsWhereAJobIsWritten(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]func(path string) error{
+		"a FIFO":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a symlink": func(path string) error { return os.Symlink(victim, path) },
+	}
+	for name, put := range places {
+		t.Run(name, func(t *testing.T) {
+			j := &job{UID: "whole", Namespace: "ns", Pod: "web-1", Revision: "v2", Images: []wanted{{Image: "app"}}}
+			f := folder{t.TempDir(), slog.New(slog.DiscardHandler)}
+			for _, end := range []string{"", ".new"} {
+				if err := put(f.path(j.UID) + end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			saved := make(chan error, 1)
+			go func() { saved <- f.save(j) }()
+			select {
+			case err := <-saved:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the job is still being written")
+			}
+			if jobs, err := f.load(); err != nil || len(jobs) != 1 {
+				t.Errorf("%d jobs, %v", len(jobs), err)
+			}
+			if raw, err := os.ReadFile(victim); err != nil || string(raw) != "precious" {
+				t.Errorf("another file was written to: %q, %v", raw, err)
+			}
+		})
+	}
+}
+
+// A job that would not be read again is not taken.
+func TestAJobThatIsTooLargeIsRefused(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		pod := oldPod("web-1", "v2", strings.Repeat("a", jobLimit))
+		n.cloud.set(pod)
+		if err := n.Request(pod, target("v2", strings.Repeat("a", jobLimit))); err == nil || len(err.Error()) > 1000 {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func bindSocket(path string) error {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Close(fd))
+}
+
+func sparse(path string, size int64) error {
+	return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size))
 }
 
 func TestNothingOnDiskIsASecret(t *testing.T) {
