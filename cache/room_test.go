@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -15,12 +16,20 @@ import (
 func viewOf(c *Cache, user, name string, used int64, size int) *view {
 	key := podsKey(user)
 	key.Labels = name
+	if user == nodeUser { // nothing that a kubelet reads
+		key.Resource = "endpoints"
+	}
 	v := c.views.acquire(key)
 	v.used.Store(used)
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", "1", []byte(strings.Repeat("x", size)))
 	v.release()
 	c.views.settle(v)
 	return v
+}
+
+// account is the key of a service account.
+func account(namespace, name string) string {
+	return identity.User{Name: "system:serviceaccount:" + namespace + ":" + name, UID: "1"}.Key()
 }
 
 // keptLabels are the names of the views that are kept.
@@ -54,6 +63,9 @@ func TestWhichViewsAreEvicted(t *testing.T) {
 		"what is watched goes, if nobody holds more": {
 			[]string{"a/1+", "a/2+", "a/3+", "a/4+"}, "b/v", []string{"2", "3", "4", "v"},
 		},
+		"of the namespace whose accounts have the most together": {
+			[]string{"victim/v", "victim/w", account("ns", "a") + "/1", account("ns", "b") + "/2"}, account("ns", "c") + "/3", []string{"2", "3", "v", "w"},
+		},
 		"the node keeps three times as much": {
 			[]string{"node/1", "node/2", "node/3", "a/4"}, "a/5", []string{"1", "2", "3", "5"},
 		},
@@ -63,9 +75,6 @@ func TestWhichViewsAreEvicted(t *testing.T) {
 			add := func(i int, text string) *view {
 				user, name, _ := strings.Cut(strings.TrimSuffix(text, "+"), "/")
 				v := viewOf(c, user, name, int64(i), size)
-				if user == nodeUser { // as nothing that a kubelet reads
-					v.key.Resource = "endpoints"
-				}
 				if strings.HasSuffix(text, "+") {
 					v.holders.Add(1)
 				}
@@ -163,6 +172,39 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 		for _, user := range users {
 			if got, want := ask(as(t.Context(), user), t, c, "GET", urlPods), "100: a=99 b=98"; got != want {
 				t.Errorf("offline, %s has %q, want %q", user, got, want)
+			}
+		}
+	})
+}
+
+// The same by service accounts of a namespace, each of which reads no more than others do.
+func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		first := func(token string) string {
+			return strings.Replace(podsJSON("100", podJSON("a", "99")), `"100"`, fmt.Sprintf(`"100","continue":%q`, token), 1)
+		}
+		const victim, lists = "system:serviceaccount:ns:victim", 3
+		victims := as(t.Context(), victim)
+		selected := func(i int) string { return fmt.Sprintf("%s?labelSelector=l%d&limit=2", urlPods, i) }
+		for i := range lists {
+			u.onText("list", 200, first("next"))
+			ask(victims, t, c, "GET", selected(i))
+		}
+		for i := range 2 * maxPages {
+			time.Sleep(time.Second)
+			u.onText("list", 200, first(fmt.Sprint(i)))
+			ask(as(t.Context(), fmt.Sprint("system:serviceaccount:flood:a", i)), t, c, "GET", urlPods+"?limit=2")
+		}
+		for i := range lists {
+			u.onText("list", 200, podsJSON("100", podJSON("b", "98")))
+			ask(victims, t, c, "GET", selected(i)+"&continue=next")
+		}
+		u.goAway()
+		for i := range lists {
+			if got, want := ask(victims, t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i)), "100: a=99 b=98"; got != want {
+				t.Errorf("offline, list %d is %q, want %q", i, got, want)
 			}
 		}
 	})

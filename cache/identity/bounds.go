@@ -23,44 +23,28 @@ type item = quota.Item[hash]
 
 // evictLocked makes room after a token of this user was added. A user who has too
 // many loses its own, those first that were not used for the longest time. Where
-// all users together have too many, the tenant with the most loses, and of its
-// users the one with the most, so that nobody pushes another's token out.
+// all users together have too many, package quota says who loses.
 func (t *Tokens) evictLocked(key string) {
 	if t.byUser[key] > maxPerUser {
-		own := t.itemsLocked(func(r *record) string { return r.key })[key]
-		t.dropLocked(quota.Excess(most(maxPerUser-maxPerUser/spare), own))
+		t.dropLocked(quota.Excess(most(maxPerUser-maxPerUser/spare), t.itemsLocked(func(r *record) bool { return r.key == key })))
 	}
-	if len(t.tokens) <= maxTokens {
-		return
-	}
-	tenants := t.itemsLocked(func(r *record) string { return r.user.tenant() })
-	var all []item
-	for tenant, own := range tenants {
-		for _, i := range own {
-			i.User = tenant
-			all = append(all, i)
-		}
-	}
-	loss := map[string]int{}
-	for _, i := range quota.Excess(most(maxTokens-maxTokens/spare), all) {
-		loss[i.User]++
-	}
-	for tenant, n := range loss {
-		t.dropLocked(quota.Excess(most(len(tenants[tenant])-n), tenants[tenant]))
+	if len(t.tokens) > maxTokens {
+		t.dropLocked(quota.Excess(most(maxTokens-maxTokens/spare), t.itemsLocked(func(*record) bool { return true })))
 	}
 }
 
 // most is a bound in number only.
 func most(n int) quota.Bounds { return quota.Bounds{Count: n, Bytes: math.MaxInt64} }
 
-// itemsLocked returns all tokens in groups.
-func (t *Tokens) itemsLocked(group func(*record) string) map[string][]item {
-	groups := map[string][]item{}
+// itemsLocked returns the tokens that are wanted.
+func (t *Tokens) itemsLocked(wanted func(*record) bool) []item {
+	var items []item
 	for h, r := range t.tokens {
-		g := group(r)
-		groups[g] = append(groups[g], item{Key: h, User: r.key, Last: r.used.Load()})
+		if wanted(r) {
+			items = append(items, item{Key: h, User: r.key, Last: r.used.Load()})
+		}
 	}
-	return groups
+	return items
 }
 
 func (t *Tokens) dropLocked(items []item) {

@@ -20,7 +20,8 @@ const userPrefix = "user:"
 
 // Key stands for the user wherever something is kept for it. A service account
 // that is deleted and created again has the same name and another UID, and so
-// another key. Quoting keeps a name that contains "#" apart.
+// another key. Quoting keeps a name that contains "#" apart. quota.Tenant tells the
+// namespace of a service account from its key.
 func (u User) Key() string { return userPrefix + strconv.Quote(u.Name) + "#" + u.UID }
 
 // IsKey reports whether key is one of those that Key returns.
@@ -48,16 +49,6 @@ const (
 // known reports whether an apiserver has named a user at all.
 func known(u User, groups []string) bool {
 	return u.Name != "" && u.Name != anonymous && !slices.Contains(groups, unauthenticated)
-}
-
-// tenant is whose quota the user's tokens count against: all service accounts of a
-// namespace are one, since whoever may create one may create thousands.
-func (u User) tenant() string {
-	if account, ok := strings.CutPrefix(u.Name, serviceAccountFor); ok {
-		namespace, _, _ := strings.Cut(account, ":")
-		return serviceAccountFor + namespace
-	}
-	return u.Key()
 }
 
 // claims are those of a JSON Web Token that are read here.

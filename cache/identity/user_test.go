@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 func TestKeysAreOneForEachNameAndUID(t *testing.T) {
@@ -68,5 +70,28 @@ func TestWhenATokenExpires(t *testing.T) {
 		if got := expiry(token); !got.Equal(want) {
 			t.Errorf("%s: %s, want %s", token, got, want)
 		}
+	}
+}
+
+func TestTheServiceAccountsOfANamespaceAreOneTenant(t *testing.T) {
+	one := quota.Tenant(account("ns", "a").Key())
+	for _, u := range []User{account("ns", "b"), {"system:serviceaccount:ns:a", "another"}, {"system:serviceaccount:ns:", ""}} {
+		if got := quota.Tenant(u.Key()); got != one {
+			t.Errorf("%+v is of %s, want %s", u, got, one)
+		}
+	}
+	seen := map[string]User{one: account("ns", "a")}
+	for _, u := range []User{
+		account("n", "s"), account("ns2", "a"), {"system:serviceaccount:ns", ""}, {"system:serviceaccount:", ""}, {"system:serviceaccount", ""},
+		{"ns", ""}, {"a", "1"}, {"a", "2"}, {"system:node:a:b", ""}, {"node", ""}, {`"system:serviceaccount:ns:a`, ""},
+	} {
+		tenant := quota.Tenant(u.Key())
+		if other, ok := seen[tenant]; ok || tenant == quota.Node {
+			t.Errorf("%+v is of %s, like %+v", u, tenant, other)
+		}
+		seen[tenant] = u
+	}
+	if key := account("ns", "a").Key(); testing.AllocsPerRun(100, func() { quota.Tenant(key) }) > 0 {
+		t.Error("it allocates")
 	}
 }

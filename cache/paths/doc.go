@@ -19,7 +19,7 @@
 //
 // Answers are kept up to 1 MiB each, eight of a user and path that differ in the Accept
 // header, and 1,000 and 16 MiB in all by default; beyond that
-// the user with the most loses first what was read longest ago, as package quota says. An
+// the tenant with the most loses first what was read longest ago, as package quota says. An
 // answer that has not changed is written once a day.
 //
 // # Life cycle

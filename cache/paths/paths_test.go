@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/paths"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -400,5 +401,36 @@ func TestALongAcceptHeaderIsNoWork(t *testing.T) {
 	}
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("20 answers took %s", took)
+	}
+}
+
+// #17: service accounts of a namespace, however many there are, push out only their own.
+func TestAFloodByManyAccountsPushesOutNothingOfOtherUsers(t *testing.T) {
+	json := headers("Content-Type", "application/json")
+	account := func(namespace string, i int) string {
+		return identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}.Key()
+	}
+	for name, o := range map[string]paths.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, &buckettest.Table{}, o)
+			for _, user := range []string{"node", account("victims", 1)} {
+				for _, path := range []string{"/version", "/api", "/apis"} {
+					p.Keep(user, get(path), 200, json, []byte(path))
+				}
+			}
+			for i := range 200 {
+				p.Keep(account("flood", i), get("/version"), 200, json, bytes.Repeat([]byte("x"), 50))
+			}
+			for _, user := range []string{"node", account("victims", 1)} {
+				for _, path := range []string{"/version", "/api", "/apis"} {
+					if got := answer(p, user, get(path)); got != "200 "+path {
+						t.Errorf("%s of %s: %s", path, user, got)
+					}
+				}
+			}
+			if p.Len() < 10 {
+				t.Errorf("only %d answers are left", p.Len())
+			}
+		})
 	}
 }

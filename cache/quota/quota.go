@@ -6,35 +6,59 @@
 //
 // Each of these has an overall bound, in number and in bytes. Nobody has a fixed limit
 // below it, so one user may take all that the others leave. When the bound is exceeded,
-// the user that holds the most loses first, until the rest fits:
+// the tenant that holds the most loses first, until the rest fits:
 //
-//   - "The most" is relative to a user's share. The node's share is three times that of
-//     any other user, because many programs of the node act as the node.
+//   - A tenant is the node, all service accounts of one namespace, or any other user.
+//     Whoever may create one service account may create thousands; see [Tenant].
+//   - "The most" is relative to a tenant's share. The node's share is three times that
+//     of any other tenant, because many programs of the node act as the node.
+//   - Of the users of this tenant, the one that holds the most loses first.
 //   - What that user used least recently goes first. What is in use, by an open watch
 //     say, goes after everything else of the same user.
 //   - What is fixed never goes. These are the kubelet's views. The tokens issued to the
 //     kubelet have bounds of their own, so that they lose to no others.
 //
-// So among the node and n other users, a user keeps what it holds as long as that is no
-// more than one part in 3+n of the bound (the node: three), whatever the others do. A
-// flood pushes out the data of the user that sends it.
+// So among the node and n other tenants, a tenant keeps what it holds as long as that is
+// no more than one part in 3+n of the bound (the node: three), whatever the others do. A
+// flood pushes out the data of the tenant that sends it.
 //
 // # Identities
 //
-// A user is the opaque name by which the cache knows a caller. [Node] is the node.
+// A user is the key by which the cache knows a caller: [Node], or what
+// identity.User.Key returns.
 package quota
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Node is the user that stands for the node itself.
 const Node = "node"
 
-// nodeShare is how many times the share of another user the node's is: enough that
+// nodeShare is how many times the share of another tenant the node's is: enough that
 // the node keeps half of everything while three others flood the hub.
 const nodeShare = 3
+
+// serviceAccounts begins the keys of service accounts. A namespace and a name follow,
+// with a colon between them, and neither holds anything that a key quotes.
+const serviceAccounts = `user:"system:serviceaccount:`
+
+// Tenant returns whose share a user's data counts against: that of the namespace, for a
+// service account, and else of the user alone. A tenant's name is that of no other user.
+func Tenant(user string) string {
+	account, ok := strings.CutPrefix(user, serviceAccounts)
+	if !ok {
+		return user
+	}
+	namespace, _, ok := strings.Cut(account, ":")
+	if !ok {
+		return user
+	}
+	return user[:len(serviceAccounts)+len(namespace)]
+}
 
 // Bounds are what all users may hold together.
 type Bounds struct {
@@ -55,11 +79,29 @@ type Item[K any] struct {
 	Fixed bool  // it never goes
 }
 
+// load is how much somebody holds.
+type load struct{ count, bytes int64 }
+
+func (l *load) add(count int64, bytes int64) { l.count, l.bytes = l.count+count, l.bytes+bytes }
+
+func (l *load) of(byBytes bool) int64 {
+	if byBytes {
+		return l.bytes
+	}
+	return l.count
+}
+
+// tenant is what one tenant holds.
+type tenant[K any] struct {
+	load
+	share  int64
+	users  []*holding[K]
+	queued int // how much may go
+}
+
 // holding is what one user holds.
 type holding[K any] struct {
-	share  int64
-	count  int64
-	bytes  int64
+	load
 	queue  []Item[K] // what may go
 	sorted bool      // queue is in the order in which it goes
 }
@@ -74,68 +116,82 @@ func Excess[K any](b Bounds, items []Item[K]) []Item[K] {
 	if !b.Exceeded(count, bytes) {
 		return nil
 	}
-	holdings := group(items)
+	tenants := group(items)
 	var excess []Item[K]
 	for b.Exceeded(count, bytes) {
-		h := largest(holdings, bytes > b.Bytes)
-		if h == nil {
+		t := largestTenant(tenants, bytes > b.Bytes)
+		if t == nil {
 			break
 		}
-		item := h.next()
+		item := t.next(bytes > b.Bytes)
 		count, bytes = count-1, bytes-item.Bytes
 		excess = append(excess, item)
 	}
 	return excess
 }
 
-// group returns what each user holds, in the order of the users' names.
-func group[K any](items []Item[K]) []*holding[K] {
+// group returns what each tenant holds. Tenants, and the users of each, are in the order
+// of their names.
+func group[K any](items []Item[K]) []*tenant[K] {
 	byUser := map[string]*holding[K]{}
-	var users []string
 	for i := range items {
 		item := &items[i]
 		h := byUser[item.User]
 		if h == nil {
-			h = &holding[K]{share: shareOf(item.User)}
+			h = &holding[K]{}
 			byUser[item.User] = h
-			users = append(users, item.User)
 		}
-		h.count, h.bytes = h.count+1, h.bytes+item.Bytes
+		h.add(1, item.Bytes)
 		if !item.Fixed {
 			h.queue = append(h.queue, *item)
 		}
 	}
-	slices.Sort(users)
-	holdings := make([]*holding[K], len(users))
-	for i, user := range users {
-		holdings[i] = byUser[user]
+	var tenants []*tenant[K]
+	byName := map[string]*tenant[K]{}
+	for _, user := range slices.Sorted(maps.Keys(byUser)) {
+		h, name := byUser[user], Tenant(user)
+		t := byName[name]
+		if t == nil {
+			t = &tenant[K]{share: shareOf(name)}
+			byName[name] = t
+			tenants = append(tenants, t)
+		}
+		t.add(h.count, h.bytes)
+		t.users, t.queued = append(t.users, h), t.queued+len(h.queue)
 	}
-	return holdings
+	return tenants
 }
 
-func shareOf(user string) int64 {
-	if user == Node {
+func shareOf(tenant string) int64 {
+	if tenant == Node {
 		return nodeShare
 	}
 	return 1
 }
 
-// largest returns the holding that is the largest relative to its owner's share, of
-// those from which something may go; nil if there is none.
-func largest[K any](holdings []*holding[K], byBytes bool) (most *holding[K]) {
-	for _, h := range holdings {
-		if len(h.queue) > 0 && (most == nil || h.load(byBytes)*most.share > most.load(byBytes)*h.share) {
-			most = h
+// largestTenant returns the tenant that holds the most relative to its share, of those
+// from which something may go; nil if there is none.
+func largestTenant[K any](tenants []*tenant[K], byBytes bool) (most *tenant[K]) {
+	for _, t := range tenants {
+		if t.queued > 0 && (most == nil || t.of(byBytes)*most.share > most.of(byBytes)*t.share) {
+			most = t
 		}
 	}
 	return most
 }
 
-func (h *holding[K]) load(byBytes bool) int64 {
-	if byBytes {
-		return h.bytes
+// next takes out what goes first of a tenant from which something may go.
+func (t *tenant[K]) next(byBytes bool) Item[K] {
+	var most *holding[K]
+	for _, h := range t.users {
+		if len(h.queue) > 0 && (most == nil || h.of(byBytes) > most.of(byBytes)) {
+			most = h
+		}
 	}
-	return h.count
+	item := most.next()
+	t.add(-1, -item.Bytes)
+	t.queued--
+	return item
 }
 
 // next takes out what goes first.
@@ -154,6 +210,6 @@ func (h *holding[K]) next() Item[K] {
 	}
 	item := h.queue[0]
 	h.queue = h.queue[1:]
-	h.count, h.bytes = h.count-1, h.bytes-item.Bytes
+	h.add(-1, -item.Bytes)
 	return item
 }

@@ -28,7 +28,7 @@
 //
 // What is remembered survives a restart of the hub, in the cache's file, sealed if that has
 // an encryption key. Tokens are not in it: keys are salted hashes. Beyond 1,000 answers or
-// 4 MiB the reviewed user with the most loses first, as package quota says.
+// 4 MiB the tenant whose users were reviewed most loses first, as package quota says.
 //
 // # Life cycle
 //

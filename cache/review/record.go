@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
 // record is what lies on disk of one answer, as JSON.
@@ -26,7 +28,7 @@ func parse(b []byte) (record, error) {
 
 // entry is what is known of an answer without reading it.
 type entry struct {
-	user    string
+	user    string // the key of who was reviewed; the UID does not matter for the quota
 	given   time.Time
 	written time.Time // given, as the disk has it
 	size    int64
@@ -34,5 +36,6 @@ type entry struct {
 }
 
 func (r *record) entry(size int) *entry {
-	return &entry{user: r.User, given: r.Given, written: r.Given, size: int64(size), sum: sha256.Sum256(r.Status)}
+	user := identity.User{Name: r.User}
+	return &entry{user: user.Key(), given: r.Given, written: r.Given, size: int64(size), sum: sha256.Sum256(r.Status)}
 }

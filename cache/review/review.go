@@ -243,8 +243,7 @@ func (k *Reviews) evict() (keys []string) {
 			keys = append(keys, key)
 			continue
 		}
-		// The prefix keeps a user that is called node from being taken for the node.
-		items = append(items, quota.Item[string]{Key: key, User: "user:" + e.user, Bytes: e.size, Last: e.given.UnixNano()})
+		items = append(items, quota.Item[string]{Key: key, User: e.user, Bytes: e.size, Last: e.given.UnixNano()})
 	}
 	for _, item := range quota.Excess(quota.Bounds{Count: k.opts.MaxCount, Bytes: k.opts.MaxBytes}, items) {
 		k.unset(item.Key)

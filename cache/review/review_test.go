@@ -462,3 +462,25 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// #17: nor does a namespace with many service accounts.
+func TestAFloodOfReviewsOfManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour, MaxCount: 20})
+		const victim = "system:serviceaccount:victims:a"
+		for _, verb := range []string{"get", "list", "watch"} {
+			may := accessReview(victim, verb)
+			keep(t, k, may, allowed(may))
+		}
+		for i := range 200 {
+			time.Sleep(time.Second)
+			r := tokenReview(fmt.Sprint("flood", i))
+			keep(t, k, r, authenticated(r, fmt.Sprint("system:serviceaccount:flood:a", i)))
+		}
+		for _, verb := range []string{"get", "list", "watch"} {
+			if got := says(t, k, accessReview(victim, verb), kubelet); got != "yes RBAC" {
+				t.Errorf("the victim's access to %s: %s", verb, got)
+			}
+		}
+	})
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -339,6 +340,31 @@ func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
 					t.Errorf("%d tokens are kept", n)
 				}
 			})
+		})
+	}
+}
+
+// #17: nor do the service accounts of a namespace push out those of another one.
+func TestAFloodOfTokensByManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
+	of := func(namespace string, i int) satoken.Account {
+		user := identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}
+		return satoken.Account{User: user.Key(), Namespace: namespace, Name: "default"}
+	}
+	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 8000}} {
+		t.Run(name, func(t *testing.T) {
+			k := open(t, &buckettest.Table{}, o)
+			victim, pods := of("victims", 1), []string{"a", "b", "c"}
+			for _, pod := range pods {
+				keep(t, k, victim, request(pod), "token of "+pod)
+			}
+			for i := range 200 {
+				keep(t, k, of("flood", i), request("p"), "flood")
+			}
+			for _, pod := range pods {
+				if got := given(t, k, victim, request(pod), kubelet); got != "token of "+pod {
+					t.Errorf("the victim's token for %s: %q", pod, got)
+				}
+			}
 		})
 	}
 }

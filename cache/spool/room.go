@@ -9,7 +9,7 @@ import (
 // makeRoomLocked makes room for an event of an owner, in place of one that is there, or
 // of none. It reports whether there is room.
 //
-// Where the spool is full, the user with the most events loses the oldest of them, as
+// Where the spool is full, whoever has the most events loses the oldest of them, as
 // package quota says. If that is the owner itself, nothing is dropped, and there is no
 // room: its recorder learns of it, and tries again.
 func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/update"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -374,4 +375,32 @@ func TestTokensCount(t *testing.T) {
 	}
 	add(t, s, byToken(patch("0", 2), "u", "t"), http.StatusOK)
 	add(t, s, byToken(post("more"), "u", strings.Repeat("t", 25_000)), http.StatusCreated)
+}
+
+// #17: who posts by many service accounts of its namespace takes no room from others either.
+func TestAFloodOfEventsByManyAccountsTakesNoRoomFromOtherUsers(t *testing.T) {
+	account := func(namespace string, i int) string {
+		return identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}.Key()
+	}
+	for name, o := range map[string]spool.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, &buckettest.Table{}, o)
+			for i := range 3 {
+				add(t, s, byToken(post(fmt.Sprint("victims", i)), account("victims", 1), "t"), http.StatusCreated)
+				add(t, s, post(fmt.Sprint("nodes", i)), http.StatusCreated)
+			}
+			for i := range 200 {
+				if _, err := s.Add(byToken(post(fmt.Sprint("flood", i)), account("flood", i), "t")); err != nil && !errors.Is(err, spool.ErrFull) {
+					t.Fatal(err)
+				}
+			}
+			for i := range 3 {
+				for _, event := range []spool.Request{byToken(patch(fmt.Sprint("victims", i), 2), account("victims", 1), "t"), patch(fmt.Sprint("nodes", i), 2)} {
+					if _, err := s.Add(event); err != nil {
+						t.Errorf("event %s of %s: %v", event.Name, event.User, err)
+					}
+				}
+			}
+		})
+	}
 }

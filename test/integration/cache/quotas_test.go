@@ -70,6 +70,38 @@ func TestAFloodOfListsEvictsNothingOfOtherUsers(t *testing.T) {
 	}
 }
 
+// #17: many accounts of one namespace, none of which reads as much as the victim does, list
+// with more selectors than there can be views. An account of another namespace and the node
+// keep all that they have read, since the accounts of a namespace count together.
+func TestAFloodByManyAccountsEvictsNothingOfOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	h, s, flooders := newHub(t), newSpace(t), newSpace(t)
+	victim := h.as(s.account("victim"))
+	const accounts, each, lists = 50, 90, 100 // accounts × each is more than maxViews
+	var flood []*client
+	for _, token := range flooders.accounts(accounts) {
+		flood = append(flood, h.as(token))
+	}
+	selected := func(i int) request { return request{path: s.selected(fmt.Sprint("own=l", i)), accept: protobuf} }
+	victim.flood(t, lists, selected)
+	h.node.flood(t, 3*lists, selected)
+	var all sync.WaitGroup
+	for _, c := range flood {
+		all.Go(func() {
+			c.flood(t, each, func(i int) request {
+				return request{path: flooders.selected(fmt.Sprint("flood=l", i)), accept: protobuf}
+			})
+		})
+	}
+	all.Wait()
+	if n, _ := h.metric("edgehub_cache_evictions_total"); n == 0 {
+		t.Error("nothing was evicted: this test shows nothing")
+	}
+	h.lose()
+	victim.flood(t, lists, selected)
+	h.node.flood(t, 3*lists, selected)
+}
+
 // #17: one user reads discovery in more ways than are kept. The query is nothing that an
 // apiserver looks at, the Accept header is.
 func TestAFloodOfDiscoveryEvictsNothingOfOtherUsers(t *testing.T) {

@@ -142,6 +142,29 @@ func (s *space) account(name string) string {
 	return s.token(name)
 }
 
+// accounts makes so many service accounts that may read here, and returns a token of each.
+func (s *space) accounts(n int) (tokens []string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "all"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + s.name}},
+	}
+	if _, err := s.env.client.RbacV1().RoleBindings(s.name).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range n {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("one-of-many-", i)}}
+		if _, err := s.env.client.CoreV1().ServiceAccounts(s.name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		tokens = append(tokens, s.token(account.Name))
+	}
+	s.awaitAccess(s, "one-of-many-0", true)
+	return tokens
+}
+
 func (s *space) token(account string) string {
 	s.t.Helper()
 	token, err := s.env.client.CoreV1().ServiceAccounts(s.name).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
