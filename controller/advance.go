@@ -69,7 +69,7 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 	t.pace.took(now, time.Now())
 	for _, d := range plan.Delete {
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
-			"daemonset", key.String(), "revision", target.Revision, "node", d.Pod.Spec.NodeName, "pod", d.Pod.Name, "why", d.Reason)
+			"daemonset", key.String(), "revision", target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
 	}
 	changed, failed := r.deletePods(ctx, t.rolling.sent, append(again, plan.Delete...))
 	if ctx.Err() != nil {

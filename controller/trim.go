@@ -121,8 +121,16 @@ func trimPod(object any) (any, error) {
 			ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 		},
 	}
+	if pod.Spec.NodeName == "" && pod.Spec.Affinity != nil { // rollout.NodeOf reads the node there
+		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
+	}
 	for i := range pod.Status.Conditions {
-		switch c := &pod.Status.Conditions[i]; c.Type {
+		c := &pod.Status.Conditions[i]
+		switch c.Type {
+		case corev1.PodScheduled:
+			if c.Status == corev1.ConditionFalse {
+				out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+			}
 		case corev1.PodReady, upgrade.NeedCondition, upgrade.ImageCondition:
 			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,

@@ -116,6 +116,7 @@ func podChanged(before, after any) bool {
 	return a.UID != b.UID ||
 		a.Status.Phase != b.Status.Phase ||
 		a.Spec.NodeName != b.Spec.NodeName ||
+		unscheduled(a) != unscheduled(b) ||
 		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
 		waiting(a) != waiting(b) ||
 		markOn(a) != markOn(b) ||
@@ -127,6 +128,14 @@ func podChanged(before, after any) bool {
 
 // readyOn returns pod's Ready condition, or nil.
 func readyOn(pod *corev1.Pod) *corev1.PodCondition { return upgrade.Condition(pod, corev1.PodReady) }
+
+// unscheduled is why pod is not scheduled, "" if it is, or if the scheduler has not said.
+func unscheduled(pod *corev1.Pod) string {
+	if c := upgrade.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Reason
+	}
+	return ""
+}
 
 // imagesOn is what pod's node says about the images of the next revision, without
 // the times.

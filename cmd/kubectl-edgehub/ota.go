@@ -31,8 +31,13 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	for _, pod := range o.pods {
 		pods[pod.Name] = pod
 	}
-	unmarked := 0
+	unmarked, unscheduled := 0, 0
 	r.fill(&plan, []rollout.State{rollout.Updated, rollout.Unavailable, waitsForOwner}, func(n *rollout.NodeStatus) {
+		if pod := pods[n.Pod]; pod != nil && pod.Spec.NodeName == "" && n.Revision != r.Revision {
+			n.State = rollout.Unavailable // its node does not know it, so the owner cannot upgrade it
+			unscheduled++
+			return
+		}
 		switch n.State {
 		case rollout.Updated:
 		case rollout.Unavailable:
@@ -55,10 +60,11 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	if !r.spoke {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the controller has not yet told %d pods about this revision", unmarked))
 	}
-	r.sumUpOTA()
+	r.sumUpOTA(unscheduled)
 }
 
-func (r *report) sumUpOTA() {
+// sumUpOTA is told how many pods of an old revision are not scheduled.
+func (r *report) sumUpOTA(unscheduled int) {
 	old, gone := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable]
 	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}
 	if gone > 0 {
@@ -71,6 +77,8 @@ func (r *report) sumUpOTA() {
 	switch {
 	case old > 0:
 		r.State, r.Advice = waiting, "the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here"
+	case unscheduled > 0:
+		r.State, r.Advice = waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
 	case gone > 0:
 		r.State, r.Advice = updating, "the last pods are starting"
 	default:

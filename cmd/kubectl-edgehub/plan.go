@@ -18,7 +18,7 @@ const servesNobody = "it serves nobody: "
 func asItIs(plan *rollout.Plan, minReady time.Duration, now time.Time) {
 	turns := map[string]rollout.Deletion{}
 	for _, d := range plan.Delete {
-		turns[d.Pod.Spec.NodeName] = d
+		turns[rollout.NodeOf(d.Pod)] = d
 	}
 	for i := range plan.Nodes {
 		n := &plan.Nodes[i]

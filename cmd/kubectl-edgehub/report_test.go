@@ -45,6 +45,7 @@ func TestWhereARolloutStands(t *testing.T) {
 		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), complete, exitDone, "2 of 2 nodes updated"},
 		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), waiting, exitUnderWay, "2 waiting for their owner"},
 		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), updating, exitUnderWay, "1 unavailable"},
+		"OTA, an old pod on no node":         {withUnscheduled(newWorld("OTA", nil).fleet("a", 2, newRevision)), waiting, exitUnderWay, "1 pods are not scheduled"},
 		"OTA does not read the options":      {newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).fleet("a", 1, newRevision), complete, exitDone, ""},
 	}
 	for name, tt := range tests {
@@ -68,6 +69,21 @@ func withNotReady(w *world) *world {
 
 func withNoPod(w *world) *world {
 	w.node("z", corev1.ConditionTrue)
+	return w
+}
+
+// withUnscheduled adds an old pod that the scheduler finds no room for.
+func withUnscheduled(w *world) *world {
+	w.fleet("z", 1, oldRevision)
+	pod := w.pods[len(w.pods)-1]
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{pod.Spec.NodeName}},
+			},
+		}}},
+	}}
+	pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	return w
 }
 

@@ -97,9 +97,10 @@ func (m *maker) pulls() map[types.UID]time.Time {
 	return out
 }
 
-// tells leaves those that tell already as they are while nothing is to begin.
+// tells leaves those that tell already as they are while nothing is to begin. A pod
+// that is not scheduled would tell nobody: a hub reads the pods of its node.
 func (m *maker) tells(pod *corev1.Pod) bool {
-	if revisionOf(pod) == m.in.Revision {
+	if revisionOf(pod) == m.in.Revision || !scheduled(pod) {
 		return false
 	}
 	if m.in.Options.Paused || m.plan.Breaker.Holds() {

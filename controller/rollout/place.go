@@ -23,9 +23,9 @@ func (in *Input) places(where Placement) []place {
 	for _, pod := range in.Pods {
 		switch {
 		case !in.going(pod):
-			live[pod.Spec.NodeName] = append(live[pod.Spec.NodeName], pod)
+			live[NodeOf(pod)] = append(live[NodeOf(pod)], pod)
 		case !terminal(pod):
-			ending[pod.Spec.NodeName] = append(ending[pod.Spec.NodeName], pod)
+			ending[NodeOf(pod)] = append(ending[NodeOf(pod)], pod)
 		}
 	}
 	out := make([]place, 0, len(in.Nodes))
@@ -59,10 +59,10 @@ func (p *place) only() (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// at returns the pod if it is the only one, and of this revision.
+// at returns the pod if it is the only one, of this revision, and on the node already.
 func (p *place) at(revision string) (*corev1.Pod, bool) {
 	pod, ok := p.only()
-	return pod, ok && revisionOf(pod) == revision
+	return pod, ok && revisionOf(pod) == revision && scheduled(pod)
 }
 
 // crowd says why no pod here can be the only one.
@@ -87,6 +87,9 @@ func trouble(pod *corev1.Pod) string {
 			return fmt.Sprintf("pod %s: %s", pod.Status.Phase, pod.Status.Reason)
 		}
 		return fmt.Sprintf("pod %s", pod.Status.Phase)
+	}
+	if !scheduled(pod) {
+		return unscheduled(pod)
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {

@@ -130,14 +130,17 @@ func (m *maker) count() {
 }
 
 func (m *maker) countNotReady(p *place) {
-	pod, single := p.only()
-	if single && revisionOf(pod) == m.in.Revision {
+	if pod, ok := p.at(m.in.Revision); ok {
 		m.put(p.node.Name, pod, Updated, "")
 		return
 	}
 	reason := "node is not Ready"
-	if !single {
+	pod, single := p.only()
+	switch {
+	case !single:
 		reason += ", " + p.crowd()
+	case !scheduled(pod):
+		reason += ", " + unscheduled(pod)
 	}
 	m.put(p.node.Name, pod, WaitingNotReady, reason)
 }

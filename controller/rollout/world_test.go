@@ -104,7 +104,7 @@ func (w *world) on(node string) *corev1.Pod {
 	w.t.Helper()
 	var out *corev1.Pod
 	for _, pod := range w.pods {
-		if pod.Spec.NodeName == node && pod.DeletionTimestamp.IsZero() {
+		if NodeOf(pod) == node && pod.DeletionTimestamp.IsZero() {
 			if out != nil {
 				w.t.Fatalf("node %s has more than one pod", node)
 			}
@@ -175,7 +175,7 @@ func (w *world) expect(nodes ...string) Plan {
 func deletions(p *Plan) []string {
 	var out []string
 	for _, d := range p.Delete {
-		out = append(out, d.Pod.Spec.NodeName)
+		out = append(out, NodeOf(d.Pod))
 	}
 	return out
 }

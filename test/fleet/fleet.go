@@ -143,7 +143,7 @@ func (f *Fleet) work(ctx context.Context) {
 // AddNode makes a node that is Ready, with as few requests as may be.
 func (f *Fleet) AddNode(ctx context.Context, name string, labels map[string]string) error {
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	object.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: many}
+	object.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: many, corev1.ResourceCPU: cpus}
 	object.Status.Capacity = object.Status.Allocatable
 	now := metav1.Now()
 	object.Status.Conditions = []corev1.NodeCondition{{

@@ -13,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var many = resource.MustParse("1000")
+// What a node has of each resource.
+var (
+	many = resource.MustParse("1000")
+	cpus = resource.MustParse("4")
+)
 
 // reason is why a node is Ready, or not.
 const reason = "Fleet"

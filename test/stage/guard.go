@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // lenience is for how long a fault that a test has brought about is no reason to
@@ -113,9 +115,9 @@ func (g *Guard) look(pod string) (victim string, wrong []string) {
 	on := map[string][]*corev1.Pod{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
+		on[rollout.NodeOf(p)] = append(on[rollout.NodeOf(p)], p)
 		if p.Name == pod {
-			victim = p.Spec.NodeName
+			victim = rollout.NodeOf(p)
 		}
 	}
 	return victim, g.judge(nodes.Items, on, victim)

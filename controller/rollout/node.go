@@ -1,0 +1,48 @@
+package rollout
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeOf returns the name of the node that pod runs on or, while the scheduler has not
+// placed it, of the node that it was created for. The DaemonSet controller names that
+// node in a required node affinity on the field metadata.name. The answer is "" for a
+// pod that names no node, or more than one. It is that of GetTargetNodeName in
+// Kubernetes' pkg/controller/daemon/util.
+func NodeOf(pod *corev1.Pod) string {
+	if scheduled(pod) {
+		return pod.Spec.NodeName
+	}
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		for _, field := range terms[i].MatchFields {
+			if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			if len(field.Values) != 1 {
+				return ""
+			}
+			return field.Values[0]
+		}
+	}
+	return ""
+}
+
+// scheduled tells whether pod has been bound to its node. One that has not can have
+// done nothing to the node, and the node's own kubelet and hub do not know it.
+func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+
+// unscheduled says in a few words why pod is not scheduled.
+func unscheduled(pod *corev1.Pod) string {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != "" {
+			return "pod is not scheduled: " + quotable(c.Reason)
+		}
+	}
+	return "pod is not scheduled"
+}
