@@ -166,6 +166,7 @@ func (c *Cache) load() error {
 // older than what clients have seen: a snapshot has taken the place of a damaged file, or a
 // view has lost its last changes.
 func (c *Cache) distrust() {
+	c.records.distrust()
 	s, _ := c.disk.now()
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.all() {
@@ -183,6 +184,7 @@ func (c *Cache) reset() {
 	if err == nil {
 		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.load(c.disk), c.views.load(salt))
 	}
+	c.records.distrust()
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}

@@ -206,6 +206,16 @@ func (d *disk) Range(bucket, from string, fn func(key string, value []byte) erro
 	return nil
 }
 
+// checkTable reports a table of which something on disk is damaged, or was lost. See
+// store.CheckTable.
+func (d *disk) checkTable(bucket string) error {
+	s, _ := d.now()
+	if err := s.CheckTable(bucket); !errors.Is(err, store.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 // Put takes over new values of keys; they are on disk within a second or so.
 func (d *disk) Put(pairs ...store.Pair) error {
 	_, w := d.now()

@@ -27,7 +27,7 @@ import (
 //     that something is not there.
 //   - Whatever does not fit into the bounds is forgotten in favour of 503: gone becomes
 //     doubt, seen becomes a floor, and refused becomes "refused by name", where only what a
-//     GET reads from then on is served.
+//     GET reads from then on is served. So it is with records that the disk has lost.
 //
 // It is safe for concurrent use; nil knows nothing. mu is taken after a view's lock, and no
 // other lock of the cache is taken under it but the disk's; nothing is read from the disk
@@ -41,6 +41,7 @@ type records struct {
 
 	mu    sync.RWMutex
 	table *bucket.Bucket // nil until load
+	lost  bool           // some were lost on disk; see distrust
 	of    map[userResource]*resourceRecord
 	users map[string]*userRecord
 	// counted are the versions that were seen, whoever saw them.
@@ -73,6 +74,9 @@ type userRecord struct {
 type resourceRecord struct {
 	names map[string]*record
 	resourceState
+	// doubted is when the last of Doubts was learned; see records.learned. After a restart
+	// any request began later.
+	doubted uint64
 }
 
 // resourceState is the part of a resourceRecord that is not of one object.

@@ -167,7 +167,8 @@ func (r *records) read(of userResource, namespace, name, version string, uid typ
 		if consistent && after && compare(version, one.Doubt) <= 0 {
 			one.Doubt = ""
 		}
-		if doubt := higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" && compare(began.version(), doubt) >= 0 {
+		if doubt := higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" &&
+			(compare(began.version(), doubt) >= 0 || resource.doubted <= began.learned) {
 			one.Proven = higher(one.Proven, doubt)
 		}
 		return *one != before
@@ -214,8 +215,7 @@ func (r *records) doubtAllLocked(of userResource, resource *resourceRecord, name
 		}
 		doubts = map[string]string{"": all}
 	}
-	resource.Doubts = doubts
-	r.learned.Add(1)
+	resource.Doubts, resource.doubted = doubts, r.learned.Add(1)
 	r.saveStateLocked(of)
 }
 

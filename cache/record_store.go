@@ -1,18 +1,22 @@
 package cache
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 const tableRecords = "records"
 
-// savedRecord is a record as it is on disk: of an object, of a resource (without a name), or
-// of a user (without a resource).
+// savedRecord is a record as it is on disk: of an object, of a resource (without a name), of
+// a user (without a resource), or of the table (without a user).
 type savedRecord struct {
 	User     string         `json:"user"`
 	Group    string         `json:"group,omitempty"`
@@ -22,6 +26,8 @@ type savedRecord struct {
 	Record   *record        `json:"record,omitempty"`
 	State    *resourceState `json:"state,omitempty"`
 	Closed   bool           `json:"closed,omitempty"`
+	// Lost marks a table of which records were lost, and not all of what follows is written.
+	Lost bool `json:"lost,omitempty"`
 }
 
 func (s *savedRecord) of() userResource {
@@ -34,7 +40,7 @@ func savedAs(of userResource) savedRecord {
 
 // load reads what is on disk. It may be called again, after another file has taken the place
 // of one that was damaged or could not be opened: what is in memory is newer, and is written
-// to that file, too.
+// to that file, too. When all views are loaded, distrust has to follow.
 func (r *records) load(d *disk) error {
 	table, err := bucket.Open(d, tableRecords, d.log)
 	if err != nil {
@@ -43,16 +49,18 @@ func (r *records) load(d *disk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.table = table
-	err = table.All(func(key string, value []byte) {
-		var s savedRecord
-		if json.Unmarshal(value, &s) != nil || s.User == "" {
-			table.Delete(key)
-			return
-		}
-		r.takeLocked(&s)
-	})
+	if err := d.checkTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
+		d.log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
+		r.loseLocked()
+	} else if err != nil {
+		return fmt.Errorf("check the records of deleted and refused objects: %w", err)
+	}
+	found, err := readRecords(table)
 	if err != nil {
 		return fmt.Errorf("read the records of deleted and refused objects: %w", err)
+	}
+	for i := range found {
+		r.takeLocked(&found[i])
 	}
 	for user := range r.users {
 		r.saveUserLocked(user)
@@ -66,10 +74,61 @@ func (r *records) load(d *disk) error {
 	return nil
 }
 
+// readRecords returns what is on disk in an order that does not depend on the keys: where
+// there is more than is kept, it is the same that is kept each time. Users come last. That
+// one is closed says something of further resources, and nothing of those on disk.
+func readRecords(table *bucket.Bucket) (found []savedRecord, err error) {
+	err = table.All(func(key string, value []byte) {
+		var s savedRecord
+		if json.Unmarshal(value, &s) != nil || s.User == "" && !s.Lost {
+			table.Delete(key)
+			return
+		}
+		found = append(found, s)
+		if now := table.Key(s.key()...); now != key {
+			table.Delete(key) // it is of a salt that was lost, and is written again under the new one
+		}
+	})
+	slices.SortFunc(found, func(a, b savedRecord) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), slices.Compare(a.key(), b.key()))
+	})
+	return found, err
+}
+
+// rank puts the states of resources first, and users last.
+func (s *savedRecord) rank() int {
+	switch {
+	case s.State != nil:
+		return 0
+	case s.Record != nil:
+		return 1
+	}
+	return 2
+}
+
+// key is what a record is found by.
+func (s *savedRecord) key() []string {
+	key := []string{s.User}
+	switch {
+	case s.Lost:
+		return []string{}
+	case s.Resource != "":
+		of := s.of()
+		key = append(key, of.resource.String())
+	}
+	if s.Name != "" {
+		key = append(key, s.Name)
+	}
+	return key
+}
+
 // takeLocked takes over what is on disk, where it is not known better.
 func (r *records) takeLocked(s *savedRecord) {
 	of := s.of()
 	switch {
+	case s.Lost:
+		r.lost = true
+		return
 	case s.Resource == "":
 		if r.users[s.User] == nil {
 			r.users[s.User] = new(userRecord)
@@ -89,6 +148,51 @@ func (r *records) takeLocked(s *savedRecord) {
 		}
 	}
 	r.raiseHighestLocked(of, s)
+}
+
+// loseLocked notes that records were lost, and it is not known which: before anything else
+// is written, and until what follows from it was written, too.
+func (r *records) loseLocked() {
+	r.lost = true
+	r.putLocked(&savedRecord{Lost: true}, false)
+}
+
+// distrust is called when records and views are loaded. Where records were lost, anything
+// that there is a copy of may be gone, or was refused, and whatever is not in a view may have
+// been seen since: what a user has views of is unknown until it is read again.
+func (r *records) distrust() {
+	viewed := r.viewed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.lost {
+		return
+	}
+	for _, resources := range viewed {
+		for of := range resources {
+			r.unknownLocked(of)
+		}
+	}
+	r.lost = false
+	r.putLocked(&savedRecord{Lost: true}, true)
+}
+
+// unknownLocked makes a resource one of which nothing is known: it is as if there were too
+// many records of it. It returns false if there may be no more resources of its user.
+func (r *records) unknownLocked(of userResource) bool {
+	resource := r.resourceLocked(of)
+	if resource == nil {
+		return false
+	}
+	after := following(r.counted[of.resource.GroupResource()].version())
+	for name, one := range resource.names {
+		known := *one
+		known.Allowed, known.Proven = false, ""
+		r.setLocked(of, resource, name, &known)
+	}
+	resource.ByName = true
+	r.raiseLocked(of, after)
+	r.doubtAllLocked(of, resource, "", after)
+	return true
 }
 
 // mergeState takes over the stricter of two states.
@@ -120,7 +224,7 @@ func (r *records) saveLocked(of userResource, name string) {
 	if resource := r.of[of]; resource != nil {
 		s.Record = resource.names[name]
 	}
-	r.putLocked(&s, s.Record == nil, of.user, of.resource.String(), name)
+	r.putLocked(&s, s.Record == nil)
 }
 
 // saveStateLocked is saveLocked for the state of a resource.
@@ -130,27 +234,28 @@ func (r *records) saveStateLocked(of userResource) {
 		s.State = &resource.resourceState
 	}
 	empty := s.State == nil || s.State.Floor == "" && len(s.State.Doubts) == 0 && !s.State.ByName
-	r.putLocked(&s, empty, of.user, of.resource.String())
+	r.putLocked(&s, empty)
 }
 
 func (r *records) saveUserLocked(user string) {
 	closed := r.users[user] != nil && r.users[user].closed
-	r.putLocked(&savedRecord{User: user, Closed: closed}, !closed, user)
+	r.putLocked(&savedRecord{User: user, Closed: closed}, !closed)
 }
 
-func (r *records) putLocked(s *savedRecord, remove bool, key ...string) {
+func (r *records) putLocked(s *savedRecord, remove bool) {
 	if r.table == nil {
 		return
 	}
+	key := r.table.Key(s.key()...)
 	if remove {
-		r.table.Delete(r.table.Key(key...))
+		r.table.Delete(key)
 		return
 	}
 	value, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings and bools
 	}
-	r.table.Put(r.table.Key(key...), value)
+	r.table.Put(key, value)
 }
 
 // deleteLocked forgets all of a resource.

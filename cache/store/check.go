@@ -18,7 +18,9 @@ func (s *Store) Check() error {
 	}
 	err := checkPages(s.dir.file(fileMain), true)
 	if err == nil {
-		err = guarded(func() error { return s.db.View(s.codec.check) })
+		err = guarded(func() error {
+			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkCensuses(tx)) })
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("check cache: %w", err)

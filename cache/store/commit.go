@@ -77,7 +77,9 @@ type edit struct {
 	tx      *bolt.Tx
 	ledger  *ledger
 	roster  roster
-	changed bool // the roster is
+	changed bool            // the roster is
+	tables  *tableEdit      // nil while none is changed
+	doubted map[string]bool // tables that are counted anew if they are changed
 }
 
 func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
@@ -85,7 +87,7 @@ func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
 	if err != nil {
 		return nil, &fault{fmt.Sprintf("the number of views: %v", err)}
 	}
-	return &edit{codec: s.codec, tx: tx, roster: r, ledger: s.newLedger(tx)}, nil
+	return &edit{codec: s.codec, tx: tx, roster: r, ledger: s.newLedger(tx), doubted: s.doubted}, nil
 }
 
 func (e *edit) commit(b *Batch) error {
@@ -106,6 +108,9 @@ func (e *edit) commit(b *Batch) error {
 		if err := e.putMeta(e.tx, keyViews, e.roster.encode()); err != nil {
 			return err
 		}
+	}
+	if err := e.settleTables(); err != nil {
+		return err
 	}
 	return e.ledger.settle()
 }
@@ -272,9 +277,17 @@ func (e *edit) pair(p *Pair) error {
 	if err != nil {
 		return err
 	}
+	tables, err := e.tableEdit()
+	if err != nil {
+		return err
+	}
 	key := []byte(p.Key)
+	old := table.Get(key)
 	if p.Value == nil {
+		tables.replace(p.Bucket, key, old, nil)
 		return table.Delete(key)
 	}
-	return table.Put(key, e.seal(place{kindPair, []byte(p.Bucket), key}, nil, p.Value))
+	record := e.seal(place{kindPair, []byte(p.Bucket), key}, nil, p.Value)
+	tables.replace(p.Bucket, key, old, record)
+	return table.Put(key, record)
 }

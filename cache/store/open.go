@@ -197,6 +197,7 @@ func (s *Store) openFile(name string) error {
 	s.stuck = false
 	s.damage.Store(nil)
 	s.damaged = make(chan struct{})
+	s.doubted = map[string]bool{}
 	var file *os.File
 	err := guarded(func() (err error) {
 		s.db, err = bolt.Open(s.dir.file(name), 0o600, s.boltOptions(&file))

@@ -115,7 +115,7 @@ const rangeChunk = 256 << 10
 // table that is not there has none. What is committed meanwhile may be seen or
 // not. A damaged value ends it with an *Error that names its key: delete that,
 // and go on. So does an error of fn. Unlike with views, a key that damage has
-// removed is not noticed.
+// removed is not noticed here: CheckTable does.
 func (s *Store) Range(bucket, from string, fn func(key string, value []byte) error) error {
 	for next := []byte(from); next != nil; {
 		var chunk []Pair

@@ -106,13 +106,10 @@ func (c codec) open(at place, record []byte) (name, payload []byte, err error) {
 
 // openAt is open for whoever has the place's bytes.
 func (c codec) openAt(at place, where, record []byte) (name, payload []byte, err error) {
-	if len(record) < sumSize {
-		return nil, nil, corrupt(errShort)
+	if err := checkSumAt(where, record); err != nil {
+		return nil, nil, err
 	}
 	body := record[sumSize:]
-	if binary.LittleEndian.Uint32(record) != sum(where, body) {
-		return nil, nil, corrupt(errChecksum)
-	}
 	if !c.encrypts() {
 		return at.key, body, nil
 	}
@@ -129,6 +126,19 @@ func (c codec) openAt(at place, where, record []byte) (name, payload []byte, err
 		name = at.key
 	}
 	return name, r.b, nil
+}
+
+// checkSum reports a record that is not what was written to its place.
+func checkSum(at place, record []byte) error { return checkSumAt(at.bytes(), record) }
+
+func checkSumAt(where, record []byte) error {
+	if len(record) < sumSize {
+		return corrupt(errShort)
+	}
+	if binary.LittleEndian.Uint32(record) != sum(where, record[sumSize:]) {
+		return corrupt(errChecksum)
+	}
+	return nil
 }
 
 func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }

@@ -58,9 +58,10 @@ type Store struct {
 
 	write sync.Mutex // held through each commit, and guards what follows
 	// stuck says that a panic has left bbolt's locks taken: Close must not use them.
-	stuck  bool
-	closed bool
-	unlock func()
+	stuck   bool
+	closed  bool
+	doubted map[string]bool // tables; see CheckTable
+	unlock  func()
 }
 
 // Buckets of the file. Those of tables have a prefix of their own.

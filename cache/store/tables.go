@@ -1,0 +1,187 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// census is what the records of a table add up to: how many there are, and a digest of
+// their keys and checksums. It is written in the transaction that changes the table, to
+// another page: a page that the disk did not write, so that what was there before is
+// read instead, is whole in itself, and shows only in that the two disagree.
+type census struct {
+	records int
+	digest  digest
+}
+
+func (c *census) add(key, record []byte) {
+	c.records++
+	c.digest.add(string(key), checksumOf(record))
+}
+
+func (c *census) remove(key, record []byte) {
+	c.records--
+	c.digest.remove(string(key), checksumOf(record))
+}
+
+// checksumOf stands for a record: its checksum covers all the rest of it.
+func checksumOf(record []byte) string { return string(record[:min(sumSize, len(record))]) }
+
+// keyTables is where the censuses of all tables are. A file of an earlier release has
+// none: a table gets its own when it is next written to.
+var keyTables = []byte("tables")
+
+func (c codec) censuses(tx *bolt.Tx) (map[string]census, error) {
+	all := map[string]census{}
+	if tx.Bucket(bucketMeta).Get(keyTables) == nil {
+		return all, nil
+	}
+	payload, err := c.meta(tx, keyTables)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{b: payload}
+	for range r.uint() {
+		name := string(r.bytes())
+		all[name] = census{records: int(r.uint()), digest: digest(r.uint())}
+		if r.err != nil {
+			return nil, corrupt(r.err)
+		}
+	}
+	return all, nil
+}
+
+func (c codec) putCensuses(tx *bolt.Tx, all map[string]census) error {
+	b := binary.AppendUvarint(nil, uint64(len(all)))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b = appendBytes(b, []byte(name))
+		b = binary.AppendUvarint(b, uint64(all[name].records))
+		b = binary.AppendUvarint(b, uint64(all[name].digest))
+	}
+	return c.putMeta(tx, keyTables, b)
+}
+
+// count takes the census of a table. The error is of the first record that is damaged.
+func (c codec) count(tx *bolt.Tx, name string) (found census, err error) {
+	table := tx.Bucket(bucketTables).Bucket([]byte(name))
+	if table == nil {
+		return found, nil
+	}
+	for key, record := range entries(table) {
+		found.add(key, record)
+		if damage := checkSum(place{kindPair, []byte(name), key}, record); damage != nil && err == nil {
+			err = &Error{Bucket: name, Name: string(key), Err: damage}
+		}
+	}
+	return found, err
+}
+
+// tableEdit brings the censuses up to date with what one batch does to tables.
+type tableEdit struct {
+	known   map[string]census
+	recount map[string]bool // their censuses are not known
+	touched map[string]bool
+}
+
+func (e *edit) tableEdit() (*tableEdit, error) {
+	if e.tables != nil {
+		return e.tables, nil
+	}
+	known, err := e.censuses(e.tx)
+	if err != nil {
+		return nil, &fault{fmt.Sprintf("the number of records in tables: %v", err)}
+	}
+	e.tables = &tableEdit{known: known, recount: map[string]bool{}, touched: map[string]bool{}}
+	return e.tables, nil
+}
+
+// replace notes that a record takes the place of another; nil is none.
+func (t *tableEdit) replace(name string, key, old, record []byte) {
+	if old == nil && record == nil {
+		return
+	}
+	c, known := t.known[name]
+	t.touched[name] = true
+	if !known || old != nil && checkSum(place{kindPair, []byte(name), key}, old) != nil {
+		t.recount[name] = true // what it was counted as is not known
+		return
+	}
+	if old != nil {
+		c.remove(key, old)
+	}
+	if record != nil {
+		c.add(key, record)
+	}
+	t.known[name] = c
+}
+
+// settleTables writes the censuses.
+func (e *edit) settleTables() error {
+	if e.tables == nil || len(e.tables.touched) == 0 {
+		return nil
+	}
+	t := e.tables
+	for name := range e.doubted {
+		if t.touched[name] {
+			t.recount[name] = true
+			delete(e.doubted, name) // should this commit fail, the next start finds out again
+		}
+	}
+	for name := range t.recount {
+		t.known[name], _ = e.count(e.tx, name) //nolint:errcheck // a damaged record says so when it is read
+	}
+	return e.putCensuses(e.tx, t.known)
+}
+
+// checkCensuses compares all tables with their censuses.
+func (c codec) checkCensuses(tx *bolt.Tx) error {
+	all, err := c.censuses(tx)
+	wrong := []error{err}
+	for name := range all {
+		wrong = append(wrong, c.checkCensus(tx, all, name))
+	}
+	return errors.Join(wrong...)
+}
+
+// checkCensus compares a table with its census, if it has one.
+func (c codec) checkCensus(tx *bolt.Tx, all map[string]census, name string) error {
+	found, err := c.count(tx, name)
+	if want, known := all[name]; err == nil && known && found != want {
+		err = &Error{Bucket: name, Err: corrupt(fmt.Errorf("it has %d records of %d, or some are older ones", found.records, want.records))}
+	}
+	return err
+}
+
+// CheckTable returns an error that is ErrCorrupt if a table is not what the last Commit
+// left: a record is damaged, has gone, or is one of before. Which one is not always
+// known. The table can be used all the same, and from the next Commit that changes it on,
+// what is in it counts as all of it: whoever needs to know of a loss calls CheckTable
+// first, and writes down in that Commit what follows from it.
+func (s *Store) CheckTable(name string) error {
+	err := s.view(func(tx *bolt.Tx) error {
+		all, err := s.codec.censuses(tx)
+		if err != nil {
+			return err
+		}
+		return s.codec.checkCensus(tx, all, name)
+	})
+	if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDamaged) {
+		s.doubtTable(name)
+	}
+	if err != nil {
+		return fmt.Errorf("check table: %w", err)
+	}
+	return nil
+}
+
+// doubtTable has a table counted anew when it is next changed.
+func (s *Store) doubtTable(name string) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	s.doubted[name] = true
+}
