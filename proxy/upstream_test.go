@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,6 +235,26 @@ func silentURL(t *testing.T) string {
 	return "https://" + l.Addr().String()
 }
 
+// silentURLCalling is silentURL that calls connected at the first connection.
+func silentURLCalling(t *testing.T, connected func()) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { c.Close() })
+		connected()
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+	return "https://" + l.Addr().String()
+}
+
 // until waits for what another goroutine does.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -246,11 +267,13 @@ func until(t *testing.T, what string, holds func() bool) {
 
 func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 	second := newAPIServer(t, ok)
-	hub := newHubWithin(t, Limits{Loss: 200 * time.Millisecond}, Credentials{}, silentURL(t), second.URL)
+	hurried, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	// The client gives up once the hub is connected: before that, there is nothing to notice.
+	hole := silentURLCalling(t, giveUp)
+	hub := newHubWithin(t, Limits{Loss: 200 * time.Millisecond}, Credentials{}, hole, second.URL)
 	first := hub.upstream.servers[0]
 
-	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
 	req, _ := http.NewRequestWithContext(hurried, http.MethodGet, hub.URL+"/x", nil)
 	if res, err := hub.Client().Do(req); err == nil {
 		res.Body.Close()

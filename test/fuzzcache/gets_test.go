@@ -42,7 +42,7 @@ func (c *client) getOne(ctx context.Context, res *resource, namespace, name stri
 	}
 	c.w.did("gets, " + a.weather.String())
 	if a.code == http.StatusNotFound {
-		c.judgeAbsence(what, res, key, floor, a)
+		c.judgeAbsence(what, res, key, max(floor, tables), a)
 		return
 	}
 	got, err := decodeState(a.body, 0)

@@ -14,7 +14,8 @@ import (
 
 const (
 	// switchBound is how long a GET or LIST may take that finds the cloud gone: 3 s are
-	// promised, and the machine may be busy.
+	// promised. The hub does not count time in which it does not get the processor, and
+	// neither do tests: see lag.
 	switchBound = 4 * time.Second
 	// knownBound is the same once the loss is known: 10 ms are promised, and measured by
 	// the benchmark; here many programs share two cores.
@@ -129,6 +130,7 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, s := newHub(t), newSpace(t)
 			s.fill("c", 3)
+			busy := measureLag(t)
 			list, object := h.node.get(t, s.path, protobuf), h.node.get(t, s.one("c-001"), protobuf)
 			w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+list.listing(t).version), protobuf)
 			c.lose(t, h)
@@ -140,12 +142,14 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 					if i%2 == 1 {
 						path, want = s.one("c-001"), object
 					}
+					before := busy.total()
 					a := h.node.try(t.Context(), request{path: path, accept: protobuf})
+					bound := switchBound + busy.total() - before
 					if a.status != http.StatusOK || !bytes.Equal(a.body, want.body) {
 						t.Errorf("request %d: %v", i, a)
 					}
-					if a.took > switchBound {
-						t.Errorf("request %d was answered after %v; want at most %v", i, a.took, switchBound)
+					if a.took > bound {
+						t.Errorf("request %d was answered after %v; want at most %v", i, a.took, bound)
 					}
 					t.Logf("request %d was answered after %v", i, a.took.Round(time.Millisecond))
 				})
@@ -153,16 +157,18 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 			all.Wait()
 			slowest := time.Duration(0)
 			for range 20 {
+				before := busy.total()
 				a := h.node.get(t, s.one("c-001"), protobuf)
-				slowest = max(slowest, a.took)
+				slowest = max(slowest, a.took-(busy.total()-before))
 			}
 			t.Logf("the slowest of 20, once the loss is known: %v", slowest.Round(time.Millisecond))
 			if slowest > knownBound {
 				t.Errorf("once the loss is known an answer took %v; want at most %v", slowest, knownBound)
 			}
-			began := time.Now()
-			h.node.do(t, request{path: "/api/v1/pods", accept: protobuf}).unavailable(t)
-			if took := time.Since(began); took > knownBound {
+			before := busy.total()
+			a := h.node.do(t, request{path: "/api/v1/pods", accept: protobuf})
+			a.unavailable(t)
+			if took := a.took - (busy.total() - before); took > knownBound {
 				t.Errorf("503 took %v", took)
 			}
 			w.silent(t, quiet/2)
