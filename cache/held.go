@@ -65,15 +65,19 @@ func (h *heldStatus) noteAll(s *statusOf) {
 	}
 }
 
-// statusSource is where the stream's objects are found, or nil.
+// statusSource is where the stream's objects are found, or nil. A view that is older than
+// the client is none, as after a kill of the hub: the client may have newer objects.
 func (s *stream) statusSource() *source {
-	switch {
-	case !s.view.showsStatus():
+	if !s.view.showsStatus() {
 		return nil
-	case s.view.usable():
-		return &source{s.view, s.repr}
-	case s.held.source != nil && s.held.source.view.usable():
-		return s.held.source
+	}
+	for _, src := range []*source{{s.view, s.repr}, s.held.source} {
+		if src != nil && src.view.usable() {
+			if compare(src.view.position(), s.at) < 0 {
+				return nil
+			}
+			return src
+		}
 	}
 	return nil
 }

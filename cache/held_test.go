@@ -228,3 +228,24 @@ func TestTheNextOutageShowsWhatTheCloudSaid(t *testing.T) {
 		})
 	}
 }
+
+// A client may come with a version that a hub which was killed has lost. It may have a newer
+// state of a pod than the hub, which must not take it back.
+func TestAStatusIsNotShownOverAnOlderPodThanTheClientHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		u.goAway()
+		u.on("watch", func(*http.Request) *http.Response { return nil })
+		ahead := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=200")
+		level := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		synctest.Wait()
+		reportStatus(t, c, "a", "10.0.0.1")
+		synctest.Wait()
+		if got, want := level.addresses(t), "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"; got != want {
+			t.Errorf("a watch from the cached version shows %q, want %q", got, want)
+		}
+		if got := ahead.addresses(t); got != "" {
+			t.Errorf("a watch from a higher version shows %q, want nothing", got)
+		}
+	})
+}
