@@ -16,9 +16,9 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 		if ctx.Err() != nil {
 			return
 		}
-		k := r.IntN(16)
+		k := r.IntN(17)
 		if n < 2 {
-			k = 15
+			k = 16
 		}
 		switch {
 		case k < 2:
@@ -35,6 +35,8 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 			w.turnAccess(ctx, r)
 		case k < 9:
 			w.slow(ctx, r)
+		case k < 10:
+			w.spoil(r)
 		default:
 			w.cut(ctx, r)
 		}
@@ -48,6 +50,9 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 	hole := r.IntN(3) == 0
 	length := time.Duration(300+r.IntN(1<<(8+r.IntN(6)))) * time.Millisecond
 	w.note("cut for %v; black hole: %t", length, hole)
+	if w.log.wasWhole(statusKept) {
+		w.statuses.lost(time.Time{}) // the hub may have dropped them
+	}
 	w.did("cuts")
 	ended := w.log.during(&w.log.trouble, "the links break")
 	for _, l := range w.links() {
@@ -61,10 +66,28 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 	ended()
 	ended = w.log.during(&w.log.outages, "cut")
 	pause(ctx, length/2)
-	if r.IntN(4) == 0 {
+	switch r.IntN(12) {
+	case 0, 1, 2:
 		w.restart(r, r.IntN(2) == 0)
+	case 3:
+		w.spoil(r)
 	}
 	pause(ctx, length/2)
+	ended()
+	w.mend()
+}
+
+// cutWhile takes the cloud away while something is done.
+func (w *world) cutWhile(do func()) {
+	w.note("a last cut")
+	ended := w.log.during(&w.log.trouble, "the links break")
+	for _, l := range w.links() {
+		w.must(l.Refuse())
+		l.Reset()
+	}
+	ended()
+	ended = w.log.during(&w.log.outages, "cut")
+	do()
 	ended()
 	w.mend()
 }
@@ -139,12 +162,16 @@ func (w *world) restart(r *rand.Rand, kill bool) {
 		for _, u := range w.users {
 			u.sight.killed(now)
 		}
+		w.statuses.lost(now.Add(-lossBeforeKill))
 	} else {
 		w.did("restarts in order")
 		w.hub.Stop()
 	}
 	if r.IntN(3) == 0 {
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+	}
+	if r.IntN(2) == 0 {
+		w.copyStore()
 	}
 	w.hub.Start()
 	ended()

@@ -2,7 +2,6 @@ package fuzzcache
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -27,9 +26,10 @@ type follower struct {
 	mu      sync.Mutex // held while an event is taken
 	at      int64      // everything up to here has been told
 	items   map[string]*state
-	opened  time.Time // when the watch was asked for
-	skipped int       // events that a difference has left out
-	lost    bool      // it has to list again
+	shown   map[string]bool // objects that are in items, or not, for a status that etcd does not have
+	opened  time.Time       // when the watch was asked for
+	skipped int             // events that a difference has left out
+	lost    bool            // it has to list again
 }
 
 func newFollower(c *client, q *query, f *form) *follower {
@@ -37,13 +37,9 @@ func newFollower(c *client, q *query, f *form) *follower {
 }
 
 // begin starts from a list.
-func (f *follower) begin(items map[string]*state, rev int64) { f.items, f.at = items, rev }
-
-// now are the items.
-func (f *follower) now() map[string]*state {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.items)
+func (f *follower) begin(items map[string]*state, rev int64) {
+	f.items, f.at, f.shown = items, rev, map[string]bool{}
+	f.beginShown(rev)
 }
 
 // expected is what the history's next change is for the query; "" if it is not seen.
@@ -66,6 +62,9 @@ func (f *follower) event(kind watch.EventType, got *state) bool {
 	w := f.c.w
 	if err := w.history.await(got.rev); err != nil {
 		return f.complain("a version that etcd never had", "%s %v: %v", kind, got, err)
+	}
+	if f.status(kind, got) {
+		return true
 	}
 	if got.rev <= f.at || kind == watch.Deleted && !w.history.changed(f.q.resource, got) {
 		return f.difference(kind, got)
@@ -92,26 +91,36 @@ func (f *follower) event(kind watch.EventType, got *state) bool {
 
 func (f *follower) take(kind watch.EventType, got *state) {
 	f.at = max(f.at, got.rev)
-	key := objectKey(f.q.resource.name, got.key())
-	now := time.Now()
+	delete(f.shown, got.key())
 	if kind == watch.Deleted {
 		delete(f.items, got.key())
-		if f.q.all() { // else it may only have left the selector
-			f.c.sight.raise(f.c.sight.objects, key, got.rev, f.opened, now)
-		}
 	} else {
 		f.items[got.key()] = got
-		f.c.sight.raise(f.c.sight.objects, key, got.rev, f.opened, now)
 	}
-	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), f.at, f.opened, now)
+	f.raise(kind, got)
 	f.c.w.did("watch events")
 }
 
+// raise notes what the user has seen with an event.
+func (f *follower) raise(kind watch.EventType, got *state) {
+	sight, now := f.c.sight, time.Now()
+	in := sight.objects
+	if got.table {
+		in = sight.tables
+		f.c.w.did("watch events in tables")
+	} else {
+		sight.raise(sight.views, viewKey(f.q, f.f), f.at, f.opened, now)
+	}
+	if kind != watch.Deleted || f.q.all() { // else it may only have left the selector
+		sight.raise(in, objectKey(f.q.resource.name, got.key()), got.rev, f.opened, now)
+	}
+}
+
 // made tells whether an event is right for what the client has, where a difference has
-// left out what was before.
+// left out what was before, or a status of the node's was shown.
 func (f *follower) made(kind watch.EventType, got *state) bool {
 	_, there := f.items[got.key()]
-	return f.skipped > 0 && there == (kind != watch.Added)
+	return (f.skipped > 0 || f.shown[got.key()]) && there == (kind != watch.Added)
 }
 
 // difference takes an event at a version that was told already: a DELETED of a difference
@@ -166,7 +175,9 @@ func (f *follower) bookmark(rev int64) bool {
 		return false
 	}
 	f.at = rev
-	f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), rev, f.opened, time.Now())
+	if !f.f.table() {
+		f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), rev, f.opened, time.Now())
+	}
 	w.did("bookmarks")
 	return true
 }
@@ -175,12 +186,12 @@ func (f *follower) bookmark(rev int64) bool {
 func (f *follower) matches(rev int64) bool {
 	want := f.c.w.history.list(f.q, rev)
 	for key, expected := range want {
-		if got := f.items[key]; got == nil || !got.same(expected) {
+		if got := f.items[key]; (got == nil || !got.same(expected)) && !f.isShown(key, expected, got) {
 			return f.complain("a client that does not have what there is", "at %d it has %v; want %v", rev, got, expected)
 		}
 	}
 	for key, got := range f.items {
-		if want[key] == nil {
+		if want[key] == nil && !f.shown[key] {
 			return f.complain("a client that has what is not there", "at %d: %v", rev, got)
 		}
 	}

@@ -2,6 +2,7 @@ package fuzzcache
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -30,6 +31,8 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 		r := w.random(100 + i)
 		writers.Go(func() { w.writeDirectly(writing, r) })
 	}
+	kubelet, r := w.users[0].newClient("kubelet", false), w.random(200)
+	writers.Go(func() { kubelet.reportStatuses(writing, r) })
 	followers := w.startClients(ctx, writing, &readers, &writers)
 
 	playing, stopPlaying := context.WithTimeout(ctx, length)
@@ -38,7 +41,7 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	w.note("the end: all is whole")
 	stopWriting()
 	writers.Wait()
-	w.settle(followers)
+	w.settle(followers, length > settling)
 	cancel()
 	readers.Wait()
 	w.didEnough(length)
@@ -82,7 +85,7 @@ func (w *world) startClients(ctx, writing context.Context, readers, writers *syn
 			c := u.newClient("watcher-"+strconv.Itoa(j), u.name != "node" && j%2 == 0)
 			fl := newFollower(c, u.queries[r.IntN(len(u.queries))], forms[r.IntN(len(forms))])
 			all = append(all, fl)
-			if j < 2 && fl.q.resource != widgets && !fl.f.metadata() {
+			if j < 2 && fl.q.resource != widgets && !fl.f.metadata() && !fl.f.table() {
 				readers.Go(func() {
 					if err := fl.reflect(ctx); err != nil {
 						w.report("a reflector that cannot be made", "%v", err)
@@ -90,7 +93,7 @@ func (w *world) startClients(ctx, writing context.Context, readers, writers *syn
 				})
 				continue
 			}
-			readers.Go(func() { fl.watch(ctx, r, j%2 == 0) })
+			readers.Go(func() { fl.watch(ctx, r, j%2 == 0 && !fl.f.table()) })
 		}
 	}
 	return all
@@ -108,21 +111,41 @@ func (c *client) readOn(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// settle waits until all watches have what etcd has. Nobody writes any more.
-func (w *world) settle(all []*follower) {
+// settling is how long the cloud has to be there before nothing that the node has reported is
+// shown any more, if etcd does not have it.
+const settling = 2 * time.Minute
+
+// settle waits until all watches have what etcd has. Nobody writes any more. In a long run
+// that holds for statuses, too, which takes a minute, and nothing else is shown in the end
+// while the cloud is away.
+func (w *world) settle(all []*follower, whole bool) {
 	w.t.Helper()
 	rev, err := w.revision(w.t.Context())
 	w.must(err)
 	w.must(w.history.await(rev))
 	deadline := time.Now().Add(2 * patience)
+	if whole {
+		deadline = time.Now().Add(settling)
+	}
 	for _, x := range all {
-		for want := w.history.list(x.q, rev); !sameItems(x.now(), want); time.Sleep(50 * time.Millisecond) {
+		for want := w.history.list(x.q, rev); !x.has(want, whole); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				w.report("a watch that does not get what there is", "%s, %s: it has %v; want %v", x.c.name, x.what, x.now(), want)
+				w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(want))
 				break
 			}
 		}
 	}
+	w.readAll()
+	if whole {
+		pause(w.t.Context(), time.Until(deadline))
+		w.statuses.forget()
+		w.cutWhile(w.readAll)
+	}
+	w.bounded()
+}
+
+// readAll has all users list all that they read, in all forms.
+func (w *world) readAll() {
 	for _, u := range w.users {
 		c := u.newClient("last", u.name != "node")
 		for _, q := range u.queries {
@@ -131,10 +154,38 @@ func (w *world) settle(all []*follower) {
 			}
 		}
 	}
-	w.bounded()
 }
 
-func sameItems(got, want map[string]*state) bool {
+// differences says what the client has otherwise than it should.
+func (f *follower) differences(want map[string]*state) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := fmt.Sprintf("at %d, asked at %v; it has to list again: %t", f.at, f.opened.Format(time.TimeOnly), f.lost)
+	for key, expected := range want {
+		if got := f.items[key]; got == nil || !got.same(expected) {
+			text += fmt.Sprintf("\n\t\tgot  %v, shown for its status: %t\n\t\twant %v", got, f.shown[key], expected)
+		}
+	}
+	for key, got := range f.items {
+		if want[key] == nil {
+			text += fmt.Sprintf("\n\t\tgot  %v, shown for its status: %t\n\t\twant nothing", got, f.shown[key])
+		}
+	}
+	return text
+}
+
+// has reports whether the client has what there is. Unless it is the whole of it, statuses
+// that the node has reported may still be shown.
+func (f *follower) has(want map[string]*state, whole bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	got, want := maps.Clone(f.items), maps.Clone(want)
+	for key := range f.shown {
+		if f.shown[key] && !whole {
+			delete(got, key)
+			delete(want, key)
+		}
+	}
 	return maps.EqualFunc(got, want, (*state).same)
 }
 
@@ -157,7 +208,8 @@ func (w *world) didEnough(length time.Duration) {
 	minutes := length.Minutes()
 	for what, least := range map[string]float64{
 		"cuts": 3, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
-		"watch events": 1000, "writes by clients": 50,
+		"watch events": 1000, "writes by clients": 50, "watch events in tables": 5,
+		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
 	} {
 		if float64(w.done(what)) < least*min(minutes, 10) {
 			w.report("too little was done", "%d %s in %v", w.done(what), what, length)

@@ -28,7 +28,7 @@ func (c *client) getOne(ctx context.Context, res *resource, namespace, name stri
 	key := namespace + "/" + name
 	path := res.path(namespace) + "/" + name
 	what := fmt.Sprintf("GET %s as %s", path, f.name)
-	floor := c.sight.object(res, namespace, name)
+	floor, tables := c.sight.object(res, namespace, name), c.sight.inTables(res, namespace, name)
 	refused := c.sight.isRefused(path)
 	known := c.sight.wasRead(path + " as " + f.kind)
 	a := c.do(ctx, http.MethodGet, path, f.accept(false), "", nil)
@@ -55,8 +55,12 @@ func (c *client) getOne(ctx context.Context, res *resource, namespace, name stri
 		c.w.report("an object in a form that was not asked for", "%s, %s: only metadata: %t", c.name, what, got.metadata)
 	}
 	if c.judgeState(what, res, key, got, floor, a) {
-		c.sight.raise(c.sight.objects, objectKey(res.name, key), got.rev, a.began, a.ended)
-		if a.weather != offline {
+		in := c.sight.objects
+		if got.table {
+			in = c.sight.tables
+		}
+		c.sight.raise(in, objectKey(res.name, key), got.rev, a.began, a.ended)
+		if a.weather != offline && !got.table {
 			c.sight.noteRead(path+" as "+f.kind, a.ended)
 		}
 	}
@@ -74,7 +78,7 @@ func (c *client) judgeState(what string, res *resource, key string, got *state, 
 	}
 	changes := c.w.history.of(res.name, key)
 	expected := stateAt(changes, got.rev)
-	if expected == nil || !expected.same(got) {
+	if !c.explains(expected, got, a.weather) {
 		c.w.report("an object as it never was", "%s, %s, %v:\n\t\tgot  %v\n\t\twant %v", c.name, what, a.weather, got, expected)
 		return false
 	}
@@ -88,7 +92,7 @@ func (c *client) judgeState(what string, res *resource, key string, got *state, 
 			return false
 		}
 	}
-	return true
+	return c.judgeReport(what, expected, got, a)
 }
 
 // judgeAbsence looks whether an object was absent at some time after what was seen.

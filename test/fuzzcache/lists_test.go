@@ -58,11 +58,17 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 	if current && all.rev < floor {
 		c.w.report("a list that is older than what was seen", "%s, %s: it is at %d, seen was %d; %v", c.name, what, all.rev, floor, last.weather)
 	}
-	if !c.judgeList(what, q, f, &all, last.weather) {
+	whole := *last
+	whole.began, whole.weather = began, c.w.weatherOf(began, last.ended)
+	if !c.judgeList(what, q, f, &all, &whole) {
 		return nil, 0, false
 	}
-	c.saw(q, f, all.items, all.rev, exact == 0, began, last.ended)
-	if last.weather == fair || last.weather == foul && began.Before(last.began) {
+	if all.table {
+		c.sawTable(q, all.rev, began, last.ended)
+	} else {
+		c.saw(q, f, all.items, all.rev, exact == 0, began, last.ended)
+	}
+	if !all.table && (last.weather == fair || last.weather == foul && began.Before(last.began)) {
 		c.sight.noteRead(viewKey(q, f), last.ended)
 	}
 	items = map[string]*state{}
@@ -104,11 +110,11 @@ func (c *client) pages(ctx context.Context, what string, q *query, f *form, vers
 		if next != "" && page.rev != all.rev {
 			c.w.report("pages of different versions", "%s: %d, then %d", what, all.rev, page.rev)
 		}
-		if next != "" && page.metadata != all.metadata {
+		if next != "" && (page.metadata != all.metadata || page.table != all.table) {
 			return all, began, a, false // another form of what the client accepts
 		}
 		all.items = append(all.items, page.items...)
-		all.rev, all.metadata = page.rev, page.metadata
+		all.rev, all.metadata, all.table = page.rev, page.metadata, page.table
 		if next = page.next; next == "" {
 			return all, began, a, true
 		}
@@ -147,7 +153,8 @@ func (c *client) judgeHeader(what string, f *form, a *answer) {
 }
 
 // judgeList compares a list with what etcd had at its version.
-func (c *client) judgeList(what string, q *query, f *form, l *listing, under weather) bool {
+func (c *client) judgeList(what string, q *query, f *form, l *listing, a *answer) bool {
+	under := a.weather
 	if err := c.w.history.await(l.rev); err != nil {
 		c.w.report("a version that etcd never had", "%s, %s, %v: %v", c.name, what, under, err)
 		return false
@@ -167,22 +174,37 @@ func (c *client) judgeList(what string, q *query, f *form, l *listing, under wea
 		case seen[got.key()]:
 			c.w.report("an object that is in a list twice", "%s, %s at %d, %v: %v", c.name, what, l.rev, under, got)
 			ok = false
+		case expected != nil && c.explains(expected, got, under):
+			ok = c.judgeReport(what, expected, got, a) && ok
+		case c.explainsAdded(q, got, under):
 		case expected == nil:
 			c.w.report("an object that should not be in a list", "%s, %s at %d, %v: %v", c.name, what, l.rev, under, got)
 			ok = false
-		case !got.same(expected):
+		default:
 			c.w.report("an object in a list that is not as etcd had it", "%s, %s at %d, %v:\n\t\tgot  %v\n\t\twant %v", c.name, what, l.rev, under, got, expected)
 			ok = false
 		}
 		seen[got.key()] = true
 	}
+	if !l.metadata { // no status is laid over metadata
+		c.judgeAdded(what, q, l.rev, seen, a)
+	}
 	for key, expected := range want {
-		if !seen[key] {
+		if !seen[key] && !c.explainsLeft(q, expected, under) {
 			c.w.report("an object that is missing in a list", "%s, %s at %d, %v: %v", c.name, what, l.rev, under, expected)
 			ok = false
 		}
 	}
 	return ok
+}
+
+// sawTable notes what a table has shown. The hub does not keep tables, so what it serves may
+// be older; but it does not say that an object is not there that a table has shown.
+func (c *client) sawTable(q *query, rev int64, asked, at time.Time) {
+	c.w.did("lists in tables")
+	if q.all() {
+		c.sight.raise(c.sight.tables, objectKey(q.resource.name, q.namespace), rev, asked, at)
+	}
 }
 
 // saw notes what a list has shown.

@@ -56,8 +56,11 @@ func (q *query) selects(s *state) bool {
 		return false
 	}
 	return q.label.Matches(labels.Set(s.labels)) &&
-		q.field.Matches(fields.Set{"metadata.name": s.name, "metadata.namespace": s.namespace, "spec.nodeName": s.node})
+		q.field.Matches(fields.Set{"metadata.name": s.name, "metadata.namespace": s.namespace, "spec.nodeName": s.node, "status.phase": s.status.phase})
 }
+
+// byStatus reports that what the query shows depends on the status of pods.
+func (q *query) byStatus() bool { return strings.Contains(q.fields, "status.") }
 
 // all reports that the query shows everything in its namespace.
 func (q *query) all() bool { return q.labels == "" && q.fields == "" }
@@ -104,6 +107,7 @@ func queriesIn(node string, namespaces ...string) []*query {
 			newQuery(pods, namespace, "", ""),
 			newQuery(pods, namespace, "", "spec.nodeName="+node),
 			newQuery(pods, namespace, tier+"=y", "spec.nodeName="+node),
+			newQuery(pods, namespace, "", "status.phase=Running"),
 			newQuery(widgets, namespace, "", ""),
 			newQuery(widgets, namespace, tier+"=x", ""),
 		)
@@ -133,6 +137,7 @@ func metadataAs(mediaType string) func(bool) string {
 const (
 	asJSON     = "application/json"
 	asProtobuf = "application/vnd.kubernetes.protobuf"
+	tableV1    = ";as=Table;v=v1;g=meta.k8s.io"
 )
 
 func always(accept string) func(bool) string { return func(bool) string { return accept } }
@@ -146,6 +151,11 @@ var forms = []*form{ //nolint:gochecknoglobals // never changed
 	{"metadata, or else objects", func(list bool) string {
 		return metadataAs(asProtobuf)(list) + "," + metadataAs(asJSON)(list) + "," + asJSON
 	}, "metadata, or else objects"},
+	{"a table", always(asJSON + tableV1 + "," + asJSON + ";as=Table;v=v1beta1;g=meta.k8s.io," + asJSON), "JSON"},
 }
+
+// table reports that this is what kubectl asks for: a table, which the hub does not keep,
+// or else JSON.
+func (f *form) table() bool { return strings.Contains(f.accept(true), tableV1) }
 
 func (f *form) metadata() bool { return strings.HasPrefix(f.kind, "metadata") }

@@ -56,6 +56,7 @@ type sight struct {
 	views   map[string]*floor    // by query and kind of form: the version of what was shown
 	objects map[string]*floor    // by objectKey
 	covers  map[string]*floor    // by resource and namespace, "" is all: lists without selectors
+	tables  map[string]*floor    // by objectKey, and like covers: what only tables have shown
 	refused map[string]bool      // queries and objects that were last answered with 403
 	allowed map[string]time.Time // when such were last answered with 200
 	kills   []time.Time
@@ -64,7 +65,7 @@ type sight struct {
 
 func newSight() *sight {
 	return &sight{
-		views: map[string]*floor{}, objects: map[string]*floor{}, covers: map[string]*floor{},
+		views: map[string]*floor{}, objects: map[string]*floor{}, covers: map[string]*floor{}, tables: map[string]*floor{},
 		refused: map[string]bool{}, allowed: map[string]time.Time{}, read: map[string]time.Time{},
 	}
 }
@@ -110,12 +111,22 @@ func (s *sight) object(r *resource, namespace, name string) int64 {
 		floorOf(s.covers, objectKey(r.name, "")))
 }
 
+// inTables is the floor of one object in tables.
+func (s *sight) inTables(r *resource, namespace, name string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(
+		floorOf(s.tables, objectKey(r.name, namespace+"/"+name)),
+		floorOf(s.tables, objectKey(r.name, namespace)),
+		floorOf(s.tables, objectKey(r.name, "")))
+}
+
 // killed is told that the hub was killed at a time.
 func (s *sight) killed(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kills = append(s.kills, at)
-	for _, in := range []map[string]*floor{s.views, s.objects, s.covers} {
+	for _, in := range []map[string]*floor{s.views, s.objects, s.covers, s.tables} {
 		for _, f := range in {
 			f.forget(at.Add(-lossBeforeKill))
 		}
@@ -126,6 +137,19 @@ func (s *sight) killed(at time.Time) {
 		}
 	}
 	clear(s.refused) // as good as unknown: what was let in or refused last may be lost
+}
+
+// forget is told that the hub was killed at a time, and may have forgotten anything.
+func (s *sight) forget(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kills = append(s.kills, at)
+	clear(s.views)
+	clear(s.objects)
+	clear(s.covers)
+	clear(s.tables)
+	clear(s.refused)
+	clear(s.read)
 }
 
 // refuse notes an answer with 403. Which of two that were under way together the hub saw

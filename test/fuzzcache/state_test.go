@@ -2,11 +2,14 @@ package fuzzcache
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,7 +23,7 @@ import (
 // one that nobody may ever see.
 const mark = "fuzz.edgehub.io/write"
 
-// state is one version of an object, as far as it is compared.
+// state is one version of an object: what selectors look at, and sums of all the rest.
 type state struct {
 	rev       int64
 	namespace string
@@ -28,9 +31,35 @@ type state struct {
 	uid       string
 	labels    map[string]string
 	write     string
-	value     string // empty where only metadata was read
-	node      string // of a pod; empty where only metadata was read
-	metadata  bool   // only that is known
+	about     sum  // of the metadata, but for the resourceVersion
+	metadata  bool // only that is known
+	table     bool // it was a row of a Table
+
+	// The rest is empty where only metadata is known.
+	node    string // of a pod
+	status  status // of a pod
+	content sum    // of everything but metadata, status, and the colour of a widget
+	colour  string // of a widget
+}
+
+// status is what a pod's status is compared by.
+type status struct {
+	phase   string
+	message string // names the write that it comes from
+	whole   sum
+}
+
+// sum stands for a part of an object, decoded and encoded again, so that it is the same in
+// every representation.
+type sum [16]byte
+
+func sumOf(part any) sum {
+	body, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // it was decoded from JSON or protobuf
+	}
+	whole := sha256.Sum256(body)
+	return sum(whole[:16])
 }
 
 func (s *state) key() string { return s.namespace + "/" + s.name }
@@ -39,15 +68,36 @@ func (s *state) String() string {
 	if s == nil {
 		return "absent"
 	}
-	return fmt.Sprintf("%s at %d (uid %.8s, labels %v, write %s, value %q)", s.key(), s.rev, s.uid, s.labels, s.write, s.value)
+	text := fmt.Sprintf("%s at %d (uid %.8s, labels %v, write %s, metadata %.4x", s.key(), s.rev, s.uid, s.labels, s.write, s.about)
+	if !s.metadata {
+		text += fmt.Sprintf(", content %.4x", s.content)
+	}
+	if s.colour != "" {
+		text += fmt.Sprintf(", colour %q", s.colour)
+	}
+	if s.status.phase != "" {
+		text += fmt.Sprintf(", status %.4x %s %q", s.status.whole, s.status.phase, s.status.message)
+	}
+	return text + ")"
 }
 
-// same compares what both know.
+// same compares all that both know.
 func (s *state) same(other *state) bool {
-	if s.rev != other.rev || s.uid != other.uid || s.write != other.write || s.key() != other.key() || !maps.Equal(s.labels, other.labels) {
+	return s.sameButStatus(other) && (s.metadata || other.metadata || s.status == other.status)
+}
+
+// sameButStatus is same for everything but the status of a pod.
+func (s *state) sameButStatus(other *state) bool {
+	if s.rev != other.rev || s.uid != other.uid || s.write != other.write || s.key() != other.key() || !maps.Equal(s.labels, other.labels) || s.about != other.about {
 		return false
 	}
-	return s.metadata || other.metadata || s.value == other.value && s.node == other.node
+	return s.metadata || other.metadata || s.content == other.content && s.node == other.node && sameColour(s.colour, other.colour)
+}
+
+// sameColour compares colours of widgets. One that is stored without a colour is read with
+// the default that an apiserver knew at the time.
+func sameColour(a, b string) bool {
+	return a == b || a == "" && slices.Contains(colours, b) || b == "" && slices.Contains(colours, a)
 }
 
 // loose is any object, as JSON.
@@ -55,11 +105,7 @@ type loose struct {
 	metav1.TypeMeta
 	Metadata json.RawMessage
 	Items    []json.RawMessage
-	Data     map[string]string
-	Spec     struct {
-		Value, Colour, NodeName string
-		Containers              []corev1.Container
-	}
+	Rows     []struct{ Object json.RawMessage }
 }
 
 var errNoObject = errors.New("it is no object")
@@ -78,55 +124,119 @@ func decodeState(body []byte, rev int64) (*state, error) {
 	if err := json.Unmarshal(body, &l); err != nil {
 		return nil, err
 	}
-	var m metav1.ObjectMeta
-	if err := json.Unmarshal(l.Metadata, &m); err != nil {
-		return nil, fmt.Errorf("metadata: %w", err)
+	return decodeJSON(body, l.Kind, rev)
+}
+
+// decodeJSON reads an object of a kind, which an item of a list does not name itself.
+func decodeJSON(body []byte, kind string, rev int64) (*state, error) {
+	switch kind {
+	case "Pod":
+		return decodeInto(body, rev, &corev1.Pod{})
+	case "ConfigMap":
+		return decodeInto(body, rev, &corev1.ConfigMap{})
+	case "PartialObjectMetadata":
+		return decodeInto(body, rev, &metav1.PartialObjectMetadata{})
+	case "Widget":
+		return decodeWidget(body, rev)
+	case "Table":
+		return decodeRow(body, rev)
 	}
-	s, err := stateFrom(&m, rev)
+	return nil, fmt.Errorf("%w that is expected: %q", errNoObject, kind)
+}
+
+func decodeInto(body []byte, rev int64, object runtime.Object) (*state, error) {
+	if err := json.Unmarshal(body, object); err != nil {
+		return nil, err
+	}
+	return stateOf(object, rev)
+}
+
+// decodeRow reads a Table of one row.
+func decodeRow(body []byte, rev int64) (*state, error) {
+	var l loose
+	if err := json.Unmarshal(body, &l); err != nil {
+		return nil, err
+	}
+	if len(l.Rows) != 1 {
+		return nil, fmt.Errorf("a table of %d rows about one object", len(l.Rows))
+	}
+	s, err := decodeState(l.Rows[0].Object, rev)
+	if err == nil {
+		s.table = true
+	}
+	return s, err
+}
+
+func decodeWidget(body []byte, rev int64) (*state, error) {
+	var widget struct{ Metadata metav1.ObjectMeta }
+	var rest map[string]any
+	if err := errors.Join(json.Unmarshal(body, &widget), json.Unmarshal(body, &rest)); err != nil {
+		return nil, err
+	}
+	s, err := stateFrom(widget.Metadata, rev)
 	if err != nil {
 		return nil, err
 	}
-	s.metadata = l.Kind == "PartialObjectMetadata"
-	s.value, s.node = l.Data["value"]+l.Spec.Value, l.Spec.NodeName
-	for i := range l.Spec.Containers {
-		s.value += l.Spec.Containers[i].Image
+	delete(rest, "metadata")
+	delete(rest, "kind") // not every item of a list has them
+	delete(rest, "apiVersion")
+	if spec, ok := rest["spec"].(map[string]any); ok {
+		s.colour, _ = spec["colour"].(string)
+		delete(spec, "colour")
 	}
+	s.content = sumOf(rest)
 	return s, nil
 }
 
 func stateOf(object runtime.Object, rev int64) (*state, error) {
-	m, err := meta.Accessor(object)
-	if err != nil {
-		return nil, errNoObject
+	switch o := object.(type) {
+	case *corev1.ConfigMap:
+		return stateOfConfigMap(o, rev)
+	case *corev1.Pod:
+		return stateOfPod(o, rev)
+	case *metav1.PartialObjectMetadata:
+		s, err := stateFrom(o.ObjectMeta, rev)
+		if err == nil {
+			s.metadata = true
+		}
+		return s, err
 	}
-	s, err := stateFrom(m, rev)
+	return nil, fmt.Errorf("%w that is expected: %T", errNoObject, object)
+}
+
+func stateOfConfigMap(o *corev1.ConfigMap, rev int64) (*state, error) {
+	s, err := stateFrom(o.ObjectMeta, rev)
 	if err != nil {
 		return nil, err
 	}
-	switch o := object.(type) {
-	case *corev1.ConfigMap:
-		s.value = o.Data["value"]
-	case *corev1.Pod:
-		s.node = o.Spec.NodeName
-		for i := range o.Spec.Containers {
-			s.value += o.Spec.Containers[i].Image
-		}
-	case *metav1.PartialObjectMetadata:
-		s.metadata = true
-	default:
-		return nil, fmt.Errorf("%w that is expected: %T", errNoObject, object)
-	}
+	rest := *o
+	rest.TypeMeta, rest.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{}
+	s.content = sumOf(rest)
 	return s, nil
 }
 
-func stateFrom(m metav1.Object, rev int64) (*state, error) {
+func stateOfPod(o *corev1.Pod, rev int64) (*state, error) {
+	s, err := stateFrom(o.ObjectMeta, rev)
+	if err != nil {
+		return nil, err
+	}
+	s.node, s.content = o.Spec.NodeName, sumOf(o.Spec)
+	s.status = status{string(o.Status.Phase), o.Status.Message, sumOf(o.Status)}
+	return s, nil
+}
+
+func stateFrom(m metav1.ObjectMeta, rev int64) (*state, error) {
 	if rev == 0 {
 		var err error
-		if rev, err = strconv.ParseInt(m.GetResourceVersion(), 10, 64); err != nil {
-			return nil, fmt.Errorf("version of %s: %w", m.GetName(), err)
+		if rev, err = strconv.ParseInt(m.ResourceVersion, 10, 64); err != nil {
+			return nil, fmt.Errorf("version of %s: %w", m.Name, err)
 		}
 	}
-	return &state{rev: rev, namespace: m.GetNamespace(), name: m.GetName(), uid: string(m.GetUID()), labels: m.GetLabels(), write: m.GetAnnotations()[mark]}, nil
+	m.ResourceVersion = ""
+	return &state{
+		rev: rev, namespace: m.Namespace, name: m.Name, uid: string(m.UID),
+		labels: m.Labels, write: m.Annotations[mark], about: sumOf(m),
+	}, nil
 }
 
 // listing is the body of a LIST.
@@ -134,6 +244,7 @@ type listing struct {
 	rev      int64
 	next     string
 	metadata bool // of the items only that
+	table    bool
 	items    []*state
 }
 
@@ -149,18 +260,30 @@ func decodeList(body []byte) (l listing, err error) {
 	if err := json.Unmarshal(raw.Metadata, &about); err != nil {
 		return l, fmt.Errorf("metadata of the list: %w", err)
 	}
-	l.metadata = raw.Kind == "PartialObjectMetadataList"
+	kind := itemKind(raw.Kind)
+	l.metadata, l.table = kind == "PartialObjectMetadata", raw.Kind == "Table"
+	for _, row := range raw.Rows {
+		raw.Items = append(raw.Items, row.Object)
+	}
 	for _, item := range raw.Items {
-		s, err := decodeState(item, 0)
+		s, err := decodeJSON(item, kind, 0)
 		if err != nil {
 			return l, fmt.Errorf("item: %w", err)
 		}
-		s.metadata = l.metadata
+		s.table = l.table
 		l.items = append(l.items, s)
 	}
 	l.next = about.Continue
 	l.rev, err = strconv.ParseInt(about.ResourceVersion, 10, 64)
 	return l, err
+}
+
+// itemKind is the kind of the items of a list.
+func itemKind(list string) string {
+	if list == "Table" {
+		return "PartialObjectMetadata"
+	}
+	return strings.TrimSuffix(list, "List")
 }
 
 func decodeProtobufList(body []byte) (l listing, err error) {

@@ -97,6 +97,9 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 	c.w.did("watches opened")
 	err = c.follow(fl, res, floor)
 	ended := time.Now()
+	if fl.f.table() && c.w.weatherOf(began, ended) != fair {
+		return // what is not kept breaks with its link
+	}
 	if !errors.Is(err, io.EOF) && ctx.Err() == nil && !fl.lost && fl.items != nil && !c.w.hubDown(began, ended.Add(time.Second)) {
 		c.w.report("a watch that broke", "%s, %s: after %v: %v", c.name, path, ended.Sub(began).Round(time.Millisecond), err)
 	}
@@ -159,7 +162,7 @@ func (c *client) takeFrame(fl *follower, frame *wire.Frame, initial map[string]*
 	if err != nil {
 		return fl.complain("an event that cannot be read", "%v: %.300q", err, frame.Raw)
 	}
-	if got.metadata != fl.f.metadata() {
+	if got.metadata != fl.f.metadata() && !got.table {
 		fl.complain("an event in a form that was not asked for", "%v: only metadata: %t", got, got.metadata)
 	}
 	if fl.items != nil {

@@ -89,4 +89,15 @@ func (l *log) hubDown(from, to time.Time) bool {
 	return false
 }
 
+// statusKept is how long the cloud has to be there before the hub drops the statuses that
+// the node has reported while it was away: a minute, and it looks each second.
+const statusKept = 50 * time.Second
+
+// wasWhole reports whether there was no outage for so long, up to now.
+func (l *log) wasWhole(length time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !touched(l.outages, time.Now().Add(-length), time.Now(), 0)
+}
+
 const hubIsDown = "the hub does not run"

@@ -31,6 +31,8 @@ type world struct {
 	history  *history
 	findings findings
 	log      log
+	statuses statuses
+	copied   bool // a copy of the hub's store is there
 	writes   atomic.Int64
 
 	users   []*user
@@ -87,7 +89,7 @@ func (w *world) prepare() {
 	_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "fuzz"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"", group}, Resources: []string{"configmaps", "pods", "widgets"},
+			APIGroups: []string{"", group}, Resources: []string{"configmaps", "pods", "pods/status", "widgets"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
 		}},
 	}, metav1.CreateOptions{})
@@ -112,6 +114,9 @@ func definition(colour string) string {
 "properties":{"value":{"type":"string"},"colour":{"type":"string"%[2]s}}}}}}}]}}`, group, colour)
 }
 
+// colours are the defaults, one after the other. They take different numbers of bytes.
+var colours = []string{"red", "ultramarine", "a colour that takes some more bytes than others"} //nolint:gochecknoglobals // never changed
+
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 func (w *world) makeKind() {
@@ -128,7 +133,7 @@ func (w *world) makeKind() {
 // on, at the version that they had.
 func (w *world) changeDefault(ctx context.Context, n int) {
 	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default","value":%q}]`,
-		[]string{"red", "ultramarine", "a colour that takes some more bytes than others"}[n%3])
+		colours[n%len(colours)])
 	err := env.admins[0].Discovery().RESTClient().Patch("application/json-patch+json").AbsPath(definitions + "/widgets." + group).Body([]byte(patch)).Do(ctx).Error()
 	if err != nil && ctx.Err() == nil {
 		w.report("the default could not be changed", "%v", err)

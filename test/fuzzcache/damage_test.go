@@ -1,0 +1,96 @@
+package fuzzcache
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// storeFile and snapshotFile are the hub's, and copyFile is this test's: the store as it
+// was some time ago.
+const (
+	storeFile    = "cache.db"
+	snapshotFile = "cache.snapshot.db"
+	copyFile     = "copy-of-the-test.db"
+)
+
+func (w *world) storePath(name string) string { return filepath.Join(w.hub.Root, "cache", name) }
+
+// spoil kills the hub, and starts it with a store that is damaged, cut short, gone, or
+// from before. What it serves then has to be right, but may be as old as that store.
+func (w *world) spoil(r *rand.Rand) {
+	ended := w.log.during(&w.log.trouble, hubIsDown)
+	w.hub.Kill()
+	for _, u := range w.users {
+		u.sight.forget(time.Now())
+	}
+	w.statuses.lost(time.Time{})
+	w.note("the hub is killed; its store: %s", w.spoilStore(r))
+	w.did("spoiled stores")
+	w.hub.Start()
+	ended()
+	w.note("the hub serves")
+}
+
+// spoilStore does something to the store of a hub that does not run, and says what.
+func (w *world) spoilStore(r *rand.Rand) string {
+	main := w.storePath(storeFile)
+	if w.copied && r.IntN(3) == 0 {
+		w.must(copyTo(w.storePath(copyFile), main))
+		return "as it was before"
+	}
+	body, err := os.ReadFile(main)
+	w.must(err)
+	if w.copied && r.IntN(2) == 0 {
+		w.must(copyTo(w.storePath(copyFile), w.storePath(snapshotFile)))
+	}
+	var what string
+	switch r.IntN(5) {
+	case 0:
+		what, body = "cut short", body[:r.IntN(len(body))]
+	case 1:
+		what = "with pages of zeros"
+		for range 1 + r.IntN(8) {
+			clear(pageOf(r, body))
+		}
+	case 2:
+		what = "with pages that are others"
+		for range 1 + r.IntN(8) {
+			copy(pageOf(r, body), pageOf(r, body))
+		}
+	default:
+		what = "with bits that are others"
+		for range 1 << r.IntN(12) {
+			body[r.IntN(len(body))] ^= 1 << r.IntN(8)
+		}
+	}
+	w.must(os.WriteFile(main, body, 0o600))
+	return what
+}
+
+func pageOf(r *rand.Rand, body []byte) []byte {
+	const page = 4096
+	n := r.IntN(max(1, len(body)/page))
+	return body[n*page : min(len(body), (n+1)*page)]
+}
+
+// copyStore keeps the store of a hub that does not run as it is.
+func (w *world) copyStore() {
+	err := copyTo(w.storePath(storeFile), w.storePath(copyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	w.must(err)
+	w.copied = true
+}
+
+func copyTo(from, to string) error {
+	body, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, body, 0o600)
+}

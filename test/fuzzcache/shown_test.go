@@ -1,0 +1,66 @@
+package fuzzcache
+
+import "k8s.io/apimachinery/pkg/watch"
+
+// While the cloud is away, a watch shows what the node has reported: as events about objects
+// at versions that were seen before. A minute after the return whatever etcd does not have
+// is put right in the same way. Meanwhile the client has what etcd does not: f.shown says
+// of which objects.
+
+// beginShown finds what a list has shown for reported statuses. It was judged before.
+func (f *follower) beginShown(rev int64) {
+	if f.q.resource != pods {
+		return
+	}
+	h := f.c.w.history
+	for key, got := range f.items {
+		stored := stateAt(h.of(pods.name, key), rev)
+		if stored != nil && stored.same(got) {
+			continue
+		}
+		f.shown[key] = stored != nil && f.c.explains(stored, got, foul) || f.c.explainsAdded(f.q, got, foul)
+	}
+	for key, stored := range h.list(f.q, rev) {
+		if f.items[key] == nil && f.c.explainsLeft(f.q, stored, foul) {
+			f.shown[key] = true
+		}
+	}
+}
+
+// isShown reports whether the client may have got, or nothing, of an object that etcd had
+// like that.
+func (f *follower) isShown(key string, stored, got *state) bool {
+	if !f.shown[key] {
+		return false
+	}
+	return got == nil || stored.sameButStatus(got)
+}
+
+// status takes an event that shows a reported status, or takes it back. It returns false
+// where it is none of these.
+func (f *follower) status(kind watch.EventType, got *state) bool {
+	key := got.key()
+	stored := stateAt(f.c.w.history.of(f.q.resource.name, key), got.rev)
+	if f.q.resource != pods || got.metadata || stored == nil || stored.rev != got.rev {
+		return false
+	}
+	takenBack := stored.same(got)
+	switch had := f.items[key]; {
+	case takenBack && (got.rev > f.at || !f.shown[key]):
+		return false
+	case !takenBack && !f.c.explains(stored, got, foul):
+		return false
+	case kind == watch.Added && (had != nil || !f.q.selects(got)),
+		kind == watch.Modified && (had == nil || had.rev != got.rev || !f.q.selects(got)),
+		kind == watch.Deleted && (had == nil || had.uid != got.uid):
+		return false
+	}
+	f.shown[key] = !takenBack || kind == watch.Deleted
+	if kind == watch.Deleted {
+		delete(f.items, key)
+	} else {
+		f.items[key] = got
+	}
+	f.c.w.did("reported statuses in watches")
+	return true
+}

@@ -1,0 +1,292 @@
+package fuzzcache
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// report is a status that the node has written, or has tried to write, and that etcd does
+// not have: the hub shows it while the cloud is away.
+type report struct {
+	n       int // they are counted
+	uid     string
+	rev     int64  // of the object that the hub has laid it over; 0 is unknown
+	status  status // whole is unknown where rev is
+	at      time.Time
+	certain bool // it was answered with success, and nothing has happened since that may have lost it
+}
+
+// statuses are the reports about each pod, in order.
+type statuses struct {
+	mu sync.Mutex
+	n  int
+	of map[string][]*report // by key of the pod
+}
+
+func (all *statuses) next() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.n++
+	return all.n
+}
+
+func (all *statuses) add(key string, r *report) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.of == nil {
+		all.of = map[string][]*report{}
+	}
+	all.of[key] = append(all.of[key], r)
+}
+
+func (all *statuses) remove(key string, r *report) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.of[key] = slices.DeleteFunc(all.of[key], func(other *report) bool { return other == r })
+}
+
+// lost has what was reported after a time be uncertain.
+func (all *statuses) lost(from time.Time) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, reports := range all.of {
+		for _, r := range reports {
+			r.certain = r.certain && r.at.Before(from)
+		}
+	}
+}
+
+// forget has none ever shown again.
+func (all *statuses) forget() {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	clear(all.of)
+}
+
+// over returns the reports that may be shown over a pod as it was in etcd. The node sees its
+// own status over an older copy, too.
+func (all *statuses) over(stored *state, asNode bool) (over []report) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, r := range all.of[stored.key()] {
+		if r.uid == stored.uid && (r.rev == 0 || r.rev == stored.rev || asNode && r.rev > stored.rev) {
+			over = append(over, *r)
+		}
+	}
+	return over
+}
+
+func (r report) shownIn(got *state) bool {
+	return r.status.message == got.status.message && (r.rev == 0 || r.status == got.status)
+}
+
+// due returns the report that has to be seen in a pod, or else a later one, by who asked at
+// a time; no if there is none.
+func (all *statuses) due(stored *state, asked time.Time) (due report, ok bool) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, r := range all.of[stored.key()] {
+		switch {
+		case !r.certain:
+			ok = false // it may have taken the place of those before
+		case r.at.Before(asked):
+			// There is one for each pod: if it lies over another version, none is over this one.
+			due, ok = *r, r.uid == stored.uid && r.rev == stored.rev
+		}
+	}
+	return due, ok
+}
+
+// explains reports whether a user may be shown got of a pod that was stored like that.
+func (c *client) explains(stored, got *state, under weather) bool {
+	if stored == nil {
+		return false
+	}
+	if stored.same(got) {
+		return true
+	}
+	return under != fair && stored.sameButStatus(got) && c.shownReport(stored, got) != 0
+}
+
+// shownReport returns the number of the report that got shows over what was stored; 0 if
+// it shows none.
+func (c *client) shownReport(stored, got *state) int {
+	if got.metadata {
+		return 0
+	}
+	for _, r := range c.w.statuses.over(stored, c.isNode()) {
+		if r.shownIn(got) {
+			return r.n
+		}
+	}
+	return 0
+}
+
+// explainsAdded reports whether an object may be in a list for its reported status alone.
+// Only the node is shown such, and the object need not be as old as the list.
+func (c *client) explainsAdded(q *query, got *state, under weather) bool {
+	if under == fair || !q.byStatus() || !c.isNode() || !q.selects(got) {
+		return false
+	}
+	stored := stateAt(c.w.history.of(q.resource.name, got.key()), got.rev)
+	return stored != nil && stored.sameButStatus(got) && c.shownReport(stored, got) != 0
+}
+
+// explainsLeft reports whether an object that a query selects may be missing for its
+// reported status.
+func (c *client) explainsLeft(q *query, stored *state, under weather) bool {
+	if under == fair || !q.byStatus() {
+		return false
+	}
+	for _, r := range c.w.statuses.over(stored, c.isNode()) {
+		reported := *stored
+		reported.status = r.status
+		if !q.selects(&reported) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeReport complains about a pod without the status that the node has reported before
+// it was asked for. stored is what etcd had at the version that is shown.
+func (c *client) judgeReport(what string, stored, got *state, a *answer) bool {
+	if a.weather != offline || got.metadata {
+		return true
+	}
+	due, ok := c.w.statuses.due(stored, a.began)
+	if !ok {
+		return true
+	}
+	if c.shownReport(stored, got) < due.n {
+		c.w.report("a pod without the status that the node has reported", "%s, %s: %v; want report %d or a later one", c.name, what, got, due.n)
+		return false
+	}
+	c.w.did("reported statuses seen offline")
+	return true
+}
+
+// judgeAdded complains about a list that lacks pods which the query selects for the status
+// that the node has reported. Only the node is shown such, where it can read the pod.
+func (c *client) judgeAdded(what string, q *query, rev int64, seen map[string]bool, a *answer) {
+	if a.weather != offline || !q.byStatus() || !c.isNode() {
+		return
+	}
+	for key, stored := range c.w.history.list(newQuery(pods, q.namespace, q.labels, ""), rev) {
+		due, ok := c.w.statuses.due(stored, a.began)
+		reported := *stored
+		if reported.status = due.status; !ok || seen[key] || !q.selects(&reported) {
+			continue
+		}
+		now := c.do(c.w.t.Context(), http.MethodGet, pods.path(stored.namespace)+"/"+stored.name, asJSON, "", nil)
+		got, err := decodeState(now.body, 0)
+		if now.weather == offline && now.code == http.StatusOK && err == nil && got.rev == stored.rev && got.status == due.status && c.w.log.of(a.began, now.ended) == offline {
+			c.w.report("a pod that is not in a list though its reported status is what it asks for", "%s, %s: %v", c.name, what, got)
+		}
+	}
+}
+
+func (c *client) isNode() bool { return c.user == c.w.users[0] }
+
+// reportStatuses is what a kubelet does: it reads a pod of its node, and writes its status.
+func (c *client) reportStatuses(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		namespace, name := []string{first, second}[r.IntN(2)], nameOf(pods, r.IntN(objects))
+		if c.reportStatus(ctx, r, namespace, name) {
+			c.w.observe(ctx, r, namespace, name)
+		}
+		pause(ctx, time.Duration(r.IntN(100))*time.Millisecond)
+	}
+}
+
+// observe has somebody read a pod of which the hub has kept a status.
+func (w *world) observe(ctx context.Context, r *rand.Rand, namespace, name string) {
+	u := w.users[r.IntN(len(w.users))]
+	if !u.reads(namespace) {
+		return
+	}
+	c := u.newClient("observer", u.name != "node")
+	defer c.http.CloseIdleConnections()
+	c.getOne(ctx, pods, namespace, name, forms[r.IntN(len(forms))])
+	for _, q := range u.queries {
+		if q.resource == pods && r.IntN(2) == 0 {
+			c.listAs(ctx, r, q, forms[r.IntN(len(forms))])
+		}
+	}
+}
+
+// reportStatus returns whether the hub has kept the status, because the cloud was away.
+func (c *client) reportStatus(ctx context.Context, r *rand.Rand, namespace, name string) (kept bool) {
+	path := pods.path(namespace) + "/" + name
+	a := c.do(ctx, http.MethodGet, path, asJSON, "", nil)
+	var pod corev1.Pod
+	if a.err != nil || a.code != http.StatusOK || json.Unmarshal(a.body, &pod) != nil || pod.Spec.NodeName != c.w.hub.Name {
+		return false // others complain about what is wrong with it
+	}
+	n := c.w.statuses.next()
+	pod.Status.Phase = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodFailed}[r.IntN(4)]
+	pod.Status.Message, pod.Status.Reason = fmt.Sprintf("report %d", n), "Fuzz"
+	mine := &report{n: n, uid: string(pod.UID), status: status{phase: string(pod.Status.Phase), message: pod.Status.Message}, at: time.Now()}
+	// It may be shown before it is answered, or be answered by nobody.
+	key := namespace + "/" + name
+	c.w.statuses.add(key, mine)
+
+	method, contentType := http.MethodPatch, []string{"application/strategic-merge-patch+json", "application/merge-patch+json"}[r.IntN(2)]
+	var body any = map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"phase": pod.Status.Phase, "message": pod.Status.Message, "reason": pod.Status.Reason},
+	}
+	if r.IntN(4) == 0 {
+		method, contentType, body = http.MethodPut, asJSON, &pod
+	}
+	a = c.send(ctx, method, path+"/status", contentType, body)
+	return a.err == nil && a.code == http.StatusOK && c.reported(path, key, mine, a)
+}
+
+// reported takes the answer to a report: etcd has it, or the hub has kept it.
+func (c *client) reported(path, key string, mine *report, a *answer) (kept bool) {
+	got, err := decodeState(a.body, 0)
+	if err != nil {
+		c.w.report("the answer to a status that cannot be read", "%s: %s: %v: %v", c.name, path, err, a)
+		return false
+	}
+	if got.key() != key || got.uid != mine.uid || got.status.message != mine.status.message || got.status.phase != mine.status.phase {
+		c.w.report("the answer to another status than the one written", "%s: %s: %v, want %v", c.name, path, got, mine.status)
+		return false
+	}
+	if err := c.w.history.await(got.rev); err != nil {
+		c.w.report("a version that etcd never had", "%s: the answer to a status, %s: %v", c.name, path, err)
+		return false
+	}
+	stored := stateAt(c.w.history.of(pods.name, key), got.rev)
+	switch {
+	case stored != nil && stored.same(got):
+		c.w.did("statuses written")
+		c.w.statuses.remove(key, mine)
+		c.sight.raise(c.sight.objects, objectKey(pods.name, key), got.rev, a.began, a.ended)
+		return false
+	case a.weather == fair:
+		c.w.report("a status that was not written though nothing was wrong", "%s: %s: %v; etcd has %v", c.name, path, got, stored)
+	case stored == nil || !stored.sameButStatus(got):
+		c.w.report("a status over an object as it never was", "%s: %s:\n\t\tgot  %v\n\t\twant %v", c.name, path, got, stored)
+		return false
+	}
+	c.w.did("statuses reported while the cloud was away")
+	c.w.statuses.settle(mine, got, a.ended)
+	return true
+}
+
+// settle notes what became of a report.
+func (all *statuses) settle(r *report, got *state, at time.Time) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	r.rev, r.status, r.at, r.certain = got.rev, got.status, at, true
+}
