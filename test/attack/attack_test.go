@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/chaos/seeds"
 	"github.com/edgehub-io/edgehub/test/edge"
 	"github.com/edgehub-io/edgehub/test/planted"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -251,7 +252,7 @@ func (b *battle) awaitCloud(up bool) {
 	b.t.Helper()
 	header := accepting(http.Header{"Content-Type": {asJSON}}, asJSON)
 	review := request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", header: header, body: []byte(`{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`)}
-	eventually(b.t, fmt.Sprintf("the cloud is there: %v", up), func() bool {
+	poll.Until(b.t, patience, fmt.Sprintf("the cloud is there: %v", up), func() bool {
 		return (b.node.try(b.t.Context(), review).status == http.StatusCreated) == up
 	})
 }

@@ -53,18 +53,3 @@ func prepare(ctx context.Context, s *stand.Stand) (err error) {
 	env.admin, err = kubernetes.NewForConfig(env.AdminConfig())
 	return err
 }
-
-// eventually waits until done says so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}

@@ -10,6 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // user is somebody with a namespace whose Secrets nobody else may read.
@@ -127,7 +129,7 @@ func (u *user) unbind() {
 func (u *user) awaitAccess(allowed bool) {
 	u.t.Helper()
 	direct := newDirectClient(u.t)
-	eventually(u.t, fmt.Sprintf("access of %s to its Secrets is %v", u.name, allowed), func() bool {
+	poll.Until(u.t, patience, fmt.Sprintf("access of %s to its Secrets is %v", u.name, allowed), func() bool {
 		a := direct.try(u.t.Context(), request{path: u.secrets(), header: bearer(u.token)})
 		return a.err == nil && (a.status == 200) == allowed
 	})

@@ -24,18 +24,22 @@ type edge struct {
 	ns   string
 }
 
-// newEdge gives the node its link back when the test ends, and waits until the hub has
-// noticed: the next test may take it for granted.
+// newEdge gives the node its link back when the test ends.
 func newEdge(t *testing.T, ns, node string) *edge {
 	t.Helper()
 	e := &edge{t: t, node: env.Node(node), ns: namespace(t, ns)}
-	t.Cleanup(func() {
-		if err := e.node.Link().Up(); err != nil {
-			t.Error(err)
-		}
-		awaitUpstream(t, e.node, 1)
-	})
+	t.Cleanup(func() { giveBack(t, e.node) })
 	return e
+}
+
+// giveBack gives a node its link back, and waits until the hub has noticed: the next test may
+// take it for granted.
+func giveBack(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	if err := node.Link().Up(); err != nil {
+		t.Error(err)
+	}
+	awaitUpstream(t, node, 1)
 }
 
 // cuts are the ways in which the cloud goes away.

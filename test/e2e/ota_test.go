@@ -135,15 +135,13 @@ func TestUpgradeIsRefused(t *testing.T) {
 
 	setVersion(t, ns, "app", "v2")
 	needs(t, node1, pod1, corev1.ConditionTrue)
+	t.Cleanup(func() { giveBack(t, node1) })
 	if err := node1.Link().Refuse(); err != nil {
 		t.Fatal(err)
 	}
 	node1.Link().Reset()
 	refused(node1, http.MethodPost, pod1.Name, 503, "cloud")
-	if err := node1.Link().Up(); err != nil {
-		t.Fatal(err)
-	}
-	awaitUpstream(t, node1, 1)
+	giveBack(t, node1)
 
 	upgradeOnce(t, node1, ns, pod1)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/edge"
 	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // world is one hub before two apiservers, and its users.
@@ -99,11 +100,7 @@ func (w *world) prepare() {
 
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	poll.Until(w.t, patience, what, holds)
 }
 
 // definition is the kind of Widgets, which have a colour by default.

@@ -15,6 +15,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // metadataAccept is what client-go's metadata informers accept, with plain JSON last as
@@ -79,7 +81,7 @@ func TestAcceptOrder_MetadataInformersOffline(t *testing.T) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); informer.Run(stop) }()
 	defer func() { close(stop); <-done }()
-	eventually(t, "the informer has what was read", func() bool { return informer.HasSynced() && len(informer.GetStore().List()) == 4 })
+	poll.Until(t, patience, "the informer has what was read", func() bool { return informer.HasSynced() && len(informer.GetStore().List()) == 4 })
 }
 
 // offline as online, a client that takes anything gets JSON.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/wire"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // Equal names and resourceVersions are not equal bytes. These tests make other bytes of
@@ -147,7 +148,7 @@ func (s *space) grant(account, group, resource string, verbs ...string) {
 		s.t.Fatal(err)
 	}
 	for _, verb := range verbs {
-		eventually(s.t, account+" may "+verb+" "+resource, func() bool {
+		poll.Until(s.t, patience, account+" may "+verb+" "+resource, func() bool {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User:               "system:serviceaccount:" + s.name + ":" + account,
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.name, Verb: verb, Group: group, Resource: resource},
@@ -176,7 +177,7 @@ func TestContents_ADefaultOfACustomResource(t *testing.T) {
 	lists.read(t, h.node, asJSON, path)
 	before := env.direct.get(t, one, asJSON)
 	things.addDefault(t)
-	eventually(t, "the apiserver applies the default", func() bool {
+	poll.Until(t, patience, "the apiserver applies the default", func() bool {
 		return bytes.Contains(env.direct.get(t, one, asJSON).body, []byte("byDefault"))
 	})
 	objects.read(t, alice, asJSON, one)

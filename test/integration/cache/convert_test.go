@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // offline, what was read in protobuf is also there in JSON.
@@ -191,7 +193,7 @@ func defineThings(t *testing.T, group string) *things {
 		t.Fatal(err)
 	}
 	th := &things{client, schema.GroupVersionResource{Group: group, Version: "v1", Resource: "things"}}
-	eventually(t, "things are served", func() bool {
+	poll.Until(t, patience, "things are served", func() bool {
 		_, err := client.Resource(th.gvr).List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	})

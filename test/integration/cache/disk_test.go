@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/test/poll"
 	"github.com/edgehub-io/edgehub/test/smalldisk"
 )
 
@@ -169,7 +170,7 @@ func TestInvariant14_AFullDisk(t *testing.T) {
 	h.node.servedList(t, s.path, asJSON)
 	h.connect()
 
-	eventually(t, "it is tried again, though nothing is new", func() bool {
+	poll.Until(t, patience, "it is tried again, though nothing is new", func() bool {
 		now, _ := h.metric("edgehub_cache_commits_total", `result="error"`)
 		return now >= failed+3
 	})

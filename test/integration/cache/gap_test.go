@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // invariant 8: a watch that begins above what is known leaves a gap, in which there may
@@ -25,7 +27,7 @@ func TestInvariant08_AStreamThatBeginsAboveIsAGap(t *testing.T) {
 	h.node.refused(t, request{path: fakeMaps, accept: asJSON}, http.StatusServiceUnavailable)
 	f.script(answering(t, fakeList(160, 4, ""), asJSON), nil)
 	h.connect()
-	eventually(t, "the hub has listed again", func() bool {
+	poll.Until(t, patience, "the hub has listed again", func() bool {
 		a := h.node.try(t.Context(), request{path: fakeMaps, accept: asJSON})
 		return a.status == http.StatusOK && a.listing(t).version == "160"
 	})

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // TestInformersSurviveCuts runs client-go informers, with and without the watch-list
@@ -197,7 +199,7 @@ func (i *informer) awaitEqual(t *testing.T, s *space) {
 			t.Logf("informer %s: %s", i.name, reason)
 		}
 	}()
-	eventually(t, "the informer "+i.name+" has what the apiserver has", func() bool {
+	poll.Until(t, patience, "the informer "+i.name+" has what the apiserver has", func() bool {
 		list, err := s.maps.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

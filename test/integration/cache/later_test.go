@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // offline, a token that was issued for a pod is given again, and no other, also after a
@@ -114,7 +116,7 @@ func TestEventsArriveLater(t *testing.T) {
 	mark := env.audit.mark(t)
 	h.connect()
 	var names []string
-	eventually(t, "the events arrive", func() bool {
+	poll.Until(t, patience, "the events arrive", func() bool {
 		list, err := env.client.CoreV1().Events(s.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Spooled"})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +131,7 @@ func TestEventsArriveLater(t *testing.T) {
 	if !slices.Equal(names, []string{"e-0", "e-1", "e-2", "e-3", "e-4"}) {
 		t.Errorf("the events %v have arrived", names)
 	}
-	eventually(t, "the spool is empty", func() bool {
+	poll.Until(t, patience, "the spool is empty", func() bool {
 		n, ok := h.metric("edgehub_event_spool_events")
 		return ok && n == 0
 	})

@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -188,13 +190,13 @@ func TestAnApiserverThatRefusesEverythingIsLost(t *testing.T) {
 			h := newHubBefore(t, f)
 			before := h.node.get(t, fakeMaps, protobuf)
 			f.replace(failing(code, metav1.StatusReasonServiceUnavailable))
-			eventually(t, "the list comes from the cache", func() bool {
+			poll.Until(t, patience, "the list comes from the cache", func() bool {
 				a := h.node.do(t, request{path: fakeMaps, accept: protobuf})
 				return a.status == http.StatusOK && bytes.Equal(a.body, before.body)
 			})
 			f.replace(nil)
 			f.script(answering(t, fakeList(101, 6, ""), protobuf), nil)
-			eventually(t, "the list comes from the cloud", func() bool {
+			poll.Until(t, patience, "the list comes from the cloud", func() bool {
 				return len(h.node.get(t, fakeMaps, protobuf).listing(t).items) == 6
 			})
 		})
@@ -247,7 +249,7 @@ func TestTheReturnIsNoticed(t *testing.T) {
 	for name, lose := range map[string]func(){"refused": h.cut, "swallowed": h.blackHole} {
 		lose()
 		h.node.get(t, s.path, protobuf)
-		eventually(t, "the hub knows", func() bool { return !h.online() })
+		poll.Until(t, patience, "the hub knows", func() bool { return !h.online() })
 		s.change("c", name)
 		began := time.Now()
 		h.connect()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/bench/process"
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // memoryLimit is what the hub may ever take while it answers offline, in bytes: its
@@ -53,7 +54,7 @@ func (h *hub) awaitStandstill(t *testing.T) {
 	t.Helper()
 	var before time.Duration
 	next := time.Now()
-	eventually(t, "the hub stands still", func() bool {
+	poll.Until(t, patience, "the hub stands still", func() bool {
 		if time.Now().Before(next) {
 			return false
 		}

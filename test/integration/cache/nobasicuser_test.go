@@ -6,6 +6,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // Where an administrator has taken the right to review oneself (system:basic-user) away, the
@@ -36,7 +38,7 @@ func TestTokensAreReviewedAsTheNodeWhereNobodyMayReviewItself(t *testing.T) {
 	reader := newClient(env.ServerURL(), rootsOnly(t), true)
 	defer reader.close()
 	reader.token = first
-	eventually(t, "nobody may review itself", func() bool { return reviewItself(t, reader) == 403 })
+	poll.Until(t, patience, "nobody may review itself", func() bool { return reviewItself(t, reader) == 403 })
 
 	mark := env.audit.mark(t)
 	h.as(first).servedList(t, s.path, protobuf)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // provocations are requests that an apiserver answers with 504, 503 or not at all,
@@ -102,7 +104,7 @@ func TestAnApiserverWhoseStorageHangsIsLost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "the hub knows that the apiserver is of no use", func() bool { return h.logged("counts as lost") })
+	poll.Until(t, patience, "the hub knows that the apiserver is of no use", func() bool { return h.logged("counts as lost") })
 	if a := h.node.get(t, s.one("c-001"), protobuf); !bytes.Equal(a.body, before.body) || a.took > switchBound {
 		t.Errorf("want what was read before, at once; got %v", a)
 	}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -172,7 +174,7 @@ func (s *space) reviewer(name string) string {
 	defer c.close()
 	c.token = s.token(name)
 	body := encodeReview(s.t, s.may(name, "get"), asJSON)
-	eventually(s.t, name+" may post reviews", func() bool {
+	poll.Until(s.t, patience, name+" may post reviews", func() bool {
 		return c.try(s.t.Context(), request{method: http.MethodPost, path: accessReviews, contentType: asJSON, body: body}).status == http.StatusCreated
 	})
 	return name
@@ -216,7 +218,7 @@ func TestReviewsAreAnsweredOfflineForALimitedTime(t *testing.T) {
 	h.stop()
 	h.start()
 	for _, r := range asked {
-		eventually(t, "the answer is no", func() bool { return strings.HasPrefix(h.node.ask(t, r, protobuf), "no edgehub: ") })
+		poll.Until(t, patience, "the answer is no", func() bool { return strings.HasPrefix(h.node.ask(t, r, protobuf), "no edgehub: ") })
 		if age := time.Since(given); age < ttl-time.Second {
 			t.Errorf("it is no after %v already", age)
 		}

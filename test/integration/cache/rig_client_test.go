@@ -148,18 +148,3 @@ func (c *client) refused(t *testing.T, r request, status int) answer {
 	}
 	return a
 }
-
-// eventually waits until done says so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}

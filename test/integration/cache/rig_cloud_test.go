@@ -1,6 +1,10 @@
 package cache
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/edgehub-io/edgehub/test/poll"
+)
 
 // cut takes the cloud away: connecting is refused, and connections break.
 func (h *hub) cut() {
@@ -16,7 +20,7 @@ func (h *hub) cut() {
 func (h *hub) lose() {
 	h.t.Helper()
 	h.cut()
-	eventually(h.t, "the hub knows that the cloud is away", func() bool { return h.review() == http.StatusServiceUnavailable })
+	poll.Until(h.t, patience, "the hub knows that the cloud is away", func() bool { return h.review() == http.StatusServiceUnavailable })
 }
 
 // blackHole takes the cloud away without a word: what is sent never arrives.
@@ -39,7 +43,7 @@ func (h *hub) connect() {
 // awaitOnline returns when the hub passes requests on.
 func (h *hub) awaitOnline() {
 	h.t.Helper()
-	eventually(h.t, "the hub reaches the cloud", func() bool { return h.online() })
+	poll.Until(h.t, patience, "the hub reaches the cloud", func() bool { return h.online() })
 }
 
 // online reports whether a request that no cache answers gets through.

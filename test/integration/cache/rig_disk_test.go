@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // startOffline makes a hub start without the cloud.
@@ -27,7 +28,7 @@ func startOffline(o *edge.Options) { o.Offline = true }
 // awaitDisk waits until everything that the hub knows is on disk.
 func (h *hub) awaitDisk() {
 	h.t.Helper()
-	eventually(h.t, "nothing waits for the disk", func() bool {
+	poll.Until(h.t, patience, "nothing waits for the disk", func() bool {
 		pending, ok := h.metric("edgehub_cache_pending_bytes")
 		if !ok {
 			h.t.Fatal("there is no metric edgehub_cache_pending_bytes")

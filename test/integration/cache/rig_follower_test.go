@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // follower keeps up with a query as an informer does: it lists, watches from there, and
@@ -45,7 +47,7 @@ func follow(t *testing.T, c *client, path, accept string) *follower {
 	all.Go(func() { f.run(ctx, t) })
 	f.stop = sync.OnceFunc(func() { cancel(); all.Wait() })
 	t.Cleanup(f.stop)
-	eventually(t, "the list of "+path, func() bool {
+	poll.Until(t, patience, "the list of "+path, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.version != ""
@@ -192,7 +194,7 @@ func (f *follower) reaches(t *testing.T, direct *client) {
 			t.Logf("%s: %s", f.path, reason)
 		}
 	}()
-	eventually(t, "the follower of "+f.path+" has what the apiserver has", func() bool {
+	poll.Until(t, patience, "the follower of "+f.path+" has what the apiserver has", func() bool {
 		want := map[string]string{}
 		for key, version := range direct.get(t, f.path, f.accept).listing(t).items {
 			want[baseName(key)] = version

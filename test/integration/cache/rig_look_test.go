@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // metric is the sum of the metric's values over all labels, of which the line has to
@@ -66,7 +67,7 @@ func (h *hub) awaitStock(before stock) {
 		}
 	}()
 	const moreGoroutines, moreFiles = 15, 8
-	eventually(h.t, "goroutines and files are as many as before", func() bool {
+	poll.Until(h.t, patience, "goroutines and files are as many as before", func() bool {
 		now = h.takeStock()
 		return now.goroutines <= before.goroutines+moreGoroutines && now.files <= before.files+moreFiles
 	})

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // space is a namespace of one test, with the ConfigMaps that it is about.
@@ -208,7 +210,7 @@ func (s *space) awaitAccess(home *space, account string, allowed bool) {
 	tokenOnly := newClient(s.env.ServerURL(), rootsOnly(s.t), true)
 	defer tokenOnly.close()
 	tokenOnly.token = home.token(account)
-	eventually(s.t, fmt.Sprintf("access of %s is %v", account, allowed), func() bool {
+	poll.Until(s.t, patience, fmt.Sprintf("access of %s is %v", account, allowed), func() bool {
 		return (tokenOnly.try(s.t.Context(), request{path: s.path}).status == 200) == allowed
 	})
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/audit"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // issue asks for a token of a service account through a hub, as kubelet does for a pod.
@@ -113,7 +114,7 @@ func TestARecreatedAccountReadsNothingOfTheOldOnes(t *testing.T) {
 	if err := accounts.Delete(t.Context(), "alice", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old token is refused", func() bool {
+	poll.Until(t, patience, "the old token is refused", func() bool {
 		return h.as(old).do(t, request{path: s.path, accept: protobuf}).status == http.StatusUnauthorized
 	})
 	if err := env.client.RbacV1().RoleBindings(s.name).Delete(t.Context(), "alice", metav1.DeleteOptions{}); err != nil {
@@ -204,7 +205,7 @@ func TestARevokedTokenIsForgotten(t *testing.T) {
 	if err := env.client.CoreV1().ServiceAccounts(s.name).Delete(t.Context(), "alice", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the token is refused", func() bool {
+	poll.Until(t, patience, "the token is refused", func() bool {
 		return h.as(token).do(t, request{path: s.path, accept: protobuf}).status == http.StatusUnauthorized
 	})
 	h.lose()

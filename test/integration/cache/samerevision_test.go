@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // issue 12, number 9: etcd is restored from a backup, and objects get to the same
@@ -105,7 +107,7 @@ func (e environment) restoreStore(t *testing.T, backup string) {
 
 func (e environment) awaitStore(t *testing.T) {
 	t.Helper()
-	eventually(t, "the apiserver serves what is in etcd", func() bool {
+	poll.Until(t, patience, "the apiserver serves what is in etcd", func() bool {
 		return e.direct.try(t.Context(), request{path: "/readyz"}).status == http.StatusOK
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // reportingPod is a pod of the hub's node, of which the kubelet reports the status.
@@ -229,10 +231,10 @@ func TestNodeStatus_InTheNodesAPIAndInInformers(t *testing.T) {
 	if !toolscache.WaitForCacheSync(t.Context().Done(), pods.HasSynced) {
 		t.Fatal("the informer does not sync")
 	}
-	eventually(t, "the node's API has the pod", func() bool { return bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte(p.uid)) })
+	poll.Until(t, patience, "the node's API has the pod", func() bool { return bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte(p.uid)) })
 	h.lose()
 	p.report(t, corev1.PodRunning, "198.18.4.1")
-	eventually(t, "the informer and the node's API have the status", func() bool {
+	poll.Until(t, patience, "the informer and the node's API have the status", func() bool {
 		object, ok, err := pods.GetStore().GetByKey(p.s.name + "/p")
 		if err != nil || !ok {
 			t.Fatal(ok, err)

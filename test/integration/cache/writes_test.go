@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -142,7 +144,7 @@ func (s *space) pod(node, name string) *corev1.Pod {
 		Containers: []corev1.Container{{Name: "c", Image: "app.invalid/app:v1"}},
 	}}
 	var made *corev1.Pod
-	eventually(s.t, "the pod is admitted", func() (ok bool) { // once the namespace has its service account
+	poll.Until(s.t, patience, "the pod is admitted", func() (ok bool) { // once the namespace has its service account
 		var err error
 		made, err = env.client.CoreV1().Pods(s.name).Create(s.t.Context(), pod, metav1.CreateOptions{})
 		return err == nil
@@ -202,7 +204,7 @@ func TestTheLeaseIsOverlaid(t *testing.T) {
 
 func (h *hub) ensureLeaseNamespace() error {
 	var err error
-	eventually(h.t, "the namespace of leases", func() bool {
+	poll.Until(h.t, patience, "the namespace of leases", func() bool {
 		_, err = env.client.CoreV1().Namespaces().Get(h.t.Context(), "kube-node-lease", metav1.GetOptions{})
 		return err == nil
 	})
