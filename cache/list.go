@@ -126,14 +126,18 @@ func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
 // Write is for the list writer.
 func (b *listBody) Write(p []byte) (int, error) { return b.to.Write(p) }
 
-func (b *listBody) Read(p []byte) (int, error) {
-	for b.out.isEmpty() {
-		if b.err != nil {
-			return 0, b.err
+// Read fills all of p where it can: what is read at once goes to the client in one write.
+func (b *listBody) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		for b.out.isEmpty() {
+			if b.err != nil {
+				return n, b.err
+			}
+			b.fill()
 		}
-		b.fill()
+		n += b.out.read(p[n:])
 	}
-	return b.out.read(p), nil
+	return n, nil
 }
 
 // fill puts the next piece into out.
@@ -160,7 +164,7 @@ func (b *listBody) end() {
 		b.err = b.source.view.broken(b.snapshot.version, err)
 		return
 	}
-	b.out.fill(b.production, b.to.out)
+	b.out.fill(b.production, b.to)
 	b.err = io.EOF
 }
 

@@ -15,8 +15,11 @@ const (
 	// object of 1 MB takes some 10 MB for a moment.
 	maxProducing = 2
 	// pieceSize is how many bytes of objects are made into a piece of an answer, or one
-	// object if that is larger. In JSON it is some two or three times as many.
-	pieceSize = 16 << 10
+	// object if that is larger. With what stands between them they fit into maxWaiting.
+	pieceSize = 60 << 10
+	// convertedPieceSize is pieceSize where objects are converted: in JSON they are two or
+	// three times as large as in protobuf.
+	convertedPieceSize = 16 << 10
 	// maxWaiting is how many bytes of an answer wait for its client.
 	maxWaiting = 64 << 10
 	// maxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
@@ -78,11 +81,16 @@ type pieces struct {
 	user       string
 	source     *source
 	snapshot   *snapshot
+	size       int // pieceSize or convertedPieceSize
 	out        waiting
 }
 
 func (x *exchange) pieces(src *source, snap *snapshot) pieces {
-	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.user, source: src, snapshot: snap}
+	size := pieceSize
+	if src.converts() {
+		size = convertedPieceSize
+	}
+	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.user, source: src, snapshot: snap, size: size}
 }
 
 // next calls add for the next objects, in the form that was asked for, and then fills
@@ -93,14 +101,14 @@ func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, 
 	err = p.production.run(p.ctx, p.user, func(w *workspace) error {
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
-		err := p.snapshot.next(pieceSize, func(o store.Object) error {
+		err := p.snapshot.next(p.size, func(o store.Object) error {
 			object, err := p.object(&o)
 			if err != nil {
 				return err
 			}
 			return add(w, object)
 		})
-		if err == nil && !p.out.fill(p.production, w.out) {
+		if err == nil && !p.out.fill(p.production, w) {
 			again, p.snapshot.members = true, members
 		}
 		return err
@@ -133,14 +141,17 @@ type waiting struct {
 	large int64 // counted in production.large
 }
 
-// fill takes over a piece when all that waited has been sent. It returns false where
-// there was not enough room for all of it: it has to be produced again, from the same
-// state, to fill in the rest.
-func (w *waiting) fill(p *production, piece []byte) (all bool) {
+// fill takes over a piece, a workspace's out, when all that waited has been sent. It
+// returns false where there was not enough room for all of it: it has to be produced
+// again, from the same state, to fill in the rest.
+func (w *waiting) fill(p *production, from *workspace) (all bool) {
 	w.release(p)
-	rest := piece[w.skip:]
+	rest := from.out[w.skip:]
 	n := int64(len(rest))
 	switch {
+	case w.skip == 0 && cap(from.out) <= maxWaiting:
+		w.bytes, from.out = from.out, w.bytes // instead of a copy
+		return true
 	case n <= maxWaiting:
 		all = true
 	case p.large.Add(n) <= maxLargeWaiting:
