@@ -118,12 +118,15 @@ func (x *exchange) get() (*http.Response, error) {
 
 // object answers with one object.
 func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, error) {
+	c.view.touch(x.cache.now())
+	c.view.noteRead(c.name)
+	if c.entry.size > convertedPieceSize {
+		return x.largeObject(c, to)
+	}
 	o, err := c.object()
 	if err != nil {
 		return nil, err
 	}
-	c.view.touch(x.cache.now())
-	c.view.noteRead(c.name)
 	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 
@@ -136,21 +139,14 @@ type object struct {
 
 // respond sends an object in the representation r.
 func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
-	bare, t, err := o.bare, o.kind, error(nil)
-	switch {
-	case o.repr.Metadata != r.Metadata:
-		bare, err = convert.Metadata(o.repr.Encoding, r.Encoding, o.bare)
-		t = convert.MetadataType
-	case o.repr != r:
-		bare, err = convert.Bare(o.repr.Encoding, r.Encoding, t, o.bare)
-	}
+	body, err := appendObject(nil, o, r)
 	if errors.Is(err, convert.ErrUnknownType) {
 		return x.status(notAcceptable(&query{resource: x.resource(), accept: r.ContentType()}))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("convert a cached object: %w", err)
+		return nil, err
 	}
-	return answerBytes(x.req, code, r.ContentType(), wire.AppendBody(nil, r.Encoding, t, bare)), nil
+	return answerBytes(x.req, code, r.ContentType(), body), nil
 }
 
 // read returns the bytes of a member. A view whose members are damaged is dropped.

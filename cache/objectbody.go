@@ -1,0 +1,104 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/http"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// objectBody is one large object as an answer. It is made as pieces of a list are: when it
+// is its user's turn, and again for each part of it where too much waits for clients. So
+// what nobody reads is not held whole.
+type objectBody struct {
+	x      *exchange
+	held   heldCopy
+	to     wire.Representation
+	reader *store.Reader // keeps the copy on disk
+	out    waiting
+	hash   uint64 // of the whole body, once it was made
+	size   int64
+	err    error // behind out
+}
+
+// errOtherBody breaks off a body that is not what its beginning was made of: the node has
+// reported another status meanwhile.
+var errOtherBody = errors.New("the object has changed while it was read")
+
+// largeObject answers with one object that is larger than a piece of a list.
+func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Response, error) {
+	s, _ := c.view.disk.now()
+	b := &objectBody{x: x, held: *c, to: to, reader: s.NewReader(*c.view.id.Load(), c.view.scope)}
+	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
+		b.reader.Close()
+		if errors.Is(b.err, convert.ErrUnknownType) {
+			return x.status(notAcceptable(&query{resource: x.resource(), accept: to.ContentType()}))
+		}
+		return nil, b.err
+	}
+	return answer(x.req, http.StatusOK, to.ContentType(), b.size, b), nil
+}
+
+// fill makes the object, and puts what of it comes next into out.
+func (b *objectBody) fill() {
+	production, all := b.x.cache.production, false
+	err := production.run(b.x.req.Context(), b.x.query.user, func(w *workspace) error {
+		o, err := b.held.object()
+		if err != nil {
+			return err
+		}
+		if w.out, err = appendObject(w.out[:0], b.x.cache.writes.overlaid(b.x, o), b.to); err != nil {
+			return err
+		}
+		hash := maphash.Bytes(b.held.view.disk.seed, w.out)
+		if b.size > 0 && hash != b.hash {
+			return errOtherBody
+		}
+		b.hash, b.size = hash, int64(len(w.out))
+		all = b.out.fill(production, w)
+		return nil
+	})
+	if b.err = err; err == nil && all {
+		b.err = io.EOF
+	}
+}
+
+// appendObject appends an object as the body of an answer in the representation r.
+func appendObject(dst []byte, o object, r wire.Representation) ([]byte, error) {
+	bare, t, err := o.bare, o.kind, error(nil)
+	switch {
+	case o.repr.Metadata != r.Metadata:
+		bare, err = convert.Metadata(o.repr.Encoding, r.Encoding, o.bare)
+		t = convert.MetadataType
+	case o.repr != r:
+		bare, err = convert.Bare(o.repr.Encoding, r.Encoding, t, o.bare)
+	}
+	if err != nil {
+		return dst, fmt.Errorf("convert a cached object: %w", err)
+	}
+	return wire.AppendBody(dst, r.Encoding, t, bare), nil
+}
+
+func (b *objectBody) Read(p []byte) (int, error) {
+	for b.out.isEmpty() {
+		if b.err != nil {
+			return 0, b.err
+		}
+		b.fill()
+	}
+	return b.out.read(p), nil
+}
+
+func (b *objectBody) Close() error {
+	b.out.release(b.x.cache.production)
+	b.reader.Close()
+	if b.err == nil {
+		b.err = errStopReading
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// startLarge is a cache without the cloud that holds pods of these sizes in protobuf: p000 and so on.
+func startLarge(t *testing.T, sizes ...int) (c *Cache, items [][]byte) {
+	t.Helper()
+	u := newUpstream()
+	c = startCache(t, u)
+	names, items := largePods(t, sizes...)
+	fillWith(t, c, names, items)
+	u.goAway()
+	return c, items
+}
+
+// begin sends a GET and reads nothing of the answer.
+func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
+	t.Helper()
+	r := newRequest(t.Context(), http.MethodGet, modelURL(name))
+	r.Header.Set("Accept", accept)
+	res, err := c.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
+	sizes := []int{10, 20_000, maxWaiting - 100, 70_000, 900_000}
+	for _, r := range []wire.Representation{
+		{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
+	} {
+		for _, room := range []int64{0, maxLargeWaiting} { // for large objects
+			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
+				c, items := startLarge(t, sizes...)
+				c.production.large.Store(maxLargeWaiting - room)
+				for i := range sizes {
+					o := object{podType, wire.Representation{Encoding: wire.Protobuf}, items[i]}
+					want, err := appendObject(nil, o, r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					res := begin(t, c, fmt.Sprintf("p%03d", i), strings.ReplaceAll(acceptOf(r), "List", ""))
+					got, err := io.ReadAll(res.Body)
+					if err != nil || !bytes.Equal(got, want) || res.ContentLength != int64(len(want)) {
+						t.Errorf("%v: %d bytes, Content-Length %d, want %d; %.300q", err, len(got), res.ContentLength, len(want), got)
+					}
+					if err := res.Body.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if n := c.production.large.Load(); n != maxLargeWaiting-room {
+					t.Errorf("%d bytes of large objects are still counted", n-maxLargeWaiting+room)
+				}
+			})
+		}
+	}
+}
+
+// heap is what is in use after garbage was collected, in bytes.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what was in pools goes with the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestLargeObjectsThatNobodyReadsAreNotHeld(t *testing.T) {
+	const unread = 60
+	for _, accept := range []string{"application/json", protobuf} {
+		t.Run(accept, func(t *testing.T) {
+			c, _ := startLarge(t, 1_400_000)
+			before := heap()
+			for range unread {
+				res := begin(t, c, "p000", accept)
+				defer res.Body.Close()
+			}
+			if grown := heap() - before; grown > maxLargeWaiting+unread*(maxWaiting+32<<10) {
+				t.Errorf("%d answers that nobody reads take %d MB", unread, grown>>20)
+			}
+			res := begin(t, c, "p000", accept)
+			defer res.Body.Close()
+			if n, err := io.Copy(io.Discard, res.Body); err != nil || n != res.ContentLength {
+				t.Errorf("beside them %d bytes of %d are read: %v", n, res.ContentLength, err)
+			}
+		})
+	}
+}
