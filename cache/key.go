@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -32,6 +33,14 @@ func (k *viewKey) resource() schema.GroupVersionResource {
 
 // of is the user and resource of the view.
 func (k *viewKey) of() userResource { return userResource{k.User, k.resource()} }
+
+// clone is the key for what stays: parts of a URL would keep all of it in memory.
+func (k viewKey) clone() viewKey {
+	for _, part := range []*string{&k.User, &k.Group, &k.Version, &k.Resource, &k.Namespace, &k.Labels, &k.Fields, &k.Representation} {
+		*part = strings.Clone(*part)
+	}
+	return k
+}
 
 // scope is under which the view's objects are stored: once, whoever reads them.
 func (k *viewKey) scope() string {

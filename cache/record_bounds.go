@@ -48,7 +48,9 @@ func (r *records) namesOf(of userResource) map[string]record {
 	return names
 }
 
-// collapseLocked makes the records of objects a state of their resource.
+// collapseLocked makes the records of objects a state of their resource. What was gone at a
+// version is in doubt up to and with it, also where a view at that very version shows it: a
+// 404 has no version but the highest that was seen before, and the deletion came later.
 func (r *records) collapseLocked(of userResource, resource *resourceRecord) {
 	doubt, byName := "", resource.ByName
 	for name, one := range resource.names {
@@ -80,10 +82,41 @@ func (r *records) makeRoom(of userResource) {
 	if !full {
 		return
 	}
+	learned := r.learned.Load()
 	viewed := r.viewed()[of.user]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deleteAllLocked(of.user, viewed)
+	if r.learned.Load() == learned { // else it may be of a view that has come since
+		r.deleteAllLocked(of.user, viewed)
+	}
+}
+
+// reopen looks for users whose views are of no more resources than there may be, after they
+// were of too many. What was not noted meanwhile is not known.
+func (r *records) reopen() {
+	learned := r.learned.Load()
+	viewed := r.viewed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.learned.Load() != learned {
+		return // something may not have been noted just now
+	}
+	for name, user := range r.users {
+		if user.closed && len(viewed[name]) <= maxUserResources {
+			r.reopenLocked(name, viewed[name])
+		}
+	}
+}
+
+func (r *records) reopenLocked(user string, viewed map[userResource]bool) {
+	r.deleteAllLocked(user, viewed)
+	r.users[user].closed = false
+	for of := range viewed {
+		if r.of[of] == nil {
+			r.unknownLocked(of)
+		}
+	}
+	r.saveUserLocked(user)
 }
 
 // deleteAllLocked forgets what is known of a user's resources, but for some.
@@ -98,9 +131,10 @@ func (r *records) deleteAllLocked(user string, but map[userResource]bool) {
 // sweepIdle is how many sweeps in a row find no view of a user until its records go: a day.
 const sweepIdle = int(24 * time.Hour / sweepEvery)
 
-// sweep forgets users of whom no view is left for long: there is nothing that could be
-// served to them.
+// sweep opens users again that have few enough resources now, and forgets users of whom no
+// view is left for long: there is nothing that could be served to them.
 func (r *records) sweep() {
+	r.reopen()
 	viewed := r.viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,6 +18,7 @@ func (r *records) resourceLocked(of userResource) *resourceRecord {
 		r.users[of.user] = user
 	}
 	if user.closed = user.closed || user.resources >= maxUserResources; user.closed {
+		r.learned.Add(1) // and was not noted: see reopen
 		r.saveUserLocked(of.user)
 		return nil
 	}
@@ -180,6 +181,7 @@ func (r *records) forgot(of userResource, version string) {
 	if r == nil || !isVersion(version) {
 		return
 	}
+	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.raiseLocked(of, version)
@@ -195,6 +197,7 @@ func (r *records) raiseLocked(of userResource, version string) {
 // doubtAll notes that many objects of a namespace, or of all, may have been deleted at a
 // version, and it is not known which.
 func (r *records) doubtAll(of userResource, namespace, version string) {
+	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resource := r.resourceLocked(of); resource != nil {

@@ -178,3 +178,38 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 		}
 	})
 }
+
+// That a user has too many resources says nothing of those on disk, in whatever order the
+// disk has them.
+func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
+	_, of := testRecords()
+	users, dir := []string{"a", "b", "c", "d", "e"}, t.TempDir()
+	each := func(fn func(of userResource)) {
+		for _, of.user = range users {
+			for i := range 20 {
+				fn(madeUp(of, i))
+			}
+		}
+	}
+	u := newUpstream()
+	c := openCache(t, dir, u)
+	each(func(of userResource) { c.records.refused(of, "x") })
+	c.records.mu.Lock()
+	for _, user := range users {
+		c.records.users[user].closed = true
+		c.records.saveUserLocked(user)
+	}
+	c.records.mu.Unlock()
+	runCache(t, c)()
+	c = openCache(t, dir, u)
+	runCache(t, c)
+	each(func(of userResource) {
+		if k := c.records.known(of, "", "x"); !k.Refused {
+			t.Errorf("of %s for %s it is not known any more what was refused: %+v", of.resource.Resource, of.user, k)
+		}
+	})
+	of.user = "a"
+	if !c.records.known(madeUp(of, 20), "", "x").closed {
+		t.Error("of further resources something is served")
+	}
+}

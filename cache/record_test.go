@@ -123,6 +123,62 @@ func TestMadeUpResourcesAreBounded(t *testing.T) {
 	}
 }
 
+// madeUp is a resource that nobody has a view of, unless viewed says so.
+func madeUp(of userResource, i int) userResource {
+	of.resource.Resource = fmt.Sprint("made-up-", i)
+	return of
+}
+
+func TestWhateverIsNotedMakesRoom(t *testing.T) {
+	for what, note := range map[string]func(*records, userResource){
+		"a version that is forgotten":  func(r *records, of userResource) { r.forgot(of, "100") },
+		"a deletion of many":           func(r *records, of userResource) { r.doubtAll(of, "ns", "100") },
+		"a refusal of a single object": func(r *records, of userResource) { r.refused(of, "ns/a") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			r, of := testRecords()
+			r.viewed = func() map[string]map[userResource]bool { return map[string]map[userResource]bool{"user": {of: true}} }
+			for i := range maxUserResources {
+				r.refused(madeUp(of, i), "x")
+			}
+			note(r, of)
+			if k := r.known(of, "ns", "ns/a"); k.closed || r.of[of] == nil {
+				t.Errorf("beside made-up resources it is not noted: %+v", k)
+			}
+		})
+	}
+}
+
+func TestAUserWithFewerResourcesIsServedAgain(t *testing.T) {
+	r, of := testRecords()
+	viewed := map[userResource]bool{of: true}
+	r.viewed = func() map[string]map[userResource]bool { return map[string]map[userResource]bool{"user": viewed} }
+	for i := range maxUserResources {
+		viewed[madeUp(of, i)] = true
+		r.refused(madeUp(of, i), "x")
+	}
+	r.gone(of, "ns/a", "100", "", true)
+	if r.sweep(); !r.known(of, "ns", "ns/a").closed {
+		t.Fatal("there is no bound to the resources of a user")
+	}
+	delete(viewed, madeUp(of, 0))
+	r.sweep()
+	k := r.known(of, "ns", "ns/a")
+	if k.closed {
+		t.Fatal("a user whose resources fit again is still not served")
+	}
+	if !k.Refused || k.doubt == "" || k.floor == "" {
+		t.Errorf("what was not noted counts as nothing: %+v", k)
+	}
+	if !r.known(madeUp(of, 1), "", "x").Refused || r.known(madeUp(of, 1), "", "y").Refused {
+		t.Error("what is known of other resources has changed")
+	}
+	r.read(of, "ns", "ns/a", "50", "u", r.now(of.resource), true)
+	if k := r.known(of, "ns", "ns/a"); k.Refused || compare(k.Proven, k.doubt) < 0 {
+		t.Errorf("what was read again is still unknown: %+v", k)
+	}
+}
+
 func TestARestoreTakesVersionsAndLeavesRefusals(t *testing.T) {
 	r, of := testRecords()
 	r.count(of.resource).raise("500")

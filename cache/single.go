@@ -2,6 +2,7 @@ package cache
 
 import (
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +32,8 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 		return
 	}
 	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
+	name = strings.Clone(name) // it may be part of a URL
+	o.Name = name
 	v.setLocked(name, entryOf(&o))
 	v.noteReadLocked(name)
 	v.header.Newest = higher(v.header.Newest, version)

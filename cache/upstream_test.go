@@ -97,6 +97,13 @@ func (u *upstream) all(verb string) []asked {
 	return u.asked[verb]
 }
 
+// forget lets go of what all has returned.
+func (u *upstream) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.asked)
+}
+
 // goAway lets nobody reach the apiservers any more.
 func (u *upstream) goAway() {
 	u.mu.Lock()

@@ -129,6 +129,7 @@ func (s *views) acquire(key viewKey) *view {
 		v.touch(s.now())
 		return v
 	}
+	key = key.clone()
 	v = newView(s.disk, key.id(s.salt), key)
 	v.records, v.highest = s.records, s.records.count(key.resource())
 	v.forget()

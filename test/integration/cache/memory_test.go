@@ -16,6 +16,9 @@ import (
 // of the file with the list some 40 MB are mapped, and the rest is for what waits.
 const memoryLimit = 190 << 20
 
+// singlesLimit is the same for single objects: 120 unread answers of 1 MB do not fit in.
+const singlesLimit = 130 << 20
+
 // quietHub is a hub that has read a list of some 24 MB in protobuf, as an account,
 // and was started again without the cloud: all memory that it takes is for answers.
 func quietHub(t *testing.T, objects, size int) (*hub, *space, *client) {
@@ -39,13 +42,18 @@ func quietHub(t *testing.T, objects, size int) (*hub, *space, *client) {
 // peak fails the test if the hub has ever had more memory than it may.
 func (h *hub) peak(t *testing.T, doing string) {
 	t.Helper()
+	h.peakWithin(t, doing, memoryLimit)
+}
+
+func (h *hub) peakWithin(t *testing.T, doing string, limit int64) {
+	t.Helper()
 	peak, err := process.Peak(h.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s took the hub to %d MB", doing, peak>>20)
-	if peak > memoryLimit {
-		t.Errorf("%s took the hub to %d MB, at most %d MB is right", doing, peak>>20, memoryLimit>>20)
+	if peak > limit {
+		t.Errorf("%s took the hub to %d MB, at most %d MB is right", doing, peak>>20, limit>>20)
 	}
 }
 
@@ -95,6 +103,17 @@ func TestMemoryOfConversions(t *testing.T) {
 			}
 			h.peak(t, "all of it")
 		})
+	}
+}
+
+// A large object is not held whole for each client that does not read it.
+func TestMemoryOfSingleObjects(t *testing.T) {
+	t.Parallel()
+	h, s, reader := quietHub(t, 2, 1_000_000)
+	for _, accept := range []string{protobuf, asJSON} {
+		unread(t, reader, 60, request{path: s.path + "/c-000", accept: accept})
+		h.awaitStandstill(t)
+		h.peakWithin(t, "sixty GETs that nobody reads, as "+accept+",", singlesLimit)
 	}
 }
 
