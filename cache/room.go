@@ -25,8 +25,9 @@ type usage struct {
 // that is committed, and for all of them at each sweep and before anything is evicted,
 // so that a commit does not have to look at all views.
 type room struct {
-	mu    sync.Mutex
-	total usage
+	mu        sync.Mutex
+	total     usage
+	evictable int // how many of the views are not the kubelet's
 	// evicting is held while views are evicted. It is taken before any other lock.
 	evicting sync.Mutex
 }
@@ -37,7 +38,16 @@ func (r *room) set(v *view, u usage) {
 	defer r.mu.Unlock()
 	r.total.count += u.count - v.counted.count
 	r.total.bytes += u.bytes - v.counted.bytes
+	if !v.kubelets() {
+		r.evictable += u.count - v.counted.count
+	}
 	v.counted = u
+}
+
+func (r *room) mayEvict() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.evictable
 }
 
 func (r *room) used() usage {
@@ -88,16 +98,9 @@ func (s *views) fit(newest *view) bool {
 func (s *views) makeRoom(newest *view) (kept bool) {
 	s.room.evicting.Lock()
 	defer s.room.evicting.Unlock()
-	items := s.items(newest)
 	kept = true
-	if !s.exceeded() { // others were faster, or views have shrunk
-		return kept
-	}
-	enough := s.bounds()
-	enough.Count -= enough.Count / roomShare
-	enough.Bytes -= enough.Bytes / roomShare
 	freed := usage{}
-	for _, item := range quota.Excess(enough, items) {
+	for _, item := range s.excess(newest) {
 		if (item.InUse || item.Key == newest) && !s.exceeded() {
 			break // what is beyond need is taken from what nobody uses
 		}
@@ -115,24 +118,51 @@ func (s *views) makeRoom(newest *view) (kept bool) {
 	return kept
 }
 
-// items returns all views that are kept, as the quota sees them. The newest one counts
-// as used by its reader only where that is not the request that has just fed it.
+// excess returns the views that go, in this order, and some more. It looks at all views,
+// unless there is nothing to choose from: where the kubelet's views alone exceed the
+// bounds, every answer that is kept comes here, and all else has gone.
+func (s *views) excess(newest *view) []quota.Item[*view] {
+	evictable := s.room.mayEvict()
+	if evictable == 0 {
+		return nil
+	}
+	if newest != nil && evictable == 1 {
+		if item, ok := s.item(newest, newest); ok && !item.Fixed {
+			return []quota.Item[*view]{item}
+		}
+	}
+	items := s.items(newest)
+	if !s.exceeded() { // others were faster, or views have shrunk
+		return nil
+	}
+	enough := s.bounds()
+	enough.Count -= enough.Count / roomShare
+	enough.Bytes -= enough.Bytes / roomShare
+	return quota.Excess(enough, items)
+}
+
+// items returns all views that are kept, as the quota sees them.
 func (s *views) items(newest *view) []quota.Item[*view] {
 	var items []quota.Item[*view]
 	for _, v := range s.all() {
-		u := s.settle(v)
-		if u.count == 0 {
-			continue
+		if item, ok := s.item(v, newest); ok {
+			items = append(items, item)
 		}
-		item := quota.Item[*view]{
-			Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders.Load() > 0, Fixed: v.kubelets(),
-		}
-		if v == newest {
-			item.Last, item.InUse = math.MaxInt64, v.holders.Load() > 1
-		}
-		items = append(items, item)
 	}
 	return items
+}
+
+// item returns a view as the quota sees it, if it is kept. The newest one counts as used
+// by its reader only where that is not the request that has just fed it.
+func (s *views) item(v, newest *view) (item quota.Item[*view], kept bool) {
+	u := s.settle(v)
+	item = quota.Item[*view]{
+		Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders.Load() > 0, Fixed: v.kubelets(),
+	}
+	if v == newest {
+		item.Last, item.InUse = math.MaxInt64, v.holders.Load() > 1
+	}
+	return item, u.count > 0
 }
 
 // evict drops a view. Streams that are open do not bring it back for a while; a

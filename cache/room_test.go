@@ -19,9 +19,13 @@ func viewOf(c *Cache, user, name string, used int64, size int) *view {
 	if user == nodeUser { // nothing that a kubelet reads
 		key.Resource = "endpoints"
 	}
+	return keptView(c, key, used, size)
+}
+
+func keptView(c *Cache, key viewKey, used int64, size int) *view {
 	v := c.views.acquire(key)
 	v.used.Store(used)
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", "1", []byte(strings.Repeat("x", size)))
+	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
 	v.release()
 	c.views.settle(v)
 	return v
@@ -208,4 +212,48 @@ func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where what the kubelet reads exceeds the bound, there is nothing to choose from. What else
+// is read goes at once, and nobody looks at all views, nor waits for one that is in use.
+func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
+	const size = 100 << 10
+	c := openCache(t, t.TempDir(), newUpstream(), func(o *Options) { o.MaxBytes = 3 * size })
+	kubelets := func(name string, i int64) *view {
+		key := podsKey(nodeUser)
+		key.Labels = name
+		return keptView(c, key, i, size)
+	}
+	busy := kubelets("0", 0)
+	for i := range int64(4) {
+		kubelets(fmt.Sprint("k", i), i)
+	}
+	viewOf(c, "other", "before", 5, size)
+	if c.views.fit(viewOf(c, "other", "first", 6, size)) {
+		t.Error("there is room for another's view")
+	}
+	for name, read := range map[string]func() *view{
+		"the kubelet's": func() *view { return kubelets("newest", 7) },
+		"another's":     func() *view { return viewOf(c, "other", "newest", 8, size) },
+	} {
+		v := read()
+		busy.mu.Lock()
+		kept := make(chan bool, 1)
+		go func() { kept <- c.views.fit(v) }()
+		select {
+		case kept := <-kept:
+			if kept != v.kubelets() {
+				t.Errorf("%s view is kept: %t", name, kept)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s view makes the cache look at all views", name)
+		}
+		busy.mu.Unlock()
+	}
+	if got, want := keptLabels(c), []string{"0", "k0", "k1", "k2", "k3", "newest"}; !slices.Equal(got, want) {
+		t.Errorf("%v are kept, want %v", got, want)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
