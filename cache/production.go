@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/edgehub-io/edgehub/cache/fairqueue"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
@@ -35,13 +37,13 @@ const (
 // want to read on. What a client does not read costs no more than what waits for it:
 // nothing is held, and nobody's turn taken, while it does not.
 type production struct {
-	turns      *turns
+	turns      *fairqueue.Queue // tenants take turns, and the users of each
 	workspaces sync.Pool
 	large      atomic.Int64 // bytes of pieces larger than maxWaiting
 }
 
 func newProduction() *production {
-	return &production{turns: newTurns(maxProducing), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
+	return &production{turns: fairqueue.New(maxProducing, 0), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
 }
 
 // workspace is the buffers in which a piece is produced.
@@ -59,10 +61,10 @@ func (w *workspace) Write(p []byte) (int, error) {
 // run calls fn when it is a user's turn. The workspace is fn's until it returns. The
 // error is fn's or ctx's.
 func (p *production) run(ctx context.Context, user string, fn func(*workspace) error) error {
-	if err := p.turns.take(ctx, user); err != nil {
+	if err := p.turns.Acquire(ctx, quota.Tenant(user), user); err != nil {
 		return err
 	}
-	defer p.turns.give()
+	defer p.turns.Release()
 	w := p.workspaces.Get().(*workspace) //nolint:forcetypeassert // see newProduction
 	defer func() {
 		if cap(w.read) <= maxWorkspace && cap(w.out) <= maxWorkspace {

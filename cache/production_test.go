@@ -2,15 +2,15 @@ package cache
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,44 +142,31 @@ func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 	return res
 }
 
-func TestUsersTakeTurns(t *testing.T) {
+// #18: the accounts of a namespace have no more turns by being many.
+func TestManyAccountsOfANamespaceDelayNobodyElsesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
-		if err := turns.take(t.Context(), "first"); err != nil {
-			t.Fatal(err)
-		}
-		order := make(chan string, 10)
-		ask := func(ctx context.Context, user string) {
-			go func() {
-				if err := turns.take(ctx, user); err != nil {
-					order <- err.Error()
-					return
+		p := newProduction()
+		done := make(chan string, 100)
+		var all sync.WaitGroup
+		ask := func(user string) {
+			all.Go(func() {
+				err := p.run(t.Context(), user, func(*workspace) error { time.Sleep(time.Second); done <- user; return nil })
+				if err != nil {
+					t.Error(err)
 				}
-				order <- user
-				turns.give()
-			}()
+			})
 			synctest.Wait()
 		}
-		for range 3 {
-			ask(t.Context(), "greedy")
+		for i := range 50 {
+			ask(account("flood", fmt.Sprint("a", i)))
 		}
-		ask(t.Context(), "modest")
-		ctx, leave := context.WithCancelCause(t.Context())
-		ask(ctx, "gone")
-		leave(errors.New("gone"))
-		synctest.Wait()
-		turns.give()
-		synctest.Wait()
-		close(order)
-		var got []string
-		for user := range order {
-			got = append(got, user)
+		began, victim := time.Now(), account("victims", "a")
+		ask(victim)
+		for user := <-done; user != victim; user = <-done {
 		}
-		if want := "gone greedy modest greedy greedy"; strings.Join(got, " ") != want {
-			t.Errorf("it was the turn of %v, want %s", got, want)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the victim's piece takes %v", took)
 		}
-		if turns.free != 1 || len(turns.queue) != 0 || len(turns.users) != 0 {
-			t.Errorf("afterwards %d are free, and %v wait", turns.free, turns.users)
-		}
+		all.Wait()
 	})
 }
