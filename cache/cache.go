@@ -41,6 +41,8 @@ type Options struct {
 	IsNode func(context.Context) bool
 	// AsNode makes requests carry it. Required.
 	AsNode func(context.Context) context.Context
+	// Peer names the other end of a request's connection; see identity.Options.
+	Peer func(context.Context) string
 	// NodeName is the node whose kubelet this cache serves. Required.
 	NodeName string
 
@@ -138,7 +140,7 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.tokens = identity.New(identity.Options{
-		Upstream: c.up, AsNode: c.opts.AsNode, Background: c.background,
+		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
 	c.records = newRecords()

@@ -32,6 +32,7 @@ func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log
 		Unreachable:      unreachable,
 		IsNode:           func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
 		AsNode:           proxy.AsNode,
+		Peer:             peerOf,
 		NodeName:         c.NodeName,
 		MaxBytes:         c.CacheMaxBytes,
 		Key:              key,

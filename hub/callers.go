@@ -81,16 +81,20 @@ type connKey struct{}
 
 // knownConn is a connection, and what was found out about its other end.
 type knownConn struct {
+	peers         *peer.Peers // nil: nobody is looked at
 	local, remote netip.AddrPort
 
 	mu      sync.Mutex
 	known   bool
 	refusal error
+
+	named sync.Once
+	name  string // see peerOf
 }
 
-// connContext is a http.Server's ConnContext for ports that refuse is used on.
+// connContext is a http.Server's ConnContext for ports that refuse or peerOf is used on.
 func (c *callers) connContext(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, &knownConn{local: addrPort(conn.LocalAddr()), remote: addrPort(conn.RemoteAddr())})
+	return context.WithValue(ctx, connKey{}, &knownConn{peers: c.peers, local: addrPort(conn.LocalAddr()), remote: addrPort(conn.RemoteAddr())})
 }
 
 // addrPort is zero, and nobody's, where a is no address of TCP.

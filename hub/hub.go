@@ -216,6 +216,7 @@ func (h *Hub) listenTLS() error {
 		return err
 	}
 	h.lastServer().TLSConfig = serverTLS(cert)
+	h.lastServer().ConnContext = h.callers.connContext
 	return nil
 }
 

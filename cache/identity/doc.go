@@ -7,7 +7,8 @@
 //
 // A token that the hub has not seen before is reviewed once: after an apiserver
 // has answered the first request that carries it, and before anything of the
-// answer is kept. The review is a SelfSubjectReview with this token and no other
+// answer is kept. Peers take turns with their tokens, so that who sends many new ones
+// waits for its own. The review is a SelfSubjectReview with this token and no other
 // credentials, or, where callers may not create those, a TokenReview as the
 // node. What the review answers, a user name and UID, is stored with a salted
 // hash of the token; the token itself never is. A token that an apiserver has

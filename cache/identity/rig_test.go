@@ -30,10 +30,18 @@ type apiserver struct {
 	selfCode int   // of SelfSubjectReviews, in place of 201
 	err      error // of all requests
 	hold     chan struct{}
-	asked    []string // "self" or "node"
+	takes    time.Duration // a review
+	asked    []string      // "self" or "node"
 }
 
 type asNode struct{}
+
+// peerKey is the context's key of the other end of a connection.
+type peerKey struct{}
+
+func from(ctx context.Context, peer string) context.Context {
+	return context.WithValue(ctx, peerKey{}, peer)
+}
 
 func newAPIServer(t *testing.T, tokens ...string) *apiserver {
 	a := &apiserver{t: t, users: map[string]authenticationv1.UserInfo{}}
@@ -51,6 +59,7 @@ func (a *apiserver) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, r.Context().Err()
 		}
 	}
+	time.Sleep(a.takes)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {
@@ -123,8 +132,12 @@ var salt = []byte("a salt of thirty-two bytes, fixed")
 func open(t *testing.T, a *apiserver, table *buckettest.Table, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
-		Upstream:   a,
-		AsNode:     func(ctx context.Context) context.Context { return context.WithValue(ctx, asNode{}, true) },
+		Upstream: a,
+		AsNode:   func(ctx context.Context) context.Context { return context.WithValue(ctx, asNode{}, true) },
+		Peer: func(ctx context.Context) string {
+			peer, _ := ctx.Value(peerKey{}).(string)
+			return peer
+		},
 		Background: func(fn func(context.Context)) bool { go fn(t.Context()); return true },
 		Table:      table, Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}

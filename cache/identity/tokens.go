@@ -12,16 +12,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Options of Tokens. All but Grace are required.
+// Options of Tokens. All but Peer and Grace are required.
 type Options struct {
 	// Upstream is the way to the apiservers. A request with a context that has no
 	// values goes there with the credentials in its headers only.
 	Upstream http.RoundTripper
 	// AsNode makes requests carry the node's credentials.
 	AsNode func(context.Context) context.Context
+	// Peer names the other end of a request's connection. Peers take turns where many new
+	// tokens are to be reviewed, so what it returns should be nothing that a caller can
+	// vary, such as a port. By default all are one.
+	Peer func(context.Context) string
 	// Background runs a function, with a context that ends when the hub stops. It
 	// returns false if the hub stops already.
 	Background func(func(context.Context)) bool
@@ -54,7 +59,7 @@ var ErrExpired = errors.New("this bearer token has expired, and --offline-token-
 // Tokens is the bearer tokens whose users are known.
 type Tokens struct {
 	opts    Options
-	reviews chan struct{} // of the reviews that are under way; holds maxReviews
+	reviews *fairqueue.Queue
 
 	mu      sync.Mutex
 	salt    []byte
@@ -81,8 +86,11 @@ type record struct {
 
 // New returns Tokens that knows none. Load loads those that are stored.
 func New(o Options) *Tokens {
+	if o.Peer == nil {
+		o.Peer = func(context.Context) string { return "" }
+	}
 	return &Tokens{
-		opts: o, reviews: make(chan struct{}, maxReviews),
+		opts: o, reviews: fairqueue.New(maxReviews, maxWaiting),
 		tokens: map[hash]*record{}, byUser: map[string]int{}, flights: map[hash]*flight{}, failed: map[hash]time.Time{},
 	}
 }

@@ -115,6 +115,16 @@ func (p *Peers) lookUp(local, remote netip.AddrPort, allowed func(uid uint32) bo
 	return nil
 }
 
+// Owner returns the user of the program at remote, as seen from local. It says no where
+// this machine's own network has no such program, or that cannot be found out.
+func (p *Peers) Owner(local, remote netip.AddrPort) (uid uint32, ok bool) {
+	s, err := p.find(unmapped(local), unmapped(remote))
+	if err != nil || !s.found || s.inode == 0 {
+		return 0, false
+	}
+	return s.uid, true
+}
+
 // judge returns nil for a process in no container.
 func (p *Peers) judge(h *process) *Refusal {
 	if h.err != nil {

@@ -1,0 +1,180 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/fairqueue"
+)
+
+const (
+	reviewTakes = 100 * time.Millisecond
+	flooding    = 600 // tokens
+)
+
+// claiming is a token that names its subject, and differs by its ID from all others.
+func claiming(subject string, id int) string {
+	return jwt(fmt.Sprintf(`{"sub":%q,"jti":"%d"}`, subject, id))
+}
+
+// flood has tokens of a peer wait for their reviews, and returns when all of them do.
+func (t *Tokens) flood(ctx context.Context, g *sync.WaitGroup, n int, of func(i int) string) {
+	for i := range n {
+		g.Go(func() { _, _ = t.Identify(ctx, t.bearer(of(i))) })
+	}
+	synctest.Wait()
+}
+
+func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
+	const flooder, victim = "system:serviceaccount:flood:a", "system:serviceaccount:victims:a"
+	victims := claiming(victim, 0)
+	identify := func(peer string) func(*Tokens, context.Context) error {
+		return func(tokens *Tokens, ctx context.Context) error {
+			_, err := tokens.Identify(from(ctx, peer), tokens.bearer(victims))
+			return err
+		}
+	}
+	learn := func(t *testing.T, tokens *Tokens) { tokens.identify(t, victims) }
+	for name, test := range map[string]struct {
+		flood  func(i int) string
+		before func(*testing.T, *Tokens)
+		ask    func(*Tokens, context.Context) error
+	}{
+		"a new token of another peer": {
+			flood: func(i int) string { return claiming(flooder, i) }, ask: identify("B"),
+		},
+		"a new token of another peer, though those that flood name its subject": {
+			flood: func(i int) string { return claiming(victim, i+1) }, ask: identify("B"),
+		},
+		"a new token of another peer, though those that flood name many subjects": {
+			flood: func(i int) string { return claiming(fmt.Sprint("user", i), i) }, ask: identify("B"),
+		},
+		"a new token of another namespace by the same peer": {
+			flood: func(i int) string { return claiming(fmt.Sprint(flooder, i), i) }, ask: identify("A"),
+		},
+		"a token that was reviewed long ago, by the same peer": {
+			flood:  func(i int) string { return claiming(fmt.Sprint("user", i), i) },
+			before: func(t *testing.T, tokens *Tokens) { learn(t, tokens); time.Sleep(reviewEvery) },
+			ask:    identify("A"),
+		},
+		"the review of a known token's 401, by the same peer": {
+			flood:  func(i int) string { return claiming(victim, i+1) },
+			before: learn,
+			ask: func(tokens *Tokens, ctx context.Context) error {
+				before := tokens.opts.Upstream.(*apiserver).count() //nolint:forcetypeassert // see open
+				tokens.Unauthorized(from(ctx, "A"), tokens.bearer(victims))
+				if tokens.opts.Upstream.(*apiserver).count() == before { //nolint:forcetypeassert // see open
+					return errors.New("it was not reviewed")
+				}
+				return nil
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				a.users[victims] = authenticationv1.UserInfo{Username: victim, UID: "1"}
+				for i := range flooding {
+					a.users[test.flood(i)] = authenticationv1.UserInfo{Username: flooder, UID: "1"}
+				}
+				a.takes = reviewTakes
+				tokens := open(t, a, &buckettest.Table{})
+				if test.before != nil {
+					test.before(t, tokens)
+				}
+				var g sync.WaitGroup
+				tokens.flood(from(t.Context(), "A"), &g, flooding, test.flood)
+				began := time.Now()
+				if err := test.ask(tokens, t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 2*reviewTakes {
+					t.Errorf("it takes %v", took)
+				}
+				g.Wait()
+				for i := range flooding {
+					if tokens.offline(test.flood(i)) == "" {
+						t.Fatalf("token %d of the flood is not known afterwards", i)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where too many wait, those are turned away who have the most waiting. Nothing of their
+// answers is kept for now, and their next request asks again.
+func TestWhereTooManyTokensWaitTheFloodIsTurnedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t, "victim", "late")
+		a.hold = make(chan struct{})
+		tokens := open(t, a, &buckettest.Table{})
+		var g sync.WaitGroup
+		flood := func(i int) string { return fmt.Sprint("t", i) }
+		tokens.flood(from(t.Context(), "A"), &g, maxReviews+maxWaiting, flood)
+		g.Go(func() {
+			if _, err := tokens.Identify(from(t.Context(), "B"), tokens.bearer("victim")); err != nil {
+				t.Errorf("the victim: %v", err)
+			}
+		})
+		synctest.Wait()
+		if _, err := tokens.Identify(from(t.Context(), "A"), tokens.bearer("late")); !errors.Is(err, fairqueue.ErrFull) {
+			t.Errorf("one more of the flood: %v", err)
+		}
+		if n := tokens.reviews.Waiting(); n != maxWaiting {
+			t.Errorf("%d wait", n)
+		}
+		close(a.hold)
+		g.Wait()
+		if got := tokens.identify(t, "late"); !strings.HasPrefix(got, userPrefix) {
+			t.Errorf("it is not reviewed when it comes again: %s", got)
+		}
+	})
+}
+
+// Who has left does not keep others waiting.
+func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t, "shared", "left")
+		a.hold = make(chan struct{})
+		tokens := open(t, a, &buckettest.Table{})
+		var gone, staying sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		tokens.flood(ctx, &gone, maxReviews, func(i int) string { return fmt.Sprint("t", i) })
+		tokens.flood(ctx, &gone, 1, func(int) string { return "shared" })
+		tokens.flood(ctx, &gone, 1, func(int) string { return "left" })
+		staying.Go(func() {
+			if got := tokens.identify(t, "shared"); !strings.HasPrefix(got, userPrefix) {
+				t.Errorf("one of two callers has left: %s", got)
+			}
+		})
+		synctest.Wait()
+		leave()
+		gone.Wait()
+		synctest.Wait()
+		if n := tokens.reviews.Waiting(); n != 1 {
+			t.Errorf("%d wait, for one caller", n)
+		}
+		close(a.hold)
+		staying.Wait()
+		synctest.Wait()
+		if n := a.count(); n != maxReviews+1 {
+			t.Errorf("%d reviews", n)
+		}
+		if got := tokens.identify(t, "left"); !strings.HasPrefix(got, userPrefix) {
+			t.Errorf("it is not reviewed when it comes again: %s", got)
+		}
+		if n := len(tokens.flights); n != 0 {
+			t.Errorf("%d reviews are left", n)
+		}
+	})
+}

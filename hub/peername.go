@@ -1,0 +1,36 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+)
+
+// peerOf names the other end of a request's connection, so that peers can take turns: by
+// its address, or, on the node's own network, by its user, since there a program may
+// choose among 16 million addresses. The name is empty where the connection is not known.
+//
+// It does not tell programs of one user apart that are on the node's own network: pods on
+// the host's network that run as root are one peer. Neither does it where something on
+// the way puts its own address in place of the pods'. And a program that may add
+// addresses to its pod's network can be as many peers as the node's routes let through.
+func peerOf(ctx context.Context) string {
+	conn, ok := ctx.Value(connKey{}).(*knownConn)
+	if !ok {
+		return ""
+	}
+	conn.named.Do(func() { conn.name = conn.newName() })
+	return conn.name
+}
+
+func (k *knownConn) newName() string {
+	if k.peers != nil {
+		if uid, ok := k.peers.Owner(k.local, k.remote); ok {
+			return fmt.Sprint("user ", uid)
+		}
+	}
+	address := k.remote.Addr().Unmap()
+	if address.IsLoopback() {
+		return "loopback"
+	}
+	return address.WithZone("").String()
+}
