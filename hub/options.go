@@ -92,7 +92,7 @@ func NewOptions() *Options {
 		KubeletRootDir:  "/var/lib/kubelet",
 		PullParallelism: 1,
 		PullBandwidth:   "0",
-		PullMinFree:     10,
+		PullMinFree:     20,
 		PullJitter:      10 * time.Second,
 	}
 }
@@ -139,6 +139,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KubeletRootDir, "kubelet-root-dir", o.KubeletRootDir, "kubelet's --root-dir, where the node's own credentials for registries are; empty: they are not used")
 	fs.IntVar(&o.PullParallelism, "image-pull-parallelism", o.PullParallelism, "how many images are pulled ahead at a time")
 	fs.StringVar(&o.PullBandwidth, "image-pull-bandwidth", o.PullBandwidth, "how many bytes a second images are pulled ahead with, all together, such as 500k or 2Mi; 0: no limit")
-	fs.IntVar(&o.PullMinFree, "image-pull-min-free", o.PullMinFree, "percent of containerd's file system that stay free: an image that would leave less is not pulled ahead. kubelet evicts pods below 10 or 15, if not told otherwise")
+	fs.IntVar(&o.PullMinFree, "image-pull-min-free", o.PullMinFree, "percent of containerd's file system that stay free: an image that would leave less is not pulled ahead. If not told otherwise, kubelet evicts pods and removes images below 15, until 20 are free")
 	fs.DurationVar(&o.PullJitter, "image-pull-jitter", o.PullJitter, "pulls that a rollout asks for on many nodes begin spread over so long")
 }
