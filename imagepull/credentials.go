@@ -10,11 +10,18 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/keyring"
 )
 
+// problem is what kept a secret of a namespace, or the node's own credentials, which are
+// in none, from being used.
+type problem struct {
+	namespace string
+	err       error
+}
+
 // credentials returns those that match an image, of all pods that want it and of
-// the node, in kubelet's order; and what kept a secret from being used. They are
+// the node, in kubelet's order; and what kept others from being used. They are
 // read for each attempt, and kept by nobody.
-func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential, []error) {
-	var problems []error
+func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential, []problem) {
+	var problems []problem
 	var secrets []keyring.Entries
 	read := map[types.NamespacedName]bool{}
 	for _, j := range p.jobsOf(t) {
@@ -26,7 +33,7 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 			read[name] = true
 			entries, err := p.secret(ctx, name)
 			if err != nil {
-				problems = append(problems, err)
+				problems = append(problems, problem{name.Namespace, err})
 			}
 			secrets = append(secrets, entries) // some may be usable
 		}
@@ -35,7 +42,7 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 	if p.opts.KubeletDir != "" {
 		var err error
 		if node, err = keyring.FirstOf(keyring.NodeFiles(p.opts.KubeletDir)); err != nil {
-			problems = append(problems, err)
+			problems = append(problems, problem{"", err})
 		}
 	}
 	return keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.image), problems

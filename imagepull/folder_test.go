@@ -193,3 +193,36 @@ func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// Two namespaces that want the same image try each other's credentials, and are not told
+// what the other's are called.
+func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused")).
+			Explain("shop", errors.New("secret shop/till was tried")).Explain("bank", errors.New("secret bank/vault was tried"))
+		for namespace, secret := range map[string]string{"shop": "unreadable-in-shop", "bank": "unreadable-in-bank"} {
+			wanted := target("v2", "app")
+			wanted.ImagePullSecrets = []string{secret}
+			pod := podWith("in-"+namespace, wanted)
+			pod.Namespace = namespace
+			n.cloud.set(pod)
+			if err := n.Request(pod, wanted); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute) // the first attempt may have begun before both were asked for
+		for namespace, other := range map[string]string{"shop": "bank", "bank": "shop"} {
+			s, _ := n.State(types.NamespacedName{Namespace: namespace, Name: "in-" + namespace})
+			text := s.Images[0].LastError
+			if !strings.Contains(text, "unreadable-in-"+namespace) || !strings.Contains(text, "secret "+namespace+"/") {
+				t.Errorf("a pod in %s is not told of its own secrets: %q", namespace, text)
+			}
+			n.cloud.mu.Lock()
+			event := n.cloud.message["in-"+namespace]
+			n.cloud.mu.Unlock()
+			if strings.Contains(text, other) || strings.Contains(event, other) || event == "" {
+				t.Errorf("a pod in %s is told %q, and by an Event %q", namespace, text, event)
+			}
+		}
+	})
+}

@@ -72,7 +72,7 @@ func (c queueCollector) Collect(out chan<- prometheus.Metric) {
 	count := map[nodeapi.State]int{}
 	c.puller.mu.Lock()
 	for _, t := range c.puller.tasks {
-		count[t.state(t.image, time.Now()).State]++
+		count[t.state(t.image, "", time.Now()).State]++
 	}
 	c.puller.mu.Unlock()
 	for _, s := range []nodeapi.State{nodeapi.Queued, nodeapi.Pulling, nodeapi.Ready, nodeapi.Failed} {

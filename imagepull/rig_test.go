@@ -183,11 +183,12 @@ type sky struct {
 	refuse  error // of patches
 	patches []string
 	events  []string
-	read    int // secrets
+	message map[string]string // the message of the last event, by pod
+	read    int               // secrets
 }
 
 func newSky() *sky {
-	return &sky{pods: map[string]*corev1.Pod{}, secrets: map[string]*corev1.Secret{}, changed: make(chan struct{}, 1)}
+	return &sky{pods: map[string]*corev1.Pod{}, secrets: map[string]*corev1.Secret{}, message: map[string]string{}, changed: make(chan struct{}, 1)}
 }
 
 func (s *sky) set(pods ...*corev1.Pod) {
@@ -277,9 +278,10 @@ func (s *sky) PatchStatus(_ context.Context, name types.NamespacedName, patch []
 	return nil
 }
 
-func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, _ string) {
+func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.message[pod.Name] = message
 	s.events = append(s.events, eventType+" "+pod.Name+" "+reason)
 }
 

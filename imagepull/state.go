@@ -16,7 +16,7 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 	for _, w := range j.Images {
 		i := nodeapi.Image{Image: w.Image, State: nodeapi.Queued}
 		if t := p.tasks[w.name]; t != nil {
-			i = t.state(w.Image, time.Now())
+			i = t.state(w.Image, j.Namespace, time.Now())
 		}
 		count[i.State]++
 		s.Images = append(s.Images, i)
@@ -34,8 +34,8 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 	return s
 }
 
-// state is what is told of t, under the name that a pod has for it.
-func (t *task) state(image string, now time.Time) nodeapi.Image {
+// state is what is told of t to a namespace, under the name that a pod has for the image.
+func (t *task) state(image, namespace string, now time.Time) nodeapi.Image {
 	i := nodeapi.Image{
 		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
 	}
@@ -44,7 +44,7 @@ func (t *task) state(image string, now time.Time) nodeapi.Image {
 		return i
 	}
 	if t.failure != nil {
-		i.Reason, i.LastError = string(t.failure.Reason), t.failure.Error()
+		i.Reason, i.LastError = string(t.failure.Reason), t.failure.For(namespace)
 	}
 	switch {
 	case t.running:

@@ -84,7 +84,7 @@ func (p *Puller) pull(ctx context.Context, t *task) {
 }
 
 // ask has the engine pull t. It also returns what kept credentials from being used.
-func (p *Puller) ask(ctx context.Context, t *task) (image engine.Image, problems []error, err error) {
+func (p *Puller) ask(ctx context.Context, t *task) (image engine.Image, problems []problem, err error) {
 	// Without containerd, nothing has to be read from the cloud.
 	if _, err := p.engine.Held(ctx); err != nil {
 		return engine.Image{}, nil, err
@@ -110,16 +110,16 @@ func (p *Puller) pulled(t *task, image engine.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
 	p.log.Info("image is ready", "image", t.image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
 	p.note(t, func(j *job) *job { return j.with(t.name, &image) })
-	p.event(t, corev1.EventTypeNormal, "ImagePrepulled",
-		fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.image, image.Size, took.Round(time.Millisecond)))
+	message := fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.image, image.Size, took.Round(time.Millisecond))
+	p.event(t, corev1.EventTypeNormal, "ImagePrepulled", func(string) string { return message })
 }
 
 // explained says which secrets could not be read, if that may be the reason. A
 // registry may answer that there is no such image to who may not know of it.
-func explained(failure *engine.Error, problems []error) *engine.Error {
+func explained(failure *engine.Error, problems []problem) *engine.Error {
 	if failure.Reason == engine.Unauthorized || failure.Reason == engine.NotFound {
 		for _, problem := range problems {
-			failure = failure.Explain(problem)
+			failure = failure.Explain(problem.namespace, problem.err)
 		}
 	}
 	return failure
@@ -133,7 +133,7 @@ func (p *Puller) pullFailed(t *task, failure *engine.Error, took time.Duration) 
 	level := slog.LevelDebug
 	if news {
 		level = slog.LevelWarn
-		p.event(t, corev1.EventTypeWarning, "ImagePrepullFailed", failure.Error())
+		p.event(t, corev1.EventTypeWarning, "ImagePrepullFailed", failure.For)
 	}
 	p.log.Log(context.Background(), level, "image could not be pulled ahead; it is tried again", "image", t.image, "pods", p.podsOf(t),
 		"reason", failure.Reason, "attempt", t.attempts, "err", failure)
@@ -190,12 +190,12 @@ func (p *Puller) podsOf(t *task) []string {
 	return names
 }
 
-// event tells all pods that want t.
-func (p *Puller) event(t *task, eventType, reason, message string) {
+// event tells all pods that want t what message says to those of their namespace.
+func (p *Puller) event(t *task, eventType, reason string, message func(namespace string) string) {
 	for _, j := range p.jobsOf(t) {
 		p.cloud.Event(&corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: j.Namespace, Name: j.Pod, UID: j.UID,
-		}, eventType, reason, message)
+		}, eventType, reason, message(j.Namespace))
 	}
 }
 

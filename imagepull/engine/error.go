@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -24,38 +25,74 @@ const (
 	Other              Reason = "PullFailed"
 )
 
-// Error is why a pull failed. Its text is one line that says which image, what
-// happened, and what to do; it never has a credential in it. It wraps no error of a
-// library, so that nothing else can be got out of it.
+// Error is why a pull failed. Its text is one line of bounded length and without
+// control characters that says which image, what happened, and what to do. It never has
+// a credential in it. It wraps no error of a library, so that nothing else can be got out of it.
 type Error struct {
 	Reason Reason
 	// Permanent says that trying again cannot help: InvalidImageName only.
 	Permanent bool
 	// RetryAfter is how long the registry asks to be left alone; 0 where it does not.
 	RetryAfter time.Duration
-	err        error
+	text       string
+	cause      error
+	details    []detail
 }
 
-// NewError is an Error with the text of err.
+// detail is a part of an error's text about a Secret, which only those may read who may
+// know of that Secret. An empty namespace is for everybody.
+type detail struct{ namespace, text string }
+
+// errorLimit bounds the text of an Error, in bytes. An Event's message may have 1024.
+const errorLimit = 1000
+
+// NewError is an Error with the text of err, which may have parts that come from
+// elsewhere: this is where what could harm a reader is taken out of them.
 func NewError(r Reason, err error) *Error {
-	return &Error{Reason: r, Permanent: r == InvalidImageName, err: err}
+	return &Error{Reason: r, Permanent: r == InvalidImageName, text: line(err.Error(), errorLimit), cause: err}
 }
 
 func errorf(r Reason, format string, values ...any) *Error {
 	return NewError(r, fmt.Errorf(format, values...))
 }
 
-func (e *Error) Error() string { return e.err.Error() }
+// Error tells everything, also of Secrets of several namespaces: it is for those who
+// look after the node. What pods or their owners are told is from For.
+func (e *Error) Error() string {
+	return e.textWith(func(detail) bool { return true })
+}
 
-func (e *Error) Unwrap() error { return e.err }
+// For is the text for those who may know of Secrets of this namespace, and of no other.
+func (e *Error) For(namespace string) string {
+	return e.textWith(func(d detail) bool { return d.namespace == "" || d.namespace == namespace })
+}
 
-// Explain returns an Error that also says what else may have led to the failure. Nil
-// adds nothing.
-func (e *Error) Explain(err error) *Error {
+func (e *Error) textWith(which func(detail) bool) string {
+	text := e.text
+	for _, d := range e.details {
+		if which(d) {
+			text += "; " + d.text
+		}
+	}
+	return line(text, errorLimit)
+}
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// Explain returns an Error that also says what else may have led to the failure, to those
+// who may know of Secrets of the namespace; an empty one is for everybody. Nil adds nothing.
+func (e *Error) Explain(namespace string, err error) *Error {
 	if err == nil {
 		return e
 	}
 	more := *e
-	more.err = fmt.Errorf("%w; %w", e.err, err)
+	more.details = append(slices.Clip(e.details), detail{namespace, line(err.Error(), quoteLimit)})
+	return &more
+}
+
+// of returns an Error that says first which image it is about.
+func (e *Error) of(name string) *Error {
+	more := *e
+	more.text = line("image "+name+": "+e.text, errorLimit)
 	return &more
 }

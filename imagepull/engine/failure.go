@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"syscall"
@@ -27,24 +26,24 @@ func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	if name == "" {
 		return f
 	}
-	return &Error{Reason: f.Reason, Permanent: f.Permanent, RetryAfter: f.RetryAfter, err: fmt.Errorf("image %s: %w", name, f.err)}
+	return f.of(name)
 }
 
 // runtimeFailure says what is wrong with containerd. What comes over gRPC has a code,
 // but for errors of the system, which are text.
 func (e *Engine) runtimeFailure(err error) *Error {
-	text := oneLine(err.Error())
+	text := err.Error()
 	switch {
 	case isUnavailable(err):
-		return errorf(RuntimeUnavailable, "containerd at %s does not answer (%s); look whether it runs; the image is tried again once it does", e.opts.Address, tail(text))
+		return errorf(RuntimeUnavailable, "containerd at %s does not answer (%s); look whether it runs; the image is tried again once it does", e.opts.Address, quote(tail(text)))
 	case strings.Contains(text, syscall.ENOSPC.Error()):
-		return errorf(NoSpace, "containerd has run out of disk space (%s); remove what is not needed on the node, images or logs, or give it more room", text)
+		return errorf(NoSpace, "containerd has run out of disk space (%s); remove what is not needed on the node, images or logs, or give it more room", quote(text))
 	case errdefs.IsNotImplemented(err) && strings.Contains(text, "runtime.v1"):
 		return errorf(Other, "containerd at %s has no CRI, so kubelet cannot use it; enable its plugin, or give the socket of the one that kubelet uses", e.opts.Address)
 	case strings.Contains(text, "wrong diff id"):
-		return errorf(Corrupt, "a layer holds something else than the configuration says (%s); push the image again", text)
+		return errorf(Corrupt, "a layer holds something else than the configuration says (%s); push the image again", quote(text))
 	}
-	return errorf(Other, "containerd at %s: %s", e.opts.Address, text)
+	return errorf(Other, "containerd at %s: %s", e.opts.Address, quote(text))
 }
 
 // isUnavailable reports whether containerd is away or ended amid a call. A stream that
@@ -60,14 +59,4 @@ func tail(text string) string {
 		text = text[i+2:]
 	}
 	return strings.Trim(text, `"`)
-}
-
-// oneLine is text as it can stand in a line.
-func oneLine(text string) string {
-	const most = 400
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }

@@ -54,7 +54,7 @@ func TestRegistryFailure(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs", "/more"}, credentials: []Credential{
-				{Username: "me", Password: "hunter2", Source: "secret a/b"},
+				{Username: "me", Password: "hunter2", Source: "secret a/b", Namespace: "a"},
 			}}
 			got := r.failure(tt.err)
 			text := got.Error()
@@ -104,17 +104,8 @@ func TestRuntimeFailure(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	err := NewError(Unauthorized, errors.New("refused"))
-	more := err.Explain(nil).Explain(errors.New("secret a/b cannot be read"))
+	more := err.Explain("a", nil).Explain("a", errors.New("secret a/b cannot be read"))
 	if more.Error() != "refused; secret a/b cannot be read" || more.Reason != Unauthorized || err.Error() != "refused" {
 		t.Errorf("got %q of %q", more, err)
-	}
-}
-
-func TestOneLine(t *testing.T) {
-	if got := oneLine("a\n b\t c"); got != "a b c" {
-		t.Errorf("got %q", got)
-	}
-	if got := oneLine(strings.Repeat("ü", 1000)); len(got) > 410 || !strings.HasSuffix(got, "…") {
-		t.Errorf("got %d bytes: %q", len(got), got)
 	}
 }

@@ -89,7 +89,7 @@ func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
 
 func goneIfNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
-		return errorf(Gone, "it was removed from the node (%s); it has to be pulled again", oneLine(err.Error()))
+		return errorf(Gone, "it was removed from the node (%s); it has to be pulled again", quote(err.Error()))
 	}
 	return err
 }

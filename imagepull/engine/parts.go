@@ -97,7 +97,7 @@ func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.
 	})
 	if len(suitable) == 0 {
 		return ocispec.Descriptor{}, errorf(WrongPlatform, "there is none for %s, only for %s; push one for this node's platform, or keep the pod from this node",
-			platforms.Format(platforms.DefaultSpec()), strings.Join(others, ", "))
+			platforms.Format(platforms.DefaultSpec()), quote(strings.Join(others, ", ")))
 	}
 	slices.SortStableFunc(suitable, func(a, b ocispec.Descriptor) int {
 		switch {

@@ -22,7 +22,7 @@ func Normalize(image string) (string, error) {
 func parse(image string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(image)
 	if err != nil {
-		return nil, errorf(InvalidImageName, "image %q: this is not the name of an image (%w); correct it where the pod is made from", image, err)
+		return nil, errorf(InvalidImageName, "image %s: this is not the name of an image (%s); correct it where the pod is made from", quote(image), quote(err.Error()))
 	}
 	return named, nil
 }

@@ -27,7 +27,7 @@ func (r *registry) failure(err error) *Error {
 	code := statusOf(err)
 	switch {
 	case isDenied(err):
-		return errorf(Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text)
+		return r.named(errorf(Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text))
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		return errorf(RegistryBusy, "registry %s has trouble of its own (%s)", r.host(), text)
 	case errdefs.IsNotFound(err):
@@ -56,19 +56,28 @@ func (r *registry) folder(file string) string {
 	return filepath.Join(r.folders[0], r.host(), file)
 }
 
-// presented tells which credentials were refused.
+// presented tells how many credentials were refused.
 func (r *registry) presented() string {
-	if len(r.credentials) == 0 {
+	switch n := len(r.refused()); n {
+	case 0:
 		return "there are no credentials for it among the pod's imagePullSecrets; add one"
+	case 1:
+		return "the only credential for it was tried; check it"
+	default:
+		return fmt.Sprintf("all %d credentials for it were tried; check them", n)
 	}
-	var sources []string
-	for _, c := range r.credentials[:min(r.tried+1, len(r.credentials))] {
-		sources = append(sources, c.Source)
+}
+
+func (r *registry) refused() []Credential {
+	return r.credentials[:min(r.tried+1, len(r.credentials))]
+}
+
+// named has f name the credentials that were refused, each to those who may know of it.
+func (r *registry) named(f *Error) *Error {
+	for _, c := range r.refused() {
+		f = f.Explain(c.Namespace, fmt.Errorf("%s was tried", c.Source))
 	}
-	if len(sources) == 1 {
-		return fmt.Sprintf("the only credential for it (%s) was tried; check it", sources[0])
-	}
-	return fmt.Sprintf("all %d credentials for it were tried (%s); check them", len(sources), strings.Join(sources, ", "))
+	return f
 }
 
 func (r *registry) orHides() string {
@@ -85,9 +94,9 @@ var address = regexp.MustCompile(`[a-z]+://[^\s"']+`)
 var noise = strings.NewReplacer("httpReadSeeker: failed open: ", "", "failed to do request: ", "", "failed to authorize: ", "",
 	"pull access denied, repository does not exist or may require authorization: ", "")
 
-// plain is err's text without what may be secret: queries of addresses, which lead to
-// storage that needs no other key; users in them; and the credentials, which a
-// registry may have echoed.
+// plain is a quotation of err's text without what may be secret: queries of addresses,
+// which lead to storage that needs no other key; users in them; and the credentials,
+// which a registry may have echoed.
 func (r *registry) plain(err error) string {
 	text := address.ReplaceAllStringFunc(err.Error(), func(raw string) string {
 		end := strings.TrimRight(raw, ":,;.)")
@@ -105,7 +114,7 @@ func (r *registry) plain(err error) string {
 			}
 		}
 	}
-	return oneLine(noise.Replace(text))
+	return quote(noise.Replace(text))
 }
 
 func isUntrusted(err error) bool {

@@ -42,6 +42,9 @@ func FromSecret(s *corev1.Secret) (Entries, error) {
 	default:
 		err = fmt.Errorf("its type is %.100q: want %s or %s", s.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
+	for i := range entries {
+		entries[i].credential.Namespace = s.Namespace
+	}
 	if err == nil && len(entries) == 0 {
 		err = errors.New("it names no registry")
 	}

@@ -37,7 +37,7 @@ func TestCredentialsOfASecret(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			tt.want.Source = "secret shop/regcred"
+			tt.want.Source, tt.want.Namespace = "secret shop/regcred", "shop"
 			auths := `{"r.example.com":` + tt.credential + `}`
 			for _, s := range []*corev1.Secret{
 				rawSecret("regcred", corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"auths":`+auths+`}`),

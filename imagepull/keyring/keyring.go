@@ -103,6 +103,7 @@ func (r ring) match(target *url.URL) []entry {
 // equal tells whether a registry would see a difference.
 func equal(a, b engine.Credential) bool {
 	a.Source, b.Source = "", ""
+	a.Namespace, b.Namespace = "", ""
 	return a == b
 }
 
