@@ -6,6 +6,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -209,6 +210,52 @@ func (c *Cache) ended(s *stage) {
 	for name, version := range s.left {
 		c.outlived(s.view, name, version)
 	}
+}
+
+// endedCopies notes which pods that were read one by one a list would have, and has not: of
+// a view of the pods of a node, which a pod leaves only by its deletion. The view may not
+// have had them as members: it was evicted meanwhile, say.
+func (c *Cache) endedCopies(s *stage, version string) {
+	of, key := s.view.key.of(), &s.view.key
+	if of.resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.proves() || !key.lasting() {
+		return
+	}
+	for _, single := range c.views.resource(of.user, of.resource) {
+		if !single.key.Single || single.repr.Metadata != "" {
+			continue
+		}
+		for _, name := range single.provenUpTo(version) {
+			if _, ok := s.items[name]; ok {
+				continue
+			}
+			if pod := single.pod(name); pod != nil && key.selects(pod) {
+				c.views.gone(of, name, version, pod.UID, true)
+			}
+		}
+	}
+}
+
+// pod reads a member that is a pod; nil if it cannot be read.
+func (v *view) pod(name string) *corev1.Pod {
+	e, ok := v.member(name)
+	if !ok {
+		return nil
+	}
+	bare, err := v.stored(name, e)
+	if err != nil {
+		return nil
+	}
+	object, _ := convert.FromBare(v.repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare) //nolint:errcheck // nil is no pod
+	pod, _ := object.(*corev1.Pod)
+	return pod
+}
+
+// selects reports whether a pod is in a view that is lasting.
+func (k *viewKey) selects(pod *corev1.Pod) bool {
+	selector, err := fields.ParseSelector(k.Fields)
+	return err == nil && (k.Namespace == "" || k.Namespace == pod.Namespace) && selector.Matches(fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
+	})
 }
 
 // outlived is called when a view does not show an object any more, which it had at a

@@ -120,7 +120,11 @@ func (x *exchange) get() (*http.Response, error) {
 func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, error) {
 	c.view.touch(x.cache.now())
 	c.view.noteRead(c.name)
-	if c.entry.size > convertedPieceSize {
+	limit := pieceSize
+	if c.view.repr != to {
+		limit = convertedPieceSize
+	}
+	if c.entry.size > limit {
 		return x.largeObject(c, to)
 	}
 	o, err := c.object()

@@ -215,6 +215,9 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 	}
 	verdict := st.commit(version)
 	c.ended(st)
+	if verdict == taken {
+		c.endedCopies(st, version)
+	}
 	switch verdict {
 	case restored:
 		c.restored(v, version)

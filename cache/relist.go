@@ -199,6 +199,9 @@ func (c *Cache) flyOnce(ctx context.Context, f *flight, v *view, template *http.
 	f.changed, f.from, f.events = c.compareWith(v, st)
 	verdict := st.commit(f.to)
 	c.ended(st)
+	if verdict == taken {
+		c.endedCopies(st, f.to)
+	}
 	if verdict != taken { // other streams were faster, or there is no way from there to here
 		f.from, f.events = "", nil
 	}
