@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -181,6 +182,25 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 		}
 	}
 }
+
+// ReverseProxy flushes after a write that failed.
+func TestWhoWasCutCountsNoMore(t *testing.T) {
+	c := newCrowd(1, 0)
+	u := newUnread(brokenResponse{httptest.NewRecorder()}, c)
+	if _, err := u.Write([]byte("a")); err == nil {
+		t.Fatal("a write to a broken connection succeeded")
+	}
+	isCut := false
+	defer c.join(func() { isCut = true })()
+	if err := u.FlushError(); err == nil || isCut {
+		t.Errorf("flushed what was cut: %v; another was cut for it: %t", err, isCut)
+	}
+}
+
+// brokenResponse is a response that cannot be written.
+type brokenResponse struct{ *httptest.ResponseRecorder }
+
+func (brokenResponse) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {

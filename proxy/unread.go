@@ -18,29 +18,41 @@ const (
 	unreadPatience = 2 * time.Second
 )
 
-// unread is a response whose writes join a crowd.
+// unread is a response whose writes join a crowd. What follows a write that failed is
+// none: a response that was cut would count as one more, and another be cut for it.
 type unread struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	crowd   *crowd
+	err     error // of the write that failed
 }
 
 func newUnread(w http.ResponseWriter, c *crowd) *unread {
-	return &unread{w, http.NewResponseController(w), c}
+	return &unread{ResponseWriter: w, control: http.NewResponseController(w), crowd: c}
 }
 
 // Unwrap is for http.ResponseController.
 func (u *unread) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-func (u *unread) Write(p []byte) (int, error) {
-	defer u.crowd.join(u.cut)()
-	return u.ResponseWriter.Write(p)
+func (u *unread) Write(p []byte) (n int, err error) {
+	err = u.wait(func() error {
+		n, err = u.ResponseWriter.Write(p)
+		return err
+	})
+	return n, err
 }
 
 // FlushError is for http.ResponseController.
-func (u *unread) FlushError() error {
+func (u *unread) FlushError() error { return u.wait(u.control.Flush) }
+
+// wait runs fn, which may wait for the client.
+func (u *unread) wait(fn func() error) error {
+	if u.err != nil {
+		return u.err
+	}
 	defer u.crowd.join(u.cut)()
-	return u.control.Flush()
+	u.err = fn()
+	return u.err
 }
 
 // cut ends the connection, or the HTTP/2 stream.
