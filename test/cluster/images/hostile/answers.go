@@ -1,0 +1,99 @@
+package hostile
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// EndlessBytes is after how many bytes an answer without an end ends.
+const EndlessBytes = 128 << 20
+
+// chunk is written at once.
+const chunk = 64 << 10
+
+// Endless begins an answer with some text, and goes on with letters.
+func Endless(begin string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		letters := make([]byte, chunk)
+		for i := range letters {
+			letters[i] = 'x'
+		}
+		_, err := io.WriteString(w, begin)
+		for sent := 0; err == nil && sent < EndlessBytes; sent += chunk {
+			_, err = w.Write(letters)
+		}
+	}
+}
+
+// Drip sends one space each time, of as many as it has announced.
+func Drip(size int64, every time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		drip(w, req, bytes.Repeat([]byte(" "), int(size)), every)
+	}
+}
+
+func drip(w http.ResponseWriter, req *http.Request, content []byte, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := range content {
+		if _, err := w.Write(content[i : i+1]); err != nil || http.NewResponseController(w).Flush() != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-req.Context().Done():
+			return
+		}
+	}
+}
+
+// Slowing sends content from the start on, but its end a byte at a time.
+func Slowing(content []byte, after int, every time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		if _, err := w.Write(content[:after]); err == nil {
+			drip(w, req, content[after:], every)
+		}
+	}
+}
+
+// Breaking sends the start of content, and breaks the connection then.
+func Breaking(content []byte, after int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content[:after])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Silent never answers.
+func Silent(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
+
+// Redirect sends the client elsewhere.
+func Redirect(url string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", url)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
+}
+
+// Say answers with a code, a header in pairs, and a body.
+func Say(code int, body string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// Challenge asks for a token from an address.
+func Challenge(realm string) http.HandlerFunc {
+	return Say(http.StatusUnauthorized, "", "WWW-Authenticate", `Bearer realm="`+realm+`",service="x",scope="repository:app:pull"`)
+}
