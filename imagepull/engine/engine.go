@@ -28,10 +28,6 @@ import (
 const (
 	// defaultAddress is where containerd listens unless it is told otherwise.
 	defaultAddress = "/run/containerd/containerd.sock"
-	// defaultStall is how long a registry may send nothing in the middle of a blob.
-	// kubelet's own pulls give up after five minutes, CRI's default; a thin link that
-	// works at all delivers something in one.
-	defaultStall = time.Minute
 	// redialAtMost bounds how late a containerd that is back is noticed.
 	redialAtMost = 3 * time.Second
 	// messageLimit is containerd's own for one message of gRPC, in bytes.
@@ -51,8 +47,9 @@ type Options struct {
 	Bandwidth int64
 	// MinFree is how many percent of a file system a pull has to leave free.
 	MinFree int
-	// Stall is after how long without a byte in the middle of a blob the registry
-	// counts as unreachable; 0 is a minute.
+	// Stall is after how long without an answer, without a byte in the middle of a blob, or
+	// with less than 1 kB a second the registry counts as unreachable; 0 is a minute. All
+	// waiting for one image may take ten times as long, beyond what its bytes may take.
 	Stall time.Duration
 	// Fetched is told of bytes as they arrive from registries, from several goroutines.
 	// Nil: nobody counts.
@@ -82,7 +79,7 @@ func New(o Options) (*Engine, error) {
 		o.Address = defaultAddress
 	}
 	if o.Stall == 0 {
-		o.Stall = defaultStall
+		o.Stall = defaultWindow
 	}
 	if o.Fetched == nil {
 		o.Fetched = func(int) {}

@@ -16,15 +16,25 @@ const (
 	discardWait  = 100 * time.Millisecond
 )
 
-// fetch gets a blob into containerd's store, from where it was left off. The name of
-// the ingest is the one that CRI uses: the two go on with each other's work, and do
-// not fetch the same blob at the same time.
+// A blob of CRI that has not grown at minRate for abandonedAfter is not waited for.
+const (
+	abandonedAfter = 10 * time.Second
+	lookAgain      = 500 * time.Millisecond
+)
+
+// ingestRef names what containerd has of a blob that is not complete. It is not CRI's
+// name for it: containerd lets only one write under a name, and a registry that is slow
+// with a layer here must not keep CRI from fetching the same layer elsewhere.
+func ingestRef(blob ocispec.Descriptor) string { return "edgehub-prepull-" + blob.Digest.String() }
+
+// fetch gets a blob into containerd's store, from where it was left off.
 //
 // What is left of a blob may be wrong, after a loss of power, say. That shows only
 // when the whole is there; it is fetched anew then, once.
 func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
-	if blob.Size <= 0 {
-		return errorf(Corrupt, "its registry gives no size for %s; push it again", blob.Digest)
+	blob.URLs = nil
+	if err := p.awaitCRI(ctx, blob); err != nil {
+		return err
 	}
 	resumed, err := p.fetchOnce(ctx, blob)
 	if !errdefs.IsFailedPrecondition(err) {
@@ -50,7 +60,7 @@ func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 // connection than the rest. It fails with errdefs.ErrFailedPrecondition if the blob
 // is not what it should be.
 func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed bool, err error) {
-	w, err := content.OpenWriter(ctx, p.engine.store(), content.WithRef(remotes.MakeRefKey(ctx, blob)), content.WithDescriptor(blob))
+	w, err := content.OpenWriter(ctx, p.engine.store(), content.WithRef(ingestRef(blob)), content.WithDescriptor(blob))
 	if errdefs.IsAlreadyExists(err) {
 		p.progress.set(blob, blob.Size)
 		return false, nil
@@ -65,7 +75,7 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 	}
 	in := &inflow{pull: p, blob: blob, to: w, offset: s.Offset}
 	p.progress.set(blob, s.Offset)
-	if err := in.run(ctx); err != nil {
+	if err := in.run(withBlob(ctx, blob)); err != nil {
 		return s.Offset > 0 || in.cuts > 0, err
 	}
 	if err := w.Commit(ctx, blob.Size, blob.Digest); err != nil && !errdefs.IsAlreadyExists(err) {
@@ -79,7 +89,7 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	p.progress.set(blob, 0)
 	for tries := 0; ; tries++ {
-		err := unlessNotFound(p.engine.store().Abort(ctx, remotes.MakeRefKey(ctx, blob)))
+		err := unlessNotFound(p.engine.store().Abort(ctx, ingestRef(blob)))
 		if err == nil || isUnavailable(err) || tries == discardTries {
 			return err
 		}
@@ -87,6 +97,33 @@ func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(discardWait):
+		}
+	}
+}
+
+// awaitCRI waits while CRI is fetching the blob, as long as that goes on: on a thin line
+// the same bytes must not come twice at once.
+func (p *pull) awaitCRI(ctx context.Context, blob ocispec.Descriptor) error {
+	var measured pace
+	for last := int64(-1); ; {
+		s, err := p.engine.store().Status(ctx, remotes.MakeRefKey(ctx, blob))
+		if errdefs.IsNotFound(err) {
+			return nil // it is complete, or nobody fetches it
+		}
+		if err != nil {
+			return err
+		}
+		if last < 0 && time.Since(s.UpdatedAt) > abandonedAfter {
+			return nil
+		}
+		if last >= 0 && measured.slow(lookAgain, int(s.Offset-last), abandonedAfter) {
+			return nil
+		}
+		last = s.Offset
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAgain):
 		}
 	}
 }

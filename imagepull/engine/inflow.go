@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes"
@@ -18,8 +19,11 @@ const (
 	// killed, however slow the line.
 	pieceSize = 128 << 10
 	// cutsAtMost is how often a blob is asked for again within one pull when the
-	// connection breaks without having brought a byte.
+	// connection breaks without having brought as much as is fruitful, in bytes: what
+	// minRate asks for in a minute. A registry that cuts each connection after a byte must
+	// not hold a pull for ever.
 	cutsAtMost = 3
+	fruitful   = 60 * minRate
 	// afterCut is how long the first of these waits; the next ones wait twice as long.
 	afterCut = time.Second
 )
@@ -48,7 +52,7 @@ func (in *inflow) run(ctx context.Context) error {
 		}
 		in.cuts++
 		fruitless++
-		if in.offset > before {
+		if in.offset-before >= fruitful {
 			fruitless = 1
 		}
 		if fruitless > cutsAtMost {
@@ -66,7 +70,8 @@ func (in *inflow) run(ctx context.Context) error {
 // isCut reports whether a connection broke that worked until then.
 func isCut(err error) bool {
 	w, ok := errors.AsType[*wireError](err)
-	return ok && w.midway && !errors.Is(w, errStalled)
+	_, stalled := errors.AsType[stall](err)
+	return ok && w.midway && !stalled
 }
 
 // connection brings in what it can over one connection.
@@ -90,8 +95,9 @@ func (in *inflow) connection(ctx context.Context) error {
 		return errorf(NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.host(), in.blob.Digest)
 	}
 	failure := in.pull.registry.failure(err)
-	if in.offset > 0 && failure.Reason == Other {
-		// It answers, but not with the rest: it may be able to send the whole.
+	if in.offset > 0 && statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
+		// There is no such rest: what is here is not of this blob. Any other answer may be
+		// that of somebody who stands between here and the registry, and says nothing of it.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
 	}
 	return failure
@@ -123,9 +129,9 @@ func (in *inflow) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser, 
 
 // copy tells what failed: to read, or to write.
 func (in *inflow) copy(from io.Reader) (read, written error) {
-	piece := make([]byte, pieceSize)
+	piece := make([]byte, min(pieceSize, in.blob.Size-in.offset))
 	for in.offset < in.blob.Size {
-		n, err := from.Read(piece)
+		n, err := from.Read(piece[:min(pieceSize, in.blob.Size-in.offset)])
 		if n > 0 {
 			done, err := in.to.Write(piece[:n])
 			in.offset += int64(done)

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
@@ -22,6 +20,7 @@ type parts struct {
 	config   ocispec.Descriptor
 	others   []ocispec.Descriptor // of the manifest that are no layers; images have none
 	layers   []ocispec.Descriptor
+	diffs    []digest.Digest // of the layers when they are not compressed
 	chain    []digest.Digest // the names of the layers' snapshots
 }
 
@@ -37,34 +36,19 @@ func (p parts) size() int64 {
 }
 
 // partsOf reads what an image consists of. Before a blob is read get makes sure of
-// it: by fetching, or by looking for it.
+// it: by fetching, or by looking for it. What a registry may not have the node do fails
+// with an *Error before it is done.
 func (e *Engine) partsOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (parts, error) {
-	p := parts{target: target, manifest: target}
-	for {
-		if err := get(ctx, p.manifest); err != nil {
-			return parts{}, err
-		}
-		if !images.IsIndexType(p.manifest.MediaType) {
-			break
-		}
-		var err error
-		if p.manifest, err = e.choose(ctx, p.manifest); err != nil {
-			return parts{}, err
-		}
-	}
-	if !images.IsManifestType(p.manifest.MediaType) {
-		return parts{}, errorf(Other, "it is no image, but %s", p.manifest.MediaType)
-	}
-	blob, err := content.ReadBlob(ctx, e.store(), p.manifest)
-	if err != nil {
+	p := parts{target: target}
+	var err error
+	if p.manifest, err = e.manifestOf(ctx, target, get); err != nil {
 		return parts{}, err
 	}
-	var manifest ocispec.Manifest
-	if err := json.Unmarshal(blob, &manifest); err != nil {
-		return parts{}, errorf(Corrupt, "its manifest %s cannot be read (%w)", p.manifest.Digest, err)
+	var layers []ocispec.Descriptor
+	if p.config, layers, err = e.readManifest(ctx, p.manifest); err != nil {
+		return parts{}, err
 	}
-	p.config = manifest.Config
-	for _, l := range manifest.Layers {
+	for _, l := range layers {
 		if images.IsLayerType(l.MediaType) {
 			p.layers = append(p.layers, l)
 		} else {
@@ -74,13 +58,41 @@ func (e *Engine) partsOf(ctx context.Context, target ocispec.Descriptor, get fun
 	if err := get(ctx, p.config); err != nil {
 		return parts{}, err
 	}
-	p.chain, err = e.chain(ctx, p)
-	return p, err
+	if p.diffs, err = e.diffs(ctx, p); err != nil {
+		return parts{}, err
+	}
+	p.chain = identity.ChainIDs(slices.Clone(p.diffs))
+	return p, nil
+}
+
+// manifestOf is the manifest that the target is, or that its indexes have for this
+// platform.
+func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (ocispec.Descriptor, error) {
+	found := target
+	for range indexesAtMost + 1 {
+		if err := checkDocument(found); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		if err := get(ctx, found); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		switch {
+		case images.IsManifestType(found.MediaType):
+			return found, nil
+		case !images.IsIndexType(found.MediaType):
+			return ocispec.Descriptor{}, errorf(Other, "it is no image, but %q", found.MediaType)
+		}
+		var err error
+		if found, err = e.choose(ctx, found); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+	}
+	return ocispec.Descriptor{}, errorf(Corrupt, "its indexes are nested more than %d deep; push it again", indexesAtMost)
 }
 
 // choose is the manifest of an index that CRI would take, too.
 func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.Descriptor, error) {
-	all, err := images.Children(ctx, e.store(), index)
+	all, err := e.readIndex(ctx, index)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -113,22 +125,25 @@ func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.
 	return suitable[0], nil
 }
 
-// chain reads from the configuration what the snapshots of the layers are called.
-func (e *Engine) chain(ctx context.Context, p parts) ([]digest.Digest, error) {
-	blob, err := content.ReadBlob(ctx, e.store(), p.config)
-	if err != nil {
-		return nil, err
-	}
+// diffs reads from the configuration what the layers are when they are not compressed.
+func (e *Engine) diffs(ctx context.Context, p parts) ([]digest.Digest, error) {
 	var config struct {
-		RootFS ocispec.RootFS `json:"rootfs"`
+		RootFS struct {
+			DiffIDs bounded[digest.Digest] `json:"diff_ids"`
+		} `json:"rootfs"`
 	}
-	if err := json.Unmarshal(blob, &config); err != nil {
-		return nil, errorf(Corrupt, "its configuration %s cannot be read (%w)", p.config.Digest, err)
+	if err := e.read(ctx, p.config, &config); err != nil {
+		return nil, err
 	}
 	if len(config.RootFS.DiffIDs) != len(p.layers) {
 		return nil, errorf(Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.layers), len(config.RootFS.DiffIDs))
 	}
-	return identity.ChainIDs(config.RootFS.DiffIDs), nil
+	for _, d := range config.RootFS.DiffIDs {
+		if err := d.Validate(); err != nil {
+			return nil, errorf(Corrupt, "its configuration has a layer %q, which is no digest (%w); push it again", d, err)
+		}
+	}
+	return config.RootFS.DiffIDs, nil
 }
 
 // look is a get for partsOf that fetches nothing. It fails with errdefs.ErrNotFound.

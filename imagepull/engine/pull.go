@@ -48,7 +48,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 	if here && digestOf(named) != "" {
 		return e.hold(ctx, n, named, local)
 	}
-	w := &wire{limiter: e.limiter, stall: e.opts.Stall, fetched: e.opts.Fetched, agent: e.opts.UserAgent}
+	w := &wire{limiter: e.limiter, patience: &patience{window: e.opts.Stall}, fetched: e.opts.Fetched, agent: e.opts.UserAgent}
 	defer w.close()
 	p := &pull{engine: e, node: n, name: name, registry: newRegistry(ctx, name, n, w, r.Credentials)}
 	p.progress.report = r.Progress
@@ -112,7 +112,7 @@ func (p *pull) get(ctx context.Context, blob ocispec.Descriptor) error {
 		return err
 	}
 	store := p.engine.store()
-	_, err := images.SetChildrenMappedLabels(store, images.ChildrenHandler(store), nil)(ctx, blob)
+	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.children), nil)(ctx, blob)
 	return err
 }
 

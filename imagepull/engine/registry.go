@@ -25,21 +25,44 @@ type registry struct {
 	open        remotes.Resolver
 }
 
-// newRegistry reads how the registry is reached from the hosts' folders at each
-// connection, as CRI does.
+// newRegistry reads how the registry is reached from the hosts' folders once for each
+// credential, as CRI does.
 func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []Credential) *registry {
 	r := &registry{name: name, folders: n.hosts, credentials: credentials, header: http.Header{}}
 	if w.agent != "" {
 		r.header.Set("User-Agent", w.agent)
 	}
 	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
-		return config.ConfigureHosts(ctx, config.HostOptions{
+		return w.once(config.ConfigureHosts(ctx, config.HostOptions{
 			HostDir:        hostDir(n.hosts),
 			UpdateClient:   w.adopt,
 			AuthorizerOpts: []docker.AuthorizerOpt{access},
-		})
+		}))
 	}
 	return r
+}
+
+// once has containerd's client use the same connections and tokens for all requests of
+// a pull: it configures the hosts anew for each.
+func (w *wire) once(configure docker.RegistryHosts) docker.RegistryHosts {
+	var configured []docker.RegistryHost
+	return func(name string) ([]docker.RegistryHost, error) {
+		if configured != nil {
+			return configured, nil
+		}
+		all, err := configure(name)
+		if err != nil {
+			return nil, err
+		}
+		for i, host := range all {
+			w.hosts.name(host.Host)
+			client := *host.Client // the authorizer has the same one
+			client.Transport = contentTransport{next: client.Transport}
+			all[i].Client = &client
+		}
+		configured = all
+		return all, nil
+	}
 }
 
 // hostDir finds the folder of a registry in the first of the roots that has one.
@@ -66,22 +89,26 @@ func (r *registry) resolve(ctx context.Context) (ocispec.Descriptor, error) {
 }
 
 // with calls do with a way in: one that was good before, or else one credential after
-// the other until do is not refused.
+// the other until do is not refused. A token that was good before may have run out
+// without a word: one that is refused is asked for anew, once.
 func (r *registry) with(do func(remotes.Resolver) error) error {
-	for {
+	for used := r.open != nil; ; used = false {
 		if r.open == nil {
 			r.open = docker.NewResolver(docker.ResolverOptions{
 				Hosts: r.hosts(docker.WithAuthCreds(r.credential())), Headers: r.header,
 			})
 		}
 		err := do(r.open)
-		if err == nil || !mayBeDenied(err) {
+		switch {
+		case err == nil || !mayBeDenied(err):
 			return err
-		}
-		if r.tried+1 >= len(r.credentials) {
+		case used && isDenied(err):
+		case r.tried+1 >= len(r.credentials):
 			return err
+		default:
+			r.tried++
 		}
-		r.tried, r.open = r.tried+1, nil
+		r.open = nil
 	}
 }
 

@@ -24,6 +24,9 @@ func (r *registry) failure(err error) *Error {
 		f.RetryAfter = busy.after
 		return f
 	}
+	if odd, ok := errors.AsType[*oddAnswer](err); ok {
+		return errorf(Corrupt, "registry %s cannot be pulled from: %s", r.host(), odd.what)
+	}
 	code := statusOf(err)
 	switch {
 	case isDenied(err):
@@ -143,6 +146,9 @@ func trouble(err error) string {
 	}
 	if errors.Is(err, errStalled) {
 		return "the connection is open, but dead"
+	}
+	if errors.Is(err, errSlow) {
+		return "it is too slow to be waited for; what came in is kept"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		if dns.IsNotFound {

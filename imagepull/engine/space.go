@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -89,7 +88,7 @@ func (e *Engine) there(ctx context.Context, blob ocispec.Descriptor) (int64, err
 	case !errdefs.IsNotFound(err):
 		return 0, err
 	}
-	s, err := e.store().Status(ctx, remotes.MakeRefKey(ctx, blob))
+	s, err := e.store().Status(ctx, ingestRef(blob))
 	if err != nil {
 		return 0, unlessNotFound(err)
 	}

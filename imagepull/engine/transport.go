@@ -2,34 +2,34 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/time/rate"
 )
 
 const (
-	// A handshake takes two or three round trips, an answer one and what the registry
-	// needs to look; a satellite's is 1.5 s, and the first packets may be lost.
+	// A handshake takes two or three round trips; a satellite's is 1.5 s, and the first
+	// packets may be lost.
 	handshakeTimeout = 30 * time.Second
-	answerTimeout    = time.Minute
+	// headerLimit bounds the header of an answer in bytes. Those of real registries have
+	// some kB; net/http would take 10 MB.
+	headerLimit = 256 << 10
 	// leaveAloneAtMost bounds what a registry may ask for: a broken clock in its
 	// Retry-After must not end pulls for days.
 	leaveAloneAtMost = time.Hour
 )
 
-var errStalled = errors.New("it sent nothing any more")
-
 // wire is what the connections of one pull have in common.
 type wire struct {
-	limiter *rate.Limiter
-	stall   time.Duration
-	fetched func(int)
-	agent   string // or empty
+	limiter  *rate.Limiter
+	patience *patience
+	hosts    hosts
+	fetched  func(int)
+	agent    string // or empty
 
 	mu     sync.Mutex
 	opened []*http.Transport
@@ -42,7 +42,9 @@ func (w *wire) adopt(client *http.Client) error {
 	if !ok {
 		return nil
 	}
-	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, answerTimeout
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, w.patience.window
+	t.MaxResponseHeaderBytes = headerLimit
+	t.DialContext = w.hosts.guard(t.DialContext)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opened = append(w.opened, t)
@@ -59,7 +61,7 @@ func (w *wire) close() {
 	}
 }
 
-// transport limits and counts what comes in, and notices when nothing does.
+// transport bounds, limits and counts what comes in, and notices when nothing does.
 type transport struct {
 	wire *wire
 	next http.RoundTripper
@@ -70,7 +72,7 @@ type transport struct {
 // once, several times.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := t.next.RoundTrip(request.WithContext(ctx))
+	response, err := t.wire.patience.roundTrip(t.next, t.wire.hosts.mark(request.WithContext(ctx), t.next), cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, &wireError{cause: err}
@@ -80,7 +82,16 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, &busyError{status: response.Status, after: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	}
-	response.Body = &body{ReadCloser: response.Body, ctx: ctx, cancel: cancel, wire: t.wire}
+	limit := int64(documentLimit)
+	if blob, ok := ctx.Value(contentKey{}).(ocispec.Descriptor); ok {
+		limit = blob.Size
+		if err := checkContent(response, blob); err != nil {
+			_ = response.Body.Close()
+			cancel(nil)
+			return nil, err
+		}
+	}
+	response.Body = &body{ReadCloser: response.Body, ctx: ctx, cancel: cancel, wire: t.wire, left: limit, limit: limit}
 	return response, nil
 }
 
@@ -98,40 +109,6 @@ func retryAfter(header string, now time.Time) time.Duration {
 		d = date.Sub(now)
 	}
 	return min(max(d, 0), leaveAloneAtMost)
-}
-
-// body is one answer on its way in.
-type body struct {
-	io.ReadCloser
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wire   *wire
-}
-
-// Read fails with a *wireError, never with io.ErrUnexpectedEOF, on which containerd's
-// reader would ask for the rest by itself and hide why that fails.
-func (b *body) Read(p []byte) (int, error) {
-	p = allowance(b.wire.limiter, p)
-	stalled := time.AfterFunc(b.wire.stall, func() { b.cancel(errStalled) })
-	n, err := b.ReadCloser.Read(p)
-	stalled.Stop()
-	b.wire.fetched(n)
-	switch {
-	case err == io.EOF:
-	case err != nil && errors.Is(context.Cause(b.ctx), errStalled):
-		return n, &wireError{cause: errStalled, midway: true}
-	case err != nil:
-		return n, &wireError{cause: err, midway: true}
-	}
-	if err := pay(b.ctx, b.wire.limiter, n); err != nil {
-		return n, &wireError{cause: err, midway: true}
-	}
-	return n, err
-}
-
-func (b *body) Close() error {
-	defer b.cancel(nil)
-	return b.ReadCloser.Close()
 }
 
 // wireError is a failure of the network, before an answer or midway in one. Unlike

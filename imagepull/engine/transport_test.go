@@ -10,6 +10,9 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // answering is a connection that brings one answer.
@@ -19,7 +22,7 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a
 
 func body200(from func(context.Context) io.Reader) answering {
 	return func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(from(r.Context()))}, nil
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(from(r.Context()))}, nil
 	}
 }
 
@@ -39,17 +42,27 @@ func (s *silent) Read(p []byte) (int, error) {
 
 func roundTrip(t *testing.T, w *wire, next http.RoundTripper) (*http.Response, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
+	return fetchBlob(t, w, next, 0)
+}
+
+// fetchBlob is a request for a blob of so many bytes; 0: for something else.
+func fetchBlob(t *testing.T, w *wire, next http.RoundTripper, size int64) (*http.Response, error) {
+	t.Helper()
+	ctx := t.Context()
+	if size > 0 {
+		ctx = withBlob(ctx, ocispec.Descriptor{Digest: digest.FromString("x"), Size: size})
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.com/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return (&transport{wire: w, next: next}).RoundTrip(request)
+	return contentTransport{&transport{wire: w, next: next}}.RoundTrip(request)
 }
 
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := 0
-		w := &wire{stall: time.Minute, fetched: func(n int) { got += n }}
+		w := &wire{patience: &patience{window: time.Minute}, fetched: func(n int) { got += n }}
 		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
 			return &silent{ctx: ctx, some: strings.NewReader("some")}
 		}))
@@ -70,7 +83,7 @@ func TestStalledBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
-		w := &wire{stall: time.Minute, fetched: func(int) {}}
+		w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
 		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
 		if err != nil {
 			t.Fatal(err)
@@ -97,10 +110,10 @@ func TestLimit(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &wire{limiter: newLimiter(tt.limit), stall: time.Minute, fetched: func(int) {}}
-				response, err := roundTrip(t, w, body200(func(context.Context) io.Reader {
+				w := &wire{limiter: newLimiter(tt.limit), patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
 					return strings.NewReader(strings.Repeat("x", int(tt.size)))
-				}))
+				}), tt.size)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +150,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &wire{stall: time.Minute, fetched: func(int) {}}
+			w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
 			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
 			}))

@@ -155,7 +155,7 @@ func TestHungRegistry(t *testing.T) {
 		layers := r.ballast(3, 2<<20)
 		reference, _ := r.push("app", "1", layers...)
 		r.registry.CutAfter(r.digest(layers[0]), 1<<20, images.Hang)
-		e := r.newEngine(func(o *engine.Options) { o.Stall = 500 * time.Millisecond })
+		e := r.newEngine(func(o *engine.Options) { o.Stall = 2 * time.Second })
 		failure := r.refused(e, engine.Unreachable, engine.Request{Image: reference})
 		if !strings.Contains(failure.Error(), "sent nothing") {
 			r.Errorf("%q does not say what happened", failure.Error())

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// oddAnswer is an answer that cannot be used: it is too large, or something else than
+// what was asked for. What is there of a blob is not to blame for it.
+type oddAnswer struct{ what string }
+
+func (e *oddAnswer) Error() string { return e.what }
+
+// fetchKey is a context's blob that is being fetched, contentKey that of a request for
+// it. Requests for tokens have the first only: their answers are no blobs.
+type (
+	fetchKey   struct{}
+	contentKey struct{}
+)
+
+func withBlob(ctx context.Context, blob ocispec.Descriptor) context.Context {
+	return context.WithValue(ctx, fetchKey{}, blob)
+}
+
+// contentTransport is used by the clients that ask registries, and not by those that
+// ask for tokens, which share the connections.
+type contentTransport struct{ next http.RoundTripper }
+
+// RoundTrip asks for a blob as it is: one that is compressed for the transport could
+// not be resumed, and containerd's client would unpack zstd with any window.
+func (t contentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	blob, ok := r.Context().Value(fetchKey{}).(ocispec.Descriptor)
+	if !ok {
+		return t.next.RoundTrip(r)
+	}
+	r = r.Clone(context.WithValue(r.Context(), contentKey{}, blob))
+	r.Header.Set("Accept-Encoding", "identity")
+	return t.next.RoundTrip(r)
+}
+
+// checkContent fails if a successful response is not the blob or the rest of it that
+// was asked for. Behind a captive portal any request may be answered with a page.
+func checkContent(r *http.Response, blob ocispec.Descriptor) error {
+	switch encodings := r.Header.Values("Content-Encoding"); {
+	case r.StatusCode >= http.StatusMultipleChoices:
+		return nil
+	case len(encodings) > 1 || len(encodings) == 1 && !slices.Contains([]string{"", "identity", "gzip", "deflate"}, encodings[0]):
+		return odd(r, blob, "encoded as %q", strings.Join(encodings, ", "))
+	case r.StatusCode == http.StatusPartialContent:
+		return checkRange(r, blob)
+	case len(encodings) == 1:
+		return nil // its length is another one
+	case r.ContentLength >= 0 && r.ContentLength != blob.Size:
+		return odd(r, blob, "%s", amount(r.ContentLength))
+	case r.ContentLength < 0 && isPage(r):
+		return odd(r, blob, "a page of text")
+	}
+	return nil
+}
+
+// checkRange fails if a response has another part than the one that was asked for.
+func checkRange(r *http.Response, blob ocispec.Descriptor) error {
+	start, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(r.Request.Header.Get("Range"), "bytes="), "-"), 10, 64)
+	if err != nil {
+		return odd(r, blob, "a part, and all was asked for")
+	}
+	var first, last int64
+	var total string
+	said := r.Header.Get("Content-Range")
+	_, err = fmt.Sscanf(said, "bytes %d-%d/%s", &first, &last, &total)
+	if err != nil || first != start || total != "*" && total != strconv.FormatInt(blob.Size, 10) {
+		return odd(r, blob, "the part %q", said)
+	}
+	return nil
+}
+
+// isPage reports whether a response is meant for people.
+func isPage(r *http.Response) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind == "text/html"
+}
+
+func odd(r *http.Response, blob ocispec.Descriptor, format string, values ...any) error {
+	return &oddAnswer{fmt.Sprintf("it answers %s with something else than %s of %s: %s; look at what stands between here and the registry",
+		http.StatusText(r.StatusCode), blob.Digest, amount(blob.Size), fmt.Sprintf(format, values...))}
+}

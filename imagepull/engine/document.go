@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	// documentLimit bounds a manifest, an index and a configuration, and every answer of a
+	// registry that is no blob, in bytes. Registries need not take larger manifests (OCI
+	// distribution specification, "Pushing Manifests"), and containerd resolves none.
+	documentLimit = 4 << 20
+	// layersAtMost bounds what a manifest or an index lists. Linux mounts no overlay of
+	// more layers (OVL_MAX_STACK in fs/overlayfs/params.h).
+	layersAtMost = 500
+	// indexesAtMost is how deep an index may be nested. Those that builders push have one
+	// level, and a collection of such two.
+	indexesAtMost = 3
+	// blobLimit bounds the size of one layer in bytes, so that no sum of them overflows.
+	blobLimit = 1 << 40
+)
+
+var errTooMany = fmt.Errorf("it lists more than %d", layersAtMost)
+
+// bounded is a list in a document. UnmarshalJSON fails with errTooMany before more of it
+// is kept than an image may have: empty elements take little room in a text only.
+type bounded[T any] []T
+
+func (l *bounded[T]) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	open, err := d.Token()
+	if err != nil || open == nil { // null
+		return err
+	}
+	if open != json.Delim('[') {
+		return fmt.Errorf("%v is not the start of a list", open)
+	}
+	for d.More() {
+		if len(*l) == layersAtMost {
+			return errTooMany
+		}
+		var one T
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*l = append(*l, one)
+	}
+	return nil
+}
+
+// descriptor is what is read of one. URLs are left out: containerd's client would fetch
+// the content from there, without any bound, and with the node's access to networks. So
+// is data: what is fetched is checked, and that would not be.
+type descriptor struct {
+	MediaType string            `json:"mediaType"`
+	Digest    digest.Digest     `json:"digest"`
+	Size      int64             `json:"size"`
+	Platform  *ocispec.Platform `json:"platform"`
+}
+
+func (d descriptor) whole() ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, Platform: d.Platform}
+}
+
+func whole(all []descriptor) []ocispec.Descriptor {
+	var result []ocispec.Descriptor
+	for _, d := range all {
+		result = append(result, d.whole())
+	}
+	return result
+}
+
+// readManifest fails with an *Error if what it refers to cannot be an image.
+func (e *Engine) readManifest(ctx context.Context, blob ocispec.Descriptor) (config ocispec.Descriptor, layers []ocispec.Descriptor, err error) {
+	var manifest struct {
+		Config descriptor          `json:"config"`
+		Layers bounded[descriptor] `json:"layers"`
+	}
+	if err := e.read(ctx, blob, &manifest); err != nil {
+		return ocispec.Descriptor{}, nil, err
+	}
+	config, layers = manifest.Config.whole(), whole(manifest.Layers)
+	if err := checkDocument(config); err != nil {
+		return ocispec.Descriptor{}, nil, err
+	}
+	for _, layer := range layers {
+		if err := checkBlob(layer); err != nil {
+			return ocispec.Descriptor{}, nil, err
+		}
+	}
+	return config, layers, nil
+}
+
+func (e *Engine) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+	var index struct {
+		Manifests bounded[descriptor] `json:"manifests"`
+	}
+	err := e.read(ctx, blob, &index)
+	return whole(index.Manifests), err
+}
+
+// children is a handler of what a document refers to.
+func (e *Engine) children(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+	switch {
+	case images.IsIndexType(blob.MediaType):
+		return e.readIndex(ctx, blob)
+	case images.IsManifestType(blob.MediaType):
+		config, layers, err := e.readManifest(ctx, blob)
+		return append([]ocispec.Descriptor{config}, layers...), err
+	}
+	return nil, nil
+}
+
+// read reads a document that containerd has. What it has may be larger than what refers
+// to it says.
+func (e *Engine) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
+	from, err := e.store().ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it is only read from
+	if from.Size() > documentLimit {
+		return tooLarge(blob.Digest, from.Size())
+	}
+	text := make([]byte, from.Size())
+	if _, err := from.ReadAt(text, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return errorf(Corrupt, "its %s %s cannot be read (%w)", kindOf(blob), blob.Digest, err)
+	}
+	return nil
+}
+
+func kindOf(blob ocispec.Descriptor) string {
+	switch {
+	case images.IsIndexType(blob.MediaType):
+		return "index"
+	case images.IsManifestType(blob.MediaType):
+		return "manifest"
+	}
+	return "configuration"
+}
+
+// checkDocument fails with an *Error if a manifest, index or configuration is not to be
+// fetched.
+func checkDocument(d ocispec.Descriptor) error {
+	if d.Size > documentLimit {
+		return tooLarge(d.Digest, d.Size)
+	}
+	return checkBlob(d)
+}
+
+func tooLarge(d digest.Digest, size int64) error {
+	return errorf(Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
+		d, amount(size), amount(documentLimit))
+}
+
+// checkBlob fails with an *Error if a descriptor cannot be right.
+func checkBlob(blob ocispec.Descriptor) error {
+	if err := blob.Digest.Validate(); err != nil {
+		return errorf(Corrupt, "it refers to %q, which is no digest (%w); push it again", blob.Digest, err)
+	}
+	if blob.Size <= 0 || blob.Size > blobLimit {
+		return errorf(Corrupt, "its registry gives %d bytes as the size of %s; push it again", blob.Size, blob.Digest)
+	}
+	return nil
+}

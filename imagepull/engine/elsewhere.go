@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+)
+
+var errNear = errors.New("the registry sends the node to an address of the node itself or of its link, where it is not itself; that is refused")
+
+// near are the kinds of addresses that mean something else on each machine: what
+// listens there trusts who can reach it, such as a cloud's metadata service.
+type near int
+
+const (
+	far near = iota
+	loopback
+	linkLocal
+)
+
+func nearness(addr net.Addr) near {
+	tcp, ok := addr.(*net.TCPAddr)
+	switch {
+	case ok && tcp.IP.IsLoopback():
+		return loopback
+	case ok && tcp.IP.IsLinkLocalUnicast():
+		return linkLocal
+	}
+	return far
+}
+
+// elsewhereKey marks the context of a request to a host that the node's configuration
+// does not name with true: a redirect, or where a registry has its tokens.
+type elsewhereKey struct{}
+
+// hosts are those that the node's configuration names for one image. A registry may send
+// the node to others, its storage for example, as with CRI. It may send it to an address
+// of the node itself, or of its link, only if it is itself at such an address.
+type hosts struct {
+	mu    sync.Mutex
+	named map[string]bool // by the host of their URL, with its port
+	at    map[near]bool   // where those were found
+}
+
+func (h *hosts) name(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.named == nil {
+		h.named, h.at = map[string]bool{}, map[near]bool{}
+	}
+	h.named[host] = true
+}
+
+// mark tells the dialer whether the request is to one of the hosts. What a proxy may
+// reach is for the proxy to say.
+func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
+	if base, ok := t.(*http.Transport); ok && base.Proxy != nil {
+		if proxy, err := base.Proxy(r); err == nil && proxy != nil {
+			return r
+		}
+	}
+	h.mu.Lock()
+	elsewhere := !h.named[r.URL.Host]
+	h.mu.Unlock()
+	return r.WithContext(context.WithValue(r.Context(), elsewhereKey{}, elsewhere))
+}
+
+type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// guard closes connections that lead where a registry must not send the node. The
+// address is that of the connection: a name can be made to mean any.
+func (h *hosts) guard(next dial) dial {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		elsewhere, marked := ctx.Value(elsewhereKey{}).(bool)
+		if err != nil || !marked {
+			return conn, err
+		}
+		kind := nearness(conn.RemoteAddr())
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !elsewhere {
+			h.at[kind] = true
+		} else if kind != far && !h.at[kind] {
+			return nil, errors.Join(errNear, conn.Close())
+		}
+		return conn, nil
+	}
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// connection is one that claims to lead to an address.
+type connection struct {
+	net.Conn
+	to net.Addr
+}
+
+func (c connection) RemoteAddr() net.Addr { return c.to }
+
+// TestRedirects lead a registry's clients to storage, and not to what trusts the node.
+func TestRedirects(t *testing.T) {
+	tests := map[string]struct {
+		registry, target string // addresses
+		allowed          bool
+	}{
+		"storage":                                  {"192.0.2.1", "198.51.100.1", true},
+		"storage on the site":                      {"192.0.2.1", "10.0.0.1", true},
+		"a cloud's metadata":                       {"192.0.2.1", "169.254.169.254", false},
+		"a link's address":                         {"192.0.2.1", "fe80::1", false},
+		"the node itself":                          {"192.0.2.1", "127.0.0.1", false},
+		"the node itself, IPv6":                    {"192.0.2.1", "::1", false},
+		"the node itself, from there":              {"127.0.0.1", "127.0.0.2", true},
+		"a cloud's metadata, from the node itself": {"127.0.0.1", "169.254.169.254", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			reached := false
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Host == "registry.example.com" {
+					http.Redirect(w, r, "http://other.example.com/secrets", http.StatusTemporaryRedirect)
+					return
+				}
+				reached = true
+			}))
+			defer server.Close()
+			base := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				ip := tt.target
+				if strings.HasPrefix(addr, "registry.example.com:") {
+					ip = tt.registry
+				}
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+				return connection{Conn: conn, to: &net.TCPAddr{IP: net.ParseIP(ip)}}, err
+			}}
+			defer base.CloseIdleConnections()
+			w := &wire{patience: &patience{window: defaultWindow}, fetched: func(int) {}}
+			w.hosts.name("registry.example.com")
+			client := &http.Client{Transport: base}
+			if err := w.adopt(client); err != nil {
+				t.Fatal(err)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://registry.example.com/v2/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.Do(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if reached != tt.allowed || errors.Is(err, errNear) == tt.allowed {
+				t.Errorf("reached %v, %v", reached, err)
+			}
+		})
+	}
+}

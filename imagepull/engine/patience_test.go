@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// drip brings a byte at a time.
+type drip struct {
+	every time.Duration
+	left  int
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(d.every)
+	d.left--
+	return copy(p[:1], "x"), nil
+}
+
+func TestMinimumRate(t *testing.T) {
+	tests := map[string]struct {
+		every time.Duration
+		size  int
+		fails time.Duration // 0: it does not
+	}{
+		"a byte at a time":               {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
+		"a little less than is required": {every: time.Second/minRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
+		"a little more":                  {every: time.Second/minRate - 50*time.Microsecond, size: 1 << 18},
+		"little, but at once":            {every: time.Second, size: 10},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader { return &drip{every: tt.every, left: tt.size} }), int64(tt.size))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = response.Body.Close() }()
+				start := time.Now()
+				n, err := io.Copy(io.Discard, response.Body)
+				if tt.fails == 0 {
+					if err != nil || n != int64(tt.size) {
+						t.Errorf("%d bytes were read: %v", n, err)
+					}
+					return
+				}
+				if took := time.Since(start); !errors.Is(err, errSlow) || isCut(err) || took.Round(time.Second) != tt.fails.Round(time.Second) {
+					t.Errorf("after %v: %v; want that it is too slow, after %v", took, err, tt.fails)
+				}
+			})
+		})
+	}
+}
+
+// TestPatienceOfAPull ends with all of its requests together, however small they are.
+func TestPatienceOfAPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+		slow := answering(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(50 * time.Second):
+				return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: http.NoBody}, nil
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		})
+		start := time.Now()
+		for {
+			response, err := roundTrip(t, w, slow)
+			if err == nil {
+				_ = response.Body.Close()
+				continue
+			}
+			if took := time.Since(start); !errors.Is(err, errSlow) || took != slackWindows*time.Minute {
+				t.Errorf("after %v: %v", took, err)
+			}
+			return
+		}
+	})
+}
+
+func TestRequestsOfAPull(t *testing.T) {
+	p := &patience{window: time.Minute}
+	asked := 0
+	for ; asked < 2*requestsAtMost; asked++ {
+		if _, err := p.ask(); err != nil {
+			break
+		}
+	}
+	if asked != requestsAtMost {
+		t.Errorf("%d requests were allowed, want %d", asked, requestsAtMost)
+	}
+	p.add(0, 10*pieceSize)
+	for range 10 {
+		if _, err := p.ask(); err != nil {
+			t.Error("what has come in does not allow for more requests")
+		}
+	}
+}
