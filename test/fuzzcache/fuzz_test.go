@@ -128,11 +128,12 @@ func (w *world) settle(all []*follower, whole bool) {
 		deadline = time.Now().Add(settling)
 	}
 	for _, x := range all {
-		for want := w.history.list(x.q, rev); !x.has(want, whole); time.Sleep(50 * time.Millisecond) {
+		for !x.has(w.history.list(x.q, w.history.now()), whole) { // controllers write on
 			if time.Now().After(deadline) {
-				w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(want))
+				w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(w.history.list(x.q, w.history.now())))
 				break
 			}
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	w.readAll()

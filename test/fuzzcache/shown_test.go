@@ -45,14 +45,18 @@ func (f *follower) status(kind watch.EventType, got *state) bool {
 		return false
 	}
 	takenBack := stored.same(got)
-	switch had := f.items[key]; {
+	had := f.items[key]
+	switch {
 	case takenBack && (got.rev > f.at || !f.shown[key]):
 		return false
 	case !takenBack && !f.c.explains(stored, got, foul):
 		return false
-	case kind == watch.Added && (had != nil || !f.q.selects(got)),
-		kind == watch.Modified && (had == nil || had.rev != got.rev || !f.q.selects(got)),
-		kind == watch.Deleted && (had == nil || had.uid != got.uid):
+	case had != nil && (had.uid != got.uid || kind != watch.Deleted && had.rev != got.rev):
+		return false
+	case kind != watch.Deleted && !f.q.selects(got):
+		return false
+	// A hub does not know which of several statuses its client's list has shown.
+	case (had == nil) != (kind == watch.Added) && !f.q.byStatus():
 		return false
 	}
 	f.shown[key] = !takenBack || kind == watch.Deleted
