@@ -49,7 +49,7 @@ type caller struct {
 
 func (w *caller) isNode() bool { return w.token == nil }
 
-// callerOf tells who sent r. It says no for callers whom the cache does not serve:
+// callerOf returns who sent r. It returns false for callers whom the cache does not serve:
 // those for whom an apiserver may see somebody else than the hub does, and those
 // without a bearer token who are not the node.
 func (c *Cache) callerOf(r *http.Request) (caller, bool) {
@@ -147,7 +147,7 @@ func (x *exchange) learnIssued(request, answer []byte, answerType string) {
 	}
 }
 
-// decodeTokenRequest tells nobody why it fails: a token may be in the body.
+// decodeTokenRequest returns no error that says why it fails: a token may be in the body.
 func decodeTokenRequest(body []byte, contentType string) (*authenticationv1.TokenRequest, bool) {
 	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"})
 	if err != nil {

@@ -62,7 +62,7 @@ func TestUsersDoNotShareWhatDiffers(t *testing.T) {
 	}
 }
 
-// The version of a list does not tell what is in it: what was read last counts.
+// Two lists at the same resourceVersion may have different contents: the last one counts.
 func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 	tests := map[string]struct{ pods []string }{
 		"an object has other contents":          {[]string{podJSON("a", "50", "x"), podJSON("b", "51")}},

@@ -91,7 +91,7 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 }
 
 // errMoved is returned where the view had an object when the list brought it, and has
-// it no more: the list does not say what is to be told about it.
+// it no more: the list does not show which event its clients have to get.
 var errMoved = errors.New("the view has changed while it was listed")
 
 // errRewritten is returned where a member has other contents at the version that it had: a

@@ -11,9 +11,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// settleAfter is how long after the cloud is back a watch goes on with what the node
-// has said of itself. What the cloud has not told by then is put right, and a kubelet
-// whose watch that is sends its status again.
+// settleAfter is how long after the cloud is back a watch goes on with the status that the
+// node has reported offline. Objects of which the cloud has sent no event by then are sent
+// as they are cached, and a kubelet that gets such an event sends its status again.
 const settleAfter = time.Minute
 
 // heldStatus is which of the node's own status a watch has shown: level-triggered, so
@@ -132,7 +132,7 @@ func (s *stream) showUpdate(src *source, u *overlay.Update) {
 	}
 }
 
-// eventFor is the event that tells of an object that a client had, or not, and has, or not.
+// eventFor is the type of the event for an object that a client had, or not, and has, or not.
 func eventFor(before, after bool) watch.EventType {
 	switch {
 	case !after:
@@ -189,7 +189,7 @@ func (s *stream) settleLater() {
 func (s *stream) isSettling() bool { return s.held.due != nil && s.held.due.Load() }
 
 // settleStatus puts what is cached of the objects whose status was shown into out. It
-// returns false if there is nothing to tell.
+// returns false if there is nothing to send.
 func (s *stream) settleStatus() bool {
 	src := s.statusSource()
 	if !s.isSettling() || !s.cache.isUp() || src == nil {

@@ -11,15 +11,15 @@ import (
 )
 
 // isReview reports whether the node asks who somebody is, or what somebody may do, as
-// its kubelet does before it serves its own API. Others get no answers from here: what
-// the node was told is not for them.
+// its kubelet does before it serves its own API. Others get no answers from here: those
+// that the node got are not for them.
 func (x *exchange) isReview() bool {
 	i := x.info
 	return x.req.Method == http.MethodPost && x.who.user == nodeUser &&
 		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
 }
 
-// keepReview remembers what an apiserver says to the node.
+// keepReview remembers an apiserver's answer to the node.
 func (w *writes) keepReview(x *exchange, res *http.Response) {
 	request, err := x.body()
 	if err != nil {

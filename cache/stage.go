@@ -42,7 +42,7 @@ type stage struct {
 }
 
 // staged is an object in a stage. Bytes are nil where the view had the same: equal
-// versions do not tell.
+// versions do not prove that.
 type staged struct {
 	entry
 	bytes []byte

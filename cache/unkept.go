@@ -15,7 +15,7 @@ const (
 )
 
 // unkept remembers what was read only in a form that is not kept, such as a table, so
-// that nobody is told that it was never read. It is in memory only: all that it is
+// that no error claims that it was never read. It is in memory only: all that it is
 // for is the wording of an error. It is safe for concurrent use; a flood of one user's
 // queries pushes out nobody else's.
 type unkept struct {

@@ -72,7 +72,7 @@ type entry struct {
 	version string
 	sum     store.Sum
 	size    int
-	// quick is a hash of the bytes that tells them from others in this process, at a
+	// quick is a hash of the bytes, to compare them within this process, at a
 	// tenth of what sum costs; 0 if it is not known. It is good for comparing what one
 	// user reads with what the same user has read, and for nothing else.
 	quick uint64

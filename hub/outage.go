@@ -32,8 +32,8 @@ type remembered struct {
 	Answered *time.Time `json:"answered,omitempty"` // an apiserver answered last, as far as is known
 }
 
-// recallOutage tells upstream what the hub remembers. A file that makes no sense is as
-// good as none.
+// recallOutage passes the remembered outage on to upstream. A file that cannot be read counts
+// as none.
 func recallOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)

@@ -154,7 +154,7 @@ func askAsStranger(ctx context.Context, hub *hubUnderTest, method, path string, 
 		return
 	}
 	req.Header.Set("Authorization", "Bearer garbage")
-	// A client of its own: net/http may tell one request of the end of another's patience.
+	// A client of its own: on a shared connection, the timeout of one request may fail another.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	if res, err := client.Do(req); err == nil {
 		io.Copy(io.Discard, res.Body)

@@ -16,7 +16,7 @@ type beginning struct {
 	answered chan struct{} // closed once an apiserver has answered: what was before is over
 }
 
-// Recall tells since when the cloud was away, or when it answered last, before this
+// Recall sets since when the cloud was away, or when it answered last, before this
 // process began. Until an apiserver answers, an outage is reported to have begun then. It
 // is called before anything else.
 func (u *Upstream) Recall(at time.Time) { u.began.recalled = at }

@@ -77,7 +77,7 @@ func (s *server) askStorage(ctx context.Context) {
 // has been noted already.
 //
 // 401 and 403 come before storage: then /readyz, which everybody may read unless the
-// cluster's administrator has changed that, has to tell. Without credentials that are
+// cluster's administrator has changed that, decides. Without credentials that are
 // taken it is asked for as nobody.
 func (s *server) serves(ctx context.Context) error {
 	code := http.StatusUnauthorized
@@ -105,7 +105,7 @@ func (s *server) serves(ctx context.Context) error {
 	return nil
 }
 
-// read asks for path, and once more where the connection breaks: that is no news of an
+// read asks for path, and once more where the connection breaks, which is usual for an
 // apiserver that restarts. One whose storage hangs may break off the request alone,
 // instead of 504.
 func (s *server) read(ctx context.Context, path string) (code int, err error) {

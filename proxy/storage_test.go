@@ -35,7 +35,7 @@ func slowly(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// In doubt the node's Lease tells whether the apiserver serves the node.
+// In doubt, a read of the node's Lease decides whether the apiserver serves the node.
 func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 	tests := map[string]struct {
 		lease, readyz answer

@@ -22,6 +22,6 @@
 //
 // New and Load, then Apply, Find and Updates while the cloud is away, and Drop when it has been
 // back for so long that the kubelet has said everything again. Where it is lost before,
-// updates are shown again, unless they are void. OnChange tells whoever shows updates to clients that there is something new. An
+// updates are shown again, unless they are void. OnChange notifies whoever shows updates to clients. An
 // Overlay is safe for concurrent use; updates of one object follow one another.
 package overlay

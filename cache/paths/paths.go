@@ -323,7 +323,7 @@ func (p *Paths) evict() (keys []string) {
 // keys returns the group of a request and its key, whose first half is the group. It
 // consists of what an apiserver looks at, so that nobody fills the cache with answers
 // to queries that differ in nothing: of the query that is the schema's hash. Apiservers
-// do not tell a path from the same with a slash at its end.
+// treat a path with a slash at its end like the one without.
 func (p *Paths) keys(user string, r *http.Request) (group, key string) {
 	path, hash := strings.TrimRight(r.URL.Path, "/"), ""
 	if strings.HasPrefix(path, "/openapi/v3/") {

@@ -86,7 +86,7 @@ func allowed(r *authorizationv1.SubjectAccessReview) *authorizationv1.SubjectAcc
 	return r
 }
 
-// keep tells of an apiserver's answer.
+// keep stores an apiserver's answer.
 func keep(tb testing.TB, k *review.Reviews, asked, answered runtime.Object) {
 	tb.Helper()
 	resource := tokens

@@ -24,7 +24,7 @@ const (
 // hub restarts, one is written only where the last is older than Options.SnapshotEvery.
 func (s *Store) nextSnapshots() []time.Duration {
 	age, ok := s.dir.snapshotAge()
-	// A file of the future tells that the clock was wrong, then or now. A little is what
+	// A modification time in the future shows that the clock was wrong, then or now. A little is what
 	// a machine without a battery has after each start.
 	if ok && age < s.opts.SnapshotEvery && age > -s.opts.SnapshotEvery {
 		return []time.Duration{max(firstSnapshot, s.opts.SnapshotEvery-max(age, 0))}
@@ -77,7 +77,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// isEmpty reports whether there is no view, as far as can be told.
+// isEmpty reports whether no view is found.
 func (s *Store) isEmpty() bool {
 	err := s.Views(func(View) error { return errNotEmpty })
 	return !errors.Is(err, errNotEmpty)

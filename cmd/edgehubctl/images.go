@@ -16,7 +16,7 @@ type imageChange struct {
 	// Now is "" for a container that only the new version has.
 	Now string `json:"now,omitempty"`
 	// AfterUpgrade is "" for a container that the new version no longer has, and for a
-	// pod that needs no upgrade. It is null where nobody has told this node.
+	// pod that needs no upgrade. It is null where this node does not know it.
 	AfterUpgrade *string `json:"afterUpgrade"`
 }
 
@@ -32,7 +32,7 @@ func imagesNow(pod *corev1.Pod) []imageChange {
 }
 
 // imagesAfter adds what an upgrade of pod to revision brings. The controller has written
-// that on the pod; where it has not, an image that is pulled ahead is told by its
+// that on the pod; where it has not, an image that is pulled ahead is found by its
 // repository, and what is left is not known.
 func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []imageChange {
 	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
@@ -78,8 +78,8 @@ func pulledFor(image string, pull *nodeapi.ImagePull) *string {
 	return nil
 }
 
-// splitImage tells the repository of an image from its tag, digest, or both, of which the
-// version begins with the separator.
+// splitImage splits an image into its repository and its version: the tag, the digest or
+// both, with the separator in front.
 func splitImage(image string) (repository, version string) {
 	name := image[strings.LastIndex(image, "/")+1:] // a port may have a colon, too
 	at := strings.IndexAny(name, ":@")

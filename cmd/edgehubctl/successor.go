@@ -104,7 +104,7 @@ func (s *successor) judge(asked, answered time.Time) (done bool, waiting string,
 	return false, waiting, nil
 }
 
-// readiness is one time that a pod is Ready, told from an earlier one: a pod that was
+// readiness identifies one period in which a pod is Ready: a pod that was
 // restarted or not Ready in between is not stable, also where nobody looked meanwhile.
 type readiness struct {
 	uid      types.UID

@@ -87,7 +87,7 @@ func (e *edge) askKubelet(ctx context.Context, method, what, token string) (code
 	return res.StatusCode, string(text), time.Since(began)
 }
 
-// reader makes a service account that may read what kubelets tell, and returns a token of its.
+// reader makes a service account that may read the kubelet's API, and returns a token of it.
 func (e *edge) reader(name string) string {
 	e.t.Helper()
 	ctx, rbac := e.t.Context(), env.client.RbacV1()

@@ -142,5 +142,5 @@ func (h *Hub) IdentifyAs(c *cluster.Cluster, group string) (certFile, keyFile st
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Pid is the hub's process, for what /proc tells of it.
+// Pid is the hub's process ID, to read /proc.
 func (h *Hub) Pid() int { return h.process.Process.Pid }

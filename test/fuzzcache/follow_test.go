@@ -24,7 +24,7 @@ type follower struct {
 	what string
 
 	mu      sync.Mutex // held while an event is taken
-	at      int64      // everything up to here has been told
+	at      int64      // the client has got every event up to here
 	items   map[string]*state
 	shown   map[string]bool // objects that are in items, or not, for a status that etcd does not have
 	opened  time.Time       // when the watch was asked for
@@ -116,14 +116,14 @@ func (f *follower) raise(kind watch.EventType, got *state) {
 	}
 }
 
-// made tells whether an event is right for what the client has, where a difference has
+// made reports whether an event is right for what the client has, where a difference has
 // left out what was before, or a status of the node's was shown.
 func (f *follower) made(kind watch.EventType, got *state) bool {
 	_, there := f.items[got.key()]
 	return (f.skipped > 0 || f.shown[got.key()]) && there == (kind != watch.Added)
 }
 
-// difference takes an event at a version that was told already: a DELETED of a difference
+// difference takes an event at a version that the client has already got: a DELETED of a difference
 // stands for what is gone by now.
 func (f *follower) difference(kind watch.EventType, got *state) bool {
 	had := f.items[got.key()]
@@ -152,14 +152,14 @@ func (f *follower) leftOut(c *change, expected, kind watch.EventType, got *state
 	return true
 }
 
-// bookmark has everything up to a version told.
+// bookmark checks that the client has got every event up to a version.
 func (f *follower) bookmark(rev int64) bool {
 	w := f.c.w
 	if err := w.history.await(rev); err != nil {
 		return f.complain("a version that etcd never had", "bookmark: %v", err)
 	}
 	if rev < f.at {
-		return f.complain("a bookmark that is older than what was told", "%d after %d", rev, f.at)
+		return f.complain("a bookmark that is older than an event before it", "%d after %d", rev, f.at)
 	}
 	if f.skipped == 0 {
 		for _, c := range w.history.since(f.q.resource.name, f.at) {

@@ -21,7 +21,7 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	seed := number(t, "SEED", rand.Uint64N(1_000_000))
 	t.Logf("SEED=%d", seed)
 	w := newWorld(t, seed)
-	defer w.tell()
+	defer w.summarize()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -21,7 +21,7 @@ type change struct {
 	key      string    // "namespace/name"
 	before   *state    // nil: there was none
 	after    *state    // nil: a deletion
-	at       time.Time // when it was told
+	at       time.Time // when etcd sent it
 }
 
 // history is what etcd had, as it says itself.
@@ -209,7 +209,7 @@ func (h *history) since(resource string, rev int64) []*change {
 	return all[i:]
 }
 
-// changed tells whether an object changed at the revision of a state.
+// changed reports whether an object changed at the revision of a state.
 func (h *history) changed(r *resource, s *state) bool {
 	all := h.of(r.name, s.key())
 	_, ok := slices.BinarySearchFunc(all, s.rev, func(c *change, rev int64) int { return int(c.rev - rev) })

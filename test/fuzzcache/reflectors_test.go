@@ -14,7 +14,7 @@ import (
 )
 
 // reflect has one of client-go's reflectors follow a query of core resources until ctx
-// ends. What it is told is held against the history like any watch.
+// ends. Its events are compared with the history like those of any watch.
 func (fl *follower) reflect(ctx context.Context) error {
 	c, q, f := fl.c, fl.q, fl.f
 	config := &rest.Config{Host: c.base, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: asJSON, AcceptContentTypes: f.accept(false)}}
@@ -36,7 +36,7 @@ func (fl *follower) reflect(ctx context.Context) error {
 	return nil
 }
 
-// reflected is how long ago what a reflector tells may have come from the hub.
+// reflected is how long ago a reflector may have got from the hub what it reports.
 const reflected = 5 * time.Second
 
 // reflection is the store of a reflector.

@@ -10,7 +10,7 @@ import (
 )
 
 // findings are what may not be. Those of one kind are counted, and the first of them are
-// told in full.
+// reported in full.
 type findings struct {
 	mu    sync.Mutex
 	began time.Time
@@ -32,7 +32,7 @@ func (w *world) report(kind, format string, args ...any) {
 	}
 }
 
-// note adds a line to the story of the run.
+// note adds a line to the run's log.
 func (w *world) note(format string, args ...any) {
 	f := &w.findings
 	f.mu.Lock()
@@ -54,8 +54,8 @@ func (w *world) done(what string) int {
 	return f.total[what]
 }
 
-// tell fails the test for what was found, and says what was done.
-func (w *world) tell() {
+// summarize fails the test for what was found, and logs what was done.
+func (w *world) summarize() {
 	w.t.Helper()
 	f := &w.findings
 	f.mu.Lock()

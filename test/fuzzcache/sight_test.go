@@ -121,7 +121,7 @@ func (s *sight) inTables(r *resource, namespace, name string) int64 {
 		floorOf(s.tables, objectKey(r.name, "")))
 }
 
-// killed is told that the hub was killed at a time.
+// killed takes away what a hub that was killed at a time may have lost.
 func (s *sight) killed(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *sight) killed(at time.Time) {
 	clear(s.refused) // as good as unknown: what was let in or refused last may be lost
 }
 
-// forget is told that the hub was killed at a time, and may have forgotten anything.
+// forget takes away everything: the hub was killed at a time, and its store was changed.
 func (s *sight) forget(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ type user struct {
 	revocable bool
 }
 
-// reads tells whether the user may ever read a namespace.
+// reads reports whether the user may ever read a namespace.
 func (u *user) reads(namespace string) bool {
 	for _, n := range u.namespaces {
 		if n == "" || n == namespace {
@@ -90,7 +90,7 @@ func (a *answer) String() string {
 	return s
 }
 
-// requestTimeout is how long any answer may take: a black hole is told from a slow
+// requestTimeout is how long any answer may take: a black hole is distinguished from a slow
 // apiserver within seconds, and the machine is busy.
 const requestTimeout = 40 * time.Second
 

@@ -49,7 +49,7 @@ func (l *log) during(in *[]*span, what string) (end func()) {
 	}
 }
 
-// of tells what was wrong between two times.
+// of returns what was wrong between two times.
 func (l *log) of(from, to time.Time) weather {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func touched(all []*span, from, to time.Time, grace time.Duration) bool {
 	return false
 }
 
-// hubDown tells whether the hub did not run at some time between two.
+// hubDown reports whether the hub did not run at some time between two.
 func (l *log) hubDown(from, to time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -216,8 +216,8 @@ func brokeOff(k kind, a answer) bool {
 	return ended && (a.code == k.code || a.code == 0)
 }
 
-// unavailable is the code without the cloud: who takes nothing but a table is told that
-// what is cached is not acceptable.
+// unavailable is the code without the cloud: a client that accepts only a table gets
+// 406, because tables are not cached.
 func unavailable(k kind) int {
 	if strings.Contains(k.name, "as a table") {
 		return http.StatusNotAcceptable

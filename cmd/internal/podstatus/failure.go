@@ -18,9 +18,9 @@ type Failure struct {
 	Reason string
 	// Message is kubelet's sentence, in one line; it may be empty.
 	Message string
-	// Crashed tells whether the container has run: there may be logs of it.
+	// Crashed reports whether the container has run: there may be logs of it.
 	Crashed bool
-	// Restarting tells whether the container of LastEnd has given way to another one, so
+	// Restarting reports whether the container of LastEnd has given way to another one, so
 	// that its logs are those of the previous one.
 	Restarting bool
 	// LastEnd is how the container ended when it last ran, nil if it never has.
@@ -61,7 +61,7 @@ func FailureOf(pod *corev1.Pod) *Failure {
 
 const crashLoop = "CrashLoopBackOff"
 
-// crashes tells whether a container has ended again after a restart, which kubelet calls
+// crashes reports whether a container has ended again after a restart, which kubelet calls
 // CrashLoopBackOff. It may say so only when it looks at the container again, which it
 // does when the back-off is over, just before the next start. Until then the status has
 // nothing but how the container ended.
@@ -70,7 +70,7 @@ func crashes(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
 	return t != nil && c.RestartCount > 0 && (t.ExitCode != 0 || neverDone(pod, c.Name))
 }
 
-// neverDone tells whether a container is restarted when it has ended well, too.
+// neverDone reports whether a container is restarted when it has ended well, too.
 func neverDone(pod *corev1.Pod, container string) bool {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == container {
@@ -83,8 +83,8 @@ func neverDone(pod *corev1.Pod, container string) bool {
 	return sidecarsOf(pod)[container]
 }
 
-// isStarting tells the reasons with which kubelet has a container wait that is on its way
-// from all others, each of which is the kind of a failure.
+// isStarting reports whether a container with this waiting reason is just starting. All
+// other reasons are failures.
 func isStarting(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
@@ -141,7 +141,7 @@ func statuses(pod *corev1.Pod) func(yield func(*corev1.ContainerStatus) bool) {
 	}
 }
 
-// maxMessage is how much of a message is told: an application may write 4 KiB on its end.
+// maxMessage is how much of a message is shown: an application may write 4 KiB on its end.
 const maxMessage = 300
 
 // oneLine is a message that a terminal may show: containers write some of them, and a

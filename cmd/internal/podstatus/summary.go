@@ -1,5 +1,5 @@
 // Package podstatus sums up the status of a pod: in the words of kubectl get pods, so
-// that both tell the same about a pod, and why a pod fails to run.
+// that both show the same for a pod, and why a pod fails to run.
 //
 // All functions are pure functions of a pod and safe for concurrent use.
 package podstatus

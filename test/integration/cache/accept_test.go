@@ -106,7 +106,7 @@ func TestAcceptOrder_AnythingIsJSON(t *testing.T) {
 	}
 }
 
-// kubectl is told why it cannot be answered: what was read as a table was read.
+// The error explains why kubectl gets no answer: the resource was read, but as a table only.
 func TestAcceptOrder_KubectlReadsATableOnly(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)

@@ -129,7 +129,7 @@ func TestReviewsByTheNodeAreAnsweredOffline(t *testing.T) {
 	}
 }
 
-// #20: what the node was told is for nobody else, and what others were told is for nobody.
+// #20: answers to the node are for nobody else, and answers to others are not kept.
 func TestReviewsByOthersAreNotAnsweredOffline(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)

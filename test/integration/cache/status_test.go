@@ -56,7 +56,7 @@ func hasIP(t *testing.T, what string, body []byte, ip string) {
 }
 
 // told fails the test unless the next event is about the pod, and a bookmark follows at
-// the version at which the watch was, or was told later that it is.
+// the resourceVersion of the watch.
 func (p *reportingPod) told(t *testing.T, w *stream, kind watch.EventType, ip, version string) {
 	t.Helper()
 	e := w.expect(t, kind, "p")

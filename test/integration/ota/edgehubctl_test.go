@@ -23,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
-// Exit codes of edgehubctl, as its help tells them.
+// Exit codes of edgehubctl, as documented in its help.
 const (
 	done   = 0
 	broken = 5

@@ -9,7 +9,7 @@ import (
 
 // TestTheKubectlOfATestClusterFindsPlugins runs the script that edgehub-cluster gives to
 // people. A plugin gets the arguments behind its name and the environment, and nothing
-// else: whatever tells kubectl which cluster to talk to has to reach the plugin as well.
+// else: whatever selects the cluster for kubectl has to reach the plugin as well.
 func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
 	run := func(args ...string) string {
