@@ -113,6 +113,19 @@ type Cache struct {
 // Open opens the cache in a folder, which is made if it is not there. Its errors
 // are those of store.Open. Run has to be called, or Close.
 func Open(dir string, up Upstream, opts Options) (*Cache, error) {
+	c, err := open(dir, up, opts)
+	if errors.Is(err, store.ErrDamaged) { // it shows when the tables are read; opened again, the file is moved aside
+		opts.Logger.Error("cache is damaged; it is opened again", "folder", dir, "err", err)
+		c, err = open(dir, up, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.metrics.register(opts.Registerer, c)
+	return c, nil
+}
+
+func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	m := newMetrics()
 	d, err := openDisk(dir, store.Options{Key: opts.Key, Logger: opts.Logger}, m, opts.Logger)
 	if err != nil {
@@ -130,7 +143,6 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if err := c.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), d.store.Close())
 	}
-	m.register(opts.Registerer, c)
 	return c, nil
 }
 

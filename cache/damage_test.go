@@ -1,6 +1,10 @@
 package cache
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func valueOf(t *testing.T, c prometheus.Counter) float64 {
@@ -87,5 +92,46 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A hub starts whatever page of its file is damaged. What is read first, views or tables, is
+// no different: the file is moved aside.
+func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
+	u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+	u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+	c := openCache(t, dir, u)
+	stop := runCache(t, c)
+	get(t, c, urlPods)
+	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
+	for n := range 300 { // records, on several pages
+		c.records.gone(userResource{nodeUser, schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
+	}
+	u.goAway()
+	reportStatus(t, c, "a", "10.0.0.1")
+	stop()
+	file := filepath.Join(dir, "cache.db")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for n := 0; n+page <= len(whole); n += page {
+		if len(bytes.Trim(whole[n:n+page], "\x00")) == 0 {
+			continue // it is not used
+		}
+		spoiled := bytes.Clone(whole)
+		clear(spoiled[n : n+page])
+		if err := os.WriteFile(file, spoiled, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(dir, u, testOptions(t))
+		if err != nil {
+			t.Errorf("page %d: %v", n/page, err)
+			continue
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("page %d: close: %v", n/page, err)
+		}
 	}
 }

@@ -20,6 +20,7 @@ type metrics struct {
 	storeUp       prometheus.Gauge
 	damaged       prometheus.Counter
 	evictions     prometheus.Counter
+	spool         *prometheus.Registry // package spool's own
 }
 
 // opened notes what became of an attempt to open the store.
@@ -36,6 +37,7 @@ func (m *metrics) opened(s *store.Store, err error) {
 
 func newMetrics() *metrics {
 	return &metrics{
+		spool: prometheus.NewRegistry(),
 		offline: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_requests_total",
 			Help: "Requests that could not be sent to the cloud, by resource, and whether the cache had an answer (hit) or not (miss).",
@@ -77,7 +79,7 @@ func (m *metrics) register(r prometheus.Registerer, c *Cache) {
 	for _, result := range []string{"ok", "error"} { // there from the start, to be alerted on
 		m.commits.WithLabelValues(result)
 	}
-	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, m.damaged, m.evictions, &gauges{cache: c})
+	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, m.damaged, m.evictions, m.spool, &gauges{cache: c})
 }
 
 // otherResource counts together what has no resource, and the rest once there

@@ -49,7 +49,7 @@ type kept struct {
 
 func newWrites(c *Cache) (*writes, error) {
 	events, err := spool.Open(c.disk, spool.Options{
-		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.opts.Registerer,
+		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.spool,
 	})
 	if err != nil {
 		return nil, err

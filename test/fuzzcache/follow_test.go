@@ -128,7 +128,7 @@ func (f *follower) made(kind watch.EventType, got *state) bool {
 func (f *follower) difference(kind watch.EventType, got *state) bool {
 	had := f.items[got.key()]
 	if kind != watch.Deleted || had == nil || had.uid != got.uid {
-		return f.complain("an event that came before", "%s %v after %d", kind, got, f.at)
+		return f.complain("an event that came before", "%s %v after %d; the client has %v; etcd had %v", kind, got, f.at, had, stateAt(f.c.w.history.of(f.q.resource.name, got.key()), f.at))
 	}
 	f.skipped++
 	f.c.w.did("events that a difference left out")
