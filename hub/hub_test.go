@@ -84,11 +84,17 @@ func (n *node) start(t *testing.T) (*Hub, func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, n.run(t, h)
+}
+
+// run is start for a hub that there is.
+func (n *node) run(t *testing.T, h *Hub) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()
 	stopped := false
-	stop := func() error {
+	stop = func() error {
 		if stopped {
 			return nil
 		}
@@ -102,7 +108,7 @@ func (n *node) start(t *testing.T) (*Hub, func() error) {
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return h, stop
+	return stop
 }
 
 func freePorts(t *testing.T, n int) []string {

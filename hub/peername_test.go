@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"testing"
@@ -35,5 +37,39 @@ func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 	}
 	if got := peerOf(t.Context()); got != "" {
 		t.Errorf("without a connection it is %q", got)
+	}
+}
+
+// On both proxy ports, over TLS also by HTTP/2.
+func TestProxyPortsKnowTheirPeers(t *testing.T) {
+	n := newNode(t, echoToken)
+	h, err := n.hub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := make(chan string, 2)
+	for _, p := range h.ports {
+		next := p.server.Handler
+		p.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/version" {
+				peers <- fmt.Sprintf("HTTP/%d %s", r.ProtoMajor, peerOf(r.Context()))
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	n.run(t, h)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}} //nolint:gosec // its certificate is not what this is about
+	defer client.CloseIdleConnections()
+	me := fmt.Sprint("user ", os.Geteuid())
+	if h.callers.peers == nil { // this machine cannot tell
+		me = "loopback"
+	}
+	for url, want := range map[string]string{
+		"http://" + n.config.ProxyAddress: "HTTP/1 " + me, "https://" + n.config.SecureAddress: "HTTP/2 " + me,
+	} {
+		fetch(t, client, url+"/version")
+		if got := <-peers; got != want {
+			t.Errorf("%s: the peer is %q, want %q", url, got, want)
+		}
 	}
 }
