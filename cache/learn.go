@@ -245,8 +245,8 @@ func (v *view) pod(name string) *corev1.Pod {
 	if err != nil {
 		return nil
 	}
-	object, _ := convert.FromBare(v.repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare) //nolint:errcheck // nil is no pod
-	pod, _ := object.(*corev1.Pod)
+	object, _ := convert.FromBare(v.repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
+	pod, _ := object.(*corev1.Pod) // nil is no pod
 	return pod
 }
 

@@ -177,11 +177,11 @@ func (r *records) distrust() {
 }
 
 // unknownLocked makes a resource one of which nothing is known: it is as if there were too
-// many records of it. It returns false if there may be no more resources of its user.
-func (r *records) unknownLocked(of userResource) bool {
+// many records of it. Where there may be no more resources of its user, that is closed.
+func (r *records) unknownLocked(of userResource) {
 	resource := r.resourceLocked(of)
 	if resource == nil {
-		return false
+		return
 	}
 	after := following(r.counted[of.resource.GroupResource()].version())
 	for name, one := range resource.names {
@@ -192,7 +192,6 @@ func (r *records) unknownLocked(of userResource) bool {
 	resource.ByName = true
 	r.raiseLocked(of, after)
 	r.doubtAllLocked(of, resource, "", after)
-	return true
 }
 
 // mergeState takes over the stricter of two states.
