@@ -18,6 +18,7 @@ type access struct {
 	readers map[string]map[string]string // by repository: passwords by user
 	tokens  map[string]token             // nil: passwords are sent with each request
 	life    time.Duration
+	hides   bool // does not tell how long tokens live
 }
 
 // token stands for a user whose password was right.
@@ -45,6 +46,13 @@ func (r *Registry) UseTokens(life time.Duration) {
 	r.access.mu.Lock()
 	defer r.access.mu.Unlock()
 	r.access.tokens, r.access.life = map[string]token{}, life
+}
+
+// HideTokenLife has answers not say how long tokens live, as the specification allows.
+func (r *Registry) HideTokenLife() {
+	r.access.mu.Lock()
+	defer r.access.mu.Unlock()
+	r.access.hides = true
 }
 
 // permit answers a request itself when it may not go on.
@@ -120,7 +128,9 @@ func (a *access) serveToken(w *answer, req *http.Request) {
 	name := rand.Text()
 	a.tokens[name] = token{user: user, expires: time.Now().Add(a.life)}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"token": name, "access_token": name, "expires_in": int(a.life.Seconds()),
-	})
+	said := map[string]any{"token": name, "access_token": name}
+	if !a.hides {
+		said["expires_in"] = int(a.life.Seconds())
+	}
+	_ = json.NewEncoder(w).Encode(said)
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 )
@@ -31,6 +32,8 @@ type Registry struct {
 	access  access
 	traffic traffic
 	trouble trouble
+
+	connections atomic.Int64
 
 	mu     sync.Mutex
 	server *http.Server // nil while down
@@ -93,6 +96,9 @@ func (r *Registry) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.tls.Certificates[0].Certificate[0]})
 }
 
+// Connections is how many have been made so far.
+func (r *Registry) Connections() int64 { return r.connections.Load() }
+
 // Up listens, at the same address as ever, unless it does already.
 func (r *Registry) Up() error {
 	r.mu.Lock()
@@ -112,6 +118,11 @@ func (r *Registry) Up() error {
 	server := &http.Server{
 		Handler:  http.HandlerFunc(r.serveHTTP),
 		ErrorLog: log.New(io.Discard, "", 0), // what matters is in the client's own logs
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				r.connections.Add(1)
+			}
+		},
 		// HTTP/2 has no connection that could be cut for one answer alone.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
