@@ -52,13 +52,13 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	case r.StatusCode >= http.StatusMultipleChoices:
 		return nil
 	case len(encodings) > 1 || len(encodings) == 1 && !slices.Contains([]string{"", "identity", "gzip", "deflate"}, encodings[0]):
-		return odd(r, blob, "encoded as %q", strings.Join(encodings, ", "))
+		return odd(r, blob, "encoded as "+quote(strings.Join(encodings, ", ")))
 	case r.StatusCode == http.StatusPartialContent:
 		return checkRange(r, blob)
 	case len(encodings) == 1:
 		return nil // its length is another one
 	case r.ContentLength >= 0 && r.ContentLength != blob.Size:
-		return odd(r, blob, "%s", amount(r.ContentLength))
+		return odd(r, blob, amount(r.ContentLength))
 	case r.ContentLength < 0 && isPage(r):
 		return odd(r, blob, "a page of text")
 	}
@@ -76,7 +76,7 @@ func checkRange(r *http.Response, blob ocispec.Descriptor) error {
 	said := r.Header.Get("Content-Range")
 	_, err = fmt.Sscanf(said, "bytes %d-%d/%s", &first, &last, &total)
 	if err != nil || first != start || total != "*" && total != strconv.FormatInt(blob.Size, 10) {
-		return odd(r, blob, "the part %q", said)
+		return odd(r, blob, "the part "+quote(said))
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func isPage(r *http.Response) bool {
 	return kind == "text/html"
 }
 
-func odd(r *http.Response, blob ocispec.Descriptor, format string, values ...any) error {
-	return &oddAnswer{fmt.Sprintf("it answers %s with something else than %s of %s: %s; look at what stands between here and the registry",
-		http.StatusText(r.StatusCode), blob.Digest, amount(blob.Size), fmt.Sprintf(format, values...))}
+func odd(r *http.Response, blob ocispec.Descriptor, what string) error {
+	return &oddAnswer{fmt.Sprintf("it answers %d %s with something else than %s of %s: %s; look at what stands between here and the registry",
+		r.StatusCode, http.StatusText(r.StatusCode), blob.Digest, amount(blob.Size), what)}
 }

@@ -34,9 +34,9 @@ func (b *body) Read(p []byte) (int, error) {
 	b.left -= int64(n)
 	b.wire.fetched(n)
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		b.wire.patience.add(waited, n)
-		return n, err
+		return n, io.EOF
 	case err != nil:
 		if s, ok := errors.AsType[stall](context.Cause(b.ctx)); ok {
 			err = s

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -130,11 +131,11 @@ func (e *Engine) read(ctx context.Context, blob ocispec.Descriptor, into any) er
 		return tooLarge(blob.Digest, from.Size())
 	}
 	text := make([]byte, from.Size())
-	if _, err := from.ReadAt(text, 0); err != nil && err != io.EOF {
+	if _, err := from.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return errorf(Corrupt, "its %s %s cannot be read (%w)", kindOf(blob), blob.Digest, err)
+		return errorf(Corrupt, "its %s %s cannot be read (%s)", kindOf(blob), blob.Digest, quote(err.Error()))
 	}
 	return nil
 }
@@ -152,10 +153,10 @@ func kindOf(blob ocispec.Descriptor) string {
 // checkDocument fails with an *Error if a manifest, index or configuration is not to be
 // fetched.
 func checkDocument(d ocispec.Descriptor) error {
-	if d.Size > documentLimit {
-		return tooLarge(d.Digest, d.Size)
+	if err := checkBlob(d); err != nil || d.Size <= documentLimit {
+		return err
 	}
-	return checkBlob(d)
+	return tooLarge(d.Digest, d.Size)
 }
 
 func tooLarge(d digest.Digest, size int64) error {
@@ -166,7 +167,7 @@ func tooLarge(d digest.Digest, size int64) error {
 // checkBlob fails with an *Error if a descriptor cannot be right.
 func checkBlob(blob ocispec.Descriptor) error {
 	if err := blob.Digest.Validate(); err != nil {
-		return errorf(Corrupt, "it refers to %q, which is no digest (%w); push it again", blob.Digest, err)
+		return errorf(Corrupt, "it refers to %s, which is no digest (%w); push it again", quote(blob.Digest.String()), err)
 	}
 	if blob.Size <= 0 || blob.Size > blobLimit {
 		return errorf(Corrupt, "its registry gives %d bytes as the size of %s; push it again", blob.Size, blob.Digest)

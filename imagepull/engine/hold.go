@@ -84,7 +84,7 @@ func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
 	if unpacked, err := e.unpacked(ctx, n, p); err != nil || unpacked == len(p.chain) {
 		return err
 	}
-	return goneIfNotFound(e.unpack(ctx, n, name, p))
+	return goneIfNotFound(e.unpack(ctx, n, p))
 }
 
 func goneIfNotFound(err error) error {

@@ -80,7 +80,7 @@ func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get 
 		case images.IsManifestType(found.MediaType):
 			return found, nil
 		case !images.IsIndexType(found.MediaType):
-			return ocispec.Descriptor{}, errorf(Other, "it is no image, but %q", found.MediaType)
+			return ocispec.Descriptor{}, errorf(Other, "it is no image, but %s", quote(found.MediaType))
 		}
 		var err error
 		if found, err = e.choose(ctx, found); err != nil {
@@ -140,7 +140,7 @@ func (e *Engine) diffs(ctx context.Context, p parts) ([]digest.Digest, error) {
 	}
 	for _, d := range config.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
-			return nil, errorf(Corrupt, "its configuration has a layer %q, which is no digest (%w); push it again", d, err)
+			return nil, errorf(Corrupt, "its configuration has a layer %s, which is no digest (%w); push it again", quote(d.String()), err)
 		}
 	}
 	return config.RootFS.DiffIDs, nil

@@ -2,12 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
-	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -102,7 +98,7 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, err
 			return parts{}, err
 		}
 	}
-	return image, p.engine.unpack(ctx, p.node, p.name, image)
+	return image, p.engine.unpack(ctx, p.node, image)
 }
 
 // get fetches a manifest or a configuration, and labels it so that containerd keeps
@@ -114,16 +110,4 @@ func (p *pull) get(ctx context.Context, blob ocispec.Descriptor) error {
 	store := p.engine.store()
 	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.children), nil)(ctx, blob)
 	return err
-}
-
-// unpack makes the snapshots that are missing. They are flushed to disk before they
-// count, where containerd can do so: a node that loses power after an image was said
-// to be ready finds no empty files in it.
-func (e *Engine) unpack(ctx context.Context, n node, name string, p parts) error {
-	image := containerd.NewImageWithPlatform(e.client, images.Image{Name: name, Target: p.target}, platforms.Default())
-	err := image.Unpack(ctx, n.snapshotter, containerd.WithUnpackApplyOpts(diff.WithSyncFs(true)))
-	if err != nil {
-		return fmt.Errorf("unpack: %w", err)
-	}
-	return nil
 }

@@ -12,19 +12,27 @@ import (
 // lookTimeout is for a connection on this machine that is only asked who is there.
 const lookTimeout = 5 * time.Second
 
-// roomAt looks at the file system of a folder as containerd sees it: it may live in a
-// mount namespace of its own.
-func (e *Engine) roomAt(ctx context.Context, folder string) (room, error) {
-	var s syscall.Statfs_t
-	seen := folder
-	if pid, err := peer(ctx, e.opts.Address); err == nil {
-		seen = filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
+// visible is a folder of containerd as it can be looked at from here: containerd may
+// live in a mount namespace of its own.
+func (e *Engine) visible(ctx context.Context, folder string) string {
+	pid, err := peer(ctx, e.opts.Address)
+	if err != nil {
+		return folder
 	}
-	if err := syscall.Statfs(seen, &s); err != nil {
-		return room{}, fmt.Errorf("look at %s: %w", seen, err)
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
+}
+
+// roomAt looks at the file system of a visible folder.
+func roomAt(folder string) (room, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(folder, &s); err != nil {
+		return room{}, fmt.Errorf("look at %s: %w", folder, err)
 	}
 	block := int64(s.Bsize) //nolint:unconvert // it is an int32 on machines of 32 bits
-	return room{id: s.Fsid.X__val, free: int64(s.Bavail) * block, total: int64(s.Blocks) * block}, nil
+	return room{
+		id: s.Fsid.X__val, free: int64(s.Bavail) * block, total: int64(s.Blocks) * block,
+		inodes: int64(s.Ffree), allInodes: int64(s.Files),
+	}, nil
 }
 
 // peer is the process that listens at a socket.

@@ -7,4 +7,6 @@ import (
 	"errors"
 )
 
-func (e *Engine) roomAt(context.Context, string) (room, error) { return room{}, errors.ErrUnsupported }
+func (e *Engine) visible(_ context.Context, folder string) string { return folder }
+
+func roomAt(string) (room, error) { return room{}, errors.ErrUnsupported }

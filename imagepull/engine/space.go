@@ -3,8 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -14,43 +17,65 @@ import (
 // Dataset", IEEE CLUSTER 2019).
 const unpackedFactor = 3.5
 
-// room is how a file system stands, in bytes.
+// inodesFree is how many percent of a file system's inodes a pull leaves free: where
+// kubelet begins to evict pods (imagefs.inodesFree).
+const inodesFree = 5
+
+// room is how a file system stands, in bytes and inodes.
 type room struct {
-	id          [2]int32 // the same for folders of one file system
-	free, total int64
+	id                [2]int32 // the same for folders of one file system
+	free, total       int64
+	inodes, allInodes int64 // free ones, and all; none where there is no limit
 }
 
 // spare is what may be used if percent of all has to stay free.
 func (r room) spare(percent int) int64 { return r.free - r.total/100*int64(percent) }
 
+func (r room) spareInodes() int64 {
+	if r.allInodes == 0 {
+		return math.MaxInt64
+	}
+	return r.inodes - r.allInodes/100*inodesFree
+}
+
+// need is what an image takes that is not here yet: bytes to fetch, and what they
+// become when they are unpacked.
+type need struct {
+	fetched  int64
+	unpacked size
+}
+
 // checkSpace fails with NoSpace if what is missing of an image will not fit. Where
 // containerd's folders cannot be looked at from here, it is left to containerd.
 func (e *Engine) checkSpace(ctx context.Context, n node, p parts, unpacked int) error {
-	fetched, err := e.toFetch(ctx, p, unpacked)
+	need, err := e.missing(ctx, p, unpacked)
 	if err != nil {
 		return err
 	}
-	taken := toUnpack(p.layers[unpacked:])
-	if fetched+taken == 0 {
+	if need.fetched+need.unpacked.bytes == 0 {
 		return nil
 	}
-	content, err := e.roomAt(ctx, n.content)
+	content, err := roomAt(e.visible(ctx, n.content))
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.content, "err", err)
 		return nil
 	}
-	snapshots, err := e.roomAt(ctx, n.snapshots)
+	snapshots, err := roomAt(e.visible(ctx, n.snapshots))
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.snapshots, "err", err)
 		return nil
 	}
-	if content.id == snapshots.id {
-		return fits(n.content, content, fetched+taken, e.opts.MinFree)
+	if needed := need.unpacked.inodes; needed > 0 && needed > snapshots.spareInodes() {
+		return errorf(NoSpace, "it needs more than %d inodes at %s, where %d of %d are free, and %d%% are to stay free; remove images that are not needed",
+			needed, n.snapshots, snapshots.inodes, snapshots.allInodes, inodesFree)
 	}
-	if err := fits(n.content, content, fetched, e.opts.MinFree); err != nil {
+	if content.id == snapshots.id {
+		return fits(n.content, content, need.fetched+need.unpacked.bytes, e.opts.MinFree)
+	}
+	if err := fits(n.content, content, need.fetched, e.opts.MinFree); err != nil {
 		return err
 	}
-	return fits(n.snapshots, snapshots, taken, e.opts.MinFree)
+	return fits(n.snapshots, snapshots, need.unpacked.bytes, e.opts.MinFree)
 }
 
 // fits fails if folder has no room for need bytes.
@@ -66,41 +91,51 @@ func fits(folder string, r room, need int64, percent int) error {
 		amount(need), folder, amount(r.free), spared)
 }
 
-// toFetch sums up the bytes of the image that are not here, half of a blob included.
-func (e *Engine) toFetch(ctx context.Context, p parts, unpacked int) (int64, error) {
-	var m meter
-	m.expect(append(p.others, p.layers[unpacked:]...))
-	for _, blob := range append(p.others, p.layers[unpacked:]...) {
-		there, err := e.there(ctx, blob)
-		if err != nil {
-			return 0, err
+// missing sums up what is not here, half of a blob included, and what is known of
+// layers that were too large before.
+func (e *Engine) missing(ctx context.Context, p parts, unpacked int) (need, error) {
+	var n need
+	known := map[digest.Digest]size{}
+	for _, blob := range slices.Concat(p.others, p.layers[unpacked:]) {
+		if _, counted := known[blob.Digest]; counted {
+			continue
 		}
-		m.set(blob, there)
+		there, atLeast, err := e.there(ctx, blob)
+		if err != nil {
+			return need{}, err
+		}
+		n.fetched += blob.Size - there
+		known[blob.Digest] = atLeast
 	}
-	return m.sum.Total - m.sum.Done, nil
+	n.unpacked = toUnpack(p.layers[unpacked:], known)
+	return n, nil
 }
 
-// there is how many bytes of a blob are here.
-func (e *Engine) there(ctx context.Context, blob ocispec.Descriptor) (int64, error) {
-	switch err := e.look(ctx, blob); {
+// there is how many bytes of a blob are here, and what it takes unpacked at least, if
+// that has shown.
+func (e *Engine) there(ctx context.Context, blob ocispec.Descriptor) (int64, size, error) {
+	info, err := e.store().Info(ctx, blob.Digest)
+	switch {
 	case err == nil:
-		return blob.Size, nil
+		return blob.Size, readSize(info.Labels[sizeLabel]), nil
 	case !errdefs.IsNotFound(err):
-		return 0, err
+		return 0, size{}, err
 	}
 	s, err := e.store().Status(ctx, ingestRef(blob))
 	if err != nil {
-		return 0, unlessNotFound(err)
+		return 0, size{}, unlessNotFound(err)
 	}
-	return min(s.Offset, blob.Size), nil
+	return min(s.Offset, blob.Size), size{}, nil
 }
 
-func toUnpack(layers []ocispec.Descriptor) int64 {
-	sum := 0.0
+// toUnpack sums up what layers take unpacked, one that is there twice twice.
+func toUnpack(layers []ocispec.Descriptor, known map[digest.Digest]size) size {
+	var sum size
 	for _, l := range layers {
-		sum += float64(l.Size) * unpackedFactor
+		sum.bytes += max(int64(float64(l.Size)*unpackedFactor), known[l.Digest].bytes)
+		sum.inodes += known[l.Digest].inodes
 	}
-	return int64(sum)
+	return sum
 }
 
 // amount is a number of bytes for people.

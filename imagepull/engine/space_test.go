@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -39,8 +40,34 @@ func TestFits(t *testing.T) {
 }
 
 func TestToUnpack(t *testing.T) {
-	if got := toUnpack([]ocispec.Descriptor{{Size: 100}, {Size: 10}}); got != 385 {
+	a, b := digest.FromString("a"), digest.FromString("b")
+	layers := []ocispec.Descriptor{{Digest: a, Size: 100}, {Digest: b, Size: 10}, {Digest: b, Size: 10}}
+	if got := toUnpack(layers, nil); got.bytes != 420 || got.inodes != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if got := toUnpack(layers, map[digest.Digest]size{a: {bytes: 1}, b: {bytes: 1000, inodes: 5}}); got.bytes != 2350 || got.inodes != 10 {
+		t.Errorf("got %+v for layers that are known to be large", got)
+	}
+}
+
+func TestSizeAsLabel(t *testing.T) {
+	want := size{bytes: 1 << 40, inodes: 7}
+	if got := readSize(want.String()); got != want {
+		t.Errorf("%s is read as %+v", want, got)
+	}
+	for _, text := range []string{"", "x", "-5 -5", "1"} {
+		if got := readSize(text); got != (size{}) {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
+
+func TestSpareInodes(t *testing.T) {
+	if got := (room{inodes: 100, allInodes: 1000}).spareInodes(); got != 50 {
 		t.Errorf("got %d", got)
+	}
+	if got := (room{}).spareInodes(); got <= 0 {
+		t.Errorf("a file system without a limit has %d", got)
 	}
 }
 

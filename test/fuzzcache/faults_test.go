@@ -17,11 +17,8 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 			return
 		}
 		k := r.IntN(17)
-		switch n {
-		case 0, 1, 3:
-			k = 16 // a cut
-		case 2:
-			k = 4 // another default
+		if n < 2 {
+			k = 16
 		}
 		switch {
 		case k < 2:

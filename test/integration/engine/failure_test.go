@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -214,15 +213,7 @@ func TestNoRoom(t *testing.T) {
 	for version, d := range daemons {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			disk := t.TempDir()
-			if err := syscall.Mount("edgehub-test", disk, "tmpfs", 0, "size=64m"); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := syscall.Unmount(disk, 0); err != nil {
-					t.Error(err)
-				}
-			})
+			disk := mountDisk(t, "size=64m")
 			r := newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 
 			big := r.ballast(5, 20<<20)

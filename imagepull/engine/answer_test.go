@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func TestCheckContent(t *testing.T) {
+	const size = 1000
+	tests := map[string]struct {
+		asked  string // Range
+		status int
+		length int64
+		header http.Header
+		odd    bool
+	}{
+		"all of it":                        {status: 200, length: size},
+		"all of it, of an unknown length":  {status: 200, length: -1},
+		"all of it, as text":               {status: 200, length: size, header: http.Header{"Content-Type": {"text/html"}}},
+		"less":                             {status: 200, length: size - 1, odd: true},
+		"more":                             {status: 200, length: size + 1, odd: true},
+		"a page of an unknown length":      {status: 200, length: -1, header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, odd: true},
+		"compressed for the transport":     {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip"}}},
+		"compressed with any window":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"zstd"}}, odd: true},
+		"compressed again and again":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip, gzip"}}, odd: true},
+		"compressed again, in two headers": {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip", "gzip"}}, odd: true},
+		"the rest":                         {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/1000"}}},
+		"the rest, of an unknown whole":    {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/*"}}},
+		"some of the rest":                 {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-499/1000"}}},
+		"all in place of the rest":         {asked: "bytes=400-", status: 200, length: size},
+		"another part":                     {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 0-999/1000"}}, odd: true},
+		"the rest of something else":       {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/2000"}}, odd: true},
+		"a part without a word":            {asked: "bytes=400-", status: 206, length: 600, odd: true},
+		"a part that nobody asked for":     {status: 206, header: http.Header{"Content-Range": {"bytes 400-999/1000"}}, odd: true},
+		"a refusal":                        {status: 404, length: 20},
+		"a way to somewhere else":          {status: 307, length: 20},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			request := &http.Request{Header: http.Header{"Range": {tt.asked}}}
+			response := &http.Response{StatusCode: tt.status, ContentLength: tt.length, Header: tt.header, Request: request}
+			err := checkContent(response, ocispec.Descriptor{Digest: digest.FromString("x"), Size: size})
+			if _, odd := errors.AsType[*oddAnswer](err); odd != tt.odd || !odd && err != nil {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

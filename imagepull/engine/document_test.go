@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func TestBoundedLists(t *testing.T) {
+	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("{},", n), ",") + "]" }
+	tests := map[string]struct {
+		text string
+		want int
+		err  bool
+	}{
+		"none":                   {text: "null"},
+		"empty":                  {text: "[]"},
+		"as many as may be":      {text: list(layersAtMost), want: layersAtMost},
+		"one more":               {text: list(layersAtMost + 1), err: true},
+		"no list":                {text: "{}", err: true},
+		"no list of descriptors": {text: "[1]", err: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got bounded[descriptor]
+			err := json.Unmarshal([]byte(tt.text), &got)
+			if (err != nil) != tt.err || err == nil && len(got) != tt.want {
+				t.Errorf("got %d, %v", len(got), err)
+			}
+		})
+	}
+}
+
+// TestDescriptor reads nothing that would have the node fetch from elsewhere, or believe
+// what was not checked.
+func TestDescriptor(t *testing.T) {
+	var d descriptor
+	text := `{"mediaType":"x","digest":"sha256:1","size":5,"urls":["http://169.254.169.254/"],"data":"eA==","platform":{"os":"linux","architecture":"arm64"}}`
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	got := d.whole()
+	if got.URLs != nil || got.Data != nil || got.Size != 5 || got.MediaType != "x" || got.Platform == nil || got.Platform.Architecture != "arm64" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCheckBlob(t *testing.T) {
+	tests := map[string]struct {
+		blob            ocispec.Descriptor
+		layer, document bool // whether it may be one
+	}{
+		"usual":                 {blob: ocispec.Descriptor{Size: 1000}, layer: true, document: true},
+		"as large as a layer":   {blob: ocispec.Descriptor{Size: documentLimit + 1}, layer: true},
+		"a terabyte":            {blob: ocispec.Descriptor{Size: blobLimit}, layer: true},
+		"more":                  {blob: ocispec.Descriptor{Size: blobLimit + 1}},
+		"nothing":               {blob: ocispec.Descriptor{Size: 0}},
+		"less than nothing":     {blob: ocispec.Descriptor{Size: -1 << 50}},
+		"without a real digest": {blob: ocispec.Descriptor{Size: 1000, Digest: "sha256:../x"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.blob.Digest == "" {
+				tt.blob.Digest = digest.FromString("x")
+			}
+			for what, got := range map[string]struct {
+				err  error
+				want bool
+			}{"layer": {checkBlob(tt.blob), tt.layer}, "document": {checkDocument(tt.blob), tt.document}} {
+				e, failed := errors.AsType[*Error](got.err)
+				if failed == got.want || failed && e.Reason != Corrupt {
+					t.Errorf("as a %s: %v", what, got.err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,21 @@
+package engine
+
+import "fmt"
+
+// sizeLabel is how containerd is told, for later pulls, what a layer takes unpacked at
+// least. It stands with the layer's blob, and goes with it.
+const sizeLabel = "edgehub.io/unpacked-at-least"
+
+// size is what a layer takes unpacked.
+type size struct{ bytes, inodes int64 }
+
+func (s size) String() string { return fmt.Sprintf("%d %d", s.bytes, s.inodes) }
+
+// readSize is nothing for what String has not written.
+func readSize(label string) size {
+	var s size
+	if _, err := fmt.Sscanf(label, "%d %d", &s.bytes, &s.inodes); err != nil || s.bytes < 0 || s.inodes < 0 {
+		return size{}
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/diff"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/labels"
+	"github.com/containerd/containerd/v2/pkg/rootfs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	// watchRoomEvery bounds what is written beyond what may be: 50 MB on a fast disk.
+	watchRoomEvery = 100 * time.Millisecond
+	// unpackLeaves is how many percent stay free even if MinFree is less: a layer must not
+	// fill the disk of a node to the last byte.
+	unpackLeaves = 1
+	// unpackAtMost is how long one layer may take. A gigabyte takes some minutes on an SD
+	// card; one that writes the same file over and over needs no room, but has no end.
+	unpackAtMost = time.Hour
+	// collectAtMost is how long containerd may take to remove what a layer has left behind.
+	collectAtMost = 5 * time.Minute
+)
+
+var errFull = errors.New("the layer leaves too little room")
+
+// unpack makes the snapshots that are missing. They are flushed to disk before they
+// count, where containerd can do so: a node that loses power after an image was said
+// to be ready finds no empty files in it.
+//
+// How much a layer takes unpacked shows only then: a megabyte can become a gigabyte. So
+// the room is watched meanwhile. A layer that takes too much is removed again, and it is
+// remembered how much that was at least, as a label of its blob: it is not unpacked again
+// before there is more room.
+func (e *Engine) unpack(ctx context.Context, n node, p parts) error {
+	u := &unpacking{
+		Snapshotter: e.client.SnapshotService(n.snapshotter), engine: e,
+		folder: n.snapshots, visible: e.visible(ctx, n.snapshots),
+	}
+	for i, layer := range p.layers {
+		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.diffs[i]}, Blob: layer}
+		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
+		if err != nil {
+			u.collect(ctx)
+			return fmt.Errorf("unpack: %w", err)
+		}
+		if !made {
+			continue
+		}
+		if err := e.label(ctx, layer, labels.LabelUncompressed, p.diffs[i].String()); err != nil {
+			return err
+		}
+	}
+	if len(p.chain) == 0 {
+		return nil
+	}
+	return e.label(ctx, p.config, "containerd.io/gc.ref.snapshot."+n.snapshotter, p.chain[len(p.chain)-1].String())
+}
+
+func (e *Engine) label(ctx context.Context, blob ocispec.Descriptor, name, value string) error {
+	_, err := e.store().Update(ctx, content.Info{Digest: blob.Digest, Labels: map[string]string{name: value}}, "labels."+name)
+	return err
+}
+
+// unpacking is a snapshotter and an applier of layers that watches the room.
+type unpacking struct {
+	snapshots.Snapshotter
+	engine  *Engine
+	folder  string // of the snapshotter, as containerd sees it
+	visible string // the same as it is seen from here
+	key     string // of the last snapshot that was begun
+}
+
+func (u *unpacking) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
+	u.key = key
+	return u.Snapshotter.Prepare(ctx, key, parent, opts...)
+}
+
+// Apply ends with NoSpace if the layer takes too much. Its ctx is not cancelled then, so
+// that what there is of the layer can be removed.
+func (u *unpacking) Apply(ctx context.Context, layer ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
+	brief, cancel := context.WithTimeoutCause(ctx, unpackAtMost, errorf(Other, "its layer %s is not unpacked after %v; make it smaller", layer.Digest, unpackAtMost))
+	defer cancel()
+	watched, stop := u.watch(brief)
+	made, err := u.engine.client.DiffService().Apply(watched, layer, mounts, opts...)
+	stop()
+	cause := context.Cause(watched)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return made, err
+	case errors.Is(cause, errFull) || strings.Contains(err.Error(), syscall.ENOSPC.Error()):
+		return made, u.tooLarge(ctx, layer)
+	case brief.Err() != nil:
+		return made, context.Cause(brief)
+	}
+	return made, err
+}
+
+// watch cancels the ctx that it returns with errFull once too little room is left.
+func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		ticker := time.NewTicker(watchRoomEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			r, err := roomAt(u.visible)
+			if err != nil {
+				return // it is left to containerd
+			}
+			if r.spare(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || r.spareInodes() < 0 {
+				cancel(errFull)
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		done.Wait()
+	}
+}
+
+// tooLarge remembers what the layer took until now.
+func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) error {
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	var took size
+	if usage, err := u.Usage(brief, u.key); err == nil {
+		took = size{bytes: usage.Size, inodes: usage.Inodes}
+		if err := u.engine.label(brief, layer, sizeLabel, took.String()); err != nil {
+			return err
+		}
+	}
+	return errorf(NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
+		layer.Digest, amount(took.bytes), took.inodes, u.folder)
+}
+
+// collect has containerd give back the room of a layer that was not unpacked: it would
+// remove that at some time only. To delete a lease is the way to ask for it.
+func (u *unpacking) collect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, collectAtMost)
+	defer cancel()
+	service := u.engine.client.LeasesService()
+	lease, err := service.Create(ctx, leases.WithRandomID(), leases.WithExpiration(collectAtMost))
+	if err == nil {
+		err = service.Delete(ctx, lease, leases.SynchronousDelete)
+	}
+	if err != nil {
+		u.engine.log.Info("what is left of a layer that could not be unpacked is removed by containerd at some time only", "err", err)
+	}
+}

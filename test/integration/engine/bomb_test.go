@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
+)
+
+// TestGzipBomb becomes a hundred times as large when it is unpacked. The disk is not
+// filled; what there was of it goes; and it is not tried again as long as there is no
+// more room.
+func TestGzipBomb(t *testing.T) {
+	cluster.NeedRoot(t)
+	const minFree = 20
+	bombs := map[string]struct {
+		files int
+		size  int64
+		disk  string
+		left  func(s syscall.Statfs_t) int // percent
+	}{
+		"of bytes": {30_000, 4 << 10, "size=96m", func(s syscall.Statfs_t) int { return int(s.Bavail * 100 / s.Blocks) }},
+		"of files": {30_000, 0, "size=96m,nr_inodes=20000", func(s syscall.Statfs_t) int { return int(s.Ffree * 100 / s.Files) }},
+	}
+	for name, bomb := range bombs {
+		content, diffID, err := hostile.Bomb(bomb.files, bomb.size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for version, d := range daemons {
+			t.Run(name+"/"+version, func(t *testing.T) {
+				t.Parallel()
+				disk := mountDisk(t, bomb.disk)
+				r := newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
+				h := r.hostile()
+				layer := h.Put(hostile.Layer, content)
+				h.Tag("1", h.Image([]hostile.Descriptor{layer}, []string{diffID}))
+				reference := h.Reference("app", "1")
+				e := r.newEngine(func(o *engine.Options) { o.MinFree = minFree })
+				left := func() int { return bomb.left(statfs(t, disk)) }
+				before := left()
+
+				r.refused(e, engine.NoSpace, engine.Request{Image: reference})
+				r.eventually(func() error { return atLeast(left(), before-5) })
+				sent := h.Sent()
+				lowest := r.lowest(left)
+				start := time.Now()
+				for range 3 {
+					r.refused(r.newEngine(func(o *engine.Options) { o.MinFree = minFree }), engine.NoSpace, engine.Request{Image: reference})
+				}
+				t.Logf("%d%% were free, and %d%% at least in three further attempts, which took %v", before, lowest(), time.Since(start))
+				if err := atLeast(lowest(), before-5); err != nil {
+					t.Errorf("it was unpacked again: %v", err)
+				}
+				if more := h.Sent() - sent; more > littleSent/100 {
+					t.Errorf("%d bytes were sent for what does not fit", more)
+				}
+				good, _ := r.push("good", "1", r.ballast(1, 1<<20)...)
+				r.pull(good)
+			})
+		}
+	}
+}
+
+// mountDisk is a file system of its own.
+func mountDisk(t *testing.T, options string) string {
+	t.Helper()
+	disk := t.TempDir()
+	if err := syscall.Mount("edgehub-test", disk, "tmpfs", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return disk
+}
+
+func statfs(t *testing.T, folder string) (s syscall.Statfs_t) {
+	t.Helper()
+	if err := syscall.Statfs(folder, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func atLeast(percent, want int) error {
+	if percent < want {
+		return fmt.Errorf("%d%% are free, want %d%%", percent, want)
+	}
+	return nil
+}
+
+// lowest measures until the result is called for the first time.
+func (r *rig) lowest(measure func() int) func() int {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	done := make(chan struct{})
+	least := measure()
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			least = min(least, measure())
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	r.Cleanup(cancel)
+	return func() int {
+		cancel()
+		<-done
+		return least
+	}
+}
