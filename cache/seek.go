@@ -60,6 +60,8 @@ type copies struct {
 	// hidden is the highest version that was seen in views that cannot be read, or may
 	// not: bytes that were lost, lists that were refused.
 	hidden string
+	// newest is the highest version of a copy of the object in them.
+	newest string
 }
 
 // seen is the highest version at which the object may have been there.
@@ -76,15 +78,18 @@ func (s *views) copies(of userResource, name string) copies {
 	var c copies
 	for _, v := range s.resource(of.user, of.resource) {
 		one, hidden, ok := v.copyOf(name)
-		if c.hidden = higher(c.hidden, hidden); ok {
+		c.hidden = higher(c.hidden, hidden)
+		if ok {
 			c.all = append(c.all, one)
+		} else {
+			c.newest = higher(c.newest, one.entry.version)
 		}
 	}
 	return c
 }
 
 // copyOf returns the view's copy of an object, or the version up to which the view may have
-// seen the object and cannot show it.
+// seen the object and cannot show it, with the entry of the copy if that is known.
 func (v *view) copyOf(name string) (c heldCopy, hidden string, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +104,7 @@ func (v *view) copyOf(name string) (c heldCopy, hidden string, ok bool) {
 	case !ok:
 		return c, "", false
 	case v.header.Denied, v.lost.Load():
-		return c, e.version, false
+		return heldCopy{name: name, entry: e}, e.version, false
 	}
 	c = heldCopy{v, name, e, e.version}
 	if v.complete {
@@ -160,6 +165,9 @@ func (x *exchange) seek(q *query) ([]heldCopy, error) {
 	}
 	if !sure {
 		return nil, errDoubtful
+	}
+	if !slices.ContainsFunc(live, func(c heldCopy) bool { return compare(c.proven, copies.newest) >= 0 }) {
+		return nil, errDoubtful // the user has seen a newer one
 	}
 	version := newestOf(live)
 	return slices.DeleteFunc(live, func(c heldCopy) bool { return c.entry.version != version }), nil

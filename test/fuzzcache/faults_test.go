@@ -17,8 +17,11 @@ func (w *world) play(ctx context.Context, r *rand.Rand) {
 			return
 		}
 		k := r.IntN(17)
-		if n < 2 {
-			k = 16
+		switch n {
+		case 0, 1, 3:
+			k = 16 // a cut
+		case 2:
+			k = 4 // another default
 		}
 		switch {
 		case k < 2:

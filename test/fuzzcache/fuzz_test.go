@@ -208,7 +208,7 @@ func (w *world) didEnough(length time.Duration) {
 	w.t.Helper()
 	minutes := length.Minutes()
 	for what, least := range map[string]float64{
-		"cuts": 3, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
+		"cuts": 3, "changes of a default": 0.5, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
 		"watch events": 1000, "writes by clients": 50, "watch events in tables": 5,
 		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
 	} {

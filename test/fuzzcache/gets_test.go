@@ -11,6 +11,9 @@ import (
 // get reads one object, and holds the answer against all that the user has seen of it.
 func (c *client) get(ctx context.Context, r *rand.Rand) {
 	res, namespace, name := c.anObject(r)
+	if res == widgets && r.IntN(3) == 0 {
+		name = nameOf(widgets, objects+r.IntN(still))
+	}
 	f := forms[r.IntN(len(forms))]
 	c.getOne(ctx, res, namespace, name, f)
 }

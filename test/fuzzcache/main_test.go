@@ -2,6 +2,12 @@
 // had, while the links to two apiservers break and the hub is killed: online, offline and
 // after reconnect.
 //
+// Objects are compared as a whole, decoded, with what etcd had at their resourceVersion. One
+// client is a kubelet: the statuses that it has reported while the cloud was away are the
+// only thing that others may see and etcd does not have, and they have to see it. Others ask
+// for tables, as kubectl does. A hub that was killed may find its store damaged, cut short or
+// as it was before.
+//
 // The apiservers, etcd and the hub are real, each a process of its own. Etcd is watched
 // past all of them, from its first revision on, so that what is true depends neither on the
 // hub nor on an apiserver's watch cache.

@@ -124,6 +124,12 @@ func (w *world) makeKind() {
 			return admin.Discovery().RESTClient().Get().AbsPath(widgets.path("")).Do(w.t.Context()).Error() == nil
 		})
 	}
+	for _, namespace := range []string{first, second} {
+		for i := range still {
+			widget := fmt.Appendf(nil, `{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q},"spec":{"value":"still"}}`, group, nameOf(widgets, objects+i))
+			w.must(raw.Post().AbsPath(widgets.path(namespace)).SetHeader("Content-Type", asJSON).Body(widget).Do(w.t.Context()).Error())
+		}
+	}
 }
 
 // changeDefault gives Widgets another colour by default: objects read otherwise from now

@@ -15,6 +15,10 @@ import (
 // objects is how many names there are of each resource in each namespace.
 const objects = 14
 
+// still is how many widgets there are besides in each namespace that nobody writes: what is
+// read of them at one resourceVersion changes with the default of their kind.
+const still = 3
+
 func nameOf(r *resource, i int) string { return r.name[:1] + "-" + strconv.Itoa(i) }
 
 // body is an object, with a value and labels that are others each time.
