@@ -2,12 +2,12 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -81,8 +81,8 @@ type connKey struct{}
 
 // knownConn is a connection, and what was found out about its other end.
 type knownConn struct {
-	peers         *peer.Peers // nil: nobody is looked at
-	local, remote netip.AddrPort
+	peer.Conn
+	peers *peer.Peers // nil: nobody is looked at
 
 	mu      sync.Mutex
 	known   bool
@@ -92,17 +92,17 @@ type knownConn struct {
 	name  string // see peerOf
 }
 
-// connContext is a http.Server's ConnContext for ports that refuse or peerOf is used on.
+// connContext is a http.Server's ConnContext for ports that refuse or peerOf is used on. A
+// connection that is not TCP's is not known, and refuse refuses its requests.
 func (c *callers) connContext(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, &knownConn{peers: c.peers, local: addrPort(conn.LocalAddr()), remote: addrPort(conn.RemoteAddr())})
-}
-
-// addrPort is zero, and nobody's, where a is no address of TCP.
-func addrPort(a net.Addr) netip.AddrPort {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.AddrPort()
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
 	}
-	return netip.AddrPort{}
+	tcp, ok := conn.(peer.Conn)
+	if !ok {
+		return ctx
+	}
+	return context.WithValue(ctx, connKey{}, &knownConn{Conn: tcp, peers: c.peers})
 }
 
 // refuse returns why r's caller does not get the node's identity, in words for the
@@ -124,12 +124,13 @@ func (c *callers) refuse(r *http.Request) error {
 }
 
 // ask remembers what check finds out, but not that nothing could be. A port has one
-// check.
-func (k *knownConn) ask(check func(local, remote netip.AddrPort) error) error {
+// check. A verdict holds for later requests too: a socket has the same other end for
+// as long as it lives.
+func (k *knownConn) ask(check func(peer.Conn) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.known {
-		k.refusal = check(k.local, k.remote)
+		k.refusal = check(k.Conn)
 		var refusal *peer.Refusal
 		k.known = !errors.As(k.refusal, &refusal) || refusal.Reason != peer.Unknown
 	}
@@ -139,7 +140,11 @@ func (k *knownConn) ask(check func(local, remote netip.AddrPort) error) error {
 // isNode tells whether the other end of conn is a program of the node, as long as
 // peers are told at all.
 func (c *callers) isNode(conn net.Conn) bool {
-	return c.peers == nil || c.peers.Check(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr())) == nil
+	if c.peers == nil {
+		return true
+	}
+	tcp, ok := conn.(peer.Conn)
+	return ok && c.peers.Check(tcp) == nil
 }
 
 // report counts a refusal, and says once in a while who it was.
@@ -153,7 +158,7 @@ func (c *callers) report(conn *knownConn, err error) {
 		return
 	}
 	who := *r // others may be reading r
-	c.peers.Identify(conn.local, &who)
+	c.peers.Identify(conn.Conn, &who)
 	c.log.Warn("a caller without credentials did not get the node's identity; it has to send a token of its own, or, if it belongs to the node, to run outside of containers as one of --node-identity-users",
 		known(&who)...)
 }

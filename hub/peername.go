@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"net"
 )
 
 // peerOf names the other end of a request's connection, so that peers can take turns: by
@@ -24,11 +25,15 @@ func peerOf(ctx context.Context) string {
 
 func (k *knownConn) newName() string {
 	if k.peers != nil {
-		if uid, ok := k.peers.Owner(k.local, k.remote); ok {
+		if uid, ok := k.peers.Owner(k.Conn); ok {
 			return fmt.Sprint("user ", uid)
 		}
 	}
-	address := k.remote.Addr().Unmap()
+	remote, ok := k.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	address := remote.AddrPort().Addr().Unmap()
 	if address.IsLoopback() {
 		return "loopback"
 	}

@@ -4,11 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"testing"
 )
+
+// connFrom is a connection that says that it comes from remote.
+type connFrom struct {
+	*net.TCPConn
+	remote net.Addr
+}
+
+func (c connFrom) RemoteAddr() net.Addr { return c.remote }
 
 // What names a peer is nothing that it may choose freely.
 func TestPeersAreNamedByUserOrAddress(t *testing.T) {
@@ -30,7 +39,8 @@ func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 		"[fd00::7]:4": "fd00::7", "[fe80::7%eth0]:5": "fe80::7",
 		"127.0.0.1:6": "loopback", "127.1.2.3:7": "loopback", "[::1]:8": "loopback",
 	} {
-		conn := &knownConn{peers: c.peers, local: netip.MustParseAddrPort("127.0.0.1:9"), remote: netip.MustParseAddrPort(remote)}
+		from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(remote))
+		conn := &knownConn{Conn: connFrom{&net.TCPConn{}, from}, peers: c.peers}
 		if got := peerOf(context.WithValue(t.Context(), connKey{}, conn)); got != want {
 			t.Errorf("%s is %q, want %q", remote, got, want)
 		}

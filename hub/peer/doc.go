@@ -7,6 +7,7 @@
 //	peer's address ── sock_diag ──▶ its socket: user, inode
 //	inode ── /proc/*/fd ──▶ the processes that hold it
 //	process ── /proc/PID/cgroup ──▶ the container it is in, if any
+//	own socket ── TCP_INFO ──▶ still connected, or all of this is about another program
 //
 // A socket that this machine's network namespace does not have is somebody
 // else's, whatever address it shows: that is so for a pod with a network of its

@@ -1,9 +1,12 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 )
 
 // Peers tells node programs from others.
@@ -11,7 +14,15 @@ type Peers struct {
 	users []uint32
 	own   []membership // this process's
 	find  func(local, remote netip.AddrPort) (socket, error)
+	state func(syscall.Conn) (tcpState, error)
 	procs *processes
+}
+
+// Conn is a TCP connection that this process has accepted, as *net.TCPConn is.
+type Conn interface {
+	syscall.Conn
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
 }
 
 // New returns Peers that take programs of these users for the node's. Its error
@@ -23,7 +34,7 @@ func newPeers(root string, users []uint32) (*Peers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
-	return &Peers{users: slices.Clone(users), own: own, find: findSocket, procs: newProcesses(root)}, nil
+	return &Peers{users: slices.Clone(users), own: own, find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
 }
 
 // Reason is why a peer is not taken for a program of the node. The values are
@@ -73,56 +84,97 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Check returns nil if the program at remote, as seen from local, is one of the
-// node's, or else a *Refusal.
-func (p *Peers) Check(local, remote netip.AddrPort) error {
-	return p.lookUp(local, remote, func(uid uint32) bool { return slices.Contains(p.users, uid) })
+// Check returns nil if the program at the other end of c is one of the node's, or
+// else a *Refusal. The verdict holds for all that was and will be read from c.
+func (p *Peers) Check(c Conn) error {
+	return p.lookUp(c, func(uid uint32) bool { return slices.Contains(p.users, uid) })
 }
 
 // CheckAnyUser is Check where it does not matter whose program it is.
-func (p *Peers) CheckAnyUser(local, remote netip.AddrPort) error {
-	return p.lookUp(local, remote, func(uint32) bool { return true })
+func (p *Peers) CheckAnyUser(c Conn) error {
+	return p.lookUp(c, func(uint32) bool { return true })
 }
 
-func (p *Peers) lookUp(local, remote netip.AddrPort, allowed func(uid uint32) bool) error {
-	remote = unmapped(remote)
-	s, err := p.find(unmapped(local), remote)
+func (p *Peers) lookUp(c Conn, allowed func(uid uint32) bool) error {
+	local, remote := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
+	refusal := p.judgePeer(local, remote, allowed)
+	if err := p.connected(c); err != nil { // last: see there
+		refusal = &Refusal{Reason: Unknown, Err: err}
+	}
+	if refusal == nil {
+		return nil
+	}
+	refusal.Remote = remote
+	return refusal
+}
+
+// connected returns nil if the socket that was looked up before by c's two addresses
+// is c's other end.
+//
+// It need not be. A client that sends a request and resets the connection frees its
+// port, while the request can still be read from c. The next program that draws this
+// port gets a connection of its own with the same two addresses, and the request would
+// pass for that program's.
+//
+// As long as c is connected, the kernel gives c every packet with these addresses,
+// connection requests too, so that no other socket completes a handshake with them.
+// One that has completed its handshake is therefore c's other end (see
+// socket.isConnected), provided that c was still connected when it was looked up. A
+// socket that was reset is closed for good, which is why it is enough to look at c
+// afterwards. Where the client has only ended its own sending (CLOSE_WAIT), c is
+// connected: it still waits for packets with these addresses.
+func (p *Peers) connected(c Conn) error {
+	state, err := p.state(c)
+	if err != nil {
+		return fmt.Errorf("read the state of its connection: %w", err)
+	}
+	if state != stateEstablished && state != stateCloseWait {
+		return errReset
+	}
+	return nil
+}
+
+// Owner returns the user of the program at the other end of c. It says no where this
+// machine's own network has no such program, or that cannot be found out.
+func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
+	s, err := p.find(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
+	if err != nil || s.inode == 0 || !s.isConnected() || p.connected(c) != nil {
+		return 0, false
+	}
+	return s.uid, true
+}
+
+// judgePeer returns nil for a program of the node.
+func (p *Peers) judgePeer(local, remote netip.AddrPort, allowed func(uid uint32) bool) *Refusal {
+	s, err := p.find(local, remote)
 	switch {
 	case err != nil:
-		return &Refusal{Reason: Unknown, Remote: remote, Err: err}
+		return &Refusal{Reason: Unknown, Err: err}
 	case !s.found:
-		return &Refusal{Reason: NotLocal, Remote: remote}
+		return &Refusal{Reason: NotLocal}
 	case s.inode == 0: // its program has closed it; the user that is told then is 0
-		return &Refusal{Reason: Unknown, Remote: remote, Err: errOrphan}
+		return &Refusal{Reason: Unknown, Err: errOrphan}
+	case !s.isConnected():
+		return &Refusal{Reason: Unknown, Err: errReset}
 	case !allowed(s.uid):
-		return &Refusal{Reason: OtherUser, Remote: remote, UID: s.uid}
+		return &Refusal{Reason: OtherUser, UID: s.uid}
 	}
 	holders, err := p.procs.holding(s.inode)
 	if err == nil && len(holders) == 0 {
 		err = errNoHolder
 	}
 	if err != nil {
-		return &Refusal{Reason: Unknown, Remote: remote, UID: s.uid, Err: err}
+		return &Refusal{Reason: Unknown, UID: s.uid, Err: err}
 	}
 	for _, h := range holders { // all of them: a socket may be handed on
 		r := p.judge(h)
 		p.procs.remember(h.pid, r == nil)
 		if r != nil {
-			r.Remote, r.UID, r.PID, r.Comm = remote, s.uid, h.pid, h.comm
+			r.UID, r.PID, r.Comm = s.uid, h.pid, h.comm
 			return r
 		}
 	}
 	return nil
-}
-
-// Owner returns the user of the program at remote, as seen from local. It says no where
-// this machine's own network has no such program, or that cannot be found out.
-func (p *Peers) Owner(local, remote netip.AddrPort) (uid uint32, ok bool) {
-	s, err := p.find(unmapped(local), unmapped(remote))
-	if err != nil || !s.found || s.inode == 0 {
-		return 0, false
-	}
-	return s.uid, true
 }
 
 // judge returns nil for a process in no container.
@@ -138,21 +190,36 @@ func (p *Peers) judge(h *process) *Refusal {
 
 // Identify fills in what Check leaves out since it costs a look at every process:
 // who is behind an OtherUser.
-func (p *Peers) Identify(local netip.AddrPort, r *Refusal) {
+func (p *Peers) Identify(c Conn, r *Refusal) {
 	if r.Reason != OtherUser {
 		return
 	}
-	s, err := p.find(unmapped(local), r.Remote)
-	if err != nil || !s.found || s.inode == 0 {
+	s, err := p.find(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
+	if err != nil || s.inode == 0 || !s.isConnected() {
 		return
 	}
 	holders, _ := p.procs.holding(s.inode) // none: then nobody is named
+	if p.connected(c) != nil {
+		return
+	}
 	for _, h := range holders {
 		r.PID, r.Comm = h.pid, h.comm
 		r.In, _ = inContainer(p.own, h.cgroups)
 	}
 }
 
-func unmapped(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+// addrPort is zero, and nobody's, where a is no address of TCP.
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
+
+var (
+	errOrphan   = errors.New("it has closed its connection")
+	errReset    = errors.New("its connection was reset, and its port may be another program's by now")
+	errNoHolder = errors.New("no process that this one may look into holds its socket")
+)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,9 +48,7 @@ func connect(t testing.TB, network, listen, dial string) (server, client net.Con
 	return server, client
 }
 
-func (p *Peers) check(c net.Conn) error {
-	return p.Check(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
-}
+func (p *Peers) check(c net.Conn) error { return p.Check(c.(*net.TCPConn)) }
 
 func TestOwnConnectionsAreTheNodes(t *testing.T) {
 	tests := map[string]struct{ network, listen, dial string }{
@@ -95,7 +94,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 	server, _ := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
 	r := refusalOf(t, p.check(server))
-	if p.Identify(addrPort(server.LocalAddr()), r); r.Reason != OtherUser || r.UID != uint32(os.Geteuid()) || r.PID != os.Getpid() || r.Comm == "" {
+	if p.Identify(server.(*net.TCPConn), r); r.Reason != OtherUser || r.UID != uint32(os.Geteuid()) || r.PID != os.Getpid() || r.Comm == "" {
 		t.Errorf("%+v, want this process", r)
 	}
 }
@@ -109,10 +108,18 @@ func TestAnAddressThatSomebodyOnlyListensAtIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		remote := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addrPort(l.Addr()).Port())
-		wantReason(t, here(t).Check(addrPort(server.LocalAddr()), remote), NotLocal)
+		elsewhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(addrPort(l.Addr()).Port())}
+		wantReason(t, here(t).Check(redirected{server.(*net.TCPConn), elsewhere}), NotLocal)
 	}
 }
+
+// redirected is a connection that says that it comes from remote.
+type redirected struct {
+	*net.TCPConn
+	remote net.Addr
+}
+
+func (r redirected) RemoteAddr() net.Addr { return r.remote }
 
 func TestAConnectionThatItsProgramHasLeftIsRefused(t *testing.T) {
 	server, client := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
@@ -159,14 +166,14 @@ func among(t *testing.T, root fakeProc) *Peers {
 		t.Fatal(err)
 	}
 	p.find = func(_, remote netip.AddrPort) (socket, error) {
-		return socket{found: true, inode: uint32(remote.Port())}, nil
+		return socket{found: true, state: stateEstablished, inode: uint32(remote.Port())}, nil
 	}
+	p.state = func(syscall.Conn) (tcpState, error) { return stateEstablished, nil }
 	return p
 }
 
 func (p *Peers) checkInode(inode uint16) error {
-	loopback := netip.MustParseAddr("127.0.0.1")
-	return p.Check(netip.AddrPortFrom(loopback, 1), netip.AddrPortFrom(loopback, inode))
+	return p.Check(redirected{&net.TCPConn{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(inode)}})
 }
 
 func TestAllWhoHoldASocketCount(t *testing.T) {
@@ -358,6 +365,14 @@ func BenchmarkCheck(b *testing.B) {
 	b.Run("unknown program", func(b *testing.B) {
 		for b.Loop() {
 			if err := here(b).check(server); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("state of the connection alone", func(b *testing.B) {
+		p := here(b)
+		for b.Loop() {
+			if err := p.connected(server.(*net.TCPConn)); err != nil {
 				b.Fatal(err)
 			}
 		}

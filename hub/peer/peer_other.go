@@ -5,11 +5,14 @@ package peer
 import (
 	"errors"
 	"net/netip"
+	"syscall"
 )
 
 func ownCgroups(string) ([]membership, error) { return nil, errors.ErrUnsupported }
 
 func findSocket(_, _ netip.AddrPort) (socket, error) { return socket{}, errors.ErrUnsupported }
+
+func stateOf(syscall.Conn) (tcpState, error) { return 0, errors.ErrUnsupported }
 
 func look(string, int, map[uint32][]*process) {}
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,8 +39,11 @@ func (p *Peers) findSelf() error {
 	if err != nil {
 		return fmt.Errorf("ask the kernel for a socket's owner (netlink, sock_diag): %w%s", err, netlinkHint(err))
 	}
-	if !s.found || s.inode == 0 || s.uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("the kernel says of a socket of this process: found %t, user %d, inode %d", s.found, s.uid, s.inode)
+	if !s.isConnected() || s.inode == 0 || s.uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("the kernel says of a socket of this process: found %t, state %d, user %d, inode %d", s.found, s.state, s.uid, s.inode)
+	}
+	if err := p.connected(dialed.(*net.TCPConn)); err != nil {
+		return fmt.Errorf("ask the kernel for the state of an open connection: %w", err)
 	}
 	holders := map[uint32][]*process{s.inode: nil}
 	look(p.procs.root, os.Getpid(), holders)
@@ -57,8 +59,6 @@ func netlinkHint(err error) string {
 	}
 	return "; the kernel needs CONFIG_INET_DIAG, or its module inet_diag"
 }
-
-func addrPort(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
 
 // lookIntoOthers tries whether the open files of processes that are not ours can be
 // seen. One that a security module shields, though this process has all rights, does

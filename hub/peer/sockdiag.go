@@ -2,7 +2,6 @@ package peer
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 )
@@ -10,6 +9,7 @@ import (
 // socket is what the kernel tells of a TCP socket.
 type socket struct {
 	found bool // it is in this network namespace
+	state tcpState
 	uid   uint32
 	inode uint32 // 0: no program holds it yet, or any more; uid says nothing then
 }
@@ -29,10 +29,26 @@ const (
 	socketID      = 48                           // inet_diag_sockid
 	replyLength   = netlinkHeader + 4 + socketID + 5*4
 
-	stateListen = 10 // TCP_LISTEN
-
 	enoent = 2
 )
+
+// tcpState is a state of net/tcp_states.h.
+type tcpState uint8
+
+const (
+	stateEstablished tcpState = 1
+	stateFinWait1    tcpState = 4
+	stateFinWait2    tcpState = 5
+	stateCloseWait   tcpState = 8
+	stateListen      tcpState = 10
+)
+
+// isConnected tells whether the socket has completed its handshake, and its other end,
+// if it has one still, has not ended the connection. One that is connecting has no other
+// end yet: the one that it shares its addresses with may be another's.
+func (s socket) isConnected() bool {
+	return s.state == stateEstablished || s.state == stateFinWait1 || s.state == stateFinWait2
+}
 
 // diagRequest asks for the one socket that is bound to own and connected to other.
 func diagRequest(own, other netip.AddrPort, sequence uint32) []byte {
@@ -90,10 +106,11 @@ func parseDiag(b []byte, own, other netip.AddrPort, sequence uint32) (socket, er
 	id := message[4:]
 	local := address(message[0], id[4:20], binary.BigEndian.Uint16(id[0:]))
 	remote := address(message[0], id[20:36], binary.BigEndian.Uint16(id[2:]))
-	if local != own || remote != other || message[1] == stateListen {
+	state := tcpState(message[1])
+	if local != own || remote != other || state == stateListen {
 		return socket{}, nil
 	}
-	return socket{found: true, uid: order.Uint32(b[replyLength-8:]), inode: order.Uint32(b[replyLength-4:])}, nil
+	return socket{found: true, state: state, uid: order.Uint32(b[replyLength-8:]), inode: order.Uint32(b[replyLength-4:])}, nil
 }
 
 // address is zero where the family is none that is known. A socket of IPv6 may be
@@ -114,8 +131,3 @@ type diagError struct{ errno int32 }
 func (e *diagError) Error() string {
 	return fmt.Sprintf("the kernel does not look the socket up: error %d", e.errno)
 }
-
-var (
-	errOrphan   = errors.New("it has closed its connection")
-	errNoHolder = errors.New("no process that this one may look into holds its socket")
-)

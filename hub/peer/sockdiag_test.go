@@ -39,17 +39,15 @@ func (r reply) bytes() []byte {
 	return b[:len(b)-r.cut]
 }
 
-const established = 1
-
 func TestParseDiag(t *testing.T) {
 	own, other := netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:10261")
-	good := reply{kind: typeDiag, sequence: 7, family: familyIPv4, state: established, own: own.String(), other: other.String(), uid: 1000, inode: 99}
+	good := reply{kind: typeDiag, sequence: 7, family: familyIPv4, state: byte(stateEstablished), own: own.String(), other: other.String(), uid: 1000, inode: 99}
 	with := func(change func(*reply)) []byte {
 		r := good
 		change(&r)
 		return r.bytes()
 	}
-	found := socket{found: true, uid: 1000, inode: 99}
+	found := socket{found: true, state: stateEstablished, uid: 1000, inode: 99}
 	tests := map[string]struct {
 		reply []byte
 		want  socket
@@ -63,8 +61,8 @@ func TestParseDiag(t *testing.T) {
 		},
 		"no socket":                             {reply: reply{kind: typeError, sequence: 7, errno: enoent}.bytes()},
 		"a refusal":                             {reply: reply{kind: typeError, sequence: 7, errno: 1}.bytes(), err: "error 1"},
-		"whoever listens at its port":           {reply: with(func(r *reply) { r.state, r.other = stateListen, "0.0.0.0:0" })},
-		"a listener that has both addresses":    {reply: with(func(r *reply) { r.state = stateListen })},
+		"whoever listens at its port":           {reply: with(func(r *reply) { r.state, r.other = byte(stateListen), "0.0.0.0:0" })},
+		"a listener that has both addresses":    {reply: with(func(r *reply) { r.state = byte(stateListen) })},
 		"a connection from another port":        {reply: with(func(r *reply) { r.own = "127.0.0.1:40001" })},
 		"a connection to another address":       {reply: with(func(r *reply) { r.other = "127.0.0.2:10261" })},
 		"a family that nobody knows":            {reply: with(func(r *reply) { r.family = 3 })},
@@ -87,7 +85,7 @@ func TestParseDiag(t *testing.T) {
 // FuzzDiagReply: no reply gives a socket but one with both addresses.
 func FuzzDiagReply(f *testing.F) {
 	own, other := netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:10261")
-	good := reply{kind: typeDiag, sequence: 7, family: familyIPv4, state: established, own: own.String(), other: other.String(), uid: 1000, inode: 99}
+	good := reply{kind: typeDiag, sequence: 7, family: familyIPv4, state: byte(stateEstablished), own: own.String(), other: other.String(), uid: 1000, inode: 99}
 	f.Add(good.bytes())
 	f.Add(reply{kind: typeError, sequence: 7, errno: enoent}.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {

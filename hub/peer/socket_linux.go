@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,4 +39,23 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 		return socket{}, fmt.Errorf("a reply that is not the kernel's, but %v's", from)
 	}
 	return parseDiag(reply[:n], remote, local, number)
+}
+
+// stateOf is the state of a connection of this process's own.
+func stateOf(c syscall.Conn) (tcpState, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var info *unix.TCPInfo
+	var infoErr error
+	if err := raw.Control(func(fd uintptr) {
+		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); err != nil {
+		return 0, err
+	}
+	if infoErr != nil {
+		return 0, os.NewSyscallError("getsockopt(TCP_INFO)", infoErr)
+	}
+	return tcpState(info.State), nil
 }

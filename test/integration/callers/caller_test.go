@@ -25,17 +25,25 @@ type order struct {
 	Hold   int    // open so many connections to Address and keep them
 	Listen bool   // at Address
 	At     string // HOST:PORT
+	Send   string // over each of Conns connections to At, which are kept, or reset if Reset
+	Conns  int
+	Reset  bool
+	Answer bool // read an answer from each connection that was kept, and reset them
+	Flood  bool // connect to At again and again until stdin is closed
 }
 
 type outcome struct {
-	Code int
-	Body string
-	Err  string
+	Code  int
+	Body  string
+	Err   string
+	Ports []int       // that connections are from, for Send
+	Codes map[int]int // how many answers had which, for Answer
 }
 
 func callerMain() {
 	orders, outcomes := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	var kept []io.Closer
+	var r requests
 	defer func() {
 		for _, c := range kept {
 			c.Close()
@@ -63,6 +71,12 @@ func callerMain() {
 				out.Err = err.Error()
 			}
 			kept = append(kept, l)
+		case o.Send != "":
+			out = r.send(o)
+		case o.Answer:
+			out = r.answers()
+		case o.Flood:
+			flood(o.At)
 		default:
 			out = get(o)
 		}

@@ -4,18 +4,23 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+const nodeToken = "t"
 
 func allow(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
@@ -34,13 +39,20 @@ func allow(t *testing.T, client kubernetes.Interface) {
 }
 
 // hubFlags are those of a hub without a cloud, in a folder of its own.
-func hubFlags(t *testing.T) []string {
+func hubFlags(t *testing.T) []string { return hubFlagsFor(t, "https://127.0.0.1:1", nil) }
+
+// hubFlagsFor are those of a hub, in a folder of its own, whose cloud is this server
+// with a certificate by this CA, and whose node has the token nodeToken.
+func hubFlagsFor(t *testing.T, server string, ca []byte) []string {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	const text = `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {token: t}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: nodeToken}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--node-name=n", "--kubeconfig=" + kubeconfig, "--root-dir=" + dir, "--container-runtime-endpoint=", "--shutdown-grace-period=1s"}
@@ -80,6 +92,49 @@ func (n namespace) sh(script string) {
 	}
 }
 
+// startHub starts a hub in the namespace, which ends with the test, and returns its
+// process ID.
+func (n namespace) startHub(flags []string) int {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
+	command := append(append(n.enter(), env.hubBin), flags...)
+	hub := exec.CommandContext(ctx, command[0], command[1:]...)
+	var log strings.Builder
+	hub.Stdout, hub.Stderr = &log, &log
+	if err := hub.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		cancel()
+		_ = hub.Wait() // killed
+		if n.t.Failed() {
+			n.t.Log(log.String())
+		}
+	})
+	return hub.Process.Pid
+}
+
+// inside runs do in a thread that is in the namespace: sockets that it opens, and
+// processes that it starts, are there.
+func (n namespace) inside(do func()) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread ends
+		fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", n.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			unix.Close(fd)
+		}
+		if err == nil {
+			do()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		n.t.Fatalf("enter the network of process %d: %v", n.pid, err)
+	}
+}
+
 // A program in another network can reach loopback where route_localnet is set, as
 // kube-proxy does for node ports. It is root here, and in no container by its group:
 // only its socket tells.
@@ -95,21 +150,7 @@ echo 1 >/proc/sys/net/ipv4/conf/veth0/route_localnet`, pod.pid))
 ip link set eth0 up
 echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet
 ip route add 127.0.0.1/32 via 198.18.255.1 dev eth0 src 198.18.255.2`)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	command := append(append(node.enter(), env.hubBin), hubFlags(t)...)
-	hub := exec.CommandContext(ctx, command[0], command[1:]...)
-	var log strings.Builder
-	hub.Stdout, hub.Stderr = &log, &log
-	if err := hub.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = hub.Wait() // killed
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
+	node.startHub(hubFlags(t))
 	const url = "http://127.0.0.1:10261/api/v1/pods"
 	var out outcome
 	for deadline := time.Now().Add(patience); out.Code == 0; time.Sleep(20 * time.Millisecond) {

@@ -1,0 +1,118 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// dialFrom connects from a port that may have been used before.
+func dialFrom(t *testing.T, local, remote net.Addr) *net.TCPConn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: local, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if controlErr := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		}); controlErr != nil {
+			return controlErr
+		}
+		return err
+	}}
+	c, err := dialer.DialContext(context.Background(), "tcp", remote.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+func accept(t *testing.T, l net.Listener) *net.TCPConn {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// A request is read from a connection that was reset before it was accepted, while its
+// port is another program's already.
+func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
+	for name, network := range map[string]struct{ listen, address string }{
+		"IPv4":                   {"127.0.0.1:0", "127.0.0.1"},
+		"IPv6":                   {"[::1]:0", "::1"},
+		"IPv4 to a port of both": {"[::]:0", "127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", network.listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			to := &net.TCPAddr{IP: net.ParseIP(network.address), Port: l.Addr().(*net.TCPAddr).Port}
+			attacker := dialFrom(t, &net.TCPAddr{IP: to.IP}, to)
+			const request = "DELETE / HTTP/1.1\r\n"
+			if _, err := attacker.Write([]byte(request)); err != nil {
+				t.Fatal(err)
+			}
+			if err := attacker.SetLinger(0); err != nil { // Close resets
+				t.Fatal(err)
+			}
+			attacker.Close()
+			node := dialFrom(t, attacker.LocalAddr(), to)
+			first, second := accept(t, l), accept(t, l)
+			if first.RemoteAddr().String() != node.LocalAddr().String() {
+				t.Fatalf("the connections are from %s and %s", first.RemoteAddr(), node.LocalAddr())
+			}
+			if n, err := first.Read(make([]byte, 100)); n != len(request) {
+				t.Fatalf("the request is lost: %d bytes, %v", n, err)
+			}
+			p := here(t)
+			wantReason(t, p.check(first), Unknown)
+			if err := p.check(second); err != nil {
+				t.Errorf("the port's next owner: %v", err)
+			}
+			if owner, ok := p.Owner(first); ok {
+				t.Errorf("its owner is user %d", owner)
+			}
+			stranger := here(t)
+			stranger.users = nil
+			r := refusalOf(t, stranger.check(second))
+			if stranger.Identify(first, r); r.PID != 0 {
+				t.Errorf("the port's next owner is named for what another has sent: %+v", r)
+			}
+		})
+	}
+}
+
+// Some clients end their sending with the request, and wait for the answer.
+func TestAClientThatHasEndedItsSendingIsStillThere(t *testing.T) {
+	server, client := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
+	if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(make([]byte, 1)); err == nil {
+		t.Fatal("there is more to read")
+	}
+	if err := here(t).check(server); err != nil {
+		t.Error(err)
+	}
+}
+
+// A socket is at the other end of nothing until its handshake is complete: the two
+// addresses may be those of a connection whose client is gone, but whose reset has not
+// arrived.
+func TestASocketThatIsConnectingIsNobodysOtherEnd(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, onHost, 100)
+	p := among(t, root)
+	const synSent, synReceived, timeWait, closed, lastAck, closing, newSynReceived = 2, 3, 6, 7, 9, 11, 12
+	for _, state := range []tcpState{0, synSent, synReceived, timeWait, closed, lastAck, stateListen, closing, newSynReceived} {
+		p.find = func(_, _ netip.AddrPort) (socket, error) { return socket{found: true, state: state, inode: 100}, nil }
+		wantReason(t, p.checkInode(100), Unknown)
+	}
+}
