@@ -16,6 +16,10 @@ import (
 // state is older than what clients have seen, and must not be served: what they saw deleted
 // would be back. Such a view answers nothing until it has caught up.
 //
+// It catches up by a list. A watch from the view's version would bring less, but not to
+// those who wait for the list to learn what it has changed, nor after a version that the
+// apiservers have forgotten.
+//
 // What a client knew from a hub that was killed does not count, nor do initial events
 // that broke off: a node that reboots offline reads what is on its disk.
 
