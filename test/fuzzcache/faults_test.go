@@ -82,7 +82,7 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 
 // cutWhile takes the cloud away while something is done.
 func (w *world) cutWhile(do func()) {
-	w.note("a last cut")
+	w.note("a cut after the end")
 	ended := w.log.during(&w.log.trouble, "the links break")
 	for _, l := range w.links() {
 		w.must(l.Refuse())

@@ -116,8 +116,8 @@ func (c *client) readOn(ctx context.Context, r *rand.Rand) {
 const settling = 2 * time.Minute
 
 // settle waits until all watches have what etcd has. Nobody writes any more. In a long run
-// that holds for statuses, too, which takes a minute, and nothing else is shown in the end
-// while the cloud is away.
+// no list shows statuses of before in the end, while the cloud is away again, which takes a
+// minute.
 func (w *world) settle(all []*follower, whole bool) {
 	w.t.Helper()
 	rev, err := w.revision(w.t.Context())
@@ -125,10 +125,11 @@ func (w *world) settle(all []*follower, whole bool) {
 	w.must(w.history.await(rev))
 	deadline := time.Now().Add(2 * patience)
 	if whole {
+		w.cutWhile(w.reportAll)
 		deadline = time.Now().Add(settling)
 	}
 	for _, x := range all {
-		for !x.has(w.history.list(x.q, w.history.now()), whole) { // controllers write on
+		for !x.has(w.history.list(x.q, w.history.now())) { // controllers write on
 			if time.Now().After(deadline) {
 				w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(w.history.list(x.q, w.history.now())))
 				break
@@ -175,14 +176,15 @@ func (f *follower) differences(want map[string]*state) string {
 	return text
 }
 
-// has reports whether the client has what there is. Unless it is the whole of it, statuses
-// that the node has reported may still be shown.
-func (f *follower) has(want map[string]*state, whole bool) bool {
+// has reports whether the client has what there is. Statuses that the node has reported may
+// still be shown: a hub puts them right in a watch that has lasted for a minute, and many
+// here are shorter.
+func (f *follower) has(want map[string]*state) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	got, want := maps.Clone(f.items), maps.Clone(want)
 	for key := range f.shown {
-		if f.shown[key] && !whole {
+		if f.shown[key] {
 			delete(got, key)
 			delete(want, key)
 		}

@@ -207,6 +207,16 @@ func (c *client) reportStatuses(ctx context.Context, r *rand.Rand) {
 	}
 }
 
+// reportAll writes the status of all pods of the node once.
+func (w *world) reportAll() {
+	kubelet, r := w.users[0].newClient("kubelet", false), w.random(201)
+	for _, namespace := range []string{first, second} {
+		for i := range objects {
+			kubelet.reportStatus(w.t.Context(), r, namespace, nameOf(pods, i))
+		}
+	}
+}
+
 // observe has somebody read a pod of which the hub has kept a status.
 func (w *world) observe(ctx context.Context, r *rand.Rand, namespace, name string) {
 	u := w.users[r.IntN(len(w.users))]
