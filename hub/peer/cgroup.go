@@ -3,7 +3,6 @@ package peer
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -57,48 +56,24 @@ func (c Container) String() string {
 	return "a container, in control group " + c.Group
 }
 
-// inContainer tells whether a process in these groups is in a container, seen from
-// one in the groups own: where the whole node runs in a container, as kind's do,
-// that one does not count. One hierarchy that says so is enough.
-func inContainer(own, groups []membership) (Container, bool) {
+// hosts are the hosts in all hierarchies, by their controllers.
+func hosts(own []membership) map[string]host {
+	all := map[string]host{}
+	for _, m := range own {
+		all[m.hierarchy] = newHost(m.path)
+	}
+	return all
+}
+
+// inContainer tells whether a process in these groups is in a container. One hierarchy
+// that says so is enough.
+func inContainer(hosts map[string]host, groups []membership) (Container, bool) {
 	for _, m := range groups {
-		rest := m.path
-		if outer := outerContainer(own, m.hierarchy); len(outer) <= len(rest) && slices.Equal(outer, rest[:len(outer)]) {
-			rest = rest[len(outer):]
-		}
-		if slices.ContainsFunc(rest, isContainer) {
+		if !hosts[m.hierarchy].has(m.path) {
 			return describe(m.path), true
 		}
 	}
 	return Container{}, false
-}
-
-// outerContainer is the group of the innermost container that this process is
-// itself in, or nil.
-func outerContainer(own []membership, hierarchy string) []string {
-	for _, m := range own {
-		if m.hierarchy != hierarchy {
-			continue
-		}
-		for i := len(m.path) - 1; i >= 0; i-- {
-			if isContainer(m.path[i]) {
-				return m.path[:i+1]
-			}
-		}
-	}
-	return nil
-}
-
-// parents are groups that hold nothing but containers, also such as have names of
-// their own.
-var parents = map[string]bool{
-	"buildkit": true, "docker": true, "k8s.io": true, "libpod_parent": true, "lxc": true, "machine.slice": true,
-}
-
-func isContainer(component string) bool {
-	return strings.Contains(component, "kubepods") || // kubelet-kubepods.slice, where it has a --cgroup-root
-		strings.HasPrefix(component, "lxc.payload") ||
-		parents[component] || containerID(component) != ""
 }
 
 func describe(path []string) Container {

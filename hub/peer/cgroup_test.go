@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,7 +70,7 @@ func TestInContainer(t *testing.T) {
 			if tt.own != "" {
 				own = parsed(t, tt.own)
 			}
-			got, is := inContainer(own, parsed(t, tt.groups))
+			got, is := inContainer(hosts(own), parsed(t, tt.groups))
 			if is != tt.want || got.ID != tt.id || got.Pod != tt.pod {
 				t.Errorf("got %t, container %q of pod %q", is, got.ID, got.Pod)
 			}
@@ -103,43 +104,38 @@ func TestWhatIsNoListOfControlGroupsIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzCgroups: whatever a path is, a process with a container's ID or kubepods in it
-// is in a container, unless it cannot be read at all.
+// FuzzCgroups: whatever a path is, a process in a group of kubelet's, or of a container's
+// ID, is in a container, unless the whole node is in that; and whoever looks is in none.
 func FuzzCgroups(f *testing.F) {
 	f.Add("0::/", "1:cpu:/a b\n0::/kubepods.slice/x")
 	f.Add("0::/docker/"+id, "0::/docker/"+id+"/system.slice/kubelet.service")
 	f.Add("3:cpu,cpuacct:/", "3:cpu,cpuacct:/../kubepods (deleted)\n")
+	f.Add("0::/system.slice/edgehub.service", "0::/system.slice/garden.service/garden/x")
 	f.Fuzz(func(t *testing.T, own, text string) {
 		groups, err := parseCgroups(text)
 		if err != nil {
 			return
 		}
 		in, is := inContainer(nil, groups)
-		if want := strings.Contains(text, "kubepods"); want && !is && inPath(text, "kubepods") {
-			t.Errorf("%q is in no container", text)
-		}
 		if is && in.Group == "" {
 			t.Errorf("%q is in a container without a group", text)
+		}
+		named := slices.ContainsFunc(groups, func(m membership) bool {
+			return slices.ContainsFunc(m.path, func(name string) bool { return name == "kubepods" || name == "kubepods.slice" || name == id })
+		})
+		if named && !is {
+			t.Errorf("%q is in no container", text)
 		}
 		mine, err := parseCgroups(own)
 		if err != nil {
 			return
 		}
-		if _, still := inContainer(mine, groups); still && !is {
-			t.Errorf("%q is in a container only as seen from %q", text, own)
-		}
-		if _, is := inContainer(mine, mine); is {
+		if _, is := inContainer(hosts(mine), mine); is && len(hosts(mine)) == len(mine) {
 			t.Errorf("%q is in a container as seen from itself", own)
 		}
-	})
-}
-
-// inPath tells whether a line's path has word.
-func inPath(text, word string) bool {
-	for line := range strings.Lines(text) {
-		if fields := strings.SplitN(line, ":", 3); strings.Contains(fields[2], word) {
-			return true
+		systemd := hosts(parsed(t, "0::/system.slice/edgehub.service"))
+		if _, strictly := inContainer(systemd, groups); is && !strictly {
+			t.Errorf("%q is in a container, but not where systemd is known to have started the hub", text)
 		}
-	}
-	return false
+	})
 }

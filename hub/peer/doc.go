@@ -17,12 +17,15 @@
 //
 // # What it cannot tell
 //
-// A container is known by the name of its control group: kubelet's, or an ID of
-// 64 hexadecimal digits, as containerd, CRI-O, Docker and Podman give, or one of
-// a few more (see inContainer). One that was made by hand (ctr run, runc) under
-// another name, on the host's network, as root, is not known. Nor does it matter
-// on whose behalf a program acts: kubelet's own probes, and a port-forward to a
-// pod on the host's network, are connections of the node's programs.
+// A container is known by its control group. Where systemd has started the hub, the
+// groups of the host are known: services, logins and the like (see host.has), and
+// every other group is a container's. Elsewhere only the names are known that kubelet
+// and the more common container runtimes give: a container that was made by hand
+// (ctr run, runc) under another name, on the host's network, as root, is taken for
+// the host's there. So is, anywhere, a container without a control group of its own
+// (podman run --cgroups=disabled, bubblewrap, chroot). Nor does it matter on whose
+// behalf a program acts: kubelet's own probes, and a port-forward to a pod on the
+// host's network, are connections of the node's programs.
 //
 // # Life cycle
 //

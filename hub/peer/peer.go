@@ -12,7 +12,7 @@ import (
 // Peers tells node programs from others.
 type Peers struct {
 	users []uint32
-	own   []membership // this process's
+	hosts map[string]host // by hierarchy
 	find  func(local, remote netip.AddrPort) (socket, error)
 	state func(syscall.Conn) (tcpState, error)
 	procs *processes
@@ -34,7 +34,7 @@ func newPeers(root string, users []uint32) (*Peers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
-	return &Peers{users: slices.Clone(users), own: own, find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
+	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
 }
 
 // Reason is why a peer is not taken for a program of the node. The values are
@@ -182,7 +182,7 @@ func (p *Peers) judge(h *process) *Refusal {
 	if h.err != nil {
 		return &Refusal{Reason: Unknown, Err: h.err}
 	}
-	if in, contained := inContainer(p.own, h.cgroups); contained {
+	if in, contained := inContainer(p.hosts, h.cgroups); contained {
 		return &Refusal{Reason: InContainer, In: in}
 	}
 	return nil
@@ -204,7 +204,7 @@ func (p *Peers) Identify(c Conn, r *Refusal) {
 	}
 	for _, h := range holders {
 		r.PID, r.Comm = h.pid, h.comm
-		r.In, _ = inContainer(p.own, h.cgroups)
+		r.In, _ = inContainer(p.hosts, h.cgroups)
 	}
 }
 

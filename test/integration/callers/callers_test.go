@@ -126,6 +126,22 @@ func TestOthersDoNot(t *testing.T) {
 	}
 }
 
+// Containers are known by groups that are no unit of the host, however their runtime
+// names them, and units are the host's, whatever they are named.
+func TestOnlyUnitsOfTheHostAreTheNodes(t *testing.T) {
+	needRoot(t)
+	h := newHub(t, edge.Options{Args: []string{"--caller-check=required"}})
+	for _, group := range []string{
+		"nerdctl-5f0e8c7d.scope", "ecs/task/5f0e8c7d", "garden/5f0e8c7d", "moby/5f0e8c7d", "firecracker/5f0e8c7d", "default/web",
+		"system.slice/garden.service/garden/5f0e8c7d",
+	} {
+		wantRefused(t, inPod(t, group).do(order{Get: h.Plain + secrets}), "it comes from a container, in control group ")
+	}
+	for _, group := range []string{"system.slice/mykubepods.service", "crio-conmon-" + containerID + ".scope", "user.slice/user-0.slice/session-3.scope"} {
+		wantNode(t, inPod(t, group).do(order{Get: h.Plain + secrets}))
+	}
+}
+
 // tokenOfAReader is a token that may read ConfigMaps in the namespace default.
 func tokenOfAReader(t *testing.T) string {
 	t.Helper()

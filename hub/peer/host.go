@@ -1,0 +1,127 @@
+package peer
+
+import (
+	"slices"
+	"strings"
+)
+
+// host tells, in one hierarchy, the groups of the host's programs from those of
+// containers. It knows the host by the group that this process is in itself.
+type host struct {
+	own     []string // this process's group
+	outer   []string // that of the container that the whole node runs in, as kind's do; or nil
+	systemd bool     // below outer, systemd starts every program, and has a unit for each
+}
+
+func newHost(own []string) host {
+	for i := range own {
+		if isHostUnit(own[i:]) {
+			return host{own: own, outer: own[:i], systemd: true}
+		}
+	}
+	for i := len(own) - 1; i >= 0; i-- {
+		if isContainer(own[i]) {
+			return host{own: own, outer: own[:i+1]}
+		}
+	}
+	return host{own: own}
+}
+
+// has tells whether a process in the group at path is the host's.
+//
+// Where systemd has started this process, it has started all of the host's programs, and
+// only those in groups that are a unit of the host are the node's: a container runtime
+// may choose any other group, and there are too many runtimes to know what each chooses.
+// Elsewhere nothing is known of the host's own groups (they have as many names as there are
+// programs that start others), and only groups that are known for containers are refused.
+func (h host) has(path []string) bool {
+	if slices.Equal(path, h.own) {
+		return true
+	}
+	if len(path) >= len(h.outer) && slices.Equal(path[:len(h.outer)], h.outer) {
+		path = path[len(h.outer):]
+	}
+	for len(path) > 0 && path[0] == ".." { // up from the root of this control group namespace
+		path = path[1:]
+	}
+	if len(path) == 0 {
+		return true
+	}
+	if h.systemd || isUnit(path[0]) {
+		return isHostUnit(path) || isKubelets(path)
+	}
+	return !slices.ContainsFunc(path, isContainer)
+}
+
+// isKubelets tells whether kubelet makes this group for programs of the node: for itself
+// (--kubelet-cgroups, which k3s sets to /systemd/system.slice) or for all programs that
+// are in the root group (--system-cgroups).
+func isKubelets(path []string) bool {
+	switch strings.Join(path, "/") {
+	case "kubelet", "podruntime/kubelet", "system", "systemd/system.slice":
+		return true
+	}
+	return false
+}
+
+func isUnit(name string) bool {
+	return strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope")
+}
+
+// isHostUnit tells whether path is that of a service, or of a scope for a login or a
+// command, in slices that are not for containers. In version 1 it may end with a slice.
+//
+// A group below a service is not the host's: a service that makes groups of its own, as
+// garden, systemd-nspawn and podman's do, makes them for containers. The manager of a
+// user's services is an exception: it has units below it.
+func isHostUnit(path []string) bool {
+	for i, name := range path {
+		switch last := i == len(path)-1; {
+		case !isUnit(name) || isContainer(name):
+			return false
+		case strings.HasSuffix(name, ".slice"), strings.HasPrefix(name, "user@"), last:
+		default:
+			return false
+		}
+	}
+	return len(path) > 0
+}
+
+// hostScopes are how names of scopes begin that are not for containers: of systemd
+// itself, logins, systemd-run --scope, desktops and terminals, snapd, and of the
+// programs that watch over the containers of CRI-O and Podman. All container runtimes
+// make scopes, and no services, named after their own and their container's name.
+//
+//nolint:gochecknoglobals // a constant
+var hostScopes = []string{"init.scope", "session-", "run-", "app-", "tmux-spawn-", "vte-spawn-", "snap.", "crio-conmon-", "libpod-conmon-"}
+
+func isHostScope(name string) bool {
+	return slices.ContainsFunc(hostScopes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// parents are groups that hold nothing but containers, also such as have names of
+// their own.
+//
+//nolint:gochecknoglobals // a constant
+var parents = []string{
+	"buildkit", "default", "docker", "ecs", "firecracker", "garden", "k8s.io", "kubepods", "libpod_parent", "lxc",
+	"lxc.payload", "machine", "mesos", "moby", "nerdctl", "nomad",
+}
+
+// isContainer tells whether name, a single component of a path, is one that is known
+// for a container, or for a group of containers.
+func isContainer(name string) bool {
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok { // kubelet-kubepods.slice is kubelet's with --cgroup-root
+		parts := strings.Split(slice, "-")
+		return parts[0] == "machine" || slices.Contains(parts, "kubepods") || containerID(slice) != ""
+	}
+	switch {
+	case strings.HasSuffix(name, ".scope"):
+		return !isHostScope(name)
+	case strings.HasSuffix(name, ".service"):
+		return strings.HasPrefix(name, "systemd-nspawn@")
+	case strings.Contains(name, ":"): // SLICE:RUNTIME:ID, a name for systemd's driver that was given to cgroupfs's
+		return slices.ContainsFunc(strings.Split(name, ":"), isContainer)
+	}
+	return slices.Contains(parents, name) || strings.HasPrefix(name, "lxc.payload.") || containerID(name) != ""
+}
