@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
@@ -27,13 +28,7 @@ func (e *Engine) lease(ctx context.Context, name string) (context.Context, error
 func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error {
 	lease := leases.Lease{ID: leaseID(name)}
 	service := e.client.LeasesService()
-	keep := []leases.Resource{}
-	for _, blob := range []digest.Digest{p.target.Digest, p.manifest.Digest, p.config.Digest} {
-		keep = append(keep, leases.Resource{ID: blob.String(), Type: "content"})
-	}
-	if top := len(p.chain) - 1; top >= 0 {
-		keep = append(keep, leases.Resource{ID: p.chain[top].String(), Type: "snapshots/" + n.snapshotter})
-	}
+	keep := p.resources(n)
 	there, err := service.ListResources(ctx, lease)
 	if err != nil {
 		return err
@@ -46,13 +41,80 @@ func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error
 			return fmt.Errorf("keep %s: %w", r.ID, err)
 		}
 	}
+	_, err = e.letGo(ctx, lease, there, keep)
+	return err
+}
+
+// resources are what keeps an image that is complete: the rest is referred to by it.
+func (p parts) resources(n node) []leases.Resource {
+	var keep []leases.Resource
+	for _, blob := range []digest.Digest{p.target.Digest, p.manifest.Digest, p.config.Digest} {
+		keep = append(keep, leases.Resource{ID: blob.String(), Type: "content"})
+	}
+	if top := len(p.chain) - 1; top >= 0 {
+		keep = append(keep, leases.Resource{ID: p.chain[top].String(), Type: "snapshots/" + n.snapshotter})
+	}
+	return keep
+}
+
+// inProgress are what a pull of the image makes until it is complete.
+func (p parts) inProgress(n node) []leases.Resource {
+	keep := p.resources(n)
+	for _, blob := range p.blobs() {
+		keep = append(keep, leases.Resource{ID: blob.Digest.String(), Type: "content"}, leases.Resource{ID: ingestRef(blob), Type: "ingests"})
+	}
+	for _, name := range p.chain {
+		keep = append(keep, leases.Resource{ID: name.String(), Type: "snapshots/" + n.snapshotter})
+	}
+	return keep
+}
+
+// dropLeftovers has the lease let go of what earlier pulls have left that is of none of
+// the images. A registry that has the tag stand for another image each time, of which the
+// last layer never comes, would fill the disk with the others.
+func (e *Engine) dropLeftovers(ctx context.Context, name string, keep []leases.Resource) error {
+	lease := leases.Lease{ID: leaseID(name)}
+	there, err := e.client.LeasesService().ListResources(ctx, lease)
+	if err != nil {
+		return err
+	}
+	dropped, err := e.letGo(ctx, lease, there, keep)
+	if dropped > 0 {
+		e.collect(ctx)
+	}
+	return err
+}
+
+// letGo removes what is there from the lease, but for what it has to keep, and counts
+// what it has removed.
+func (e *Engine) letGo(ctx context.Context, lease leases.Lease, there, keep []leases.Resource) (int, error) {
+	dropped := 0
 	for _, r := range there {
 		if slices.Contains(keep, r) {
 			continue
 		}
-		if err := service.DeleteResource(ctx, lease, r); err != nil {
-			return fmt.Errorf("let go of %s: %w", r.ID, err)
+		if err := e.client.LeasesService().DeleteResource(ctx, lease, r); err != nil {
+			return dropped, fmt.Errorf("let go of %s: %w", r.ID, err)
 		}
+		dropped++
 	}
-	return nil
+	return dropped, nil
+}
+
+// collectAtMost is how long containerd may take to collect garbage.
+const collectAtMost = 5 * time.Minute
+
+// collect has containerd give back the room of what is not needed any more: by itself it
+// would do so at some time only. To delete a lease is the way to ask for it.
+func (e *Engine) collect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, collectAtMost)
+	defer cancel()
+	service := e.client.LeasesService()
+	lease, err := service.Create(ctx, leases.WithRandomID(), leases.WithExpiration(collectAtMost))
+	if err == nil {
+		err = service.Delete(ctx, lease, leases.SynchronousDelete)
+	}
+	if err != nil {
+		e.log.Info("what pulls have left is removed by containerd at some time only", "err", err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -15,6 +16,7 @@ type pull struct {
 	name     string
 	registry *registry
 	progress meter
+	former   []leases.Resource // of the image that the name stood for before, if it is here
 }
 
 // Pull returns the image once it is complete on the node, unpacked, known to CRI, and
@@ -63,6 +65,9 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 	if ctx, err = e.lease(ctx, name); err != nil {
 		return Image{}, err
 	}
+	if here {
+		p.former = local.resources(n)
+	}
 	got, err := p.bring(ctx, target)
 	if err != nil {
 		return Image{}, err
@@ -77,6 +82,9 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, error) {
 	image, err := p.engine.partsOf(ctx, target, p.get)
 	if err != nil {
+		return parts{}, err
+	}
+	if err := p.engine.dropLeftovers(ctx, p.name, append(image.inProgress(p.node), p.former...)); err != nil {
 		return parts{}, err
 	}
 	unpacked, err := p.engine.unpacked(ctx, p.node, image)

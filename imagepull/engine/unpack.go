@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/diff"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/labels"
@@ -28,8 +27,6 @@ const (
 	// unpackAtMost is how long one layer may take. A gigabyte takes some minutes on an SD
 	// card; one that writes the same file over and over needs no room, but has no end.
 	unpackAtMost = time.Hour
-	// collectAtMost is how long containerd may take to remove what a layer has left behind.
-	collectAtMost = 5 * time.Minute
 )
 
 var errFull = errors.New("the layer leaves too little room")
@@ -51,7 +48,7 @@ func (e *Engine) unpack(ctx context.Context, n node, p parts) error {
 		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.diffs[i]}, Blob: layer}
 		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
 		if err != nil {
-			u.collect(ctx)
+			e.collect(ctx) // what there is of the layer
 			return fmt.Errorf("unpack: %w", err)
 		}
 		if !made {
@@ -148,19 +145,4 @@ func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) erro
 	}
 	return errorf(NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
 		layer.Digest, amount(took.bytes), took.inodes, u.folder)
-}
-
-// collect has containerd give back the room of a layer that was not unpacked: it would
-// remove that at some time only. To delete a lease is the way to ask for it.
-func (u *unpacking) collect(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, collectAtMost)
-	defer cancel()
-	service := u.engine.client.LeasesService()
-	lease, err := service.Create(ctx, leases.WithRandomID(), leases.WithExpiration(collectAtMost))
-	if err == nil {
-		err = service.Delete(ctx, lease, leases.SynchronousDelete)
-	}
-	if err != nil {
-		u.engine.log.Info("what is left of a layer that could not be unpacked is removed by containerd at some time only", "err", err)
-	}
 }

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
+)
+
+// TestLeftovers of images that came to nothing do not pile up: a registry has the tag
+// stand for another image at each attempt, and never sends its last layer.
+func TestLeftovers(t *testing.T) {
+	const attempts, size = 6, 4 << 20
+	eachAlone(t, func(r *rig) {
+		h := r.hostile()
+		before := r.stored()
+		for i := range uint64(attempts) {
+			layer, _, diff := r.layer(h, r.ballast(i, size)[0])
+			missing := hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(strconv.FormatUint(i, 10)), Size: 1000}
+			h.Tag("1", h.Image([]hostile.Descriptor{layer, missing}, []string{diff, missing.Digest}))
+			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
+		}
+		if h.Sent() < attempts*size {
+			r.Fatalf("only %d bytes were fetched", h.Sent())
+		}
+		r.eventually(func() error {
+			if took := r.stored() - before; took > 2*size {
+				return fmt.Errorf("%d bytes are left of %d attempts with %d each", took, attempts, size)
+			}
+			return nil
+		})
+	})
+}
+
+// stored is how many bytes of content containerd has.
+func (r *rig) stored() int64 {
+	r.Helper()
+	sum := int64(0)
+	root := filepath.Join(r.containerd.Dir(), "root", "io.containerd.content.v1.content")
+	_ = filepath.WalkDir(root, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // containerd removes files meanwhile
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
+}
