@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -58,37 +59,59 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 // where everything stands.
 func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target) error {
 	now := time.Now()
-	pods := t.watch.allPodsOf(ds)
-	again := t.rolling.sent.caughtUp(pods)
-	plan := rollout.Make(rollout.Input{
-		DaemonSet: ds, Options: options, Revision: target.Revision,
-		Nodes: r.nodes.seen(), Pods: pods,
-		Deleted: t.rolling.sent.has, Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
-		Now: now, Timing: r.timing,
-	})
+	pods, sent := t.watch.allPodsOf(ds), t.rolling.sent
+	again := sent.caughtUp(pods, now)
+	plan := r.planOf(ds, t, options, target, pods, now)
 	t.pace.took(now, time.Now())
 	for _, d := range plan.Delete {
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", key.String(), "revision", target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
 	}
-	changed, failed := r.deletePods(ctx, t.rolling.sent, append(again, plan.Delete...))
-	if ctx.Err() != nil {
-		return failed
+	done := r.deletePods(ctx, sent, append(again, plan.Delete...))
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	correct(&plan, sent)
 	untold := r.tellNodes(ctx, key, ds, t, target, &plan, pods, now)
-	if ctx.Err() != nil {
-		return untold
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	if changed {
-		r.queue.AddAfter(key, minBackoff) // the watch is late, and the change may be one that wakes nobody
-	}
-	if !plan.Wake.IsZero() {
-		r.queue.AddAfter(key, plan.Wake.Sub(now))
-	}
+	r.wake(key, sent.next(now), now) // the watch may have nothing to tell of a pod that was kept
+	r.wake(key, plan.Wake, now)
 	r.metrics.setRollout(key, &plan)
 	r.tellRollout(ds, t, &plan, options, now)
-	r.tellDeletions(ds, t, failed)
-	return errors.Join(failed, untold, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
+	r.tellDeletions(ds, t, &plan, done)
+	return errors.Join(done.err(), untold, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
+}
+
+func (r *reconciler) planOf(ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target, pods []*corev1.Pod, now time.Time) rollout.Plan {
+	sent := t.rolling.sent
+	return rollout.Make(rollout.Input{
+		DaemonSet: ds, Options: options, Revision: target.Revision,
+		Nodes: r.nodes.seen(), Pods: pods,
+		Deleted: sent.has, Refused: sent.refusal, RefusedInARow: sent.refusalsInARow(),
+		Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
+		Now: now, Timing: r.timing,
+	})
+}
+
+// correct makes a plan, which takes its deletions for done, one of what was done.
+func correct(plan *rollout.Plan, sent *deletions) {
+	for _, d := range plan.Delete {
+		if !sent.has(d.Pod.UID) {
+			if refusal := sent.refusal(d.Pod.UID); refusal != nil {
+				plan.TakeBack(d, refusal)
+			}
+		}
+	}
+	plan.RefusedInARow = sent.refusalsInARow()
+}
+
+// wake has the DaemonSet looked at again at a time, if that is not zero.
+func (r *reconciler) wake(key cache.ObjectName, at, now time.Time) {
+	if !at.IsZero() {
+		r.queue.AddAfter(key, at.Sub(now))
+	}
 }
 
 // newest returns the revision that the pods should have, nil while it is not known.

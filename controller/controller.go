@@ -121,7 +121,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
 	g, ctx := errgroup.WithContext(ctx)
 
-	queue := newQueue(c.queues)
+	backoff := newBackoff()
+	queue := newQueue(backoff, c.queues)
 	daemonSets, err := c.watchDaemonSets(queue)
 	if err != nil {
 		queue.ShutDown()
@@ -137,6 +138,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		client:     c.client,
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
+		backoff:    backoff,
 		events:     events,
 		metrics:    c.metrics,
 		log:        c.options.Logger,

@@ -3,77 +3,160 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-func TestDeletionsAreExpectedUntilTheWatchShowsThem(t *testing.T) {
+// deleting is a reconciler whose requests to delete pods are answered with err, and
+// whose lists of pods have these, or fail.
+func deleting(err error, listed ...*corev1.Pod) *reconciler {
+	client := fake.NewClientset()
+	client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		list := &corev1.PodList{}
+		for _, pod := range listed {
+			if pod == nil {
+				return true, nil, errors.New("connection refused")
+			}
+			list.Items = append(list.Items, *pod)
+		}
+		return true, list, nil
+	})
+	return &reconciler{client: client, metrics: newMetrics(), patches: 1}
+}
+
+func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
-	tests := map[string]struct {
+	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
+	alive, other := podAt("old"), podAt("old")
+	other.UID = "another"
+	going := terminating(podAt("old"))
+	for name, tt := range map[string]struct {
 		idle     bool
 		err      error
-		expected bool // counts as deleted
-		again    bool // is sent again
+		listed   []*corev1.Pod // when it is asked for after a conflict; nil is an error
+		expected bool          // counts as deleted
+		again    bool          // is sent again, as it is
+		refused  bool
 	}{
-		"done":                         {false, nil, true, false},
-		"gone already":                 {false, apierrors.NewNotFound(pods, "web"), true, false},
-		"the name is another's":        {false, apierrors.NewConflict(pods, "web", errors.New("uid")), true, false},
-		"refused":                      {false, apierrors.NewForbidden(pods, "web", errors.New("no")), false, false},
-		"told to come later":           {false, apierrors.NewTooManyRequests("later", 1), false, false},
-		"no answer":                    {false, errors.New("connection reset"), true, true},
-		"the apiserver lost its way":   {false, apierrors.NewInternalError(errors.New("etcd")), true, true},
-		"the apiserver took too long":  {false, apierrors.NewTimeoutError("slow", 1), true, true},
-		"nobody waited for the answer": {false, context.DeadlineExceeded, true, true},
-		"idle, and done":               {true, nil, true, false},
-		"idle, and not so any more":    {true, apierrors.NewConflict(pods, "web", errors.New("resourceVersion")), false, false},
-		"idle, and no answer":          {true, errors.New("connection reset"), false, false},
-	}
-	for name, tt := range tests {
+		"done":                                {expected: true},
+		"gone already":                        {err: apierrors.NewNotFound(pods, "web-1"), expected: true},
+		"the name is another's":               {err: conflict, listed: []*corev1.Pod{other}, expected: true},
+		"the name is nobody's":                {err: conflict, expected: true},
+		"a conflict over a pod that ends":     {err: conflict, listed: []*corev1.Pod{going}, expected: true},
+		"a conflict over a pod that lives":    {err: conflict, listed: []*corev1.Pod{alive}, refused: true},
+		"a conflict over nobody knows whom":   {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
+		"refused":                             {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
+		"told to come later":                  {err: apierrors.NewTooManyRequests("later", 1), refused: true},
+		"a webhook does not answer":           {err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
+		"no answer":                           {err: errors.New("connection reset"), expected: true, again: true, refused: true},
+		"the apiserver lost its way":          {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
+		"the apiserver took too long":         {err: apierrors.NewTimeoutError("slow", 1), expected: true, again: true, refused: true},
+		"nobody waited for the answer":        {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
+		"idle, and done":                      {idle: true, expected: true},
+		"idle, and not so any more":           {idle: true, err: conflict},
+		"idle, and no answer":                 {idle: true, err: errors.New("connection reset"), refused: true},
+		"idle, and a webhook does not answer": {idle: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDeletions()
-			pod := podAt("old")
-			d.expect(pod)
-			if !d.has(pod.UID) {
-				t.Fatal("it has to count from before the request is sent")
-			}
-			d.answered(rollout.Deletion{Pod: pod, Idle: tt.idle}, tt.err)
-			if got := d.has(pod.UID); got != tt.expected {
-				t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
-			}
-			if got := len(d.caughtUp([]*corev1.Pod{pod})) == 1; got != tt.again {
-				t.Errorf("sent again: %t, want %t", got, tt.again)
-			}
-			if got := d.has(pod.UID); got != tt.expected {
-				t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
-			}
-			other := podAt("new")
-			other.UID = "another"
-			d.caughtUp([]*corev1.Pod{other})
-			if d.has(pod.UID) {
-				t.Error("it still counts when the watch no longer shows it")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				sent, pod := newDeletions(), podAt("old")
+				r := deleting(tt.err, tt.listed...)
+				r.deletePods(t.Context(), sent, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
+				if got := sent.has(pod.UID); got != tt.expected {
+					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
+				}
+				if again := sent.caughtUp([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
+					t.Error("it is sent again at once")
+				}
+				time.Sleep(minPodBackoff)
+				if got := len(sent.caughtUp([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
+					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
+				}
+				if got := sent.has(pod.UID); got != tt.expected {
+					t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
+				}
+				if got := sent.refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
+					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
+				}
+				sent.caughtUp([]*corev1.Pod{other}, time.Now())
+				if sent.has(pod.UID) || sent.refusal(pod.UID) != nil {
+					t.Error("it still counts when the watch no longer shows it")
+				}
+			})
 		})
 	}
 }
 
 func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
-	d := newDeletions()
-	pod := podAt("old")
+	d, pod := newDeletions(), podAt("old")
 	d.expect(pod)
-	d.answered(rollout.Deletion{Pod: pod}, errors.New("no answer"))
-	going := pod.DeepCopy()
-	going.DeletionTimestamp = &metav1.Time{Time: now}
-	if again := d.caughtUp([]*corev1.Pod{going}); len(again) != 0 || d.has(pod.UID) {
+	d.answered(pod, unsure, false, errors.New("no answer"), now)
+	if again := d.caughtUp([]*corev1.Pod{terminating(podAt("old"))}, now.Add(time.Hour)); len(again) != 0 || d.has(pod.UID) {
 		t.Errorf("sent again %v, expected %t", again, d.has(pod.UID))
+	}
+}
+
+// Whatever happens meanwhile, each failure doubles the wait, and one success ends it.
+func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
+	d, pod, at := newDeletions(), podAt("old"), now
+	for want := minPodBackoff; want < maxPodBackoff; want *= 2 {
+		d.answered(pod, kept, false, errors.New("no"), at)
+		d.caughtUp([]*corev1.Pod{pod}, at)
+		if got := d.refusal(pod.UID).Until.Sub(at); got != want {
+			t.Fatalf("it is tried again after %v, want %v", got, want)
+		}
+		if next := d.next(at); !next.Equal(at.Add(want)) {
+			t.Fatalf("the next look is at %v, want %v", next, at.Add(want))
+		}
+		at = at.Add(want)
+	}
+	d.answered(pod, kept, false, errors.New("no"), at)
+	if got := d.refusal(pod.UID).Until.Sub(at); got != maxPodBackoff {
+		t.Errorf("in the end it is tried again after %v, want %v", got, maxPodBackoff)
+	}
+	if d.refusalsInARow() < 3 {
+		t.Errorf("%d refusals in a row", d.refusalsInARow())
+	}
+	d.answered(pod, going, false, nil, at)
+	if d.refusal(pod.UID) != nil || !d.next(at).IsZero() || d.refusalsInARow() != 0 {
+		t.Error("something is left of them when it is deleted")
+	}
+}
+
+// A pod that serves nobody changes often, so that its first conflicts are bad luck. One
+// that ends in nothing but conflicts is refused.
+func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
+	d, pod := newDeletions(), podAt("old")
+	for i := range forgiven + 1 {
+		d.answered(pod, kept, true, errors.New("conflict"), now)
+		if named, want := d.refusal(pod.UID).Words != "", i == forgiven; named != want {
+			t.Errorf("after %d conflicts it is named: %t", i+1, named)
+		}
+	}
+}
+
+func TestWhatIsSaidIsQuotedAndShort(t *testing.T) {
+	got := said(errors.New("no\x1b[31m\n" + strings.Repeat("ü", 1000)))
+	if !utf8.ValidString(got) || len(got) > 2*maxSaid || strings.ContainsAny(got, "\x1b\n") || !strings.HasPrefix(got, `"no\x1b[31m\n`) {
+		t.Errorf("got %s", got)
+	}
+	if got := truncated(strings.Repeat("ü", 1000)); !utf8.ValidString(got) || len(got) > maxEventMessage {
+		t.Errorf("got %d bytes: %q", len(got), got)
 	}
 }
 

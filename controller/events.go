@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,15 +82,19 @@ func (r *reconciler) tellFailure(ds *appsv1.DaemonSet, t *tracked, done outcome)
 	if done.failed > 0 {
 		failure = done.err().Error() + "; it is tried again"
 	}
-	if failure != "" && failure != t.failure {
+	if failure == "" && len(t.retries.due) > 0 {
+		return // those that failed before have yet to be tried again
+	}
+	if failure != "" && failure != t.unmarked {
+		r.log.Warn("pods could not be marked", "daemonset", ds.Namespace+"/"+ds.Name, "problem", failure)
 		r.events.warning(ds, reasonMarkingFailed, truncated(failure))
 	}
-	t.failure = failure
+	t.unmarked = failure
 }
 
 // tellUnmarked says that the controller lets go of ds.
 func (r *reconciler) tellUnmarked(ds *appsv1.DaemonSet, t *tracked, pods int) {
-	t.summary, t.failure = "", ""
+	t.summary, t.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
@@ -109,5 +114,5 @@ func truncated(message string) string {
 	if len(message) <= maxEventMessage {
 		return message
 	}
-	return message[:maxEventMessage-len(more)] + more
+	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }

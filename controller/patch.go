@@ -32,9 +32,11 @@ type outcome struct {
 	// conflicts counts pods that made way for others of the same name, or were
 	// written by others again and again.
 	conflicts int
-	// failed counts those refused for any other reason.
-	failed int
-	total  int
+	// failed counts those refused for any other reason, and unchanged are the pods of
+	// both.
+	failed    int
+	unchanged []types.UID
+	total     int
 	// first is the first error, with the pod's name.
 	first error
 }
@@ -46,6 +48,15 @@ func (o *outcome) err() error {
 		return nil
 	}
 	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %w", o.conflicts+o.failed, o.total, o.first)
+}
+
+// stuck is err unless any pod got its patch: then others may, and those that did not are
+// tried again by themselves.
+func (o *outcome) stuck() error {
+	if len(o.changed) > 0 {
+		return nil
+	}
+	return o.err()
 }
 
 // apply sends the changes, a few at once, and goes on after an error. A pod that
@@ -65,7 +76,7 @@ func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
 			pod, err := r.send(ctx, c)
 			mu.Lock()
 			defer mu.Unlock()
-			out.add(pod, err)
+			out.add(c.pod.UID, pod, err)
 			return nil
 		})
 	}
@@ -77,7 +88,7 @@ func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
 }
 
 // add counts one answer: a pod, an error, or neither for a pod that is gone.
-func (o *outcome) add(pod *corev1.Pod, err error) {
+func (o *outcome) add(uid types.UID, pod *corev1.Pod, err error) {
 	switch {
 	case err == nil && pod != nil:
 		o.changed = append(o.changed, pod)
@@ -88,6 +99,7 @@ func (o *outcome) add(pod *corev1.Pod, err error) {
 	default:
 		o.failed++
 	}
+	o.unchanged = append(o.unchanged, uid)
 	if o.first == nil {
 		o.first = err
 	}

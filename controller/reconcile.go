@@ -23,19 +23,16 @@ import (
 // worker at a time, and takes it in again meanwhile.
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-// Backoff after a failure. The shortest is hardly noticed, and does not fill the
-// log while something is refused; the longest is how long a person who has just
-// mended something may have to wait to see it.
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = time.Minute
-)
+// backoff says when a DaemonSet may be tried again after a failure.
+type backoff = workqueue.TypedRateLimiter[cache.ObjectName]
 
-func newQueue(metrics workqueue.MetricsProvider) queue {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minBackoff, maxBackoff),
-		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics},
-	)
+func newBackoff() backoff {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minBackoff, maxBackoff)
+}
+
+func newQueue(b backoff, metrics workqueue.MetricsProvider) queue {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(b,
+		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
 }
 
 // reconciler is a running Controller.
@@ -43,6 +40,7 @@ type reconciler struct {
 	client     kubernetes.Interface
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
+	backoff    backoff // the queue's
 	events     *events
 	metrics    *metrics
 	log        *slog.Logger
@@ -68,6 +66,10 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	if ctx.Err() != nil {
 		return
 	}
+	if wait := r.mustWait(key, time.Now()); wait > 0 {
+		r.queue.AddAfter(key, wait)
+		return
+	}
 	err := r.reconcile(ctx, key)
 	if err != nil && ctx.Err() != nil {
 		return // cut short, and no failure
@@ -77,9 +79,10 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 		r.queue.Forget(key)
 		return
 	}
+	wait := r.failed(key, time.Now())
 	r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
-		"daemonset", key.String(), "failures", r.queue.NumRequeues(key)+1, "err", err)
-	r.queue.AddRateLimited(key)
+		"daemonset", key.String(), "failures", r.queue.NumRequeues(key), "wait", wait, "err", err)
+	r.queue.AddAfter(key, wait)
 }
 
 // reconcile brings one DaemonSet's pods to where they should be.
@@ -96,6 +99,9 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // its pods go with it
 		return nil
 	}
+	if t := r.tracked.get(key); t != nil && t.ds.UID != ds.UID {
+		r.forget(key) // what is known is about another DaemonSet of the same name
+	}
 	wanted, problem := daemonset.StrategyOf(ds)
 	if wanted == daemonset.Unmanaged && problem == "" && r.tracked.get(key) == nil && !hasOurs(ds) {
 		return nil // by far the most of them
@@ -106,6 +112,7 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 // follow does what ds asks for, and undoes what it no longer asks for.
 func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted daemonset.Strategy, problem string) error {
 	t := r.tracked.getOrAdd(key)
+	t.ds = ds
 	options, err := optionsOf(ds, wanted)
 	if err != nil {
 		problem = err.Error()
@@ -190,14 +197,16 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if prepull {
 		m = newPrepullMarker(target, now)
 	}
-	p := planMarks(m, w.podsOf(ds), now)
+	pods := w.podsOf(ds)
+	p := planMarks(m, pods, now)
 	r.metrics.setPods(key, p.need, p.total-p.need)
-	done := r.apply(ctx, p.changes)
+	done := r.apply(ctx, t.retries.ofDue(p.changes, pods, now))
 	w.wrote(done.changed)
+	r.wake(key, t.retries.took(&done, time.Now()), time.Now())
 	if ctx.Err() == nil {
 		r.tellMarked(ds, t, target.Revision, p, done)
 	}
-	return done.err()
+	return done.stuck()
 }
 
 // watchFor returns the watch of ds, started if need be.
@@ -226,6 +235,7 @@ func (r *reconciler) forget(key cache.ObjectName) {
 		r.stopRolling(key, t)
 	}
 	r.metrics.forgetPods(key)
+	r.queue.Forget(key)
 }
 
 // stop is called when no worker runs any more.

@@ -4,7 +4,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -12,6 +14,13 @@ import (
 // the next. Nothing in it decides what should be; losing it costs a list, and an
 // Event told twice. It belongs to the worker that holds the DaemonSet's key.
 type tracked struct {
+	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
+	// has nothing of what follows.
+	ds *appsv1.DaemonSet
+	// until is when it may be worked on again after a failure, and retries are the pods
+	// that could not be patched.
+	until   time.Time
+	retries *retries
 	// watch is nil unless the DaemonSet opted in.
 	watch *watch
 	// marked is for whom pods may have marks.
@@ -25,9 +34,9 @@ type tracked struct {
 	// What was last said about it, each "" when the matter is settled: the
 	// problem with what it asks for, pods that could not be marked, and the sum
 	// of the marks.
-	problem string
-	failure string
-	summary string
+	problem  string
+	unmarked string
+	summary  string
 }
 
 // audience is for whom the marks are that pods may have.
@@ -59,7 +68,7 @@ func (r *register) getOrAdd(key cache.ObjectName) *tracked {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &tracked{}
+		t = &tracked{retries: newRetries()}
 		r.byKey[key] = t
 	}
 	return t

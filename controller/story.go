@@ -62,6 +62,7 @@ func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Pl
 		r.events.warning(ds, reasonRolloutHalted, truncated(message))
 	case rollout.ReasonWaiting:
 		r.tell(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
+	case rollout.ReasonRefused: // tellDeletions names the refusal
 	case rollout.ReasonUpdating:
 		if was == rollout.ReasonPaused || was == rollout.ReasonHalted {
 			r.tell(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
@@ -103,16 +104,20 @@ func (r *reconciler) tell(ds *appsv1.DaemonSet, reason, message string) {
 	r.events.normal(ds, reason, truncated(message))
 }
 
-// tellDeletions says what keeps pods from being deleted; nil is nothing.
-func (r *reconciler) tellDeletions(ds *appsv1.DaemonSet, t *tracked, err error) {
-	failure := ""
-	if err != nil {
-		failure = err.Error() + "; it is tried again"
+// tellDeletions says what keeps pods from being deleted. It is told again when other
+// words are answered, or once no pod is kept any more.
+func (r *reconciler) tellDeletions(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, done deleted) {
+	s := &t.rolling.story
+	failure := done.problem()
+	switch {
+	case failure == "" && p.Refused == 0:
+		s.failure = ""
+	case failure != "" && failure != s.failure:
+		r.log.Warn("pods could not be deleted; each is tried again, later and later",
+			"daemonset", ds.Namespace+"/"+ds.Name, "problem", failure)
+		r.events.warning(ds, reasonDeletingFailed, truncated(failure+"; it is tried again"))
+		s.failure = failure
 	}
-	if failure != "" && failure != t.rolling.story.failure {
-		r.events.warning(ds, reasonDeletingFailed, truncated(failure))
-	}
-	t.rolling.story.failure = failure
 }
 
 func conditionFor(t appsv1.DaemonSetConditionType, p *rollout.Plan) appsv1.DaemonSetCondition {

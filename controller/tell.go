@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -17,7 +18,7 @@ import (
 // not wait for thousands; the next step goes on with the others.
 func (r *reconciler) tellNodes(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked,
 	target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, now time.Time) error {
-	changes := planTold(target, plan, pods, t.rolling.sent, now)
+	changes := t.retries.ofDue(planTold(target, plan, pods, t.rolling.sent, now), pods, now)
 	if len(plan.Pulls)+len(changes) > 0 {
 		t.marked = forHubs
 	}
@@ -27,19 +28,24 @@ func (r *reconciler) tellNodes(ctx context.Context, key cache.ObjectName, ds *ap
 	}
 	done := r.apply(ctx, changes)
 	t.watch.wrote(done.changed)
+	r.wake(key, t.retries.took(&done, time.Now()), time.Now())
 	if ctx.Err() == nil {
 		r.tellTold(ds, t, target.Revision, done)
 	}
-	return done.err()
+	return done.stuck()
 }
 
-// planTold returns what makes the pods say what plan wants. Those on their way out
-// are left alone.
+// planTold returns what makes the pods say what plan wants. Those on their way out are
+// left alone, and those that were to go and did not: the next step says what they tell.
 func planTold(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, sent *deletions, now time.Time) []change {
 	var changes []change
 	dates := newDated(target)
+	tried := map[types.UID]bool{}
+	for _, d := range plan.Delete {
+		tried[d.Pod.UID] = true
+	}
 	for _, pod := range pods {
-		if !pod.DeletionTimestamp.IsZero() || sent.has(pod.UID) {
+		if !pod.DeletionTimestamp.IsZero() || sent.has(pod.UID) || tried[pod.UID] {
 			continue
 		}
 		var want mark

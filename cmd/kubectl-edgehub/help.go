@@ -76,10 +76,10 @@ Exit codes:
      and pods in its namespace, and list and watch for nodes
   2  not done; it goes on by itself, or waits for nodes or their owners
   3  not done, and somebody must do something: it is paused, halted by the circuit
-     breaker, or its annotations are wrong
+     breaker, its pods may not be deleted, or its annotations are wrong
 Without --watch, these tell how it stands now. --watch ends with 0, or with 3 for wrong
-annotations; it waits through a pause and a halt. When --timeout has passed, or you
-interrupt it, the code tells how it stands then.
+annotations; it waits through a pause, a halt and a refusal. When --timeout has
+passed, or you interrupt it, the code tells how it stands then.
 `
 
 const helpPause = `

@@ -22,6 +22,7 @@ const (
 	waiting  stand = "waiting"  // the rest waits for nodes to be Ready, or for owners
 	paused   stand = "paused"   // by the annotation
 	halted   stand = "halted"   // by the circuit breaker
+	refused  stand = "refused"  // the apiserver does not let the controller delete pods
 	invalid  stand = "invalid"  // the annotations cannot be carried out
 )
 
@@ -235,6 +236,9 @@ func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		r.State, r.Advice = held, "every node that the annotations let go is updated"
 	default:
 		r.State, r.Advice = updating, whatIsNext(plan, options)
+		if why := refusedBecause(plan, ds); why != "" {
+			r.State, r.Advice = refused, why
+		}
 	}
 }
 
@@ -255,6 +259,16 @@ func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 		return c.Message
 	}
 	return rollout.Conditions(plan)[2].Message
+}
+
+// refusedBecause returns the controller's words when pods may not be deleted, which only
+// it can know, and "" otherwise.
+func refusedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
+	c := conditionOf(ds, rollout.ProgressingCondition)
+	if c == nil || c.Reason != rollout.ReasonRefused || rollout.RevisionIn(c.Message) != plan.Revision {
+		return ""
+	}
+	return c.Message
 }
 
 func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {

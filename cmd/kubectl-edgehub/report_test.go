@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -42,6 +43,8 @@ func TestWhereARolloutStands(t *testing.T) {
 		"halted, in the controller's words":  {haltedWorld(nil), halted, exitHeldUp, "n1 and n2 are lost"},
 		"halted, and told to go on":          {haltedWorld(map[string]string{rollout.ContinueAnnotation: newRevision}), updating, exitUnderWay, ""},
 		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), halted, exitHeldUp, "n1 and n2 are lost"},
+		"pods that may not be deleted":       {refusedWorld(newRevision), refused, exitHeldUp, "not today"},
+		"refused for the revision before":    {refusedWorld(oldRevision), updating, exitUnderWay, ""},
 		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), complete, exitDone, "2 of 2 nodes updated"},
 		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), waiting, exitUnderWay, "2 waiting for their owner"},
 		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), updating, exitUnderWay, "1 unavailable"},
@@ -69,6 +72,16 @@ func withNotReady(w *world) *world {
 
 func withNoPod(w *world) *world {
 	w.node("z", corev1.ConditionTrue)
+	return w
+}
+
+// refusedWorld is where the controller has said so about a revision.
+func refusedWorld(revision string) *world {
+	w := newWorld(advanced, nil).fleet("a", 2, newRevision).fleet("b", 2, oldRevision)
+	w.daemonSet.Status.Conditions = append(w.daemonSet.Status.Conditions, appsv1.DaemonSetCondition{
+		Type: rollout.ProgressingCondition, Status: corev1.ConditionFalse, Reason: rollout.ReasonRefused,
+		Message: "controllerrevision " + revision + ": 2 of 4 nodes updated, 2 keep their pods: not today",
+	})
 	return w
 }
 

@@ -5,12 +5,14 @@ import (
 	"slices"
 )
 
-// order is that in which candidates get their turn: nodes that may be touched
-// first, so that others hold up nothing; then pods that serve nobody; then those
-// whose images are there, and those that have waited for them long enough; then the
-// pods that have been Ready for longest; then by name.
+// order is that in which candidates get their turn. Pods whose deletion was refused come
+// last, and of them first the one that may be tried again first. Of the others, nodes that
+// may be touched come first, so that the rest holds up nothing; then pods that serve
+// nobody; then those whose images are there, and those that have waited for them long
+// enough; then the pods that have been Ready for longest; then by name.
 func order(a, b candidate) int {
 	return cmp.Or(
+		a.refusal.until().Compare(b.refusal.until()),
 		cmp.Compare(rank(a.settled), rank(b.settled)),
 		cmp.Compare(rank(!a.ready), rank(!b.ready)),
 		cmp.Compare(a.wait.images, b.wait.images),
@@ -55,6 +57,9 @@ func (m *maker) turn(c candidate) {
 		m.wait(c, "node became Ready a moment ago")
 	case c.ready && c.wait.images == imagesAwaited:
 		m.awaitImages(c)
+	case c.refusal != nil && m.in.Now.Before(c.refusal.Until):
+		m.plan.wakeAt(c.refusal.Until)
+		m.wait(c, "")
 	case !m.room(c):
 		m.wait(c, "")
 	case len(m.plan.Delete) == Burst:
@@ -81,11 +86,15 @@ func (m *maker) room(c candidate) bool {
 }
 
 func (m *maker) wait(c candidate, reason string) {
-	if c.avail {
-		m.put(c.node, c.pod, Pending, reason)
-		return
+	state := Pending
+	if !c.avail {
+		state, reason = Unavailable, c.trouble
 	}
-	m.put(c.node, c.pod, Unavailable, c.trouble)
+	if c.refusal.named() {
+		reason = c.refusal.reason()
+	}
+	m.put(c.node, c.pod, state, reason)
+	m.plan.Nodes[len(m.plan.Nodes)-1].Refused = c.refusal.named()
 }
 
 // awaitImages keeps a pod, which uses up nothing of the maximum meanwhile.
@@ -109,6 +118,8 @@ func (m *maker) replace(c candidate) {
 	case c.avail:
 		m.plan.Unavailable++
 	}
-	m.plan.Delete = append(m.plan.Delete, Deletion{Pod: c.pod, Idle: !c.ready, Reason: reason})
+	m.plan.Delete = append(m.plan.Delete, Deletion{
+		Pod: c.pod, Idle: !c.ready, Reason: reason, avail: c.avail, trouble: c.trouble,
+	})
 	m.put(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -99,6 +99,8 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonHalted, sum + "; condition " + string(HaltedCondition) + " says why nothing is deleted"
 	case p.Counts[HeldByPause] > 0:
 		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
+	case p.Refusing():
+		return false, ReasonRefused, sum + "; each is tried again, less and less often"
 	case p.Counts[Unavailable]+p.Counts[Pending] > 0:
 		return true, ReasonUpdating, sum
 	case p.Counts[WaitingNotReady] > 0:
@@ -130,6 +132,9 @@ func (p *Plan) Summary() string {
 	}
 	add(Unavailable, "unavailable", true)
 	add(Pending, "pending"+p.awaiting(), false)
+	if refused := p.refused(); refused != "" {
+		out = append(out, refused)
+	}
 	add(WaitingNotReady, "waiting until their node is Ready", true)
 	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
@@ -155,7 +160,7 @@ func (p *Plan) names(state State) string {
 			continue
 		}
 		name := n.Name
-		if state == Unavailable && n.Reason != "" {
+		if state == Unavailable && n.Reason != "" && !n.Refused {
 			name += ": " + n.Reason
 		}
 		names = append(names, name)

@@ -38,6 +38,11 @@ type Input struct {
 	// Deleted tells whether the deletion of a pod has been sent, though Pods may
 	// not show it yet; nil is none.
 	Deleted func(types.UID) bool
+	// Refused returns what kept a pod from being deleted when that was last tried, nil
+	// if nothing did; the function nil is no pod. RefusedInARow counts the refusals, of
+	// whichever pods, since one was deleted.
+	Refused       func(types.UID) *Refusal
+	RefusedInARow int
 	// Seen is what earlier calls saw. Make brings it up to date.
 	Seen *Sightings
 	// Halted is the revision for which the condition of DaemonSet says that the
@@ -71,7 +76,7 @@ func Make(in Input) Plan {
 	in.Seen.see(&in)
 	where := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
 	m := maker{in: &in, where: where, places: in.places(where), prepulls: upgrade.NewPrepulls(in.Revision)}
-	m.plan.Revision = in.Revision
+	m.plan.Revision, m.plan.RefusedInARow = in.Revision, in.RefusedInARow
 
 	m.count()
 	m.plan.Max = in.Options.MaxUnavailable.Of(m.plan.Ready)
@@ -109,6 +114,7 @@ type candidate struct {
 	turned  time.Time // Ready, in the words of its node: for the order only
 	trouble string    // why it is not available
 	wait    imageWait
+	refusal *Refusal
 }
 
 // count puts every place but those of candidates into its state.
@@ -149,7 +155,7 @@ func (m *maker) countReady(p *place) {
 	pod, single := p.only()
 	if !single {
 		m.plan.Unavailable++
-		m.put(p.node.Name, nil, Unavailable, p.crowd())
+		m.put(p.node.Name, nil, Unavailable, m.in.leaving(p))
 		return
 	}
 	avail, why := m.available(pod)
@@ -181,7 +187,7 @@ func (m *maker) candidate(p *place, pod *corev1.Pod, avail bool, why string) can
 		settled: p.seen.readyFor(m.in.Now) >= m.in.settle() && m.where.gets(p.node),
 		settles: p.seen.since.Add(m.in.settle()),
 		turned:  seen.written, trouble: why,
-		wait: m.imagesFor(p, pod),
+		wait: m.imagesFor(p, pod), refusal: m.in.refusal(pod),
 	}
 }
 
@@ -227,6 +233,9 @@ func (m *maker) sum() Plan {
 		m.plan.Counts[m.plan.Nodes[i].State]++
 		if m.plan.Nodes[i].AwaitsImages {
 			m.plan.AwaitImages++
+		}
+		if m.plan.Nodes[i].Refused {
+			m.plan.Refused++
 		}
 	}
 	return m.plan

@@ -54,6 +54,9 @@ type NodeStatus struct {
 	// AwaitsImages is set on Pending nodes whose turn does not come before the
 	// images of the target are there.
 	AwaitsImages bool
+	// Refused is set on nodes that are Pending or Unavailable and whose old pod is still
+	// there because its deletion was refused. Reason says by whom.
+	Refused bool
 }
 
 // Deletion is a pod to delete, with its UID as precondition.
@@ -64,6 +67,9 @@ type Deletion struct {
 	// now, which would make it one too many.
 	Idle   bool
 	Reason string
+	// avail tells whether the pod was available, and trouble why it was not.
+	avail   bool
+	trouble string
 }
 
 // Plan is what Make says: what to do now, and where everything stands.
@@ -82,6 +88,10 @@ type Plan struct {
 	Counts map[State]int
 	// AwaitImages is how many of Nodes are Pending because of images.
 	AwaitImages int
+	// Refused is how many of Nodes keep their pod because its deletion was refused, and
+	// RefusedInARow how often that happened since a pod was deleted.
+	Refused       int
+	RefusedInARow int
 	// Ready is how many of Nodes are, Unavailable how many of those have no
 	// available pod once Delete is done, and Max how many may.
 	Ready       int

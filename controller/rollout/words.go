@@ -42,6 +42,7 @@ const (
 	ReasonHeldByPartition = "HeldByPartition"
 	ReasonHeldBySelector  = "HeldByNodeSelector"
 	ReasonInvalid         = "InvalidAnnotation"
+	ReasonRefused         = "DeletionRefused"
 	// ReasonAccepted is that of InvalidCondition when it is False, and
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"

@@ -31,6 +31,8 @@ type world struct {
 	seen    *Sightings
 	halted  string
 	last    int
+	refused map[types.UID]*Refusal
+	inARow  int
 }
 
 // newWorld has n Ready nodes, n1 to nN, each with an old pod that is Ready.
@@ -134,6 +136,7 @@ func (w *world) input() Input {
 	in := Input{
 		DaemonSet: w.ds, Options: o, Revision: w.target, Halted: w.halted, Seen: w.seen, Now: w.now,
 		Deleted: func(uid types.UID) bool { return w.deleted[uid] },
+		Refused: func(uid types.UID) *Refusal { return w.refused[uid] }, RefusedInARow: w.inARow,
 	}
 	for _, node := range w.nodes {
 		in.Nodes = append(in.Nodes, node)

@@ -1,0 +1,154 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// Bounds of a request that deletes a pod.
+const (
+	deleteTimeout = patchTimeout
+	// lastWords is how long a deletion under way may still take when the
+	// controller is told to stop. What the apiserver gets after the next one has
+	// listed the pods would count on top of the maximum.
+	lastWords = time.Second
+)
+
+// deleted sums up what became of pods that were to be deleted.
+type deleted struct {
+	total, going, failed int
+	first                string // what was answered to the first that failed
+}
+
+// problem is "" unless a pod was refused, or it is not known what became of one.
+func (d *deleted) problem() string {
+	if d.failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("delete pods: %d of %d not done, the first: %s", d.failed, d.total, d.first)
+}
+
+// err is nil if any pod was deleted: then others may be, and those that failed are
+// tried again by themselves.
+func (d *deleted) err() error {
+	if d.failed == 0 || d.going > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s", d.problem())
+}
+
+// deletePods deletes them, a few at once, and goes on after a failure.
+func (r *reconciler) deletePods(ctx context.Context, sent *deletions, all []rollout.Deletion) deleted {
+	var (
+		g   errgroup.Group
+		mu  sync.Mutex
+		out = deleted{total: len(all)}
+	)
+	g.SetLimit(r.patches)
+	for _, deletion := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			f, conflict, err := r.deletePod(ctx, sent, deletion)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case f == going:
+				out.going++
+			case !conflict:
+				out.failed++
+				if out.first == "" {
+					out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, said(err))
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // failures are counted
+	return out
+}
+
+// deletePod tells what became of the pod. A conflict is one that says no more than that
+// the pod is not as it was seen.
+func (r *reconciler) deletePod(ctx context.Context, sent *deletions, deletion rollout.Deletion) (f fate, conflict bool, err error) {
+	ctx, cancel := outlive(ctx, lastWords, deleteTimeout)
+	defer cancel()
+	pod := deletion.Pod
+	only := metav1.NewUIDPreconditions(string(pod.UID))
+	if deletion.Idle {
+		only.ResourceVersion = &pod.ResourceVersion
+	}
+	sent.expect(pod)
+	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
+	r.metrics.deleted(err)
+	f = fateAfter(err)
+	switch conflict = apierrors.IsConflict(err) && deletion.Idle; {
+	case deletion.Idle && f != going:
+		// If it was done all the same, the pod is no more available than it looked, and
+		// the next try has the same precondition.
+		f = kept
+	case apierrors.IsConflict(err):
+		f = r.fateOf(ctx, pod)
+	}
+	sent.answered(pod, f, conflict, err, time.Now())
+	return f, conflict, err
+}
+
+// fateAfter reads an answer.
+func fateAfter(err error) fate {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return going
+	case refused(err):
+		return kept
+	default:
+		return unsure
+	}
+}
+
+// refused tells whether the apiserver said no, as opposed to nothing, or to something
+// that leaves open what it did. A webhook that does not answer is asked before anything
+// is done.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+}
+
+// fateOf asks what became of a pod whose deletion ended in a conflict: its name may be
+// another pod's by now, or something that admits requests may have answered so while the
+// pod lives on.
+func (r *reconciler) fateOf(ctx context.Context, pod *corev1.Pod) fate {
+	list, err := r.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
+	})
+	if err != nil {
+		return unsure
+	}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.UID == pod.UID && p.DeletionTimestamp.IsZero() {
+			return kept
+		}
+	}
+	return going
+}
+
+// outlive returns a context that is done after timeout, and not before ctx has
+// been for the time of grace.
+func outlive(ctx context.Context, grace, timeout time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return longer, func() { stop(); cancel() }
+}

@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Backoff after a failure: each wait is twice as long as the one before. The shortest is
+// hardly noticed, and does not fill the log while something is refused; the longest is
+// how long a person who has just mended something may have to wait to see it. A pod that
+// is refused again and again holds up nobody but itself, so it waits for longer than its
+// DaemonSet: between its tries there is one look at the others, which does not fail and
+// ends the DaemonSet's backoff.
+const (
+	minBackoff    = 100 * time.Millisecond
+	maxBackoff    = time.Minute
+	minPodBackoff = 2 * minBackoff
+	maxPodBackoff = 5 * time.Minute
+)
+
+// retries are the pods of a DaemonSet for which a request has failed, with when it may
+// be sent again: later after each failure, whatever happens to the pod meanwhile. It is
+// not safe for concurrent use.
+type retries struct {
+	limiter workqueue.TypedRateLimiter[types.UID]
+	due     map[types.UID]time.Time
+}
+
+func newRetries() *retries {
+	return &retries{
+		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minPodBackoff, maxPodBackoff),
+		due:     map[types.UID]time.Time{},
+	}
+}
+
+func (r *retries) failed(uid types.UID, now time.Time) { r.due[uid] = now.Add(r.limiter.When(uid)) }
+
+func (r *retries) succeeded(uid types.UID) {
+	r.limiter.Forget(uid)
+	delete(r.due, uid)
+}
+
+// failures is how many there have been in a row.
+func (r *retries) failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
+
+// may tells whether a request for the pod may be sent now.
+func (r *retries) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
+
+// next is when the first of the pods that have to wait may be tried again; zero if none
+// has to.
+func (r *retries) next(now time.Time) (first time.Time) {
+	for _, due := range r.due {
+		if due.After(now) && (first.IsZero() || due.Before(first)) {
+			first = due
+		}
+	}
+	return first
+}
+
+// keep forgets every pod but these.
+func (r *retries) keep(pods []*corev1.Pod) {
+	if len(r.due) == 0 {
+		return
+	}
+	left := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		left[pod.UID] = true
+	}
+	for uid := range r.due {
+		if !left[uid] {
+			r.succeeded(uid)
+		}
+	}
+}
+
+// ofDue returns those of the changes that need not wait. pods are all that there are.
+func (r *retries) ofDue(changes []change, pods []*corev1.Pod, now time.Time) []change {
+	r.keep(pods)
+	if len(r.due) == 0 {
+		return changes
+	}
+	return slices.DeleteFunc(changes, func(c change) bool { return !r.may(c.pod.UID, now) })
+}
+
+// took takes in what became of changes, and returns when to look again; zero if nothing
+// failed.
+func (r *retries) took(done *outcome, now time.Time) time.Time {
+	for _, pod := range done.changed {
+		r.succeeded(pod.UID)
+	}
+	for _, uid := range done.unchanged {
+		r.failed(uid, now)
+	}
+	return r.next(now)
+}
+
+// maxSaid is how much of an error is repeated in conditions and Events: enough for the
+// name of a webhook or policy and its reason.
+const maxSaid = 200
+
+// said quotes what the apiserver answered, which may hold the words of anybody who
+// wrote an admission webhook or policy, of any length.
+func said(err error) string {
+	words := err.Error()
+	if len(words) > maxSaid {
+		words = strings.ToValidUTF8(words[:maxSaid], "") + "..."
+	}
+	return strconv.Quote(words)
+}

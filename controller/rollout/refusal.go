@@ -1,0 +1,121 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Refusal is what keeps a pod from being deleted though it was to be.
+type Refusal struct {
+	// Words are the apiserver's, quoted; "" when the request only came at a bad moment
+	// and nobody has refused it.
+	Words string
+	// Until is when the next request may be sent.
+	Until time.Time
+}
+
+// stalled is how many refusals in a row, of whichever pods, are taken for a sign that
+// the next pod would be refused as well.
+const stalled = 3
+
+func (r *Refusal) named() bool { return r != nil && r.Words != "" }
+
+// until is the zero time for a pod that nothing keeps, before that of any other.
+func (r *Refusal) until() time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	return r.Until
+}
+
+func (r *Refusal) reason() string { return "its deletion is refused: " + r.Words }
+
+// refusal returns what keeps pod from being deleted, or nil.
+func (in *Input) refusal(pod *corev1.Pod) *Refusal {
+	if in.Refused == nil {
+		return nil
+	}
+	return in.Refused(pod.UID)
+}
+
+// leaving says what is known of a pod that counts as deleted on this place, "" if there
+// is nothing to say.
+func (in *Input) leaving(p *place) string {
+	for _, pod := range p.ending {
+		if r := in.refusal(pod); r.named() && pod.DeletionTimestamp.IsZero() {
+			return "it is not known whether its pod was deleted: " + r.Words
+		}
+	}
+	return p.crowd()
+}
+
+// TakeBack changes the plan to what there is when the apiserver did not carry out d.
+func (p *Plan) TakeBack(d Deletion, r *Refusal) {
+	name := NodeOf(d.Pod)
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Name != name {
+			continue
+		}
+		p.Counts[n.State]--
+		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.trouble, d.Pod.Name, revisionOf(d.Pod)
+		if d.avail {
+			n.State, n.Reason = Pending, ""
+			p.Unavailable--
+		}
+		p.Counts[n.State]++
+		if r.named() {
+			n.Refused, n.Reason = true, r.reason()
+			p.Refused++
+		}
+	}
+}
+
+// Refusing tells whether the rollout stands still because pods may not be deleted: no
+// node is being updated, and what is left was refused, has to wait for what was, or would
+// be refused by all appearances.
+func (p *Plan) Refusing() bool {
+	if p.Refused == 0 {
+		return false
+	}
+	open := 0 // nodes that may yet be updated
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		switch {
+		case n.Refused:
+		case n.State == Unavailable, n.AwaitsImages:
+			return false
+		case n.State == Pending:
+			open++
+		}
+	}
+	return open == 0 || p.Unavailable >= p.Max || p.RefusedInARow >= stalled
+}
+
+// refused says which nodes keep their pods, and what was answered for the first, in a
+// few words; "" if there is none.
+func (p *Plan) refused() string {
+	if p.Refused == 0 {
+		return ""
+	}
+	var names []string
+	reason := ""
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if !n.Refused {
+			continue
+		}
+		if names = append(names, n.Name); len(names) == 1 {
+			reason = n.Reason
+		}
+		if len(names) == maxNamed {
+			break
+		}
+	}
+	if p.Refused == 1 {
+		return fmt.Sprintf("1 keeps its pod (%s: %s)", names[0], reason)
+	}
+	return fmt.Sprintf("%d keep their pods (%s; on %s, %s)", p.Refused, listed(names, p.Refused), names[0], reason)
+}
