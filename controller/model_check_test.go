@@ -1,0 +1,169 @@
+package controller_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+// lenience is for how long after a fault the controller cannot be blamed for not knowing
+// of it: the latest of all watches, and as long as client-go waits before it watches again
+// after an outage.
+const lenience = latest + time.Minute
+
+// latest is the greatest delay of a watch.
+const latest = 59 * time.Second
+
+// judge is called with the apiserver locked before a pod is deleted.
+func (m *model) judge(victim *corev1.Pod) {
+	on, pods := rollout.NodeOf(victim), m.podsLocked()
+	if m.api.faults.late["daemonsets"] > 0 {
+		m.api.disturbed = time.Now()
+	}
+	m.deleted, m.lastGone = append(m.deleted, on), time.Now()
+	if victim.Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked() && time.Since(m.api.disturbed) > lenience {
+		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which runs the target revision", on))
+	}
+	if !available(pods[on]) {
+		return // it serves nobody
+	}
+	var down []string
+	for _, node := range m.nodesLocked() {
+		fresh := time.Since(m.faultAt[node.Name]) < lenience
+		if node.Name == on && !nodeReady(node) && !fresh {
+			m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which is not Ready", on))
+		}
+		if node.Name == on || nodeReady(node) && !fresh && !available(pods[node.Name]) {
+			down = append(down, node.Name)
+		}
+	}
+	if len(down) > m.max {
+		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted: that makes %v without an available pod, of at most %d", on, down, m.max))
+	}
+}
+
+func (m *model) targetLocked() string { return hashOf(imageOf(m.daemonSetLocked())) }
+
+// truth is what the conditions have to say of the cluster as it is, once nothing has
+// changed for long. stays tells whether the deletion of a pod is refused.
+type truth struct {
+	status, reason string
+	updated        int
+	refused        []string // nodes
+	stuck          []string // nodes whose pod should have been replaced by now
+}
+
+func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
+	var (
+		out               truth
+		pods              = m.podsLocked()
+		moving, away, old int
+		waiting           []string
+	)
+	for _, node := range m.nodesLocked() {
+		on := pods[node.Name]
+		current := len(on) == 1 && on[0].Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked()
+		switch {
+		case !nodeReady(node) && current && on[0].Spec.NodeName != "":
+			out.updated++
+		case !nodeReady(node):
+			away++
+		case len(on) != 1, current && !podReady(on[0]):
+			moving++
+		case current:
+			out.updated++
+		case stays(on[0]):
+			old++
+			out.refused = append(out.refused, node.Name)
+		case podReady(on[0]):
+			old++
+			waiting = append(waiting, node.Name)
+		default:
+			out.stuck = append(out.stuck, node.Name)
+		}
+	}
+	down := moving
+	for _, node := range out.refused {
+		if !podReady(pods[node][0]) {
+			down++
+		}
+	}
+	if down < m.max {
+		out.stuck = append(out.stuck, waiting...)
+	}
+	out.status, out.reason = "False", rollout.ReasonComplete
+	switch {
+	case moving > 0:
+		out.status, out.reason = "True", rollout.ReasonUpdating
+	case old > 0:
+		out.reason = rollout.ReasonRefused
+	case away > 0:
+		out.reason = rollout.ReasonWaiting
+	}
+	return out
+}
+
+// conditionLocked returns a condition of the DaemonSet, the zero value if it has none.
+func (m *model) conditionLocked(t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondition {
+	for _, c := range m.daemonSetLocked().Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return appsv1.DaemonSetCondition{}
+}
+
+// check compares what the conditions say with the truth. words are the apiserver's when
+// it refuses.
+func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []string) {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	want := m.truthLocked(stays)
+	if len(want.stuck) > 0 {
+		wrong = append(wrong, fmt.Sprintf("nothing is done about the pods on %v", want.stuck))
+	}
+	progressing, complete := m.conditionLocked(rollout.ProgressingCondition), m.conditionLocked(rollout.CompleteCondition)
+	if string(progressing.Status) != want.status || progressing.Reason != want.reason {
+		wrong = append(wrong, fmt.Sprintf("Progressing is %s because of %s, and it is %+v: %s", progressing.Status, progressing.Reason, want, progressing.Message))
+	}
+	if done := want.reason == rollout.ReasonComplete; done != (complete.Status == corev1.ConditionTrue) {
+		wrong = append(wrong, fmt.Sprintf("Complete is %s, and it is %+v: %s", complete.Status, want, complete.Message))
+	}
+	says := fmt.Sprintf("controllerrevision %s: %d of %d nodes updated", m.targetLocked(), want.updated, len(m.nodesLocked()))
+	if !strings.HasPrefix(progressing.Message, says) {
+		wrong = append(wrong, fmt.Sprintf("Progressing does not say %q, but %s", says, progressing.Message))
+	}
+	if want.reason != rollout.ReasonRefused {
+		return wrong // the others may use up the maximum, so that nobody tried to delete the refused ones
+	}
+	named := func(node string) bool { return strings.Contains(progressing.Message, "("+node) }
+	if !slices.ContainsFunc(want.refused, named) || !strings.Contains(progressing.Message, words) {
+		wrong = append(wrong, fmt.Sprintf("Progressing does not say that %q keeps the pods on %v, but %s", words, want.refused, progressing.Message))
+	}
+	return wrong
+}
+
+// eventsOf returns the messages of Events with this reason on DaemonSets with this UID.
+func (m *model) eventsOf(uid, reason string) []string {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	var out []string
+	for i := range m.api.events {
+		if e := &m.api.events[i]; e.Reason == reason && string(e.InvolvedObject.UID) == uid {
+			out = append(out, e.Message)
+		}
+	}
+	return slices.Compact(out)
+}
+
+func (m *model) violations() []string {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return m.wrong
+}

@@ -1,0 +1,309 @@
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+)
+
+const rolling = "AdvancedRollingUpdate"
+
+// simulate runs f in a synctest bubble. What client-go keeps between errors is a time, of
+// whichever bubble, until which whoever has an error sleeps: that is left out.
+func simulate(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	defer func() { utilruntime.ErrorHandlers = handlers }()
+	klog.SetLogger(klog.New(nil)) // client-go would have a lot to say
+	defer klog.ClearLogger()
+	synctest.Test(t, f)
+}
+
+// refusal is an answer to a request to delete a pod that leaves the pod as it is.
+type refusal struct {
+	words string
+	err   func(pod string) error
+}
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
+var refusals = []refusal{
+	{"not today", func(pod string) error { return apierrors.NewForbidden(podResource, pod, errors.New("not today")) }},
+	{"in use", func(pod string) error { return apierrors.NewConflict(podResource, pod, errors.New("in use")) }},
+	{"failed calling webhook", func(string) error { return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`)) }},
+}
+
+// refuse has the deletion of the pods on some nodes answered so.
+func (m *model) refuse(r refusal, nodes ...string) {
+	m.api.with(func() {
+		m.api.faults.answer = func(verb, resource, name string) error {
+			if verb != "DELETE" || resource != "pods" {
+				return nil
+			}
+			for _, node := range nodes {
+				if o := m.api.objects["pods"][namespace+"/"+name]; o != nil && rollout.NodeOf(o.(*corev1.Pod)) == node {
+					return r.err(name)
+				}
+			}
+			return nil
+		}
+	})
+}
+
+func on(nodes ...string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		for _, node := range nodes {
+			if rollout.NodeOf(pod) == node {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// holds fails the test unless the conditions say what is so, and no deletion was wrong.
+func (m *model) holds(words string, stays func(*corev1.Pod) bool) {
+	m.t.Helper()
+	for _, wrong := range append(m.check(words, stays), m.violations()...) {
+		m.t.Error(wrong)
+	}
+}
+
+// fewer fails the test if there were more requests of a kind.
+func (m *model) fewer(most int, since time.Time, verb, resource string) {
+	m.t.Helper()
+	got := m.api.count(since, verb, resource)
+	m.t.Logf("%d times %s %s in %v", got, verb, resource, time.Since(since))
+	if got > most {
+		m.t.Errorf("%d times %s %s in %v, want at most %d", got, verb, resource, time.Since(since), most)
+	}
+}
+
+// doubling is how often something is tried within a time when each wait is twice the one
+// before, up to 5 minutes. The first wait is that of a pod or of a DaemonSet.
+const ofPod, ofDaemonSet = 200 * time.Millisecond, 100 * time.Millisecond
+
+func doubling(first, within time.Duration) int {
+	n := 1
+	for wait, at := first, time.Duration(0); at+wait <= within; n++ {
+		at += wait
+		wait = min(2*wait, 5*time.Minute)
+	}
+	return n
+}
+
+func TestModelOneConflictDoesNotStopANode(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 3, 1, rolling)
+		m.start()
+		left := 1
+		m.api.with(func() {
+			m.api.faults.answer = func(verb, resource, name string) error {
+				if verb == "DELETE" && left > 0 {
+					left--
+					return apierrors.NewConflict(podResource, name, errors.New("in use"))
+				}
+				return nil
+			}
+		})
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.holds("", on())
+	})
+}
+
+func TestModelAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
+	for _, r := range refusals {
+		t.Run(r.words, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newModel(t, 5, 1, rolling)
+				m.start()
+				m.refuse(r, "n1")
+				begin := time.Now()
+				m.setImage("app:2")
+				time.Sleep(time.Minute)
+				m.holds(r.words, on("n1"))
+				time.Sleep(59 * time.Minute)
+				m.holds(r.words, on("n1"))
+				m.fewer(4+doubling(ofPod, time.Hour), begin, "DELETE", "pods")
+				m.fewer(20, begin, "PATCH", "daemonsets/status")
+				m.api.with(func() { m.api.faults.answer = nil })
+				time.Sleep(6 * time.Minute)
+				m.holds("", on())
+			})
+		})
+	}
+}
+
+func TestModelEveryPodIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 20, 2, rolling)
+		m.start()
+		var all []string
+		for i := range 20 {
+			all = append(all, fmt.Sprintf("n%d", i+1))
+		}
+		m.refuse(refusals[0], all...)
+		time.Sleep(time.Minute)
+		m.setImage("app:2")
+		time.Sleep(5 * time.Second)
+		m.api.mu.Lock()
+		c := m.conditionLocked(rollout.ProgressingCondition)
+		m.api.mu.Unlock()
+		if c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonRefused || !strings.Contains(c.Message, "not today") {
+			t.Errorf("after a few refusals Progressing is %s because of %s: %s", c.Status, c.Reason, c.Message)
+		}
+		time.Sleep(20 * time.Minute)
+		m.holds("not today", on(all...))
+		if most, what := m.api.busiest(); most > 120 {
+			t.Errorf("%d requests in a minute: %s", most, what)
+		}
+	})
+}
+
+func TestModelALateWatchOfPodsCausesNoStormOfDeletions(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		const nodes = 20
+		m := newModel(t, nodes, 1, rolling)
+		m.setImage("broken:1")
+		m.start()
+		m.change(func(ds *appsv1.DaemonSet) { ds.Annotations[rollout.MaxUnavailableAnnotation] = fmt.Sprint(nodes) })
+		m.api.with(func() { m.max = nodes })
+		time.Sleep(2 * time.Minute)
+		begin := time.Now()
+		m.api.with(func() { m.api.faults.late = map[string]time.Duration{"pods": latest} })
+		m.api.with(func() { // of every pod there is a newer version than the watch shows
+			for _, pods := range m.podsLocked() {
+				for _, pod := range pods {
+					pod = pod.DeepCopy()
+					pod.Annotations = map[string]string{"touched": "yes"}
+					m.api.putLocked("pods", pod)
+				}
+			}
+		})
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.fewer(nodes*doubling(ofPod, time.Minute), begin, "DELETE", "pods")
+		time.Sleep(5 * time.Minute)
+		m.holds("", on())
+	})
+}
+
+func TestModelChangesOfPodsDoNotBypassTheBackoff(t *testing.T) {
+	for _, strategy := range []string{rolling, "OTA"} {
+		t.Run(strategy, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				const nodes = 20
+				m := newModel(t, nodes, 1, strategy)
+				m.start()
+				time.Sleep(time.Minute)
+				m.api.with(func() {
+					m.api.faults.answer = func(verb, _, _ string) error {
+						if verb != "GET" {
+							return apierrors.NewServiceUnavailable("etcd has no leader")
+						}
+						return nil
+					}
+				})
+				begin := time.Now()
+				m.setImage("app:2")
+				for range 400 { // a pod changes every 50 ms
+					m.api.with(func() {
+						pod := m.podsLocked()["n1"][0].DeepCopy()
+						pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+							Waiting: &corev1.ContainerStateWaiting{Reason: fmt.Sprint("R", pod.ResourceVersion)},
+						}}}
+						m.api.putLocked("pods", pod)
+					})
+					time.Sleep(50 * time.Millisecond)
+				}
+				m.fewer(doubling(ofDaemonSet, time.Since(begin)), begin, "PATCH", "daemonsets/status")
+				m.fewer(nodes*doubling(ofPod, time.Since(begin)), begin, "PATCH", "pods/status")
+				m.fewer(doubling(ofPod, time.Since(begin)), begin, "DELETE", "pods")
+				m.api.with(func() { m.api.faults.answer = nil })
+				time.Sleep(5 * time.Minute)
+				if strategy == rolling {
+					m.holds("", on())
+				}
+			})
+		})
+	}
+}
+
+func TestModelWhoeverChangesTheDaemonSetDoesNotWaitForTheBackoff(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 3, 1, rolling)
+		m.start()
+		time.Sleep(time.Minute)
+		m.api.with(func() { m.api.faults.away = true })
+		m.setImage("app:2")
+		m.api.cut(false)
+		time.Sleep(10 * time.Minute)
+		m.api.with(func() { m.api.faults.away = false })
+		time.Sleep(45 * time.Second) // the watches are back, and the backoff may last for some more
+		m.setImage("app:3")
+		time.Sleep(20 * time.Second)
+		m.holds("", on())
+	})
+}
+
+// What is known of a DaemonSet is not known of the next one of its name.
+func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 3, 1, rolling)
+		m.start()
+		m.refuse(refusals[0], "n1", "n2", "n3")
+		m.setImage("broken:1")
+		time.Sleep(30 * time.Minute)
+		m.holds("not today", on("n1", "n2", "n3"))
+		m.recreate("broken:1")
+		begin := time.Now()
+		m.api.with(func() { m.api.faults.answer = nil })
+		time.Sleep(40 * time.Second)
+		m.holds("", on())
+		if got := m.api.count(begin, "GET", "controllerrevisions"); got < 1 {
+			t.Error("the revision of the new DaemonSet, whose generation is that of the old one, is taken for confirmed")
+		}
+		m.api.mu.Lock()
+		uid := string(m.daemonSetLocked().UID)
+		m.api.mu.Unlock()
+		if got := m.eventsOf(uid, "RolloutStarted"); len(got) != 1 {
+			t.Errorf("the start of its rollout is told %d times: %q", len(got), got)
+		}
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.holds("", on())
+	})
+}
+
+func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 4, 2, rolling)
+		m.start()
+		m.setImage("huge:1")
+		time.Sleep(5 * time.Minute)
+		m.holds("", on())
+		m.api.mu.Lock()
+		c := m.conditionLocked(rollout.ProgressingCondition)
+		m.api.mu.Unlock()
+		if !strings.Contains(c.Message, "pod is not scheduled: Unschedulable") {
+			t.Errorf("Progressing says %s", c.Message)
+		}
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.holds("", on())
+	})
+}
