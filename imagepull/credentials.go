@@ -3,6 +3,7 @@ package imagepull
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // problem is what kept a secret of a namespace, or the node's own credentials, which are
-// in none, from being used.
+// in none, from being used by itself.
 type problem struct {
 	namespace string
 	err       error
@@ -45,7 +46,22 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 			problems = append(problems, problem{"", err})
 		}
 	}
-	return keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.image), problems
+	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.image)
+	return found, append(problems, copies(found, secrets, t.image)...)
+}
+
+// copies names the secrets that say the same of an image as others that are in found: who
+// may know of such a secret only is not told of the other.
+func copies(found []engine.Credential, secrets []keyring.Entries, image string) []problem {
+	var out []problem
+	for _, entries := range secrets {
+		for _, c := range keyring.New(entries).Lookup(image) {
+			if !slices.ContainsFunc(found, func(f engine.Credential) bool { return f.Source == c.Source }) {
+				out = append(out, problem{c.Namespace, fmt.Errorf("%s says the same as a credential that was tried", c.Source)})
+			}
+		}
+	}
+	return out
 }
 
 func (p *Puller) secret(ctx context.Context, name types.NamespacedName) (keyring.Entries, error) {

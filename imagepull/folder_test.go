@@ -226,3 +226,40 @@ func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 		}
 	})
 }
+
+// A secret that was copied to another namespace is tried once, and named in both.
+func TestACopyOfASecretIsNamedToItsNamespace(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		const image = "reg.example/app"
+		n.engine.fail[image] = engine.NewError(engine.Unauthorized, errors.New("refused"))
+		for _, namespace := range []string{"shop", "bank"} {
+			name := "of-" + namespace
+			n.cloud.secrets[name] = &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
+				Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"reg.example":{"username":"u","password":"p"}}}`)},
+			}
+			wanted := target("v2", image)
+			wanted.ImagePullSecrets = []string{name}
+			pod := podWith("in-"+namespace, wanted)
+			pod.Namespace = namespace
+			n.cloud.set(pod)
+			if err := n.Request(pod, wanted); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		last := n.engine.asked[len(n.engine.asked)-1].Credentials
+		if len(last) != 1 {
+			t.Fatalf("the engine was given %v", last)
+		}
+		for _, namespace := range []string{"shop", "bank"} {
+			if namespace == last[0].Namespace {
+				continue // the engine names what it has tried
+			}
+			s, _ := n.State(types.NamespacedName{Namespace: namespace, Name: "in-" + namespace})
+			if text := s.Images[0].LastError; !strings.Contains(text, "secret "+namespace+"/of-"+namespace) || strings.Contains(text, last[0].Namespace) {
+				t.Errorf("a pod in %s is told %q", namespace, text)
+			}
+		}
+	})
+}
