@@ -25,7 +25,7 @@ func (p *Puller) see(list []*corev1.Pod) {
 		pods[pod.UID] = pod
 	}
 	p.mu.Lock()
-	p.pods = pods
+	p.pods, p.seen = pods, time.Now()
 	for uid := range p.dismissed {
 		if pods[uid] == nil {
 			delete(p.dismissed, uid)

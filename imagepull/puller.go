@@ -22,6 +22,9 @@ type Engine interface {
 	// Keep makes sure without the network that an image that Pull returned once is
 	// there and held. Its error has the reason engine.Gone where that takes a pull.
 	Keep(ctx context.Context, i engine.Image) error
+	// Tag has the tag of an image that Pull returned stand for it, which until then may
+	// stand for the one that the pod runs. It may be called while the image is pulled again.
+	Tag(ctx context.Context, i engine.Image) error
 	// Release lets go of an image by its name, as Held returns it.
 	Release(ctx context.Context, name string) error
 	// Held returns the names of all images that are held, by earlier processes too.
@@ -87,6 +90,7 @@ type Puller struct {
 	jobs      map[types.UID]*job        // changed only while disk is held, too
 	tasks     map[string]*task          // by the image's name
 	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
+	seen      time.Time                 // when pods was set
 	gone      map[types.UID]time.Time   // since when the pods of jobs are missing
 	dismissed map[types.UID]string      // revisions that pods are to say nothing of
 	ended     map[types.UID]ending      // jobs whose watches are still to hear of it
@@ -158,6 +162,7 @@ func (p *Puller) Run(ctx context.Context) {
 	}
 	all.Go(func() { p.check(ctx) })
 	all.Go(func() { p.hold(ctx) })
+	all.Go(func() { p.tag(ctx) })
 	all.Go(func() { p.engine.Removals(ctx, p.removed) })
 	all.Go(func() { p.tell(ctx) })
 	all.Go(func() { p.cloud.Watch(ctx, p.see) })

@@ -51,6 +51,7 @@ type scripted struct {
 	asked  []engine.Request
 	takes  map[string]time.Duration // by image; others take pullTime
 	starts map[string][]time.Time   // of pulls, by image
+	tags   []string                 // that were set
 }
 
 func newScripted() *scripted {
@@ -141,6 +142,25 @@ func (e *scripted) Keep(_ context.Context, i engine.Image) error {
 		return engine.NewError(engine.Gone, fmt.Errorf("it is gone"))
 	}
 	return nil
+}
+
+func (e *scripted) Tag(_ context.Context, i engine.Image) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.absent {
+		return engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+	}
+	e.tags = append(e.tags, strings.TrimSuffix(strings.TrimPrefix(i.Name, "docker.io/library/"), ":latest"))
+	return nil
+}
+
+// tagged returns the tags that were set since it was asked last.
+func (e *scripted) tagged() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := strings.Join(e.tags, ", ")
+	e.tags = nil
+	return out
 }
 
 func (e *scripted) Release(_ context.Context, name string) error {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
 
@@ -36,6 +38,8 @@ type task struct {
 	// checked is false until an image that was ready in an earlier process, or that
 	// somebody removed, has been found on the node again.
 	checked bool
+	// tagged is the image that the tag has been set to, for the pod that is to come.
+	tagged digest.Digest
 	// again is set for an image that is ready, and whose tag may have moved.
 	again bool
 }

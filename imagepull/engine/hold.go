@@ -8,20 +8,58 @@ import (
 	"github.com/distribution/reference"
 )
 
-// hold puts an image that is complete under its lease, and makes its records.
+// hold puts an image that is complete under its lease, and makes its records. A tag that
+// stands for another image stays so until Tag: kubelet looks up the tag when it restarts a
+// container, and a pod that has not been upgraded must not get the new image then.
 func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p parts) (Image, error) {
 	image := Image{Name: named.String(), Target: p.target, ID: p.config.Digest.String(), Size: p.size()}
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return Image{}, err
 	}
 	names := recordNames(named, p.target.Digest, image.ID)
+	taken, err := e.isTaken(ctx, image)
+	if err != nil {
+		return Image{}, err
+	}
+	if taken {
+		names = names[:len(names)-1]
+	}
 	for _, name := range names {
 		if err := e.record(ctx, image, name); err != nil {
 			return Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
-	// What the tag stood for before is not held any more.
+	// What was held under this name before is not held any more.
 	return image, e.unpin(ctx, image.Name, names)
+}
+
+// isTaken reports whether the image's name stands for another image now.
+func (e *Engine) isTaken(ctx context.Context, image Image) (bool, error) {
+	record, err := e.client.ImageService().Get(ctx, image.Name)
+	if err != nil {
+		return false, unlessNotFound(err)
+	}
+	return record.Target.Digest != image.Target.Digest, nil
+}
+
+// Tag has the name of an image that is held stand for it: containers that are created or
+// restarted from then on run it. To do so again does nothing. If content is gone the
+// error's reason is Gone, and the name is not changed.
+func (e *Engine) Tag(ctx context.Context, image Image) error {
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	return e.failure(ctx, image.Name, e.tag(brief, image))
+}
+
+func (e *Engine) tag(ctx context.Context, image Image) error {
+	record, err := e.client.ImageService().Get(ctx, image.Name)
+	if unlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
+		return err
+	}
+	if _, err := e.partsOf(ctx, image.Target, e.look); err != nil {
+		return goneIfNotFound(err)
+	}
+	return e.record(ctx, image, image.Name)
 }
 
 // Keep makes sure, without the network, that an image as Pull returned it, in an
@@ -30,8 +68,7 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p part
 // may have been unpacked by a snapshotter that is not used any more. If content is
 // gone the error's reason is Gone, and the image has to be pulled again.
 //
-// If the tag stands for another image by now, somebody else has pulled that: it stays
-// so, and this one is kept by its digest.
+// A tag that stands for another image stays so, and this one is kept by its digest.
 func (e *Engine) Keep(ctx context.Context, image Image) error {
 	named, err := parse(image.Name)
 	if err != nil {

@@ -3,17 +3,43 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// local is what the name stands for on this node, if that is complete.
+// local is what is held under the name on this node, or else what the name stands for, if
+// that is complete.
 func (e *Engine) local(ctx context.Context, n node, name string) (p parts, here bool, err error) {
-	record, err := e.client.ImageService().Get(ctx, name)
+	records, err := e.recordsOf(ctx, name)
 	if err != nil {
-		return parts{}, false, unlessNotFound(err)
+		return parts{}, false, err
 	}
-	p, err = e.partsOf(ctx, record.Target, e.look)
+	for _, record := range records {
+		if p, here, err = e.completeAt(ctx, n, record.Target); here || err != nil {
+			return p, here, err
+		}
+	}
+	return parts{}, false, nil
+}
+
+// recordsOf are the records of what is held under the name, and then that of the name.
+func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, error) {
+	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", holderLabel(name)))
+	if err != nil {
+		return nil, err
+	}
+	named, err := e.client.ImageService().Get(ctx, name)
+	if err == nil {
+		records = append(records, named)
+	}
+	return records, unlessNotFound(err)
+}
+
+func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p parts, here bool, err error) {
+	p, err = e.partsOf(ctx, target, e.look)
 	if _, useless := errors.AsType[*Error](err); useless {
 		return parts{}, false, nil
 	}

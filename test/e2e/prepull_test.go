@@ -33,13 +33,16 @@ type daemon struct {
 	revision string
 }
 
-func newDaemon(t *testing.T, ns, node string) *daemon {
+func newDaemon(t *testing.T, ns, node string, secrets ...string) *daemon {
 	t.Helper()
 	d := &daemon{edge: newEdge(t, ns, node)}
 	ds := otaDaemonSet("app", "v1")
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	// It stays where kubelet makes room.
 	ds.Spec.Template.Spec.PriorityClassName = "system-node-critical"
+	for _, secret := range secrets {
+		ds.Spec.Template.Spec.ImagePullSecrets = append(ds.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
+	}
 	if _, err := env.client.AppsV1().DaemonSets(ns).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +58,12 @@ func (d *daemon) release(version string, ballast int64) {
 	d.next = version
 	d.image, d.layer = pushApp(d.t, d.ns, version, ballast)
 	setImage(d.t, d.ns, "app", d.image)
+	d.awaitMark()
+}
+
+// awaitMark waits until the node knows which revision its pod needs.
+func (d *daemon) awaitMark() {
+	d.t.Helper()
 	marked := needs(d.t, d.node, d.pod, corev1.ConditionTrue)
 	d.revision = upgrade.RevisionOf(upgrade.Condition(&marked, upgrade.NeedCondition))
 }

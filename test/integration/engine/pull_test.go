@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +89,8 @@ func TestThereAlready(t *testing.T) {
 	}
 }
 
-// TestTagMoved has the tag follow, and what both images share is not fetched again.
+// TestTagMoved leaves the tag to the image that a pod may run on until Tag is called,
+// across restarts and without the network. What both images share is not fetched again.
 func TestTagMoved(t *testing.T) {
 	each(t, func(r *rig) {
 		layers := r.ballast(3, 1<<20, 2000, 3000)
@@ -103,11 +106,56 @@ func TestTagMoved(t *testing.T) {
 		if n := r.blobBytes(layers[:2]...); n > 0 {
 			r.Errorf("%d bytes were fetched that the node had", n)
 		}
-		r.shows(reference, "the new image", func(i *cri.Image) bool { return i != nil && i.Id == id })
 		_, oldID := hashes(r, old)
-		r.shows(oldID, "the old one without the tag", func(i *cri.Image) bool { return i != nil && len(i.RepoTags) == 0 })
-		r.showsPinned(oldID, false)
-		r.showsPinned(reference, true)
+		expectOld := func(when string) {
+			r.Helper()
+			r.shows(reference, "the old image "+when, func(i *cri.Image) bool { return i != nil && i.Id == oldID })
+			r.shows(id, "the new one without the tag "+when, func(i *cri.Image) bool { return i != nil && len(i.RepoTags) == 0 })
+			r.showsPinned(oldID, false)
+			r.showsPinned(id, true)
+		}
+		expectOld("after the pull")
+		r.must(r.newEngine(nil).Keep(r.Context(), got))
+		expectOld("after it was looked for")
+		r.must(r.registry.Down())
+		if again := r.pull(reference); again.ID != id {
+			r.Errorf("without the registry it is %+v, want the one that is held", again)
+		}
+		expectOld("after a pull without the registry")
+
+		for range 2 {
+			r.must(r.newEngine(nil).Tag(r.Context(), got))
+			r.shows(reference, "the new image", func(i *cri.Image) bool { return i != nil && i.Id == id })
+			r.shows(oldID, "the old one without the tag", func(i *cri.Image) bool { return i != nil && len(i.RepoTags) == 0 })
+			r.showsPinned(reference, true)
+		}
+		r.must(r.engine.Release(r.Context(), got.Name))
+		r.showsPinned(reference, false)
+		r.must(r.registry.Up())
+		r.registry.Forget()
+		r.unpacked(reference)
+	})
+}
+
+// TestTagOfAnImageThatIsGone stays as it is.
+func TestTagOfAnImageThatIsGone(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(9, 1000, 2000)
+		reference, old := r.push("app", "latest", layers[0])
+		r.pullByCRI(reference)
+		_, _ = r.push("app", "latest", layers[1])
+		got := r.pull(reference)
+		r.must(r.engine.Release(r.Context(), got.Name))
+		r.remove(got.ID)
+		r.eventually(func() error { // containerd collects what nobody refers to by itself
+			err := r.engine.Tag(r.Context(), got)
+			if failure, ok := errors.AsType[*engine.Error](err); !ok || failure.Reason != engine.Gone {
+				return fmt.Errorf("got %w, want the reason %s", err, engine.Gone)
+			}
+			return nil
+		})
+		_, id := hashes(r, old)
+		r.shows(reference, "the old image", func(i *cri.Image) bool { return i != nil && i.Id == id })
 	})
 }
 

@@ -1,0 +1,91 @@
+package imagepull
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kubelet looks a tag up whenever it restarts a container. Until the old pod ends, it has
+// to find there what that pod runs.
+func TestATagIsSetOnceTheOldPodEnds(t *testing.T) {
+	ends := map[string]func(n *node){
+		"deleted gracefully": func(n *node) {
+			pod := oldPod("web-1", "v2", "app", "side")
+			pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			n.cloud.set(pod)
+		},
+		"removed at once": func(n *node) { n.cloud.remove("web-1") },
+	}
+	for how, end := range ends {
+		t.Run(how, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.cloud.set(oldPod("web-1", "v2", "app", "side"))
+				n.ask(t, "web-1")
+				pass(time.Hour)
+				n.ask(t, "web-1")
+				pass(time.Hour)
+				n.restart(t)
+				pass(time.Hour)
+				want(t, "tags that were set while the old pod runs", n.engine.tagged(), "")
+
+				end(n)
+				pass(0)
+				want(t, "tags that were set at its end", sorted(n.engine.tagged()), "app, side")
+				n.cloud.set(newPod("web-2", "v2", false))
+				pass(time.Minute)
+				want(t, "tags that were set again", n.engine.tagged(), "")
+			})
+		})
+	}
+}
+
+// The hub may be away when the pod is deleted, and containerd when the hub is back.
+func TestATagIsSetAfterARestart(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"), oldPod("web-2", "v2", "other"))
+		n.ask(t, "web-1")
+		n.ask(t, "web-2")
+		pass(time.Minute)
+		n.stop()
+		n.cloud.remove("web-1")
+		n.engine.mu.Lock()
+		n.engine.absent = true
+		n.engine.mu.Unlock()
+		n.begin(t, 1)
+		pass(time.Minute)
+		n.engine.mu.Lock()
+		n.engine.absent = false
+		n.engine.mu.Unlock()
+		pass(tagRetry)
+		want(t, "tags", n.engine.tagged(), "app")
+	})
+}
+
+func TestATagIsNotSetForAPullThatWasCancelled(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		wanted := target("v2", "app")
+		wanted.Prepull = &metav1.Time{Time: time.Now()}
+		n.cloud.set(podWith("web-1", wanted))
+		pass(time.Minute)
+		if was, err := n.Cancel(web1); !was || err != nil {
+			t.Fatal(was, err)
+		}
+		n.cloud.remove("web-1")
+		pass(time.Minute)
+		want(t, "tags", n.engine.tagged(), "")
+	})
+}
+
+// An image that becomes ready while the pod ends is still the one for the next.
+func TestATagIsSetForAnImageThatIsLate(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(pullTime / 2)
+		n.cloud.remove("web-1")
+		pass(pullTime)
+		want(t, "tags", n.engine.tagged(), "app")
+	})
+}
