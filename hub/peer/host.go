@@ -32,22 +32,26 @@ func newHost(own []string) host {
 // Where systemd has started this process, it has started all of the host's programs, and
 // only those in groups that are a unit of the host are the node's: a container runtime
 // may choose any other group, and there are too many runtimes to know what each chooses.
-// Elsewhere nothing is known of the host's own groups (they have as many names as there are
-// programs that start others), and only groups that are known for containers are refused.
+// Elsewhere, also outside of a container that the whole node runs in, nothing is known of
+// the host's own groups (they have as many names as there are programs that start others),
+// and only groups that are known for containers are refused.
 func (h host) has(path []string) bool {
 	if slices.Equal(path, h.own) {
 		return true
 	}
+	systemd := h.systemd
 	if len(path) >= len(h.outer) && slices.Equal(path[:len(h.outer)], h.outer) {
 		path = path[len(h.outer):]
+	} else {
+		systemd = false
 	}
-	for len(path) > 0 && path[0] == ".." { // up from the root of this control group namespace
-		path = path[1:]
+	for len(path) > 0 && path[0] == ".." { // out of this control group namespace
+		path, systemd = path[1:], false
 	}
 	if len(path) == 0 {
 		return true
 	}
-	if h.systemd || isUnit(path[0]) {
+	if systemd || isUnit(path[0]) {
 		return isHostUnit(path) || isKubelets(path)
 	}
 	return !slices.ContainsFunc(path, isContainer)
