@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -101,10 +103,15 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, err
 	if err := p.engine.checkSpace(ctx, p.node, image, unpacked); err != nil {
 		return parts{}, err
 	}
-	for _, blob := range append(image.others, image.layers[unpacked:]...) {
+	fetched := map[digest.Digest]bool{}
+	for _, blob := range slices.Concat(image.others, image.layers[unpacked:]) {
+		if fetched[blob.Digest] {
+			continue
+		}
 		if err := p.fetch(ctx, blob); err != nil {
 			return parts{}, err
 		}
+		fetched[blob.Digest] = true
 	}
 	return image, p.engine.unpack(ctx, p.node, image)
 }

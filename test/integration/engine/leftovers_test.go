@@ -42,11 +42,10 @@ func (r *rig) stored() int64 {
 	sum := int64(0)
 	root := filepath.Join(r.containerd.Dir(), "root", "io.containerd.content.v1.content")
 	_ = filepath.WalkDir(root, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // containerd removes files meanwhile
-		}
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			sum += info.Size()
+		if err == nil { // else containerd has removed it meanwhile
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+				sum += info.Size()
+			}
 		}
 		return nil
 	})

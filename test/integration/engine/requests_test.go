@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -71,5 +72,27 @@ func TestTokenThatRunsOutSilently(t *testing.T) {
 		r.registry.SetRate(2 << 20)
 		r.pull(reference, credential("me", "secret default/me"))
 		r.shows(reference, "there", func(i *cri.Image) bool { return i != nil })
+	})
+}
+
+// TestLayerThatCRIFetches is waited for, and does not come twice.
+func TestLayerThatCRIFetches(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(1, 8<<20)
+		theirs, _ := r.push("theirs", "1", layers...)
+		ours, _ := r.push("ours", "1", append(layers, r.ballast(2, 1000)...)...)
+		r.must(r.registry.WriteHosts(r.containerd.HostsDir(), r.registry.Addr()))
+		r.registry.SetRate(4 << 20)
+		done := make(chan error, 1) // so that it can end when the test has failed
+		go func() {
+			_, err := r.cri.PullImage(r.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: theirs}})
+			done <- err
+		}()
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 1<<20))
+		r.pull(ours)
+		r.must(<-done)
+		r.atMost(1.05, layers...)
 	})
 }
