@@ -25,12 +25,14 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 	defer server.Close()
 	backlog := tcpBacklog(client)
 	before, _ := backlog()
+	much := make([]byte, 64<<20) // more than two kernels hold
 	sent := 0
-	for n := 1; n > 0; sent += n { // until nothing goes any more
+	for n, full := 0, false; n > 0 || !full; sent += n { // until nothing goes any more
 		client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) //nolint:errcheck // a write ends one way or the other
-		if n, err = client.Write(make([]byte, 64<<20)); err == nil {    // more than two kernels hold
+		if n, err = client.Write(much); err == nil {
 			t.Fatal("64 MiB were sent to somebody who does not read")
 		}
+		_, full = backlog()
 	}
 	acked, waiting := backlog()
 	if got := int(acked - before); !waiting || got <= 0 || got >= sent {
