@@ -140,6 +140,23 @@ func (b *listBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// WriteTo writes what is left of the list, piece by piece, without copying it once more.
+func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
+	for {
+		n, err := w.Write(b.out.take())
+		if sent += int64(n); err != nil {
+			return sent, err
+		}
+		switch {
+		case errors.Is(b.err, io.EOF):
+			return sent, nil
+		case b.err != nil:
+			return sent, b.err
+		}
+		b.fill()
+	}
+}
+
 // fill puts the next piece into out.
 func (b *listBody) fill() {
 	if len(b.snapshot.members) == 0 {

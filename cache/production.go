@@ -177,6 +177,13 @@ func (w *waiting) read(p []byte) int {
 	return n
 }
 
+// take returns what waits, which counts as sent. It holds until the next call of fill.
+func (w *waiting) take() []byte {
+	rest := w.bytes[w.sent:]
+	w.sent = len(w.bytes)
+	return rest
+}
+
 // isEmpty reports whether all that waited was sent.
 func (w *waiting) isEmpty() bool { return w.sent == len(w.bytes) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -129,7 +130,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
 	}
 	keepPlain(w.Header())
-	p.forward.ServeHTTP(&informational{ResponseWriter: w}, r)
+	x.to = &informational{ResponseWriter: w}
+	p.forward.ServeHTTP(x.to, r)
 }
 
 // exchange is what is noted of one request and its answer.
@@ -137,6 +139,7 @@ type exchange struct {
 	verb  string
 	began time.Time
 	code  int // of the answer; 0 until there is one
+	to    http.ResponseWriter
 }
 
 type exchangeKey struct{}
@@ -166,6 +169,8 @@ func (p *Proxy) answered(res *http.Response) error {
 	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
 	if x.verb == "watch" && res.StatusCode == http.StatusOK {
 		res.Body = &drainable{ReadCloser: res.Body, draining: p.draining}
+	} else if _, ok := res.Body.(io.WriterTo); ok && res.StatusCode == http.StatusOK {
+		res.Body = writingBody{res.Body, x.to}
 	}
 	return nil
 }
