@@ -114,7 +114,8 @@ func (p *Peers) lookUp(c Conn, allowed func(uid uint32) bool) error {
 // It need not be. A client that sends a request and resets the connection frees its
 // port, while the request can still be read from c. The next program that draws this
 // port gets a connection of its own with the same two addresses, and the request would
-// pass for that program's.
+// pass for that program's. Nor does a client need to free its port: one that has bound
+// its socket to a device shares its addresses with sockets that are bound to none.
 //
 // As long as c is connected, the kernel gives c every packet with these addresses,
 // connection requests too, so that no other socket completes a handshake with them.

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -10,12 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialFrom connects from a port that may have been used before.
-func dialFrom(t *testing.T, local, remote net.Addr) *net.TCPConn {
+// dialFrom connects from a port that may have been used before, or may be in use by a
+// socket that is bound to another device than this one; none: "".
+func dialFrom(t *testing.T, local, remote net.Addr, device string) *net.TCPConn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: local, Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		if controlErr := raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+			if device != "" {
+				err = errors.Join(err, unix.BindToDevice(int(fd), device))
+			}
 		}); controlErr != nil {
 			return controlErr
 		}
@@ -54,7 +59,7 @@ func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
 			}
 			defer l.Close()
 			to := &net.TCPAddr{IP: net.ParseIP(network.address), Port: l.Addr().(*net.TCPAddr).Port}
-			attacker := dialFrom(t, &net.TCPAddr{IP: to.IP}, to)
+			attacker := dialFrom(t, &net.TCPAddr{IP: to.IP}, to, "")
 			const request = "DELETE / HTTP/1.1\r\n"
 			if _, err := attacker.Write([]byte(request)); err != nil {
 				t.Fatal(err)
@@ -63,7 +68,7 @@ func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			attacker.Close()
-			node := dialFrom(t, attacker.LocalAddr(), to)
+			node := dialFrom(t, attacker.LocalAddr(), to, "")
 			first, second := accept(t, l), accept(t, l)
 			if first.RemoteAddr().String() != node.LocalAddr().String() {
 				t.Fatalf("the connections are from %s and %s", first.RemoteAddr(), node.LocalAddr())
@@ -86,6 +91,29 @@ func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
 				t.Errorf("the port's next owner is named for what another has sent: %+v", r)
 			}
 		})
+	}
+}
+
+// A port may be drawn while its former owner still has it: a socket that is bound to a
+// device, which any user may do since Linux 5.7, does not keep its two addresses from
+// sockets that are not.
+func TestAConnectionIsNotItsPortsOtherOwners(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	attacker := dialFrom(t, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, l.Addr(), "lo")
+	first := accept(t, l)
+	node := dialFrom(t, attacker.LocalAddr(), l.Addr(), "")
+	second := accept(t, l)
+	if first.RemoteAddr().String() != node.LocalAddr().String() {
+		t.Fatalf("the connections are from %s and %s", first.RemoteAddr(), node.LocalAddr())
+	}
+	p := here(t)
+	wantReason(t, p.check(first), Unknown)
+	if err := p.check(second); err != nil {
+		t.Errorf("the other owner: %v", err)
 	}
 }
 
