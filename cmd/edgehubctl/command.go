@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
@@ -118,6 +119,7 @@ func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.S
 
 // run does what args say and returns how it ended. What went wrong is on s.err.
 func run(ctx context.Context, args []string, s streams, t timing) exitCode {
+	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
 	if len(args) > 0 && args[0] == completeVerb {
 		complete(ctx, args[1:], s.out)
 		return exitDone

@@ -106,6 +106,28 @@ func TestWhatTheHubRefusesIsSaid(t *testing.T) {
 	}
 }
 
+// Whoever writes a DaemonSet, or answers in place of a hub, must not command a terminal.
+func TestNothingThatIsShownIsACommandForATerminal(t *testing.T) {
+	const hostile = "\x1b]0;owned\a\u009b2J\u202e"
+	state := imagePull(nodeapi.Failed, image("app"+hostile, nodeapi.Failed, 0, 0, failing("InvalidImageName", "no"+hostile, 0)))
+	tests := map[string][]string{
+		"as text": {"pull", "shop/web-1"},
+		"as JSON": {"pull", "-o", "json", "shop/web-1"},
+	}
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pulls(t, says(200, lines(state))).edgehubctl(t, args...)
+			if text := got.out + got.err; strings.ContainsAny(text, "\x1b\a\u009b\u202e") || !strings.Contains(text, `\u009b`) {
+				t.Errorf("got %q", text)
+			}
+		})
+	}
+	refused := newFakeHub(t).on("POST", pullOf, says(403, "no"+hostile)).edgehubctl(t, "pull", "shop/web-1")
+	if strings.ContainsAny(refused.err, "\x1b\a\u009b\u202e") {
+		t.Errorf("got %q", refused.err)
+	}
+}
+
 func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 	pulling := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4), image("b", nodeapi.Ready, 4, 4)))
 	const goesOn = " The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n"

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
@@ -81,6 +82,7 @@ func run(ctx context.Context, args []string, s streams) exitCode {
 	// What client-go has to say would tear the picture apart; what matters of it
 	// comes back as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
 	code, err := dispatch(ctx, args, s)
 	if err != nil {
 		fmt.Fprintln(s.err, "error:", err)

@@ -20,7 +20,7 @@ const (
 
 // Terminal returns how large w is now, and false when w is no terminal.
 func Terminal(w io.Writer) (size func() (width, height int), ok bool) {
-	file, isFile := w.(*os.File)
+	file, isFile := plain(w).(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return nil, false
 	}
@@ -42,8 +42,10 @@ type Screen struct {
 }
 
 // New returns a screen on w, which is a terminal as large as size says, asked
-// before each drawing: windows are resized.
-func New(w io.Writer, size func() (width, height int)) *Screen { return &Screen{w: w, size: size} }
+// before each drawing: windows are resized. What it draws is made safe, as Safe does.
+func New(w io.Writer, size func() (width, height int)) *Screen {
+	return &Screen{w: plain(w), size: size}
+}
 
 // Control sequences of ECMA-48, which every terminal of the last decades knows.
 const (
@@ -66,7 +68,7 @@ func (s *Screen) Draw(text string) {
 	}
 	out.WriteString(clearBelow)
 	for _, line := range lines {
-		out.WriteString(cut(strings.TrimSuffix(line, "\n"), width) + "\n")
+		out.WriteString(cut(printable(strings.TrimSuffix(line, "\n")), width) + "\n")
 	}
 	s.lines = len(lines)
 	_, _ = io.WriteString(s.w, out.String()) // nobody is left to be told
