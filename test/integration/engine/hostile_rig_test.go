@@ -79,11 +79,12 @@ func (r *rig) givesUp(e *engine.Engine, h *hostile.Registry, reference string) e
 	if !ok {
 		r.Fatalf("the pull ended with %v", err)
 	}
-	r.Logf("%s after %d bytes: %v", failure.Reason, h.Sent()-before, failure)
 	if sent := h.Sent() - before; sent > littleSent {
 		r.Errorf("the registry could send %d bytes", sent)
 	}
-	if most := peak(); most > littleMemory {
+	most := peak()
+	r.Logf("%s after %d bytes, with %d of memory: %v", failure.Reason, h.Sent()-before, most, failure)
+	if most > littleMemory {
 		r.Errorf("%d bytes of memory were in use at once", most)
 	}
 	return *failure

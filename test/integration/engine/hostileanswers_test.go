@@ -45,7 +45,13 @@ func TestAnswersWithoutEnd(t *testing.T) {
 			hostile.Endless("{")(w, req)
 		}),
 		"a layer of another size": blob(hostile.Endless("")),
-		"from one to the next":    blob(hostile.Redirect("/v2/app/blobs/again")),
+		"a layer a byte a connection": func(h *hostile.Registry, blob hostile.Descriptor) {
+			h.Answer(blob.Digest, hostile.Crumbs(make([]byte, blob.Size)))
+		},
+		"a header of a megabyte": func(h *hostile.Registry, blob hostile.Descriptor) {
+			h.Answer(blob.Digest, hostile.LargeHeader(1<<20, h.Truth))
+		},
+		"from one to the next": blob(hostile.Redirect("/v2/app/blobs/again")),
 	}
 	for name, prepare := range tests {
 		t.Run(name, func(t *testing.T) {

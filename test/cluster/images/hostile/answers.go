@@ -2,9 +2,11 @@ package hostile
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -68,6 +70,32 @@ func Breaking(content []byte, after int) http.HandlerFunc {
 		_, _ = w.Write(content[:after])
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// Crumbs sends one byte of what was asked for, and breaks the connection then.
+func Crumbs(content []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		start := 0
+		_, _ = fmt.Sscanf(req.Header.Get("Range"), "bytes=%d-", &start) // 0 where all is asked for
+		code := http.StatusOK
+		if start > 0 && start < len(content) {
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", start, len(content)-1, len(content)))
+			code = http.StatusPartialContent
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)-start))
+		w.WriteHeader(code)
+		_, _ = w.Write(content[start : start+1])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// LargeHeader goes before what a handler answers.
+func LargeHeader(size int, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", size))
+		next(w, req)
 	}
 }
 
