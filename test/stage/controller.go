@@ -1,8 +1,11 @@
 package stage
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller"
@@ -30,9 +34,14 @@ type Controller struct {
 	guard   *Guard
 	next    http.RoundTripper
 
-	mu    sync.Mutex
-	calls map[string]int // by verb and resource; guarded by mu
+	mu     sync.Mutex
+	calls  map[string]int // by verb and resource; guarded by mu
+	answer Answer         // guarded by mu
 }
+
+// Answer returns what is answered to a request to delete a pod, in place of the apiserver
+// and as an admission webhook would; nil lets the request pass.
+type Answer func(namespace, pod string) *apierrors.StatusError
 
 var errKilled = errors.New("the controller was killed")
 
@@ -87,6 +96,22 @@ func (c *Controller) Kill() {
 // Refused is how many deletions the apiserver refused because of a precondition.
 func (c *Controller) Refused() int { return int(c.refused.Load()) }
 
+// Refuse answers requests to delete pods from now on; nil lets all of them pass.
+func (c *Controller) Refuse(a Answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = a
+}
+
+func (c *Controller) refusal(namespace, pod string) *apierrors.StatusError {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer == nil {
+		return nil
+	}
+	return c.answer(namespace, pod)
+}
+
 // Calls returns how many requests there were, by verb and resource, such as
 // "DELETE pods".
 func (c *Controller) Calls() map[string]int {
@@ -117,6 +142,11 @@ func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	namespace, pod, ok := deletesPod(q)
+	if ok {
+		if refused := c.refusal(namespace, pod); refused != nil {
+			return respond(q, refused)
+		}
+	}
 	if !ok || c.guard == nil {
 		return c.next.RoundTrip(q)
 	}
@@ -129,6 +159,19 @@ func (c *Controller) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper lets client-go find the transport.
 func (c *Controller) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+func respond(q *http.Request, e *apierrors.StatusError) (*http.Response, error) {
+	status := e.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: q,
+	}, nil
+}
 
 func watches(q *http.Request) bool { return q.URL.Query().Get("watch") == "true" }
 

@@ -93,6 +93,24 @@ func (d *DaemonSet) remove() {
 	_ = d.s.Admin.CoreV1().Pods(d.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
 }
 
+// Remake deletes it, with or without its pods, and makes one like it.
+func (d *DaemonSet) Remake(orphan bool) {
+	d.t.Helper()
+	daemonSets, ds := d.s.Admin.AppsV1().DaemonSets(d.Namespace), d.Get()
+	propagation := metav1.DeletePropagationBackground
+	if orphan {
+		propagation = metav1.DeletePropagationOrphan
+	}
+	if err := daemonSets.Delete(d.t.Context(), Name, metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
+		d.t.Fatal(err)
+	}
+	again := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: Name, Annotations: ds.Annotations}, Spec: ds.Spec}
+	Eventually(d.t, "the DaemonSet is made again", func() bool {
+		_, err := daemonSets.Create(d.t.Context(), again, metav1.CreateOptions{})
+		return err == nil
+	})
+}
+
 // Get reads it.
 func (d *DaemonSet) Get() *appsv1.DaemonSet {
 	d.t.Helper()

@@ -1,6 +1,7 @@
 // Package rollout_test is a randomized test of rollouts: nodes come and go, pods
-// fail, images are broken, templates change, and the controller is killed, at
-// random, against a real apiserver and controller manager.
+// fail, images are broken, no node has room, pods may not be deleted, templates change,
+// the DaemonSet is made again, and the controller is killed, at random, against a real
+// apiserver and controller manager.
 //
 // At every deletion, no more Ready nodes may be without an available pod than the
 // maximum allows; and when the faults stop, the rollout has to end.

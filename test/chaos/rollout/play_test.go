@@ -33,6 +33,7 @@ type scene struct {
 	guard      *stage.Guard
 	controller *stage.Controller
 	away       map[string]bool
+	answer     stage.Answer // to requests to delete pods
 	images     int
 	begun      time.Time
 	diary      []string
@@ -89,6 +90,7 @@ func (x *scene) start() {
 	x.controller = s.StartController(x.t, controller.Options{
 		Timing: rollout.Timing{NodeSettle: settle}, Logger: slog.New(slog.DiscardHandler),
 	}, x.guard)
+	x.controller.Refuse(x.answer)
 	lag := lags[x.random.IntN(len(lags))]
 	x.note("a controller starts, whose watches are %v late", lag)
 	x.controller.Lag(lag)
@@ -106,18 +108,26 @@ func (x *scene) node() string { return fmt.Sprintf("n%d", 1+x.random.IntN(nodes)
 func (x *scene) act() {
 	node := x.node()
 	switch n := x.random.IntN(100); {
-	case n < 25:
-		x.template(n < 8)
-	case n < 45:
+	case n < 20:
+		x.template(n < 6)
+	case n < 24:
+		x.unschedulable()
+	case n < 26:
+		x.remake()
+	case n < 42:
 		x.toggle(node)
-	case n < 55:
+	case n < 50:
 		x.flap(node)
-	case n < 70:
+	case n < 62:
 		x.fail(node)
-	case n < 75:
+	case n < 67:
 		x.note("pods heal")
 		s.Fleet.Heal()
-	case n < 90:
+	case n < 75:
+		x.refuse()
+	case n < 79:
+		x.allow()
+	case n < 91:
 		x.kill()
 	case n < 95:
 		x.freeze()
@@ -131,7 +141,7 @@ func (x *scene) template(back bool) {
 	if back && x.images > 1 {
 		image := fmt.Sprintf("app:%d", 1+x.random.IntN(x.images-1))
 		x.note("the template is as it was with %s", image)
-		x.SetImage(image)
+		x.request(modest, image)
 		return
 	}
 	x.images++
@@ -141,7 +151,7 @@ func (x *scene) template(back bool) {
 		s.Fleet.Break(image)
 	}
 	x.note("the template has %s", image)
-	x.SetImage(image)
+	x.request(modest, image)
 }
 
 func (x *scene) toggle(node string) {
@@ -227,6 +237,7 @@ func (x *scene) heal() {
 // end waits until every node has an available pod of the newest template.
 func (x *scene) end() {
 	x.note("the faults stop")
+	x.clear()
 	image := x.Get().Spec.Template.Spec.Containers[0].Image
 	x.Await(image, nodes)
 	x.AwaitCondition(rollout.CompleteCondition, "True", rollout.ReasonComplete, fmt.Sprintf("%d of %d nodes updated", nodes, nodes))
