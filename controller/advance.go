@@ -25,6 +25,7 @@ type rolling struct {
 	// generation was new.
 	confirmed  *appsv1.ControllerRevision
 	generation int64
+	asked      map[string]bool // revisions of the pods that there were then
 	story      story
 }
 
@@ -41,7 +42,8 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 	if t.rolling == nil {
 		t.rolling = &rolling{seen: rollout.NewSightings(), sent: newDeletions()}
 	}
-	newest, err := r.newest(ctx, ds, w, t.rolling)
+	pods := w.allPodsOf(ds)
+	newest, err := r.newest(ctx, ds, w, t.rolling, pods)
 	if err != nil {
 		return err
 	}
@@ -52,14 +54,13 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 	if err != nil {
 		return err
 	}
-	return r.step(ctx, key, ds, t, options, target)
+	return r.step(ctx, key, ds, t, options, target, pods)
 }
 
 // step deletes what is to be deleted now, tells nodes which images to pull, and says
 // where everything stands.
-func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target) error {
-	now := time.Now()
-	pods, sent := t.watch.allPodsOf(ds), t.rolling.sent
+func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target, pods []*corev1.Pod) error {
+	now, sent := time.Now(), t.rolling.sent
 	again := sent.caughtUp(pods, now)
 	plan := r.planOf(ds, t, options, target, pods, now)
 	t.pace.took(now, time.Now())
@@ -119,27 +120,57 @@ func (r *reconciler) wake(key cache.ObjectName, at, now time.Time) {
 // That Kubernetes has seen the newest template can be known here before its
 // revision is, since they come by two watches. For that moment the revision
 // before would be the newest, and new pods would be deleted for being none of it.
-// So once for each generation the apiserver itself is asked.
-func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling) (*appsv1.ControllerRevision, error) {
+// So once for each generation the apiserver itself is asked, and once for each revision
+// that pods have and nobody has heard of here: then it is the watches of the DaemonSet and
+// of its revisions that are late.
+func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
 	if ds.Status.ObservedGeneration < ds.Generation {
 		return nil, nil
-	}
-	if t.generation != ds.Generation || t.confirmed == nil {
-		list, err := r.client.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector.String()})
-		if err != nil {
-			return nil, fmt.Errorf("list ControllerRevisions: %w", err)
-		}
-		var revisions []*appsv1.ControllerRevision
-		for i := range list.Items {
-			revisions = append(revisions, &list.Items[i])
-		}
-		t.confirmed, t.generation = daemonset.NewestRevision(ds, revisions), ds.Generation
 	}
 	revisions := w.revisionsSeen()
 	if t.confirmed != nil {
 		revisions = append(revisions, t.confirmed)
 	}
+	if t.generation != ds.Generation || t.confirmed == nil || t.hasUnknown(pods, revisions) {
+		list, err := r.client.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector.String()})
+		if err != nil {
+			return nil, fmt.Errorf("list ControllerRevisions: %w", err)
+		}
+		var confirmed []*appsv1.ControllerRevision
+		for i := range list.Items {
+			confirmed = append(confirmed, &list.Items[i])
+		}
+		t.confirmed, t.generation = daemonset.NewestRevision(ds, confirmed), ds.Generation
+		t.asked = hashesOf(pods)
+		if t.confirmed != nil {
+			revisions = append(revisions, t.confirmed)
+		}
+	}
 	return daemonset.NewestRevision(ds, revisions), nil
+}
+
+// hasUnknown tells whether any pod has a revision that is not among revisions, and that
+// was not there when the apiserver was asked.
+func (t *rolling) hasUnknown(pods []*corev1.Pod, revisions []*appsv1.ControllerRevision) bool {
+	known := map[string]bool{}
+	for _, revision := range revisions {
+		known[revision.Labels[appsv1.ControllerRevisionHashLabelKey]] = true
+	}
+	for _, pod := range pods {
+		if hash := pod.Labels[appsv1.ControllerRevisionHashLabelKey]; !known[hash] && !t.asked[hash] {
+			return true
+		}
+	}
+	return false
+}
+
+// hashesOf returns the revisions of pods.
+func hashesOf(pods []*corev1.Pod) map[string]bool {
+	out := map[string]bool{}
+	for _, pod := range pods {
+		out[pod.Labels[appsv1.ControllerRevisionHashLabelKey]] = true
+	}
+	return out
 }
 
 // stopRolling forgets a rollout that is no longer asked for.

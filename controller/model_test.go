@@ -307,3 +307,27 @@ func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
 		m.holds("", on())
 	})
 }
+
+// The watches of DaemonSets and revisions are late, and the one of pods is not: the pods of
+// a template that the controller has not heard of are not taken for old ones.
+func TestModelPodsOfATemplateThatIsNotKnownYetAreLeftAlone(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 4, 4, rolling)
+		m.start()
+		time.Sleep(time.Minute)
+		m.setImage("app:2")
+		time.Sleep(time.Second) // its pods are told to go
+		begin := time.Now()
+		m.api.with(func() {
+			m.api.faults.late = map[string]time.Duration{"daemonsets": latest, "controllerrevisions": latest}
+		})
+		m.setImage("huge:3")
+		time.Sleep(latest / 2)
+		m.fewer(0, begin, "DELETE", "pods")
+		time.Sleep(2 * latest)
+		m.api.with(func() { m.api.faults.late = nil })
+		m.setImage("app:4")
+		time.Sleep(time.Minute)
+		m.holds("", on())
+	})
+}

@@ -47,7 +47,7 @@ func (o *outcome) err() error {
 	if o.first == nil {
 		return nil
 	}
-	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %w", o.conflicts+o.failed, o.total, o.first)
+	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.conflicts+o.failed, o.total, said(o.first))
 }
 
 // stuck is err unless any pod got its patch: then others may, and those that did not are

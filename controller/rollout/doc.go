@@ -13,6 +13,15 @@
 // replaced without regard to the maximum, on condition that it is still as it was
 // seen; one that is available only while the count is below it.
 //
+// # Pods that may not be deleted
+//
+// Input.Refused tells which deletions did not come about, and until when not to try them
+// again. Such a pod counts as what it is, available or not, and gets its turn after all
+// others. The caller takes the deletions that failed back from a plan, with TakeBack, so
+// that what the plan says of the nodes holds after it was carried out.
+//
+// A pod that is not scheduled belongs to the node that it was created for; see NodeOf.
+//
 // # Images first
 //
 // With upgrade.PrepullAnnotation, the pods in Plan.Pulls are to tell their nodes to
