@@ -58,11 +58,14 @@ func (h host) has(path []string) bool {
 }
 
 // isKubelets tells whether kubelet makes this group for programs of the node: for itself
-// (--kubelet-cgroups, which k3s sets to /systemd/system.slice) or for all programs that
-// are in the root group (--system-cgroups).
+// (--kubelet-cgroups, which k3s sets to /systemd and the slices that it was started in) or
+// for all programs that are in the root group (--system-cgroups).
 func isKubelets(path []string) bool {
+	if path[0] == "systemd" {
+		return isHostUnit(path[1:])
+	}
 	switch strings.Join(path, "/") {
-	case "kubelet", "podruntime/kubelet", "system", "systemd/system.slice":
+	case "kubelet", "podruntime/kubelet", "system":
 		return true
 	}
 	return false

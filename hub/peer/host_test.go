@@ -31,6 +31,8 @@ func TestControlGroupsOfHostsAndContainers(t *testing.T) {
 		"the host, one hierarchy of version 1": {"/user.slice": ofHost, "/system.slice": ofHost},
 		"kubelet, in a group of its own": {
 			"/kubelet": ofHost, "/podruntime/kubelet": ofHost, "/system": ofHost, "/systemd/system.slice": ofHost,
+			"/systemd/user.slice/user-0.slice": ofHost, "/systemd/machine.slice": ofContainer, "/systemd/system.slice/ID": ofContainer,
+			"/systemd/system.slice/web": unknown, "/systemd": unknown,
 		},
 		"the host without systemd": {"/openrc.kubelet": unknown, "/process_api/4f1d1d6a3e4c4d0d9f6a2b7f5f0e8c7d": unknown, "/c1": unknown},
 		"pods": {

@@ -222,5 +222,6 @@ func addrPort(a net.Addr) netip.AddrPort {
 var (
 	errOrphan   = errors.New("it has closed its connection")
 	errReset    = errors.New("its connection was reset, and its port may be another program's by now")
+	errExiting  = errors.New("it is exiting")
 	errNoHolder = errors.New("no process that this one may look into holds its socket")
 )

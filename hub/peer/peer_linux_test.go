@@ -141,12 +141,41 @@ func (root fakeProc) process(t *testing.T, pid int, cgroup string, sockets ...ui
 			t.Fatal(err)
 		}
 	}
+	root.flags(t, pid, 0x400100)
 	_ = os.Symlink("/dev/null", filepath.Join(dir, "fd", "0"))
 	for i, inode := range sockets {
 		if err := os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(dir, "fd", fmt.Sprint(i+3))); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// flags are those of the kernel, in a stat of a process whose name means to be all of it.
+func (root fakeProc) flags(t *testing.T, pid int, flags uint64) {
+	t.Helper()
+	stat := fmt.Sprintf("%d (a) S 1 1 1 0 -1 0 b) S 1 %d %d 0 -1 %d 1 0 0 0\n", pid, pid, pid, flags)
+	if err := os.WriteFile(filepath.Join(string(root), fmt.Sprint(pid), "stat"), []byte(stat), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Control groups of version 1 show a thread that exits in the root group, while other
+// threads of its process still use the connection.
+func TestAProcessThatIsExitingIsNotTakenForTheHosts(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, "1:name=systemd:/\n0::/system.slice/containerd.service\n", 100)
+	p := among(t, root)
+	if err := p.checkInode(100); err != nil {
+		t.Fatal(err)
+	}
+	root.flags(t, 10, 0x400100|flagExiting)
+	if err := p.checkInode(100); !errors.Is(err, errExiting) {
+		t.Errorf("got %v, want %v", err, errExiting)
+	}
+	if err := os.Remove(filepath.Join(string(root), "10", "stat")); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, p.checkInode(100), Unknown)
 }
 
 const onHost, inPod = "0::/system.slice/kubelet.service\n", "0::/kubepods/pod" + uid + "/" + id + "\n"

@@ -96,12 +96,41 @@ func describeProcess(dir, pid int) *process {
 	if err == nil {
 		p.cgroups, err = parseCgroups(text)
 	}
+	if err == nil {
+		err = notExiting(dir) // last: see there
+	}
 	if err != nil {
 		p.err = fmt.Errorf("read control groups of process %d: %w", pid, err)
 	}
 	comm, _ := readAt(dir, "comm") // only for people
 	p.comm = strings.TrimSuffix(comm, "\n")
 	return p
+}
+
+// flagExiting is PF_EXITING of linux/sched.h.
+const flagExiting = 0x4
+
+// notExiting returns an error if the process's first thread had begun to exit. From then
+// on, control groups of version 1 show it in the root group, which is the host's, though
+// for a moment it still shows its open files, and its other threads may live on. A thread
+// that has begun never stops, which is why it is enough to look afterwards.
+func notExiting(dir int) error {
+	text, err := readAt(dir, "stat")
+	if err != nil {
+		return err
+	}
+	const flags = 6 // of the fields after the name, which may contain anything
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) <= flags {
+		return fmt.Errorf("its stat has %d fields", len(fields))
+	}
+	switch bits, err := strconv.ParseUint(fields[flags], 10, 64); {
+	case err != nil:
+		return fmt.Errorf("flags in its stat: %w", err)
+	case bits&flagExiting != 0:
+		return errExiting
+	}
+	return nil
 }
 
 func ownCgroups(root string) ([]membership, error) {
