@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -94,13 +96,14 @@ func (r *reconciler) deletePod(ctx context.Context, sent *deletions, deletion ro
 	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
 	r.metrics.deleted(err)
 	f = fateAfter(err)
-	switch conflict = apierrors.IsConflict(err) && deletion.Idle; {
-	case deletion.Idle && f != going:
+	conflict = apierrors.IsConflict(err) && deletion.Idle
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
+		f = r.fateOf(ctx, pod)
+	}
+	if deletion.Idle && f != going {
 		// If it was done all the same, the pod is no more available than it looked, and
 		// the next try has the same precondition.
 		f = kept
-	case apierrors.IsConflict(err):
-		f = r.fateOf(ctx, pod)
 	}
 	sent.answered(pod, f, conflict, err, time.Now())
 	return f, conflict, err
@@ -109,7 +112,7 @@ func (r *reconciler) deletePod(ctx context.Context, sent *deletions, deletion ro
 // fateAfter reads an answer.
 func fateAfter(err error) fate {
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil:
 		return going
 	case refused(err):
 		return kept
@@ -119,17 +122,25 @@ func fateAfter(err error) fate {
 }
 
 // refused tells whether the apiserver said no, as opposed to nothing, or to something
-// that leaves open what it did. A webhook that does not answer is asked before anything
-// is done.
+// that leaves open what it did. A webhook is asked before anything is done, and may say no
+// with any code, or not answer.
 func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) ||
-		apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	s := status.Status()
+	for _, words := range []string{"failed calling webhook", "denied the request"} {
+		if strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, words) {
+			return true
+		}
+	}
+	return s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError && s.Code != http.StatusRequestTimeout
 }
 
-// fateOf asks what became of a pod whose deletion ended in a conflict: its name may be
-// another pod's by now, or something that admits requests may have answered so while the
-// pod lives on.
+// fateOf asks what became of a pod whose deletion ended in a conflict, or that was not
+// found: its name may be another pod's or nobody's by now, or something that admits
+// requests may have answered so while the pod lives on.
 func (r *reconciler) fateOf(ctx context.Context, pod *corev1.Pod) fate {
 	list, err := r.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),

@@ -39,6 +39,13 @@ func deleting(err error, listed ...*corev1.Pod) *reconciler {
 	return &reconciler{client: client, metrics: newMetrics(), patches: 1}
 }
 
+// denied is the answer when an admission webhook denies a request with this code.
+func denied(code int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "guard.example.com" denied the request: out of order`,
+	}}
+}
+
 func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
@@ -62,6 +69,10 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 		"a conflict over nobody knows whom":   {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
 		"refused":                             {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
 		"told to come later":                  {err: apierrors.NewTooManyRequests("later", 1), refused: true},
+		"a policy finds it too large":         {err: apierrors.NewRequestEntityTooLargeError("no"), refused: true},
+		"a webhook denies it with code 500":   {err: denied(500), refused: true},
+		"a webhook denies it with code 503":   {err: denied(503), refused: true},
+		"a webhook denies it with code 404":   {err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
 		"a webhook does not answer":           {err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
 		"no answer":                           {err: errors.New("connection reset"), expected: true, again: true, refused: true},
 		"the apiserver lost its way":          {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
@@ -69,6 +80,8 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 		"nobody waited for the answer":        {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
 		"idle, and done":                      {idle: true, expected: true},
 		"idle, and not so any more":           {idle: true, err: conflict},
+		"idle, and gone already":              {idle: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
+		"idle, and a webhook denies it, 404":  {idle: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
 		"idle, and no answer":                 {idle: true, err: errors.New("connection reset"), refused: true},
 		"idle, and a webhook does not answer": {idle: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
 	} {

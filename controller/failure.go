@@ -33,6 +33,14 @@ func (r *reconciler) failed(key cache.ObjectName, now time.Time) time.Duration {
 	return wait
 }
 
+// succeeded ends the wait, which a change of the DaemonSet may have cut short.
+func (r *reconciler) succeeded(key cache.ObjectName) {
+	r.backoff.Forget(key)
+	if t := r.tracked.get(key); t != nil {
+		t.until = time.Time{}
+	}
+}
+
 func asksForTheSame(a, b *appsv1.DaemonSet) bool {
 	return a.UID == b.UID && a.Generation == b.Generation && maps.Equal(a.Annotations, b.Annotations) &&
 		a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero()

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
@@ -43,7 +44,17 @@ var podResource = schema.GroupResource{Resource: "pods"}
 var refusals = []refusal{
 	{"not today", func(pod string) error { return apierrors.NewForbidden(podResource, pod, errors.New("not today")) }},
 	{"in use", func(pod string) error { return apierrors.NewConflict(podResource, pod, errors.New("in use")) }},
+	{"out of order", func(string) error { return deniedWith(500, "out of order") }},
+	{"no such lock", func(string) error { return deniedWith(404, "no such lock") }},
 	{"failed calling webhook", func(string) error { return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`)) }},
+}
+
+// deniedWith is the answer when an admission webhook denies a request with this code.
+func deniedWith(code int32, words string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code,
+		Message: `admission webhook "guard.example.com" denied the request: ` + words,
+	}}
 }
 
 // refuse has the deletion of the pods on some nodes answered so.
@@ -254,6 +265,28 @@ func TestModelWhoeverChangesTheDaemonSetDoesNotWaitForTheBackoff(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		m.api.with(func() { m.api.faults.away = false })
 		time.Sleep(45 * time.Second) // the watches are back, and the backoff may last for some more
+		m.setImage("app:3")
+		time.Sleep(20 * time.Second)
+		m.holds("", on())
+	})
+}
+
+// A wait that was cut short by a change, and ended by a success, does not come back.
+func TestModelASuccessEndsTheBackoff(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 3, 1, rolling)
+		m.start()
+		m.api.with(func() {
+			m.api.faults.answer = func(verb, resource, _ string) error {
+				if verb == "PATCH" && resource == "daemonsets/status" {
+					return apierrors.NewServiceUnavailable("etcd has no leader")
+				}
+				return nil
+			}
+		})
+		m.setImage("app:2")
+		time.Sleep(10 * time.Minute)
+		m.api.with(func() { m.api.faults.answer = nil })
 		m.setImage("app:3")
 		time.Sleep(20 * time.Second)
 		m.holds("", on())

@@ -76,7 +76,7 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	}
 	r.metrics.reconciled(err)
 	if err == nil {
-		r.queue.Forget(key)
+		r.succeeded(key)
 		return
 	}
 	wait := r.failed(key, time.Now())
