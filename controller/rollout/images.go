@@ -70,7 +70,7 @@ func ImageTrouble(c *corev1.PodCondition) string {
 	case upgrade.ReasonTargetChanged:
 		return "the images that were pulled are another revision's"
 	default:
-		return fmt.Sprintf("its images could not be pulled yet (%s)", strings.TrimPrefix(c.Reason, upgrade.ImageReasonPrefix))
+		return fmt.Sprintf("its images could not be pulled yet (%s)", quotable(strings.TrimPrefix(c.Reason, upgrade.ImageReasonPrefix)))
 	}
 }
 

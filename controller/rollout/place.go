@@ -84,7 +84,7 @@ func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRev
 func trouble(pod *corev1.Pod) string {
 	if terminal(pod) {
 		if pod.Status.Reason != "" {
-			return fmt.Sprintf("pod %s: %s", pod.Status.Phase, pod.Status.Reason)
+			return fmt.Sprintf("pod %s: %s", pod.Status.Phase, quotable(pod.Status.Reason))
 		}
 		return fmt.Sprintf("pod %s", pod.Status.Phase)
 	}
@@ -94,7 +94,7 @@ func trouble(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if w := statuses[i].State.Waiting; w != nil && w.Reason != "" {
-				return fmt.Sprintf("container %s: %s", statuses[i].Name, w.Reason)
+				return fmt.Sprintf("container %s: %s", quotable(statuses[i].Name), quotable(w.Reason))
 			}
 		}
 	}

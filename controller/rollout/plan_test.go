@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -407,6 +408,26 @@ func TestStatesSayWhy(t *testing.T) {
 	}
 	if sum != p.Total() || p.Ready != 6 || p.Unavailable != 3 {
 		t.Errorf("counts %v of %d nodes, %d Ready, %d unavailable", p.Counts, p.Total(), p.Ready, p.Unavailable)
+	}
+}
+
+// A node writes what its pods wait for, of any length.
+func TestWhatANodeSaysIsCut(t *testing.T) {
+	w := newWorld(t, 3)
+	long := strings.Repeat("x", 1<<20)
+	for _, n := range []string{"n1", "n2", "n3"} {
+		w.upgrade(n, false)
+	}
+	w.on("n1").Status.ContainerStatuses = []corev1.ContainerStatus{{Name: long, State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: long},
+	}}}
+	w.on("n2").Status.Phase, w.on("n2").Status.Reason = corev1.PodFailed, long
+	p := w.plan()
+	if got := p.Summary(); len(got) > 1024 {
+		t.Errorf("the summary has %d bytes", len(got))
+	}
+	if got := ImageTrouble(&corev1.PodCondition{Status: corev1.ConditionFalse, Reason: long}); len(got) > 200 {
+		t.Errorf("the trouble with its images has %d bytes", len(got))
 	}
 }
 
