@@ -63,7 +63,8 @@ func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBufferSize]byte)(p)) }
 
 // writingBody is the body of an answer that writes itself, an io.WriterTo, to where the
 // first Read of it would be copied: httputil.ReverseProxy copies through a buffer of its
-// own, 32 KiB at a time, which is a third of what a list from the cache costs.
+// own, 32 KiB at a time, which is a third of what a list from the cache costs. It is not for
+// answers without a length: these ReverseProxy flushes from another goroutine meanwhile.
 type writingBody struct {
 	io.ReadCloser
 	to io.Writer

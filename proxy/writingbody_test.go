@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -39,7 +41,7 @@ func (b *selfWritten) Close() error {
 // RoundTrip answers with the body.
 func (b *selfWritten) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: b, ContentLength: -1, Request: r,
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: b, ContentLength: 1 << 20, Request: r,
 	}, nil
 }
 
@@ -72,5 +74,58 @@ func TestABodyThatWritesItself(t *testing.T) {
 				t.Error("the body was not closed")
 			}
 		})
+	}
+}
+
+// unmeasured is an upstream whose answer has no length.
+type unmeasured struct{ *strings.Reader }
+
+func (unmeasured) Close() error { return nil }
+
+func (b unmeasured) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: b, ContentLength: -1, Request: r,
+	}, nil
+}
+
+// overlapping is a response that notices a flush during a write.
+type overlapping struct {
+	*httptest.ResponseRecorder
+	writing    atomic.Bool
+	overlapped chan struct{}
+}
+
+func (o *overlapping) Write(p []byte) (int, error) {
+	o.writing.Store(true)
+	defer o.writing.Store(false)
+	select {
+	case <-o.overlapped:
+	case <-time.After(50 * time.Millisecond): // where nothing flushes, nothing can be waited for
+	}
+	return o.ResponseRecorder.Write(p)
+}
+
+func (o *overlapping) FlushError() error {
+	if o.writing.Load() {
+		close(o.overlapped)
+	}
+	return nil
+}
+
+// httputil.ReverseProxy flushes an answer without a length from another goroutine, and
+// keeps that apart only from what it copies itself.
+func TestABodyWithoutALengthIsNotFlushedWhileItIsWritten(t *testing.T) {
+	const want = "a list whose items are converted"
+	log := slog.New(slog.DiscardHandler)
+	to := &overlapping{ResponseRecorder: httptest.NewRecorder(), overlapped: make(chan struct{})}
+	h := New(unmeasured{strings.NewReader(want)}, log, NewMetrics(prometheus.NewRegistry())).Handler(Loopback)
+	h.ServeHTTP(to, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil))
+	select {
+	case <-to.overlapped:
+		t.Error("the answer was flushed while it was written")
+	default:
+	}
+	if got := to.Body.String(); got != want {
+		t.Errorf("the answer is %q", got)
 	}
 }
