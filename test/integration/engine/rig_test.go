@@ -95,6 +95,10 @@ func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 	r.must(err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r.cri = cri.NewImageServiceClient(conn)
+	r.eventually(func() error { // containerd's CRI starts after containerd does
+		_, err := r.cri.ImageFsInfo(t.Context(), &cri.ImageFsInfoRequest{})
+		return err
+	})
 	r.engine = r.newEngine(nil)
 	t.Cleanup(func() {
 		if strings.Contains(r.log.String(), secret) {
