@@ -259,14 +259,28 @@ func TestModelWhoeverChangesTheDaemonSetDoesNotWaitForTheBackoff(t *testing.T) {
 		m := newModel(t, 3, 1, rolling)
 		m.start()
 		time.Sleep(time.Minute)
-		m.api.with(func() { m.api.faults.away = true })
+		m.api.with(func() {
+			m.api.faults.answer = func(verb, _, _ string) error {
+				if verb != "GET" {
+					return apierrors.NewServiceUnavailable("etcd has no leader")
+				}
+				return nil
+			}
+		})
 		m.setImage("app:2")
-		m.api.cut(false)
 		time.Sleep(10 * time.Minute)
-		m.api.with(func() { m.api.faults.away = false })
-		time.Sleep(45 * time.Second) // the watches are back, and the backoff may last for some more
+		begin := time.Now()
+		for m.api.count(begin, "PATCH", "daemonsets/status") == 0 { // the next try is in a minute
+			time.Sleep(tick)
+		}
+		m.api.with(func() { m.api.faults.answer = nil })
+		begin = time.Now()
 		m.setImage("app:3")
-		time.Sleep(20 * time.Second)
+		time.Sleep(2 * time.Second)
+		if m.api.count(begin, "PATCH", "daemonsets/status") == 0 {
+			t.Error("the DaemonSet was changed, and nobody looked at it")
+		}
+		time.Sleep(6 * time.Minute)
 		m.holds("", on())
 	})
 }
