@@ -16,9 +16,12 @@ const (
 	discardWait  = 100 * time.Millisecond
 )
 
-// A blob of CRI that has not grown at minRate for abandonedAfter is not waited for.
+// A blob of CRI that has not grown at minRate for abandonedAfter is not waited for, and
+// all of them together for awaitAtMost in one pull: their registry may be one that means
+// to keep this pull, and all that are queued behind it, from going on.
 const (
 	abandonedAfter = 10 * time.Second
+	awaitAtMost    = time.Hour
 	lookAgain      = 500 * time.Millisecond
 )
 
@@ -101,11 +104,11 @@ func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	}
 }
 
-// awaitCRI waits while CRI is fetching the blob, as long as that goes on: on a thin line
-// the same bytes must not come twice at once.
+// awaitCRI waits while CRI is fetching the blob: on a thin line the same bytes must not
+// come twice at once.
 func (p *pull) awaitCRI(ctx context.Context, blob ocispec.Descriptor) error {
-	var measured pace
-	for last := int64(-1); ; {
+	var theirs ingest
+	for {
 		s, err := p.engine.store().Status(ctx, remotes.MakeRefKey(ctx, blob))
 		if errdefs.IsNotFound(err) {
 			return nil // it is complete, or nobody fetches it
@@ -113,17 +116,35 @@ func (p *pull) awaitCRI(ctx context.Context, blob ocispec.Descriptor) error {
 		if err != nil {
 			return err
 		}
-		if last < 0 && time.Since(s.UpdatedAt) > abandonedAfter {
+		if p.awaited >= awaitAtMost || !theirs.isComing(s, blob, time.Now()) {
 			return nil
 		}
-		if last >= 0 && measured.slow(lookAgain, int(s.Offset-last), abandonedAfter) {
-			return nil
-		}
-		last = s.Offset
+		p.awaited += lookAgain
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(lookAgain):
 		}
 	}
+}
+
+// ingest is what CRI has of a blob, looked at each lookAgain.
+type ingest struct {
+	seen     bool
+	offset   int64
+	measured pace
+}
+
+// isComing reports whether CRI goes on fetching the blob. If its size is another one, it
+// is an image that lies about the blob's digest: anybody may have CRI pull such an image.
+func (i *ingest) isComing(s content.Status, blob ocispec.Descriptor, now time.Time) bool {
+	grown, first := s.Offset-i.offset, !i.seen
+	i.seen, i.offset = true, s.Offset
+	switch {
+	case s.Total > 0 && s.Total != blob.Size:
+		return false
+	case first:
+		return now.Sub(s.UpdatedAt) <= abandonedAfter
+	}
+	return !i.measured.slow(lookAgain, int(grown), abandonedAfter)
 }

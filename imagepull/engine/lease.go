@@ -8,7 +8,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // lease makes sure that the image's lease is there, and returns a ctx under which all
@@ -23,13 +23,18 @@ func (e *Engine) lease(ctx context.Context, name string) (context.Context, error
 	return leases.WithLease(ctx, id), nil
 }
 
+// leased are the resources of the image's lease.
+func (e *Engine) leased(ctx context.Context, name string) ([]leases.Resource, error) {
+	return e.client.LeasesService().ListResources(ctx, leases.Lease{ID: leaseID(name)})
+}
+
 // secure makes the lease keep this image, and nothing else: the tag may have stood for
 // another one when an earlier pull was cut off.
 func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error {
 	lease := leases.Lease{ID: leaseID(name)}
 	service := e.client.LeasesService()
 	keep := p.resources(n)
-	there, err := service.ListResources(ctx, lease)
+	there, err := e.leased(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -45,11 +50,15 @@ func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error
 	return err
 }
 
+func contentOf(blob ocispec.Descriptor) leases.Resource {
+	return leases.Resource{ID: blob.Digest.String(), Type: "content"}
+}
+
 // resources are what keeps an image that is complete: the rest is referred to by it.
 func (p parts) resources(n node) []leases.Resource {
 	var keep []leases.Resource
-	for _, blob := range []digest.Digest{p.target.Digest, p.manifest.Digest, p.config.Digest} {
-		keep = append(keep, leases.Resource{ID: blob.String(), Type: "content"})
+	for _, blob := range []ocispec.Descriptor{p.target, p.manifest, p.config} {
+		keep = append(keep, contentOf(blob))
 	}
 	if top := len(p.chain) - 1; top >= 0 {
 		keep = append(keep, leases.Resource{ID: p.chain[top].String(), Type: "snapshots/" + n.snapshotter})
@@ -61,7 +70,7 @@ func (p parts) resources(n node) []leases.Resource {
 func (p parts) inProgress(n node) []leases.Resource {
 	keep := p.resources(n)
 	for _, blob := range p.blobs() {
-		keep = append(keep, leases.Resource{ID: blob.Digest.String(), Type: "content"}, leases.Resource{ID: ingestRef(blob), Type: "ingests"})
+		keep = append(keep, contentOf(blob), leases.Resource{ID: ingestRef(blob), Type: "ingests"})
 	}
 	for _, name := range p.chain {
 		keep = append(keep, leases.Resource{ID: name.String(), Type: "snapshots/" + n.snapshotter})
@@ -73,12 +82,11 @@ func (p parts) inProgress(n node) []leases.Resource {
 // the images. A registry that has the tag stand for another image each time, of which the
 // last layer never comes, would fill the disk with the others.
 func (e *Engine) dropLeftovers(ctx context.Context, name string, keep []leases.Resource) error {
-	lease := leases.Lease{ID: leaseID(name)}
-	there, err := e.client.LeasesService().ListResources(ctx, lease)
+	there, err := e.leased(ctx, name)
 	if err != nil {
 		return err
 	}
-	dropped, err := e.letGo(ctx, lease, there, keep)
+	dropped, err := e.letGo(ctx, leases.Lease{ID: leaseID(name)}, there, keep)
 	if dropped > 0 {
 		e.collect(ctx)
 	}

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
@@ -18,6 +20,7 @@ type pull struct {
 	name     string
 	registry *registry
 	progress meter
+	awaited  time.Duration     // how long CRI was waited for
 	former   []leases.Resource // of the image that the name stood for before, if it is here
 }
 
@@ -82,7 +85,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 // Layers come one after the other: on a thin line several at a time are no faster,
 // and what is complete has been verified and stays, whatever happens to the rest.
 func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, error) {
-	image, err := p.engine.partsOf(ctx, target, p.get)
+	image, err := p.documents(ctx, target)
 	if err != nil {
 		return parts{}, err
 	}
@@ -114,6 +117,22 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, err
 		fetched[blob.Digest] = true
 	}
 	return image, p.engine.unpack(ctx, p.node, image)
+}
+
+// documents fetches what tells the parts of an image. If that fails, what has come stays
+// only where the lease has nothing of another image: a registry that has the tag stand
+// for another image at each attempt, whose configuration never comes, would fill the disk
+// with manifests.
+func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (parts, error) {
+	before, err := p.engine.leased(ctx, p.name)
+	if err != nil {
+		return parts{}, err
+	}
+	image, err := p.engine.partsOf(ctx, target, p.get)
+	if err == nil || len(before) == 0 || slices.Contains(before, contentOf(target)) {
+		return image, err
+	}
+	return parts{}, errors.Join(err, p.engine.dropLeftovers(ctx, p.name, before))
 }
 
 // get fetches a manifest or a configuration, and labels it so that containerd keeps

@@ -98,6 +98,39 @@ func TestLayerHungElsewhere(t *testing.T) {
 	}
 }
 
+// TestLayerThatCRIFetchesForAnother is not waited for if that image gives it another size: it
+// names the layer by its digest, and its registry sends something for as long as it likes.
+func TestLayerThatCRIFetchesForAnother(t *testing.T) {
+	const size, rate = 1 << 30, 512 << 10
+	each(t, func(r *rig) {
+		layers := r.ballast(1, 1<<20)
+		h := r.hostile()
+		blob, content, diffID := r.layer(h, layers[0])
+		good, _ := r.push("app", "1", layers...)
+		blob.Size = size
+		h.Tag("1", h.Image([]hostile.Descriptor{blob}, []string{diffID}))
+		h.Answer(blob.Digest, hostile.Trickle(size, content[:rate/10], time.Second/10))
+		ctx, cancel := context.WithCancel(r.Context())
+		done := make(chan struct{})
+		r.Cleanup(func() { cancel(); <-done })
+		go func() {
+			defer close(done)
+			_, _ = r.cri.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: h.Reference("app", "1")}})
+		}()
+		r.eventually(func() error {
+			if h.Sent() < 3<<20 { // containerd writes a megabyte at once
+				return fmt.Errorf("CRI has not begun with the layer")
+			}
+			return nil
+		})
+		pulling, stop := context.WithTimeout(ctx, soon)
+		defer stop()
+		if _, err := r.engine.Pull(pulling, engine.Request{Image: good}); err != nil {
+			r.Errorf("the layer cannot be pulled meanwhile: %v", err)
+		}
+	})
+}
+
 // TestDocumentsThatLie are refused before what they say is believed.
 func TestDocumentsThatLie(t *testing.T) {
 	layer := func(text string, size int64) hostile.Descriptor {

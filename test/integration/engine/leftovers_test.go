@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
@@ -22,6 +23,33 @@ func TestLeftovers(t *testing.T) {
 			layer, _, diff := r.layer(h, r.ballast(i, size)[0])
 			missing := hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(strconv.FormatUint(i, 10)), Size: 1000}
 			h.Tag("1", h.Image([]hostile.Descriptor{layer, missing}, []string{diff, missing.Digest}))
+			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
+		}
+		if h.Sent() < attempts*size {
+			r.Fatalf("only %d bytes were fetched", h.Sent())
+		}
+		r.eventually(func() error {
+			if took := r.stored() - before; took > 2*size {
+				return fmt.Errorf("%d bytes are left of %d attempts with %d each", took, attempts, size)
+			}
+			return nil
+		})
+	})
+}
+
+// TestLeftoverDocuments do not pile up either: the manifest is another one at each
+// attempt, and its configuration never comes.
+func TestLeftoverDocuments(t *testing.T) {
+	const attempts, size = 6, 3 << 20
+	eachAlone(t, func(r *rig) {
+		h := r.hostile()
+		before := r.stored()
+		for i := range attempts {
+			missing := hostile.Descriptor{MediaType: hostile.Config, Digest: digestOf(strconv.Itoa(i)), Size: 1000}
+			h.Tag("1", h.PutJSON(hostile.Manifest, map[string]any{
+				"schemaVersion": 2, "mediaType": hostile.Manifest, "config": missing, "layers": []hostile.Descriptor{},
+				"annotations": map[string]string{"padding": strings.Repeat(strconv.Itoa(i), size)},
+			}))
 			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
 		}
 		if h.Sent() < attempts*size {

@@ -63,6 +63,25 @@ func Slowing(content []byte, after int, every time.Duration) http.HandlerFunc {
 	}
 }
 
+// Trickle sends the same piece each time, and announces that many bytes.
+func Trickle(size int64, piece []byte, every time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			if _, err := w.Write(piece); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-ticker.C:
+			case <-req.Context().Done():
+				return
+			}
+		}
+	}
+}
+
 // Breaking sends the start of content, and breaks the connection then.
 func Breaking(content []byte, after int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
