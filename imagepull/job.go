@@ -34,6 +34,8 @@ type job struct {
 	Secrets   []string `json:"secrets,omitempty"`
 	// Images are each once, in the order of the containers.
 	Images []wanted `json:"images"`
+	// seen is Puller.seen when the job was made; 0 for one of an earlier process.
+	seen int
 }
 
 // wanted is one image of a job.

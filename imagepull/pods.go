@@ -25,7 +25,7 @@ func (p *Puller) see(list []*corev1.Pod) {
 		pods[pod.UID] = pod
 	}
 	p.mu.Lock()
-	p.pods, p.seen = pods, time.Now()
+	p.pods, p.seen = pods, p.seen+1
 	for uid := range p.dismissed {
 		if pods[uid] == nil {
 			delete(p.dismissed, uid)

@@ -90,7 +90,7 @@ type Puller struct {
 	jobs      map[types.UID]*job        // changed only while disk is held, too
 	tasks     map[string]*task          // by the image's name
 	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
-	seen      time.Time                 // when pods was set
+	seen      int                       // how often pods was set
 	gone      map[types.UID]time.Time   // since when the pods of jobs are missing
 	dismissed map[types.UID]string      // revisions that pods are to say nothing of
 	ended     map[types.UID]ending      // jobs whose watches are still to hear of it

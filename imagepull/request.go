@@ -49,6 +49,7 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 			j.Images[i].Ready = t.ready
 		}
 	}
+	j.seen = p.seen
 	p.mu.Unlock()
 	if err := p.folder.save(j); err != nil {
 		return err

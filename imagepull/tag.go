@@ -73,7 +73,7 @@ func (p *Puller) isEndingLocked(j *job) bool {
 	if pod := p.pods[j.UID]; pod != nil {
 		return pod.DeletionTimestamp != nil
 	}
-	return p.seen.After(j.Requested)
+	return p.seen > j.seen
 }
 
 // tagged notes that a tag was set, or that its image is gone, for which it is looked then.

@@ -1,6 +1,7 @@
 package imagepull
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -60,6 +61,48 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 		n.engine.mu.Unlock()
 		pass(tagRetry)
 		want(t, "tags", n.engine.tagged(), "app")
+	})
+}
+
+// A node without a battery for its clock starts in the past.
+func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		pass(48 * time.Hour)
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(time.Minute)
+		n.stop()
+		f := folder{n.dir, slog.New(slog.DiscardHandler)}
+		jobs, err := f.load()
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		jobs[0].Requested = jobs[0].Requested.Add(24 * time.Hour)
+		if err := f.save(jobs[0]); err != nil {
+			t.Fatal(err)
+		}
+		n.cloud.remove("web-1")
+		n.begin(t, 1)
+		pass(time.Minute)
+		want(t, "tags", n.engine.tagged(), "app")
+	})
+}
+
+// The pods of the node that are known may be of a time before the pod that is asked for.
+func TestATagIsNotSetForAPodThatIsNotSeenYet(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		pass(500 * time.Millisecond)
+		n.cloud.set(oldPod("web-2", "v2", "other"))
+		pass(100 * time.Millisecond)
+		pod := oldPod("web-1", "v2", "app")
+		if err := n.Request(pod, target("v2", "app")); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		want(t, "tags before the pod is seen", n.engine.tagged(), "")
+		n.cloud.set(pod)
+		pass(time.Minute)
+		want(t, "tags while it runs", n.engine.tagged(), "")
 	})
 }
 
