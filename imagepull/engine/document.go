@@ -43,6 +43,7 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	if open != json.Delim('[') {
 		return fmt.Errorf("%v is not the start of a list", open)
 	}
+	*l = nil // where the list is there twice, the last one counts, as for containerd
 	for d.More() {
 		if len(*l) == layersAtMost {
 			return errTooMany

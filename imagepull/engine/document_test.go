@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,19 @@ func TestBoundedLists(t *testing.T) {
 				t.Errorf("got %d, %v", len(got), err)
 			}
 		})
+	}
+}
+
+// TestListThereTwice is read as containerd reads it.
+func TestListThereTwice(t *testing.T) {
+	var ours struct{ Layers bounded[digest.Digest] }
+	var theirs struct{ Layers []digest.Digest }
+	text := []byte(`{"layers":["a","b","c"],"layers":["d"]}`)
+	if err := errors.Join(json.Unmarshal(text, &ours), json.Unmarshal(text, &theirs)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ours.Layers, theirs.Layers) {
+		t.Errorf("got %v, want %v", ours.Layers, theirs.Layers)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-var errNear = errors.New("the registry sends the node to an address of the node itself or of its link, where it is not itself; that is refused")
+var errNear = errors.New("the registry sends the node to a loopback or link-local address, and is at none itself; that is refused")
 
 // near are the kinds of addresses that mean something else on each machine: what
 // listens there trusts who can reach it, such as a cloud's metadata service.

@@ -49,7 +49,8 @@ type Options struct {
 	MinFree int
 	// Stall is after how long without an answer, without a byte in the middle of a blob, or
 	// with less than 1 kB a second the registry counts as unreachable; 0 is a minute. All
-	// waiting for one image may take ten times as long, beyond what its bytes may take.
+	// waiting for one image may take ten times as long, beyond what its bytes may take, and
+	// six hours at most.
 	Stall time.Duration
 	// Fetched is told of bytes as they arrive from registries, from several goroutines.
 	// Nil: nobody counts.

@@ -24,6 +24,9 @@ const (
 	// HEAD, tokens, redirects. An image of 40 layers needs some 100 round trips, which
 	// take three minutes over a satellite.
 	slackWindows = 10
+	// waitAtMost is how long one pull may wait in all, whatever comes in. The next one goes
+	// on from there, but others have their turn before it.
+	waitAtMost = 6 * time.Hour
 	// requestsAtMost bounds the requests of one pull, beside one for each pieceSize that
 	// has come in: as many as the blobs of the largest image, asked for twice over a
 	// redirect and a refused token.
@@ -37,7 +40,7 @@ func (s stall) Error() string { return string(s) }
 
 const (
 	errStalled = stall("it sent nothing any more")
-	errSlow    = stall("it sends less than 1 kB a second")
+	errSlow    = stall("it sends less than 1 kB a second, or was waited for too long")
 )
 
 var errTooManyRequests = errors.New("the pull took more requests than any image needs")
@@ -64,7 +67,8 @@ func (p *patience) add(waited time.Duration, n int) bool {
 }
 
 func (p *patience) leftLocked() time.Duration {
-	return slackWindows*p.window + time.Duration(p.got)*(time.Second/minRate) - p.waited
+	granted := slackWindows*p.window + time.Duration(p.got)*(time.Second/minRate)
+	return min(granted, waitAtMost) - p.waited
 }
 
 // ask counts a request, and tells how long its answer may take.

@@ -88,6 +88,21 @@ func TestPatienceOfAPull(t *testing.T) {
 	})
 }
 
+// TestPatienceHasAnEnd also for a registry that sends enough: others are waiting.
+func TestPatienceHasAnEnd(t *testing.T) {
+	p := &patience{window: time.Minute}
+	waited := time.Duration(0)
+	for over := false; !over && waited < 2*waitAtMost; waited += time.Minute {
+		over = p.add(time.Minute, 1<<20)
+	}
+	if waited != waitAtMost {
+		t.Errorf("it ended after %v, want %v", waited, waitAtMost)
+	}
+	if _, err := p.ask(); !errors.Is(err, errSlow) {
+		t.Errorf("a further request: %v", err)
+	}
+}
+
 func TestRequestsOfAPull(t *testing.T) {
 	p := &patience{window: time.Minute}
 	asked := 0
