@@ -32,6 +32,7 @@ func plain(w io.Writer) io.Writer {
 }
 
 func printable(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd") // single bytes are commands for some terminals, too
 	if strings.IndexFunc(text, isCommand) < 0 {
 		return text
 	}

@@ -12,6 +12,7 @@ func TestSafe(t *testing.T) {
 		"words, lines and tabs":   {"größer\t大\n", "größer\t大\n"},
 		"commands for a terminal": {"\x1b[2J\x07\r", `\u001b[2J\u0007\u000d`},
 		"the second set of them":  {"\u009b2J", `\u009b2J`},
+		"the same as a byte":      {"\x9b2J", "\ufffd2J"},
 		"text shown backwards":    {"a\u202eb", `a\u202eb`},
 		"beyond sixteen bits":     {"\U000e0041", `\udb40\udc41`},
 	}
