@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -34,6 +36,13 @@ func TestOneConflictDoesNotStopANode(t *testing.T) {
 	}
 }
 
+// denied is the answer when an admission webhook denies a request with this code.
+func denied(code int32, words string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "guard.example.com" denied the request: ` + words,
+	}}
+}
+
 // A single pod that may not be deleted, for whichever reason, stays, and all others are
 // updated.
 func TestAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
@@ -44,6 +53,8 @@ func TestAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
 		"in use": func(pod string) *apierrors.StatusError {
 			return apierrors.NewConflict(podResource, pod, errors.New("in use"))
 		},
+		"out of order": func(string) *apierrors.StatusError { return denied(http.StatusInternalServerError, "out of order") },
+		"no such lock": func(string) *apierrors.StatusError { return denied(http.StatusNotFound, "no such lock") },
 		"failed calling webhook": func(string) *apierrors.StatusError {
 			return apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": EOF`))
 		},
