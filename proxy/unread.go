@@ -16,6 +16,10 @@ const (
 	// still at the same time for longer than unreadPatience.
 	maxUnread      = 64
 	unreadPatience = 2 * time.Second
+
+	// maxUnreadWrite is how many bytes are written at once, so that a client is not taken
+	// for one that does not read only because it reads a large object.
+	maxUnreadWrite = 64 << 10
 )
 
 // unread is a response whose writes join a crowd. What follows a write that failed is
@@ -34,12 +38,15 @@ func newUnread(w http.ResponseWriter, c *crowd) *unread {
 // Unwrap is for http.ResponseController.
 func (u *unread) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-func (u *unread) Write(p []byte) (n int, err error) {
-	err = u.wait(func() error {
-		n, err = u.ResponseWriter.Write(p)
-		return err
-	})
-	return n, err
+func (u *unread) Write(p []byte) (written int, err error) {
+	for more := true; more && err == nil; more = written < len(p) {
+		err = u.wait(func() error {
+			n, err := u.ResponseWriter.Write(p[written:min(len(p), written+maxUnreadWrite)])
+			written += n
+			return err
+		})
+	}
+	return written, err
 }
 
 // FlushError is for http.ResponseController.
