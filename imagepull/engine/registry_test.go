@@ -73,6 +73,15 @@ func TestWhatIsPresented(t *testing.T) {
 	}
 }
 
+// TestEchoedCredential is not repeated: a pod's status is read by more people than its Secrets.
+func TestEchoedCredential(t *testing.T) {
+	r := &registry{credentials: []Credential{{Username: "me", Password: "hunter2"}, {IdentityToken: "token"}}}
+	got := r.plain(errors.New("refused: Authorization: Basic bWU6aHVudGVyMg==, hunter2, token"))
+	if want := `"refused: Authorization: Basic …, …, …"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestCredentialIsNotPrinted(t *testing.T) {
 	c := Credential{Username: "me", Password: "hunter2", IdentityToken: "token", Source: "secret a/b"}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -111,13 +112,21 @@ func (r *registry) plain(err error) string {
 		return u.String() + raw[len(end):]
 	})
 	for _, c := range r.credentials {
-		for _, secret := range []string{c.Password, c.IdentityToken} {
+		for _, secret := range []string{c.Password, c.IdentityToken, c.basic()} {
 			if secret != "" {
 				text = strings.ReplaceAll(text, secret, "…")
 			}
 		}
 	}
 	return quote(noise.Replace(text))
+}
+
+// basic is how a password stands in a request's header, or "" without one.
+func (c Credential) basic() string {
+	if c.Password == "" {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 }
 
 func isUntrusted(err error) bool {
