@@ -92,6 +92,19 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	})
 }
 
+// A round of many images that fail late takes longer than any of them may be overtaken.
+func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
+	const late = 10 * time.Minute
+	onNode(t, func(t *testing.T, n *node) {
+		n.addDead(t, "web-1", 100, engine.Unreachable, late)
+		pass(60 * time.Hour)
+		n.cloud.set(oldPod("web-2", "v2", "app"))
+		n.ask(t, "web-2")
+		pass(2*late + 2*pullTime)
+		want(t, "the image that can be pulled", n.shows("web-2"), "Ready: app=Ready")
+	})
+}
+
 // What is asked for again does not fall behind what has waited for a shorter time.
 func TestAskingAgainKeepsTheTurn(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

@@ -98,6 +98,7 @@ type Puller struct {
 	lingering map[string]time.Time      // until when what is not wanted any more is held
 	unread    bool                      // not all of the folder could be read yet
 	returns   int                       // of the cloud
+	overdue   bool                      // the turn before was that of an overdue task; see turnLocked
 	changed   chan struct{}             // closed, and made anew, at each change
 
 	stopped chan struct{} // closed when Run is to end

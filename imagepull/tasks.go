@@ -91,9 +91,11 @@ func (p *Puller) sortedLocked() []*job {
 func (p *Puller) take(ctx context.Context, of kind) (*task, context.Context) {
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		t, due := p.nextLocked(of, time.Now())
+		now := time.Now()
+		t, due := p.nextLocked(of, now)
 		changed := p.changed
 		if t != nil {
+			p.overdue = t.isOverdue(now)
 			within, cancel := context.WithCancel(ctx)
 			t.running, t.cancel = true, cancel
 			p.wakeLocked()
@@ -124,7 +126,7 @@ func (p *Puller) nextLocked(of kind, now time.Time) (next *task, soonest time.Ti
 			switch {
 			case t == nil || !of(t) || p.releasing[t.name]:
 			case !t.due.After(now):
-				if turn := turnOf(t, failing, now); next == nil || turn.precedes(first) {
+				if turn := p.turnLocked(t, failing, now); next == nil || turn.precedes(first) {
 					next, first = t, turn
 				}
 			case soonest.IsZero() || t.due.Before(soonest):

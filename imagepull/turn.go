@@ -6,9 +6,8 @@ import (
 )
 
 // patience is how long a task that is due may be overtaken by tasks with fewer
-// failures. A hundred images that fail after two minutes each take less than that for a
-// round, so it does not delay an image that can be pulled. It matters where the failures
-// of other tasks are reset again and again: whenever the cloud returns, for example.
+// failures. It matters where the failures of other tasks are reset again and again:
+// whenever the cloud returns, for example.
 const patience = 6 * time.Hour
 
 // turn is where a task that is due stands in the queue.
@@ -18,10 +17,15 @@ type turn struct {
 	due      time.Time // since when
 }
 
-// turnOf returns the turn of a task of a job with that many failing images. Where
-// several jobs want an image, each gives it a turn, and the first of these counts.
-func turnOf(t *task, failing int, now time.Time) turn {
-	if now.Sub(t.due) > patience {
+// isOverdue reports whether a task has been overtaken for too long.
+func (t *task) isOverdue(now time.Time) bool { return t.failures > 0 && now.Sub(t.due) > patience }
+
+// turnLocked returns the turn of a task of a job with that many failing images. Where
+// several jobs want an image, each gives it a turn, and the first of these counts. At most
+// every second turn is that of an overdue task: where these are many, and take long, they
+// must not delay what can be pulled for a whole round.
+func (p *Puller) turnLocked(t *task, failing int, now time.Time) turn {
+	if t.isOverdue(now) && !p.overdue {
 		return turn{due: t.due}
 	}
 	return turn{t.failures, failing, t.due}
