@@ -228,8 +228,9 @@ func (c *Cache) endedCopies(s *stage, version string) {
 			if _, ok := s.items[name]; ok {
 				continue
 			}
+			// Since the version of the copy another pod of that name may be on another node.
 			if pod := single.pod(name); pod != nil && key.selects(pod) {
-				c.views.gone(of, name, version, pod.UID, true)
+				c.views.gone(of, name, pod.ResourceVersion, pod.UID, true)
 			}
 		}
 	}
