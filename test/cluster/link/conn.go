@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -15,13 +16,15 @@ const (
 	inFlight = 64
 )
 
-// conn is one connection through the link.
+// conn is one connection through the link, from when the link accepts it.
 type conn struct {
-	link     *Link
-	client   *net.TCPConn
-	upstream *net.TCPConn
-	once     sync.Once
-	done     chan struct{} // closed by reset
+	link   *Link
+	client *net.TCPConn
+	done   <-chan struct{} // closed by cancel
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	upstream *net.TCPConn // nil until dial has succeeded; guarded by mu until then
 }
 
 // parcel is what has been read at one end and is due at the other.
@@ -29,6 +32,19 @@ type parcel struct {
 	data []byte
 	err  error // io.EOF: no more will come; another: the end is broken
 	due  time.Time
+}
+
+// dial connects to the target. The context is the one that cancel ends.
+func (c *conn) dial(ctx context.Context) error {
+	dialer := net.Dialer{Control: c.link.down.asRemote}
+	upstream, err := dialer.DialContext(ctx, "tcp", c.link.target)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.upstream = upstream.(*net.TCPConn)
+	return ctx.Err() // after a reset that came before the lines above
 }
 
 // run forwards both ways until both ends have finished, or the connection is
@@ -44,11 +60,13 @@ func (c *conn) run() {
 
 // reset breaks the connection at both ends. What it has read is lost.
 func (c *conn) reset() {
-	c.once.Do(func() {
-		close(c.done)
-		abort(c.client)
+	c.cancel()
+	abort(c.client)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.upstream != nil {
 		abort(c.upstream)
-	})
+	}
 }
 
 // abort closes a connection with a reset instead of an orderly end.

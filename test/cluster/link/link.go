@@ -11,7 +11,9 @@
 //	BlackHole   no answer to the SYN     nothing passes, no one is told
 //
 // Reset and ResetAfter are events, not modes: they break established
-// connections in whatever mode the link is. A cable that is cut is a
+// connections in whatever mode the link is. A connection is established from
+// when the link has accepted it, which may be just after the client's Dial has
+// returned; Refuse and Reset together leave no connection. A cable that is cut is a
 // BlackHole; an apiserver's machine that reboots is Refuse and Reset.
 //
 // What a BlackHole holds back is delivered when the link is Up again, as TCP
@@ -79,7 +81,8 @@ func (l *Link) Up() error {
 	return l.listener.unplug()
 }
 
-// Refuse refuses new connections; the established ones go on.
+// Refuse refuses new connections; the established ones go on. Connections that
+// the link has not accepted yet are reset.
 func (l *Link) Refuse() error {
 	l.modeMu.Lock()
 	defer l.modeMu.Unlock()
@@ -104,7 +107,8 @@ func (l *Link) BlackHole() error {
 	return l.listener.plug()
 }
 
-// Reset breaks the established connections, at both ends with a TCP reset.
+// Reset breaks the established connections, at both ends with a TCP reset; also
+// those whose target is still being dialled.
 func (l *Link) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +140,8 @@ func (l *Link) SetRate(bytesPerSecond int) {
 	l.down.setRate(bytesPerSecond)
 }
 
-// Established is the number of connections that are open now.
+// Established is the number of connections that are open now; also of those
+// whose target is still being dialled.
 func (l *Link) Established() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,11 +176,7 @@ func (l *Link) listen(addr string) error {
 		return fmt.Errorf("link: %w", err)
 	}
 	l.listener = listener
-	l.all.Go(func() {
-		listener.serve(func(client *net.TCPConn) {
-			l.all.Go(func() { l.forward(client) })
-		})
-	})
+	l.all.Go(func() { listener.serve(l.forward) })
 	return nil
 }
 
@@ -214,22 +215,25 @@ func (l *Link) awaitGate(done <-chan struct{}) bool {
 	}
 }
 
-// forward carries one new connection until its end.
+// forward carries one new connection until its end. The connection counts as
+// established when forward returns, although the target has yet to be dialled.
 func (l *Link) forward(client *net.TCPConn) {
 	l.opened.Add(1)
-	dialer := net.Dialer{Control: l.down.asRemote}
-	upstream, err := dialer.DialContext(l.dialing, "tcp", l.target)
-	if err != nil {
-		abort(client) // the nearest that is left to "connection refused"
-		return
-	}
-	c := &conn{link: l, client: client, upstream: upstream.(*net.TCPConn), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(l.dialing)
+	c := &conn{link: l, client: client, done: ctx.Done(), cancel: cancel}
 	if !l.add(c) {
 		c.reset()
 		return
 	}
-	c.run()
-	l.remove(c)
+	l.all.Go(func() {
+		defer cancel()
+		defer l.remove(c)
+		if err := c.dial(ctx); err != nil {
+			c.reset() // the nearest that is left to "connection refused"
+			return
+		}
+		c.run()
+	})
 }
 
 // add makes c one of the connections that Reset breaks, unless the link closes.

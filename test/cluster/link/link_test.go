@@ -17,6 +17,10 @@ import (
 // only in tests that prove that nothing comes.
 const soon = 300 * time.Millisecond
 
+// patience bounds how long a test waits for what must happen. It is long, as the
+// machine may be busy.
+const patience = 2 * time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestUpCarriesBothWaysAndEndsWithTheConnection(t *testing.T) {
@@ -158,12 +162,15 @@ func TestRateIsSharedByAllConnections(t *testing.T) {
 	if took, least := time.Since(start), (2*each-2*lineChunk)*time.Second/rate; took < least {
 		t.Errorf("%d bytes each way took %s; want at least %s at %d bytes a second", 2*each, took, least, rate)
 	}
+}
+
+func TestRateCanBeLifted(t *testing.T) {
+	l := newLink(t, echo(t))
+	c := dial(t, l)
+	l.SetRate(1)
 	l.SetRate(0)
-	start = time.Now()
-	expectEcho(t, first, strings.Repeat("x", 8*rate))
-	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("without a limit %d bytes took %s", 8*rate, took)
-	}
+	must(t, c.SetReadDeadline(time.Now().Add(patience)))
+	expectEcho(t, c, strings.Repeat("x", 8<<20)) // would take days
 }
 
 func TestWhatIsSentLaterWaitsForWhatIsOnTheLine(t *testing.T) {
@@ -178,7 +185,7 @@ func TestWhatIsSentLaterWaitsForWhatIsOnTheLine(t *testing.T) {
 	start := time.Now()
 	c := dial(t, l)
 	expect(t, c, strings.Repeat("x", rate)+"answer")
-	if took := time.Since(start); took < time.Second || took > 5*time.Second {
+	if took := time.Since(start); took < time.Second {
 		t.Errorf("what was sent behind a second's worth came after %s", took)
 	}
 }
@@ -188,8 +195,37 @@ func TestResetFreesALineThatIsFull(t *testing.T) {
 	c := dial(t, l)
 	l.SetRate(1) // what follows would take days
 	go func() { _, _ = io.WriteString(c, strings.Repeat("x", 10<<20)) }()
+	eventually(t, "the line is full", func() bool { return time.Until(l.up.room()) > 0 })
 	l.Reset()
 	eventually(t, "no connection is left", func() bool { return l.Established() == 0 })
+}
+
+func TestResetBreaksConnectionsWhoseTargetDoesNotAnswer(t *testing.T) {
+	l := newLink(t, hole(t))
+	c := dial(t, l)
+	eventually(t, "the link has the connection", func() bool { return l.Established() == 1 })
+	l.Reset()
+
+	expectReset(t, c)
+	eventually(t, "no connection is left", func() bool { return l.Established() == 0 })
+}
+
+func TestRefuseAndResetLeaveNoConnection(t *testing.T) {
+	l := newLink(t, hole(t))
+	for range 100 {
+		c := dial(t, l) // the link may or may not have accepted it yet
+		must(t, l.Refuse())
+		l.Reset()
+		expectReset(t, c)
+		must(t, l.Up())
+	}
+}
+
+func TestCloseDoesNotWaitForTargetsThatDoNotAnswer(t *testing.T) {
+	l := newLink(t, hole(t))
+	c := dial(t, l)
+	must(t, l.Close())
+	expectReset(t, c)
 }
 
 func TestServerThatIsAwayIsAReset(t *testing.T) {
@@ -231,6 +267,14 @@ func echo(t *testing.T) string {
 	return serve(t, func(c net.Conn) {
 		_, _ = io.Copy(c, c)
 	})
+}
+
+// hole returns the address of a target that does not answer.
+func hole(t *testing.T) string {
+	t.Helper()
+	l := newLink(t, echo(t))
+	must(t, l.BlackHole())
+	return l.Addr()
 }
 
 // serve handles connections until the test ends and returns the address.
@@ -276,11 +320,20 @@ func expect(t *testing.T, c net.Conn, text string) {
 	}
 }
 
+// expectReset fails the test unless the connection has been reset.
+func expectReset(t *testing.T, c net.Conn) {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the client sees %v; want connection reset", err)
+	}
+}
+
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > 10*time.Second {
-			t.Fatalf("after 10 s not true: %s", what)
+		if time.Since(start) > patience {
+			t.Fatalf("after %s not true: %s", patience, what)
 		}
 	}
 }

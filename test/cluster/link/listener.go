@@ -30,6 +30,7 @@ type listener struct {
 	accepting chan struct{}       // closed while connections are accepted
 	plugs     map[string]net.Conn // by the local address of the plug
 	closing   chan struct{}       // closed by Close
+	served    chan struct{}       // closed when serve has returned
 }
 
 func newListener(addr string) (*listener, error) {
@@ -42,13 +43,16 @@ func newListener(addr string) (*listener, error) {
 		accepting:   make(chan struct{}),
 		plugs:       map[string]net.Conn{},
 		closing:     make(chan struct{}),
+		served:      make(chan struct{}),
 	}
 	close(l.accepting)
 	return l, nil
 }
 
-// serve hands each new connection to forward until the listener is closed.
+// serve hands each new connection to forward until the listener is closed. It
+// must be called once, and forward must not block.
 func (l *listener) serve(forward func(*net.TCPConn)) {
+	defer close(l.served)
 	for {
 		select {
 		case <-l.resumed():
@@ -69,8 +73,15 @@ func (l *listener) serve(forward func(*net.TCPConn)) {
 	}
 }
 
-// Close closes the listener; the system resets what it has not accepted.
+// Close closes the listener, and returns when what it has accepted is with
+// forward; the system resets what it has not accepted.
 func (l *listener) Close() error {
+	err := l.stop()
+	<-l.served
+	return err
+}
+
+func (l *listener) stop() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropPlugsLocked()
