@@ -31,7 +31,7 @@ func dialHTTP2(t *testing.T, address string) (c *http2Client, settings map[http2
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	c = &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn, next: 1}
 	c.encoder = hpack.NewEncoder(&c.headers)
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {

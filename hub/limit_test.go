@@ -55,7 +55,7 @@ func (c *crowd) dial() net.Conn {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 			c.t.Fatal("a connection was neither accepted nor closed")
@@ -67,7 +67,7 @@ func (c *crowd) dial() net.Conn {
 
 func (c *crowd) awaitOpen(n int64) {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); c.l.open.Load() != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); c.l.open.Load() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("%d connections count, want %d", c.l.open.Load(), n)
 		}

@@ -84,7 +84,7 @@ func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("the queue is still being read")
 			}
 			if _, err := os.Lstat(path + ".damaged"); err != nil {
@@ -120,7 +120,7 @@ func TestWhatStandsWhereAJobIsWritten(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("the job is still being written")
 			}
 			if jobs, err := f.load(); err != nil || len(jobs) != 1 {

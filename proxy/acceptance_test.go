@@ -110,7 +110,7 @@ func canReach(t *testing.T, u *Upstream, id Identity) bool {
 
 func awaitNode(t *testing.T, u *Upstream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(AsNode(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(AsNode(t.Context()), 2*time.Minute)
 	defer cancel()
 	if err := u.WaitUp(ctx); err != nil {
 		t.Fatal("the node is not let in again")

@@ -17,7 +17,7 @@ import (
 func conversation(t *testing.T, conn net.Conn, header string) string {
 	t.Helper()
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	io.WriteString(conn, "POST /api/v1/pods HTTP/1.1\r\nHost: hub\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n"+header+"\r\n")
 	in := bufio.NewReader(conn)
 	said := ""

@@ -387,20 +387,20 @@ func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
 }
 
 // All requests wait for the one that is answered, so an Accept header of 64 KB must not
-// take longer than others. It took 17 seconds; what is allowed here is for slow machines.
+// take longer than others. One answer took 850 ms; what is allowed here is for slow machines.
 func TestALongAcceptHeaderIsNoWork(t *testing.T) {
 	p := open(t, &buckettest.Table{}, paths.Options{})
 	for i := range 900 {
 		p.Keep("u", get("/version", "Accept", fmt.Sprint("x/y", i)), 200, headers("Content-Type", "application/json"), []byte("v"))
 	}
 	start := time.Now()
-	for range 20 {
+	for range 500 {
 		if got := answer(p, "u", get("/version", "Accept", strings.Repeat("a/b,", 14_000))); got != "none" {
 			t.Errorf("an answer in a format that is not accepted: %s", got)
 		}
 	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("20 answers took %s", took)
+	if took := time.Since(start); took > 2*time.Minute {
+		t.Errorf("500 answers took %s", took)
 	}
 }
 

@@ -124,7 +124,7 @@ type result struct {
 // edgehubctl runs a command line against the fake hub.
 func (h *fakeHub) edgehubctl(t *testing.T, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	code := run(ctx, append([]string{"--address", h.address}, args...), streams{&out, &errs}, hurried())

@@ -135,15 +135,16 @@ func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 		watch http.HandlerFunc
 		err   string
 	}{
-		"while it goes on":       {hangs(pulling), "error: not done after 300ms: 1 of 2 images on the node." + goesOn},
-		"while it fails":         {hangs(lines(imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 300ms: a: failed, again in 60m: no such tag." + goesOn},
-		"while nothing is said":  {hangs(""), "error: not done after 300ms: the hub has not said how far it is." + goesOn},
-		"while the hub is gone":  {says(502, "gone"), "gone; the pull goes on when it does\nerror: not done after 300ms: the hub has not said how far it is." + goesOn},
-		"while the hub restarts": {breaksOff(pulling), "the hub has ended its answer; the pull goes on when it does\nerror: not done after 300ms: 1 of 2 images on the node." + goesOn},
+		"while it goes on":       {hangs(pulling), "error: not done after 3s: 1 of 2 images on the node." + goesOn},
+		"while it fails":         {hangs(lines(imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 3s: a: failed, again in 60m: no such tag." + goesOn},
+		"while nothing is said":  {hangs(""), "error: not done after 3s: the hub has not said how far it is." + goesOn},
+		"while the hub is gone":  {says(502, "gone"), "gone; the pull goes on when it does\nerror: not done after 3s: the hub has not said how far it is." + goesOn},
+		"while the hub restarts": {breaksOff(pulling), "the hub has ended its answer; the pull goes on when it does\nerror: not done after 3s: 1 of 2 images on the node." + goesOn},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := pulls(t, tt.watch).edgehubctl(t, "pull", "shop/web-1", "--timeout=300ms")
+			t.Parallel()
+			got := pulls(t, tt.watch).edgehubctl(t, "pull", "shop/web-1", "--timeout=3s")
 			if got.code != exitUndone || got.err != tt.err {
 				t.Errorf("got exit code %d and\n%swant\n%s", got.code, got.err, tt.err)
 			}
@@ -154,13 +155,26 @@ func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 func TestAnInterruptLeavesThePullToTheHub(t *testing.T) {
 	h := pulls(t, hangs(lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)))))
 	ctx, interrupt := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, interrupt)
-	var out, errs bytes.Buffer
-	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{&out, &errs}, hurried())
+	defer interrupt()
+	out := onWrite(func(text string) {
+		if strings.Contains(text, "app:1") {
+			interrupt()
+		}
+	})
+	var errs bytes.Buffer
+	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{out, &errs}, hurried())
 	result{code, "", errs.String()}.is(t, exitUndone, "", "error: interrupted: 0 of 1 image on the node. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n")
 	if h.count("DELETE "+pullOf) != 0 {
 		t.Error("the pull was cancelled")
 	}
+}
+
+// onWrite is an output that is called with what is written to it.
+type onWrite func(text string)
+
+func (f onWrite) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
 }
 
 func TestAPullThatIsNotWaitedFor(t *testing.T) {

@@ -22,7 +22,7 @@ func TestTheControllerTellsWhoLeads(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	addr := "127.0.0.1:" + freePort(t)
 	cmd := exec.CommandContext(ctx, binary, "--kubeconfig="+writeKubeconfig(t), "--leader-elect=false", "--metrics-addr="+addr, "--health-probe-addr="+addr)

@@ -30,7 +30,7 @@ const productRoot = "../.."
 
 // patience is how long anything may take that has to happen at some time. It is long
 // since the machine may be busy, and only spent when something is wrong.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // environment is what all tests share.
 type environment struct {

@@ -133,7 +133,7 @@ func (p *Process) Freeze() error {
 
 // freezeTimeout is how long the kernel may take to stop all threads of a process: it
 // does so as each gets a processor.
-const freezeTimeout = 10 * time.Second
+const freezeTimeout = time.Minute
 
 // frozen returns nil once all threads of a process have stopped.
 func frozen(pid int) error {

@@ -21,7 +21,7 @@ import (
 
 // patience is how long a hub may take to serve, or to end. It is long since the
 // machine may be busy, and only spent when something is wrong.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Options say which hub to run.
 type Options struct {

@@ -17,7 +17,7 @@ import (
 
 // Patience is far beyond what anything here takes; a test that waits this long has
 // failed.
-const Patience = 60 * time.Second
+const Patience = 2 * time.Minute
 
 // Eventually polls until done holds.
 func Eventually(t testing.TB, what string, done func() bool) {

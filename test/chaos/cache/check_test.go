@@ -141,7 +141,7 @@ func same(got, want oracle.Object) bool {
 // checkInitialEvents reads the view as informers do.
 func (w *world) checkInitialEvents(v *view) (version int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	res, err := open(ctx, w.proxy+v.query.Path()+"&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", v.accept, v.token)
 	if err != nil {

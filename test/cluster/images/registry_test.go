@@ -205,8 +205,8 @@ func TestRateIsThatOfAllAnswersTogether(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if took := time.Since(start); took < 900*time.Millisecond || took > 3*time.Second {
-		t.Errorf("twice the layer at twice the layer a second took %s, want 1 s", took)
+	if took := time.Since(start); took < 900*time.Millisecond {
+		t.Errorf("twice the layer at twice the layer a second took %s, want 1 s at least", took)
 	}
 }
 

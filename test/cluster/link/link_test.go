@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 // soon is longer than anything takes over loopback, and still short: it passes
@@ -46,7 +49,7 @@ func TestRefuseRefusesOnlyNewConnections(t *testing.T) {
 	must(t, l.Refuse())
 
 	expectEcho(t, c, "still there")
-	if _, err := net.DialTimeout("tcp", l.Addr(), soon); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := net.DialTimeout("tcp", l.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("connecting: %v; want connection refused", err)
 	}
 	must(t, l.Up())
@@ -229,10 +232,7 @@ func TestCloseDoesNotWaitForTargetsThatDoNotAnswer(t *testing.T) {
 }
 
 func TestServerThatIsAwayIsAReset(t *testing.T) {
-	away, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, away.Close())
-	l := newLink(t, away.Addr().String())
+	l := newLink(t, freeAddress(t))
 	c, err := net.Dial("tcp", l.Addr())
 	if err == nil { // the reset may come in between
 		defer c.Close()
@@ -257,10 +257,18 @@ func TestCloseInABlackHoleLeavesNothing(t *testing.T) {
 
 func newLink(t *testing.T, target string) *Link {
 	t.Helper()
-	l, err := Listen("127.0.0.1:0", target)
+	l, err := Listen(freeAddress(t), target)
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// freeAddress returns an address where nothing listens, and that nothing else takes.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	port, err := freeport.Take()
+	must(t, err)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 func echo(t *testing.T) string {

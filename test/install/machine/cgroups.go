@@ -104,7 +104,7 @@ func removeGroups() error {
 		return err
 	}
 	for _, h := range all {
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for {
 			err := removeGroup(filepath.Join(h.Path, groupName))
 			if err == nil {

@@ -23,7 +23,7 @@ const (
 	HostIP    = "198.19.250.1"
 	IP        = "198.19.250.2"
 	hostWire  = "edgehubm"
-	bootLimit = 20 * time.Second
+	bootLimit = 2 * time.Minute
 )
 
 // Machine is a machine that runs. There is one at a time, for its addresses and its

@@ -32,7 +32,7 @@ import (
 
 // patience is how long anything may take that has to happen at some time. It is long
 // since the machine may be busy, and only spent when something is wrong.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // productRoot is the product's module, seen from this folder.
 const productRoot = "../../.."

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	patience    = 30 * time.Second
+	patience    = 2 * time.Minute
 	productRoot = "../../.."
 )
 

@@ -29,7 +29,7 @@ import (
 const (
 	// patience is how long anything may take that has to happen at some time. It is long
 	// since the machine may be busy, and only spent when something is wrong.
-	patience = 40 * time.Second
+	patience = 2 * time.Minute
 	// life is that of a certificate. The hub renews it 7 to 9 tenths after it was taken
 	// into use.
 	life = 12 * time.Second

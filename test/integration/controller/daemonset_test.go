@@ -28,7 +28,7 @@ var many = resource.MustParse("100")
 
 // patience is far beyond what anything here takes; a test that waits this long
 // has failed.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually polls until done holds.
 func eventually(t *testing.T, what string, done func() bool) {

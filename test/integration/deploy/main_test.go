@@ -28,7 +28,7 @@ const (
 	moduleRoot = "../../.."
 	// patience is how long something may take; it is only spent when something is
 	// wrong.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 
 	// What deploy/ says.
 	systemNamespace = "edgehub-system"

@@ -19,7 +19,7 @@ import (
 
 // patience is how long anything may take that has to happen at some time. It is long
 // since the machine may be busy, and only spent when something is wrong.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // daemon is a containerd that is started when the first test needs it, and shared.
 type daemon struct {

@@ -27,7 +27,7 @@ const (
 	namespace = "default"
 	// patience is how long a controller may take for its part. It is long since
 	// the machine may be busy, and only spent when something is wrong.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // startCluster starts a control plane with two nodes that no kubelet looks

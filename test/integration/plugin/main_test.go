@@ -22,7 +22,7 @@ const (
 	moduleRoot = "../../.."
 	// patience is how long something may take; it is only spent when something is
 	// wrong.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // nodeNames are the nodes of the cluster.
