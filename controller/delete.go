@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,33 +51,22 @@ func (d *deleted) err() error {
 
 // deletePods deletes them, a few at once, and goes on after a failure.
 func (r *reconciler) deletePods(ctx context.Context, sent *deletions, all []rollout.Deletion) deleted {
-	var (
-		g   errgroup.Group
-		mu  sync.Mutex
-		out = deleted{total: len(all)}
-	)
-	g.SetLimit(r.patches)
-	for _, deletion := range all {
-		if ctx.Err() != nil {
-			break
-		}
-		g.Go(func() error {
-			f, conflict, err := r.deletePod(ctx, sent, deletion)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case f == going:
-				out.going++
-			case !conflict:
-				out.failed++
-				if out.first == "" {
-					out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, said(err))
-				}
+	var mu sync.Mutex
+	out := deleted{total: len(all)}
+	forEach(ctx, r.patches, all, func(deletion rollout.Deletion) {
+		f, conflict, err := r.deletePod(ctx, sent, deletion)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case f == going:
+			out.going++
+		case !conflict:
+			out.failed++
+			if out.first == "" {
+				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, said(err))
 			}
-			return nil
-		})
-	}
-	_ = g.Wait() // failures are counted
+		}
+	})
 	return out
 }
 

@@ -57,6 +57,22 @@ func deniedWith(code int32, words string) error {
 	}}
 }
 
+// startModel returns a model whose controller runs.
+func startModel(t *testing.T, nodes, most int, strategy string) *model {
+	t.Helper()
+	m := newModel(t, nodes, most, strategy)
+	m.start()
+	return m
+}
+
+// rollsOut changes the image, and fails the test unless all is well a minute later.
+func (m *model) rollsOut(image string) {
+	m.t.Helper()
+	m.setImage(image)
+	time.Sleep(time.Minute)
+	m.holds("", on())
+}
+
 // refuse has the deletion of the pods on some nodes answered so.
 func (m *model) refuse(r refusal, nodes ...string) {
 	m.api.with(func() {
@@ -72,6 +88,28 @@ func (m *model) refuse(r refusal, nodes ...string) {
 			return nil
 		}
 	})
+}
+
+// breakDown makes the requests fail for which fails returns true.
+func (m *model) breakDown(fails func(verb, resource string) bool) {
+	m.api.with(func() {
+		m.api.faults.answer = func(verb, resource, _ string) error {
+			if fails(verb, resource) {
+				return apierrors.NewServiceUnavailable("etcd has no leader")
+			}
+			return nil
+		}
+	})
+}
+
+// heal ends what refuse and breakDown have begun.
+func (m *model) heal() { m.api.with(func() { m.api.faults.answer = nil }) }
+
+// progressing returns the condition of the DaemonSet.
+func (m *model) progressing() appsv1.DaemonSetCondition {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return m.conditionLocked(rollout.ProgressingCondition)
 }
 
 func on(nodes ...string) func(*corev1.Pod) bool {
@@ -118,8 +156,7 @@ func doubling(first, within time.Duration) int {
 
 func TestModelOneConflictDoesNotStopANode(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 3, 1, rolling)
-		m.start()
+		m := startModel(t, 3, 1, rolling)
 		left := 1
 		m.api.with(func() {
 			m.api.faults.answer = func(verb, resource, name string) error {
@@ -130,9 +167,7 @@ func TestModelOneConflictDoesNotStopANode(t *testing.T) {
 				return nil
 			}
 		})
-		m.setImage("app:2")
-		time.Sleep(time.Minute)
-		m.holds("", on())
+		m.rollsOut("app:2")
 	})
 }
 
@@ -140,8 +175,7 @@ func TestModelAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
 	for _, r := range refusals {
 		t.Run(r.words, func(t *testing.T) {
 			simulate(t, func(t *testing.T) {
-				m := newModel(t, 5, 1, rolling)
-				m.start()
+				m := startModel(t, 5, 1, rolling)
 				m.refuse(r, "n1")
 				begin := time.Now()
 				m.setImage("app:2")
@@ -151,7 +185,7 @@ func TestModelAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
 				m.holds(r.words, on("n1"))
 				m.fewer(4+doubling(ofPod, time.Hour), begin, "DELETE", "pods")
 				m.fewer(20, begin, "PATCH", "daemonsets/status")
-				m.api.with(func() { m.api.faults.answer = nil })
+				m.heal()
 				time.Sleep(6 * time.Minute)
 				m.holds("", on())
 			})
@@ -161,8 +195,7 @@ func TestModelAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
 
 func TestModelEveryPodIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 20, 2, rolling)
-		m.start()
+		m := startModel(t, 20, 2, rolling)
 		var all []string
 		for i := range 20 {
 			all = append(all, fmt.Sprintf("n%d", i+1))
@@ -171,9 +204,7 @@ func TestModelEveryPodIsRefused(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.setImage("app:2")
 		time.Sleep(5 * time.Second)
-		m.api.mu.Lock()
-		c := m.conditionLocked(rollout.ProgressingCondition)
-		m.api.mu.Unlock()
+		c := m.progressing()
 		if c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonRefused || !strings.Contains(c.Message, "not today") {
 			t.Errorf("after a few refusals Progressing is %s because of %s: %s", c.Status, c.Reason, c.Message)
 		}
@@ -218,17 +249,9 @@ func TestModelChangesOfPodsDoNotBypassTheBackoff(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			simulate(t, func(t *testing.T) {
 				const nodes = 20
-				m := newModel(t, nodes, 1, strategy)
-				m.start()
+				m := startModel(t, nodes, 1, strategy)
 				time.Sleep(time.Minute)
-				m.api.with(func() {
-					m.api.faults.answer = func(verb, _, _ string) error {
-						if verb != "GET" {
-							return apierrors.NewServiceUnavailable("etcd has no leader")
-						}
-						return nil
-					}
-				})
+				m.breakDown(func(verb, _ string) bool { return verb != "GET" })
 				begin := time.Now()
 				m.setImage("app:2")
 				for range 400 { // a pod changes every 50 ms
@@ -244,7 +267,7 @@ func TestModelChangesOfPodsDoNotBypassTheBackoff(t *testing.T) {
 				m.fewer(doubling(ofDaemonSet, time.Since(begin)), begin, "PATCH", "daemonsets/status")
 				m.fewer(nodes*doubling(ofPod, time.Since(begin)), begin, "PATCH", "pods/status")
 				m.fewer(doubling(ofPod, time.Since(begin)), begin, "DELETE", "pods")
-				m.api.with(func() { m.api.faults.answer = nil })
+				m.heal()
 				time.Sleep(5 * time.Minute)
 				if strategy == rolling {
 					m.holds("", on())
@@ -256,24 +279,16 @@ func TestModelChangesOfPodsDoNotBypassTheBackoff(t *testing.T) {
 
 func TestModelWhoeverChangesTheDaemonSetDoesNotWaitForTheBackoff(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 3, 1, rolling)
-		m.start()
+		m := startModel(t, 3, 1, rolling)
 		time.Sleep(time.Minute)
-		m.api.with(func() {
-			m.api.faults.answer = func(verb, _, _ string) error {
-				if verb != "GET" {
-					return apierrors.NewServiceUnavailable("etcd has no leader")
-				}
-				return nil
-			}
-		})
+		m.breakDown(func(verb, _ string) bool { return verb != "GET" })
 		m.setImage("app:2")
 		time.Sleep(10 * time.Minute)
 		begin := time.Now()
 		for m.api.count(begin, "PATCH", "daemonsets/status") == 0 { // the next try is in a minute
 			time.Sleep(tick)
 		}
-		m.api.with(func() { m.api.faults.answer = nil })
+		m.heal()
 		begin = time.Now()
 		m.setImage("app:3")
 		time.Sleep(2 * time.Second)
@@ -288,19 +303,11 @@ func TestModelWhoeverChangesTheDaemonSetDoesNotWaitForTheBackoff(t *testing.T) {
 // A wait that was cut short by a change, and ended by a success, does not come back.
 func TestModelASuccessEndsTheBackoff(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 3, 1, rolling)
-		m.start()
-		m.api.with(func() {
-			m.api.faults.answer = func(verb, resource, _ string) error {
-				if verb == "PATCH" && resource == "daemonsets/status" {
-					return apierrors.NewServiceUnavailable("etcd has no leader")
-				}
-				return nil
-			}
-		})
+		m := startModel(t, 3, 1, rolling)
+		m.breakDown(func(verb, resource string) bool { return verb == "PATCH" && resource == "daemonsets/status" })
 		m.setImage("app:2")
 		time.Sleep(10 * time.Minute)
-		m.api.with(func() { m.api.faults.answer = nil })
+		m.heal()
 		m.setImage("app:3")
 		time.Sleep(20 * time.Second)
 		m.holds("", on())
@@ -310,15 +317,14 @@ func TestModelASuccessEndsTheBackoff(t *testing.T) {
 // What is known of a DaemonSet is not known of the next one of its name.
 func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 3, 1, rolling)
-		m.start()
+		m := startModel(t, 3, 1, rolling)
 		m.refuse(refusals[0], "n1", "n2", "n3")
 		m.setImage("broken:1")
 		time.Sleep(30 * time.Minute)
 		m.holds("not today", on("n1", "n2", "n3"))
 		m.recreate("broken:1")
 		begin := time.Now()
-		m.api.with(func() { m.api.faults.answer = nil })
+		m.heal()
 		time.Sleep(40 * time.Second)
 		m.holds("", on())
 		if got := m.api.count(begin, "GET", "controllerrevisions"); got < 1 {
@@ -330,28 +336,21 @@ func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
 		if got := m.eventsOf(uid, "RolloutStarted"); len(got) != 1 {
 			t.Errorf("the start of its rollout is told %d times: %q", len(got), got)
 		}
-		m.setImage("app:2")
-		time.Sleep(time.Minute)
-		m.holds("", on())
+		m.rollsOut("app:2")
 	})
 }
 
 func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 4, 2, rolling)
-		m.start()
+		m := startModel(t, 4, 2, rolling)
 		m.setImage("huge:1")
 		time.Sleep(5 * time.Minute)
 		m.holds("", on())
-		m.api.mu.Lock()
-		c := m.conditionLocked(rollout.ProgressingCondition)
-		m.api.mu.Unlock()
+		c := m.progressing()
 		if !strings.Contains(c.Message, "pod is not scheduled: Unschedulable") {
 			t.Errorf("Progressing says %s", c.Message)
 		}
-		m.setImage("app:2")
-		time.Sleep(time.Minute)
-		m.holds("", on())
+		m.rollsOut("app:2")
 	})
 }
 
@@ -359,8 +358,7 @@ func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
 // a template that the controller has not heard of are not taken for old ones.
 func TestModelPodsOfATemplateThatIsNotKnownYetAreLeftAlone(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := newModel(t, 4, 4, rolling)
-		m.start()
+		m := startModel(t, 4, 4, rolling)
 		time.Sleep(time.Minute)
 		m.setImage("app:2")
 		time.Sleep(time.Second) // its pods are told to go
@@ -373,8 +371,6 @@ func TestModelPodsOfATemplateThatIsNotKnownYetAreLeftAlone(t *testing.T) {
 		m.fewer(0, begin, "DELETE", "pods")
 		time.Sleep(2 * latest)
 		m.api.with(func() { m.api.faults.late = nil })
-		m.setImage("app:4")
-		time.Sleep(time.Minute)
-		m.holds("", on())
+		m.rollsOut("app:4")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,25 +61,14 @@ func (o *outcome) stuck() error {
 // apply sends the changes, a few at once, and goes on after an error. A pod that
 // is gone is none. It returns early only when ctx is done.
 func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
-	var (
-		g   errgroup.Group
-		mu  sync.Mutex
-		out = outcome{total: len(changes)}
-	)
-	g.SetLimit(r.patches)
-	for _, c := range changes {
-		if ctx.Err() != nil {
-			break
-		}
-		g.Go(func() error {
-			pod, err := r.send(ctx, c)
-			mu.Lock()
-			defer mu.Unlock()
-			out.add(c.pod.UID, pod, err)
-			return nil
-		})
-	}
-	_ = g.Wait() // the errors are in out
+	var mu sync.Mutex
+	out := outcome{total: len(changes)}
+	forEach(ctx, r.patches, changes, func(c change) {
+		pod, err := r.send(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		out.add(c.pod.UID, pod, err)
+	})
 	if err := ctx.Err(); err != nil && out.first == nil {
 		out.first = err
 	}

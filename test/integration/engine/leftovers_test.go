@@ -15,41 +15,38 @@ import (
 // TestLeftovers of images that came to nothing do not pile up: a registry has the tag
 // stand for another image at each attempt, and never sends its last layer.
 func TestLeftovers(t *testing.T) {
-	const attempts, size = 6, 4 << 20
-	eachAlone(t, func(r *rig) {
-		h := r.hostile()
-		before := r.stored()
-		for i := range uint64(attempts) {
-			layer, _, diff := r.layer(h, r.ballast(i, size)[0])
-			missing := hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(strconv.FormatUint(i, 10)), Size: 1000}
-			h.Tag("1", h.Image([]hostile.Descriptor{layer, missing}, []string{diff, missing.Digest}))
-			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
-		}
-		if h.Sent() < attempts*size {
-			r.Fatalf("only %d bytes were fetched", h.Sent())
-		}
-		r.eventually(func() error {
-			if took := r.stored() - before; took > 2*size {
-				return fmt.Errorf("%d bytes are left of %d attempts with %d each", took, attempts, size)
-			}
-			return nil
-		})
+	const size = 4 << 20
+	leftovers(t, size, func(r *rig, h *hostile.Registry, attempt int) hostile.Descriptor {
+		layer, _, diff := r.layer(h, r.ballast(uint64(attempt), size)[0])
+		missing := hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(strconv.Itoa(attempt)), Size: 1000}
+		return h.Image([]hostile.Descriptor{layer, missing}, []string{diff, missing.Digest})
 	})
 }
 
 // TestLeftoverDocuments do not pile up either: the manifest is another one at each
 // attempt, and its configuration never comes.
 func TestLeftoverDocuments(t *testing.T) {
-	const attempts, size = 6, 3 << 20
+	const size = 3 << 20
+	leftovers(t, size, func(_ *rig, h *hostile.Registry, attempt int) hostile.Descriptor {
+		missing := hostile.Descriptor{MediaType: hostile.Config, Digest: digestOf(strconv.Itoa(attempt)), Size: 1000}
+		return h.PutJSON(hostile.Manifest, map[string]any{
+			"schemaVersion": 2, "mediaType": hostile.Manifest, "config": missing, "layers": []hostile.Descriptor{},
+			"annotations": map[string]string{"padding": strings.Repeat(strconv.Itoa(attempt), size)},
+		})
+	})
+}
+
+// leftovers makes several attempts to pull an image that cannot be had, and is another one
+// each time. Each attempt fetches size bytes at least, of which not much may be left.
+// image returns the manifest for an attempt.
+func leftovers(t *testing.T, size int64, image func(r *rig, h *hostile.Registry, attempt int) hostile.Descriptor) {
+	t.Helper()
+	const attempts = 6
 	eachAlone(t, func(r *rig) {
 		h := r.hostile()
 		before := r.stored()
 		for i := range attempts {
-			missing := hostile.Descriptor{MediaType: hostile.Config, Digest: digestOf(strconv.Itoa(i)), Size: 1000}
-			h.Tag("1", h.PutJSON(hostile.Manifest, map[string]any{
-				"schemaVersion": 2, "mediaType": hostile.Manifest, "config": missing, "layers": []hostile.Descriptor{},
-				"annotations": map[string]string{"padding": strings.Repeat(strconv.Itoa(i), size)},
-			}))
+			h.Tag("1", image(r, h, i))
 			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
 		}
 		if h.Sent() < attempts*size {
