@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -51,5 +52,33 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	c.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
 	if k := c.records.known(v.key.of(), "ns", "ns/a"); k.Gone != "90" || k.doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.doubt)
+	}
+}
+
+// A pod that is deleted without a grace period is stored once more, as one that is being
+// deleted. A write that comes before it is removed has the apiserver remove it, and is
+// answered with the pod as the write would have made it: nobody may be shown that pod.
+func TestAWriteThatCarriesOutADeletionLeavesNoCopy(t *testing.T) {
+	const ended = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"95",
+"deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"status":{"phase":"Running"}}`
+	for name, url := range map[string]string{"of the pod": urlPodA, "of its status": urlPodA + "/status"} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream()
+			u.onText("get", http.StatusOK, podJSON("a", "90"))
+			c := startCache(t, u)
+			get(t, c, urlPodA)
+			u.onText("get", http.StatusOK, ended)
+			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodPatch, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				t.Fatal(err)
+			}
+			u.goAway()
+			if got := get(t, c, urlPodA); got != "404" {
+				t.Errorf("offline: %q, want 404", got)
+			}
+		})
 	}
 }

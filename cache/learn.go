@@ -159,10 +159,12 @@ func (x *exchange) isDryRunDelete() (dry, certain bool) {
 	return len(options.DryRun) > 0, true
 }
 
-// endedByWrite reports whether a write took the last finalizer from an object that was
-// deleted: what it is answered with is gone.
+// endedByWrite reports whether a write has carried out the deletion of an object: it took
+// the last finalizer, or came between the two steps of a deletion without a grace period. The
+// answer shows what would have been written, and the object is gone. A write of the status
+// is such a write like any other.
 func (x *exchange) endedByWrite(repr wire.Representation, body []byte) bool {
-	if x.req.Method == http.MethodGet || x.req.Method == http.MethodDelete || x.info.Subresource != "" {
+	if x.req.Method == http.MethodGet || x.req.Method == http.MethodDelete {
 		return false
 	}
 	meta, err := metadataOf(repr.Encoding, body)

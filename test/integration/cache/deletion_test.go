@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -72,6 +73,32 @@ func TestADeletionWithAGracePeriod(t *testing.T) {
 		h.readsAs(ended, http.StatusNotFound)(t)
 		h.readsAs(killed, http.StatusNotFound)(t)
 	})
+}
+
+// a write of the status takes an object's last finalizer: the answer shows an object that
+// never was, and there is none any more.
+func TestAStatusThatEndsAnObject(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newSpace(t)
+	quotas := env.client.CoreV1().ResourceQuotas(s.name)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Finalizers: []string{"edgehub.io/test"}}}
+	if _, err := quotas.Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	path := "/api/v1/namespaces/" + s.name + "/resourcequotas/q"
+	h.deletes(t, path, "")
+	before := decodeAs[*corev1.ResourceQuota](t, h.node.get(t, path, asJSON))
+	a := h.node.send(t, http.MethodPatch, path+"/status", asJSON, merge, []byte(`{"metadata":{"finalizers":null},"status":{"hard":{"pods":"7"}}}`))
+	if a.status != http.StatusOK {
+		t.Fatal(a)
+	}
+	if after := decodeAs[*corev1.ResourceQuota](t, a); after.ResourceVersion != before.ResourceVersion || after.Status.Hard.Pods().Value() != 7 {
+		t.Errorf("the answer is of version %s, before it was %s: %v", after.ResourceVersion, before.ResourceVersion, after.Status)
+	}
+	if _, err := quotas.Get(t.Context(), "q", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("the apiserver still has it: %v", err)
+	}
+	h.afterwards(t, h.readsAs(path, http.StatusNotFound))
 }
 
 // a pod of the node that a watch of the node's pods says is deleted is gone: there is no
