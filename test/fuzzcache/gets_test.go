@@ -82,7 +82,7 @@ func (c *client) judgeState(what string, res *resource, key string, got *state, 
 	changes := c.w.history.of(res.name, key)
 	expected := stateAt(changes, got.rev)
 	if !c.explains(expected, got, a.weather) {
-		c.w.report("an object as it never was", "%s, %s, %v:\n\t\tgot  %v\n\t\twant %v", c.name, what, a.weather, got, expected)
+		c.w.report("an object as it never was", "%s, %s, %v:\n\t\tgot  %v\n\t\twant %v\n\t\t%s", c.name, what, a.weather, got, expected, c.w.metadataDifference(res, got, a.body))
 		return false
 	}
 	for _, change := range changes {

@@ -32,6 +32,7 @@ type state struct {
 	labels    map[string]string
 	write     string
 	about     sum  // of the metadata, but for the resourceVersion
+	ended     bool // it is about to be removed: whatever is written to it removes it
 	metadata  bool // only that is known
 	table     bool // it was a row of a Table
 
@@ -233,8 +234,10 @@ func stateFrom(m metav1.ObjectMeta, rev int64) (*state, error) {
 		}
 	}
 	m.ResourceVersion = ""
+	grace := m.DeletionGracePeriodSeconds
 	return &state{
-		rev: rev, namespace: m.Namespace, name: m.Name, uid: string(m.UID),
+		ended: m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (grace == nil || *grace == 0),
+		rev:   rev, namespace: m.Namespace, name: m.Name, uid: string(m.UID),
 		labels: m.Labels, write: m.Annotations[mark], about: sumOf(m),
 	}, nil
 }

@@ -283,15 +283,35 @@ func (c *client) reported(path, key string, mine *report, a *answer) (kept bool)
 		c.w.statuses.remove(key, mine)
 		c.sight.raise(c.sight.objects, objectKey(pods.name, key), got.rev, a.began, a.ended)
 		return false
+	case a.weather != offline && stored.endedAs(got):
+		// The hub may have answered, which has not seen yet that the pod is removed. With other
+		// managed fields it was an apiserver, and nobody may be shown the pod any more.
+		c.w.did("statuses of a pod that was being removed")
+		if stored.about != got.about {
+			c.gone(pods, key, mine.uid, a.began, a.ended)
+		}
+		return false
 	case a.weather == fair:
 		c.w.report("a status that was not written though nothing was wrong", "%s: %s: %v; etcd has %v", c.name, path, got, stored)
 	case stored == nil || !stored.sameButStatus(got):
-		c.w.report("a status over an object as it never was", "%s: %s:\n\t\tgot  %v\n\t\twant %v", c.name, path, got, stored)
+		c.w.report("a status over an object as it never was", "%s: %s, %v:\n\t\tgot  %v\n\t\twant %v\n\t\t%s", c.name, path, a.weather, got, stored, c.w.metadataDifference(pods, got, a.body))
 		return false
 	}
 	c.w.did("statuses reported while the cloud was away")
 	c.w.statuses.settle(mine, got, a.ended)
 	return true
+}
+
+// endedAs reports whether got is what an apiserver answers a write to a pod with that is about
+// to be removed: it carries out the deletion, and shows the pod as the write would have made
+// it, at the version that it had.
+func (s *state) endedAs(got *state) bool {
+	if s == nil || !s.ended || !got.ended {
+		return false
+	}
+	written := *s
+	written.about = got.about // the managed fields name the write
+	return written.sameButStatus(got)
 }
 
 // settle notes what became of a report.

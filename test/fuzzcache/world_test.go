@@ -220,22 +220,36 @@ func (w *world) rotate(ctx context.Context, u *user, n int) error {
 
 // revision is etcd's now.
 func (w *world) revision(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.etcdURL+"/v3/kv/range", bytes.NewReader([]byte(`{"key":"AA=="}`)))
+	answer, err := w.askEtcd(ctx, map[string]any{"key": []byte{0}})
 	if err != nil {
-		return 0, err
-	}
-	res, err := w.etcd.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	var answer struct{ Header struct{ Revision string } }
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return 0, err
 	}
 	return parse(answer.Header.Revision)
+}
+
+// etcdRange is what etcd's gateway answers a range with.
+type etcdRange struct {
+	Header struct{ Revision string }
+	KVs    []etcdValue `json:"kvs"`
+}
+
+func (w *world) askEtcd(ctx context.Context, question map[string]any) (answer etcdRange, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	body, err := json.Marshal(question)
+	if err != nil {
+		return answer, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.etcdURL+"/v3/kv/range", bytes.NewReader(body))
+	if err != nil {
+		return answer, err
+	}
+	res, err := w.etcd.Do(req)
+	if err != nil {
+		return answer, err
+	}
+	defer res.Body.Close()
+	return answer, json.NewDecoder(res.Body).Decode(&answer)
 }
 
 func parse(rev string) (int64, error) { return strconv.ParseInt(rev, 10, 64) }
