@@ -207,13 +207,14 @@ func (c *client) sawTable(q *query, rev int64, asked, at time.Time) {
 	}
 }
 
-// saw notes what a list has shown.
+// saw notes what a list has shown: of each object the version that it has there. A pod that is
+// listed for its reported status alone may be older than what etcd has at the list's version.
 func (c *client) saw(q *query, f *form, items []*state, rev int64, latest bool, asked, at time.Time) {
 	if latest {
 		c.sight.raise(c.sight.views, viewKey(q, f), rev, asked, at)
 	}
 	for _, s := range items {
-		c.sight.raise(c.sight.objects, objectKey(q.resource.name, s.key()), rev, asked, at)
+		c.sight.raise(c.sight.objects, objectKey(q.resource.name, s.key()), s.rev, asked, at)
 	}
 	if q.all() {
 		c.sight.raise(c.sight.covers, objectKey(q.resource.name, q.namespace), rev, asked, at)
