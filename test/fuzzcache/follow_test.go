@@ -15,8 +15,9 @@ import (
 // none twice, none out of order. One exception is part of the hub's design: where the
 // apiservers have forgotten a watch's version, the view is listed, and the difference is
 // sent as events. An object's last state stands then for those before it, and DELETED
-// events, at the version of the view, come first. What was left out is counted, and has to
-// be made up for by the next bookmark or event that is in order.
+// events, at the version of the view, come first; what has come and gone meanwhile is in no
+// event at all. What was left out is counted, and the next bookmark has to find the client
+// with what there is.
 type follower struct {
 	c    *client
 	q    *query
@@ -138,18 +139,43 @@ func (f *follower) difference(kind watch.EventType, got *state) bool {
 
 // leftOut takes an event before which others should have come.
 func (f *follower) leftOut(c *change, expected, kind watch.EventType, got *state) bool {
-	w := f.c.w
-	if w.weatherOf(c.at, time.Now()) == fair {
-		return f.complain("an event that is missing", "%s %s at %d, before %s %v; the client had %d", expected, c.key, c.rev, kind, got, f.at)
+	if !f.skip(c, expected, fmt.Sprintf("%s %v", kind, got)) {
+		return false
 	}
-	want := stateAt(w.history.of(f.q.resource.name, got.key()), got.rev)
-	if kind == watch.Deleted || want == nil || !want.same(got) {
+	if !f.isAsStored(kind, got) {
 		return f.complain("a difference that is none", "%s %v", kind, got)
 	}
-	f.skipped++
-	w.did("events that a difference left out")
 	f.take(kind, got)
 	return true
+}
+
+// isAsStored reports whether an event shows what etcd has since its version. One of DELETED
+// comes behind a difference that has left out something else.
+func (f *follower) isAsStored(kind watch.EventType, got *state) bool {
+	stored := stateAt(f.c.w.history.of(f.q.resource.name, got.key()), got.rev)
+	if kind == watch.Deleted {
+		had := f.items[got.key()] != nil || f.shown[got.key()]
+		return had && (stored == nil || !f.q.selects(stored))
+	}
+	return stored != nil && stored.same(got)
+}
+
+// skip notes that an event was left out, if a difference may have done so.
+func (f *follower) skip(c *change, expected watch.EventType, before string) bool {
+	if !f.mayDiffer(c.at) {
+		return f.complain("an event that is missing", "%s %s at %d, before %s; the client had %d", expected, c.key, c.rev, before, f.at)
+	}
+	f.skipped++
+	f.c.w.did("events that a difference left out")
+	return true
+}
+
+// mayDiffer reports whether the apiservers may have forgotten a watch's version since a
+// time. They do while something is wrong; and for a kind that is defined anew they end all
+// watches, and remember nothing of before.
+func (f *follower) mayDiffer(since time.Time) bool {
+	w, now := f.c.w, time.Now()
+	return w.weatherOf(since, now) != fair || f.q.resource == widgets && w.log.wasRedefined(since, now)
 }
 
 // bookmark checks that the client has got every event up to a version.
@@ -161,15 +187,8 @@ func (f *follower) bookmark(rev int64) bool {
 	if rev < f.at {
 		return f.complain("a bookmark that is older than an event before it", "%d after %d", rev, f.at)
 	}
-	if f.skipped == 0 {
-		for _, c := range w.history.since(f.q.resource.name, f.at) {
-			if c.rev > rev {
-				break
-			}
-			if expected := f.expected(c); expected != "" {
-				return f.complain("an event that is missing", "%s %s at %d, before the bookmark at %d; the client had %d", expected, c.key, c.rev, rev, f.at)
-			}
-		}
+	if f.skipped == 0 && !f.skipUpTo(rev) {
+		return false
 	}
 	if !f.matches(rev) {
 		return false
@@ -179,6 +198,19 @@ func (f *follower) bookmark(rev int64) bool {
 		f.c.sight.raise(f.c.sight.views, viewKey(f.q, f.f), rev, f.opened, time.Now())
 	}
 	w.did("bookmarks")
+	return true
+}
+
+// skipUpTo looks whether events are missing before a bookmark.
+func (f *follower) skipUpTo(rev int64) bool {
+	for _, c := range f.c.w.history.since(f.q.resource.name, f.at) {
+		if c.rev > rev {
+			break
+		}
+		if expected := f.expected(c); expected != "" && !f.skip(c, expected, fmt.Sprintf("the bookmark at %d", rev)) {
+			return false
+		}
+	}
 	return true
 }
 

@@ -34,6 +34,7 @@ type log struct {
 	mu      sync.Mutex
 	outages []*span // nothing reaches any apiserver
 	trouble []*span // some connections break, or the hub does not run
+	defined []*span // the kind of Widgets is defined anew
 }
 
 // during notes what is so until the function that it returns is called.
@@ -75,6 +76,14 @@ func touched(all []*span, from, to time.Time, grace time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// wasRedefined reports whether the kind of Widgets was defined anew between two times, or so
+// shortly before that an apiserver may not have ended its watches yet.
+func (l *log) wasRedefined(from, to time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return touched(l.defined, from, to, returnGrace)
 }
 
 // hubDown reports whether the hub did not run at some time between two.

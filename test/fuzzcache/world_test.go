@@ -135,8 +135,10 @@ func (w *world) makeKind() {
 // changeDefault gives Widgets another colour by default: objects read otherwise from now
 // on, at the version that they had.
 func (w *world) changeDefault(ctx context.Context, n int) {
-	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default","value":%q}]`,
-		colours[n%len(colours)])
+	colour := colours[n%len(colours)]
+	w.note("widgets are %q by default", colour)
+	defer w.log.during(&w.log.defined, "another default")()
+	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default","value":%q}]`, colour)
 	err := env.admins[0].Discovery().RESTClient().Patch("application/json-patch+json").AbsPath(definitions + "/widgets." + group).Body([]byte(patch)).Do(ctx).Error()
 	if err != nil && ctx.Err() == nil {
 		w.report("the default could not be changed", "%v", err)
