@@ -32,8 +32,8 @@
 // The body of a watch is a stream of ours. When its upstream breaks off, it is
 // held open, and opened again upstream from the version that its client has got
 // to. Where an apiserver has forgotten that version, the view is listed once for
-// all its watches, and the difference becomes events. Where that is not possible,
-// the client is told to list again.
+// all its watches, and the difference becomes events: what has come and gone meanwhile
+// is in none of them. Where that is not possible, the client is told to list again.
 //
 // # The node's own status
 //
