@@ -63,7 +63,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 		return isBeyond
 	}
 	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated = c.version, v.disk.clock()
+	v.version, v.header.Updated, v.given = c.version, v.disk.clock(), true
 	switch {
 	case c.name == "":
 	case c.object == nil:

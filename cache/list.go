@@ -182,6 +182,7 @@ func (b *listBody) end() {
 		return
 	}
 	b.out.fill(b.production, b.to)
+	b.source.view.give()
 	b.err = io.EOF
 }
 

@@ -64,6 +64,7 @@ func (b *objectBody) fill() {
 		return nil
 	})
 	if b.err = err; err == nil && all {
+		b.held.view.give()
 		b.err = io.EOF
 	}
 }

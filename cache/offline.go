@@ -131,6 +131,7 @@ func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, 
 	if err != nil {
 		return nil, err
 	}
+	c.view.give()
 	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 

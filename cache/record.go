@@ -25,6 +25,8 @@ import (
 //   - No absence is proven by less than was seen. What a view had seen that is evicted,
 //     dropped or damaged stays as a floor of its user and resource: no view below it proves
 //     that something is not there.
+//   - Where damage on the disk took copies away, or put those of a snapshot in their place,
+//     older copies than its clients were given before are not served by this process.
 //   - Whatever does not fit into the bounds is forgotten in favour of 503: gone becomes
 //     doubt, seen becomes a floor, and refused becomes "refused by name", where only what a
 //     GET reads from then on is served. So it is with records that the disk has lost.
@@ -77,6 +79,10 @@ type resourceRecord struct {
 	// doubted is when the last of Doubts was learned; see records.learned. After a restart
 	// any request began later.
 	doubted uint64
+	// damaged is the highest version that clients of this process were given from copies
+	// which damage on the disk took away. It is not saved: after a restart an older copy is
+	// better than none.
+	damaged string
 }
 
 // resourceState is the part of a resourceRecord that is not of one object.
@@ -116,7 +122,10 @@ type record struct {
 type known struct {
 	record
 	floor string // of the resource
-	doubt string // the record's, or the resource's if that is higher
+	// damaged is the resource's: a copy that no view from this version on confirms may be
+	// older than what the user has seen.
+	damaged string
+	doubt   string // the record's, or the resource's if that is higher
 	// closed: too much is known of this user to tell.
 	closed bool
 }
@@ -147,7 +156,7 @@ func (r *records) known(of userResource, namespace, name string) known {
 		user := r.users[of.user]
 		return known{closed: user != nil && user.closed}
 	}
-	k := known{floor: resource.Floor, doubt: higher(resource.Doubts[""], resource.Doubts[namespace])}
+	k := known{floor: resource.Floor, damaged: resource.damaged, doubt: higher(resource.Doubts[""], resource.Doubts[namespace])}
 	if one := resource.names[name]; one != nil {
 		k.record = *one
 		k.doubt = higher(k.doubt, one.Doubt)

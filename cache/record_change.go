@@ -187,6 +187,20 @@ func (r *records) forgot(of userResource, version string) {
 	r.raiseLocked(of, version)
 }
 
+// damaged notes that copies up to a version, which clients were given, were lost by damage on
+// the disk. Which ones is not known.
+func (r *records) damaged(of userResource, version string) {
+	if r == nil || !isVersion(version) {
+		return
+	}
+	r.makeRoom(of)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if resource := r.resourceLocked(of); resource != nil {
+		resource.damaged = higher(resource.damaged, version)
+	}
+}
+
 func (r *records) raiseLocked(of userResource, version string) {
 	if resource := r.resourceLocked(of); resource != nil && compare(version, resource.Floor) > 0 {
 		resource.Floor = version
@@ -237,7 +251,7 @@ func (r *records) restored(back userResource, version string) {
 		if !of.restoredWith(back) {
 			continue
 		}
-		resource.Floor, resource.Doubts = "", nil
+		resource.Floor, resource.Doubts, resource.damaged = "", nil, ""
 		r.saveStateLocked(of)
 		for name, one := range resource.names {
 			r.setLocked(of, resource, name, &record{Refused: one.Refused, Allowed: one.Allowed, since: one.since})

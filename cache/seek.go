@@ -166,8 +166,9 @@ func (x *exchange) seek(q *query) ([]heldCopy, error) {
 	if !sure {
 		return nil, errDoubtful
 	}
-	if !slices.ContainsFunc(live, func(c heldCopy) bool { return compare(c.proven, copies.newest) >= 0 }) {
-		return nil, errDoubtful // the user has seen a newer one
+	seen := higher(copies.newest, k.damaged)
+	if !slices.ContainsFunc(live, func(c heldCopy) bool { return compare(c.proven, seen) >= 0 }) {
+		return nil, errDoubtful // the user may have seen a newer one
 	}
 	version := newestOf(live)
 	return slices.DeleteFunc(live, func(c heldCopy) bool { return c.entry.version != version }), nil

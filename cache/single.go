@@ -21,7 +21,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() {
-		v.dropLocked()
+		v.dropDamagedLocked()
 	}
 	if v.loadLocked() != nil {
 		return
@@ -31,7 +31,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
 		return
 	}
-	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
+	v.header.APIVersion, v.header.Kind, v.given = t.APIVersion, t.Kind, true
 	name = strings.Clone(name) // it may be part of a URL
 	o.Name = name
 	v.setLocked(name, entryOf(&o))

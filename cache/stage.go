@@ -175,7 +175,7 @@ func (s *stage) commit(version string) verdict {
 		order := compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.holdsLocked(s.items):
-			v.header.Updated = v.disk.clock()
+			v.header.Updated, v.given = v.disk.clock(), true
 			v.allowLocked()
 			return taken
 		case order < 0 && s.consistent && compare(version, s.began) < 0:
@@ -209,7 +209,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 	v.highest.raise(version)
 	same := v.complete && !v.lost.Load() && compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
 	v.lost.Store(false)
-	v.version, v.complete = version, true
+	v.version, v.complete, v.given = version, true, true
 	v.header = viewHeader{
 		APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted,
 		Changed: v.header.Changed, Updated: v.disk.clock(),

@@ -64,6 +64,7 @@ type view struct {
 	tail     []late // events that came meanwhile, and were beyond the view
 	tailSize int    // bytes of them
 	onDisk   bool   // a change for the view has been handed to the disk, or read from it
+	given    bool   // clients of this process have read of it: what was there may not get older
 	members  int    // as the disk says; until loaded
 }
 
@@ -127,6 +128,7 @@ func newView(d *disk, id store.ID, key viewKey) *view {
 func (v *view) restore(s store.View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.damagedLocked()
 	v.forgetLocked()
 	v.loaded, v.onDisk = false, true
 	v.version, v.complete, v.members, v.bytes = s.ResourceVersion, s.Complete && !s.Stale, s.Members, s.Bytes
@@ -138,11 +140,32 @@ func (v *view) restore(s store.View) {
 	v.used.Store(s.LastUsed.UnixNano())
 }
 
-// forget makes the view one of which nothing is known.
+// forget makes the view one of which nothing is known: it is new, or was in a file that was
+// damaged.
 func (v *view) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.damagedLocked()
 	v.forgetLocked()
+}
+
+// give notes that a client was given the view's state, or one of its members.
+func (v *view) give() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.given = true
+}
+
+// damagedLocked notes what clients were given of the view, before damage on the disk takes
+// it away, or a snapshot puts an older state in its place.
+func (v *view) damagedLocked() {
+	if !v.given {
+		return
+	}
+	if v.complete {
+		v.seenLocked(v.version)
+	}
+	v.records.damaged(v.key.of(), v.newestLocked())
 }
 
 // forgetLocked keeps of the view only that nothing older proves what it may have seen.
@@ -150,7 +173,7 @@ func (v *view) forgetLocked() {
 	v.records.forgot(v.key.of(), v.newestLocked())
 	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.reads = reads{}
-	v.bytes, v.members, v.version, v.complete, v.onDisk = 0, 0, "", false, false
+	v.bytes, v.members, v.version, v.complete, v.onDisk, v.given = 0, 0, "", false, false, false
 	v.header = viewHeader{}
 	v.lost.Store(false)
 }
@@ -163,7 +186,7 @@ func (v *view) loadLocked() error {
 	s, _ := v.disk.now()
 	stored, members, err := s.Members(*v.id.Load())
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-		v.dropLocked()
+		v.dropDamagedLocked()
 		return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 	}
 	if err != nil {
@@ -179,11 +202,21 @@ func (v *view) loadLocked() error {
 
 // dropLocked removes the view from memory and disk.
 func (v *view) dropLocked() {
-	if v.onDisk {
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
-	}
 	if v.complete {
 		v.seenLocked(v.version)
+	}
+	v.removeFromDiskLocked()
+}
+
+// dropDamagedLocked removes a view of which something cannot be read.
+func (v *view) dropDamagedLocked() {
+	v.damagedLocked()
+	v.removeFromDiskLocked()
+}
+
+func (v *view) removeFromDiskLocked() {
+	if v.onDisk {
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
 	}
 	v.forgetLocked()
 }
@@ -278,7 +311,7 @@ func (v *view) dropIf(name string, e entry) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now, ok := v.index[name]; ok && now.is(e) {
-		v.dropLocked()
+		v.dropDamagedLocked()
 	}
 }
 
@@ -287,7 +320,7 @@ func (v *view) dropAt(version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.version == version {
-		v.dropLocked()
+		v.dropDamagedLocked()
 	}
 }
 

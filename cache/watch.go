@@ -83,6 +83,7 @@ func (s *stream) repeat() {
 		})
 		return
 	}
+	s.held.source.view.give()
 	if r.end {
 		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.snapshot.version, true)
 	}

@@ -1,0 +1,90 @@
+package cache
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What clients of this process were given does not get older when a snapshot takes the place
+// of a file that turns out to be damaged. Where nobody was given anything since the start,
+// what the snapshot has is better than nothing.
+func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
+	for name, tc := range map[string]struct {
+		give       func(t *testing.T, u *upstream, c *Cache) // before the damage is met
+		list, a, b string                                    // afterwards, offline
+		other      string                                    // another user's list
+	}{
+		"nothing was given": {
+			give: func(*testing.T, *upstream, *Cache) {},
+			list: "100: a=50 b=51", a: "a=50", b: "b=51", other: "100: a=50 b=51",
+		},
+		"a list, by the cloud": {
+			give: func(t *testing.T, u *upstream, c *Cache) {
+				u.comeBack()
+				get(t, c, urlPods)
+				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
+				u.goAway()
+			},
+			list: errBehind.Error(), a: errDoubtful.Error(), b: errDoubtful.Error(), other: errBehind.Error(),
+		},
+		"an object, by the cloud": {
+			give: func(t *testing.T, u *upstream, c *Cache) {
+				u.comeBack()
+				u.onText("get", 200, podJSON("a", "150"))
+				get(t, c, urlPodA)
+				u.goAway()
+			},
+			list: "100: a=50 b=51", a: errDoubtful.Error(), b: errDoubtful.Error(), other: "100: a=50 b=51",
+		},
+		"an object, by the cache": {
+			give: func(t *testing.T, _ *upstream, c *Cache) { get(t, c, urlPodA) },
+			list: errBehind.Error(), a: errDoubtful.Error(), b: errDoubtful.Error(), other: "100: a=50 b=51",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+				u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+				c := openCache(t, dir, u)
+				stop := runCache(t, c)
+				get(t, c, urlPods)
+				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
+				time.Sleep(2 * time.Second) // it is on disk
+				s, _ := c.disk.now()
+				if err := s.Snapshot(); err != nil {
+					t.Fatal(err)
+				}
+				u.shows("200", podJSON("a", "150"), podJSON("b", "151"))
+				get(t, c, urlPods)
+				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
+				stop()
+				loseObject(t, dir, "ns/b")
+
+				u.goAway()
+				c = openCache(t, dir, u)
+				runCache(t, c)
+				tc.give(t, u, c)
+				get(t, c, "/api/v1/namespaces/ns/pods/b") // it meets the damage
+				time.Sleep(2 * firstReopen)
+				for url, want := range map[string]string{urlPods: tc.list, urlPodA: tc.a, "/api/v1/namespaces/ns/pods/b": tc.b} {
+					if got := get(t, c, url); !strings.HasPrefix(got, want) {
+						t.Errorf("offline, with the snapshot: %s: %q, want %q", url, got, want)
+					}
+				}
+				if got := ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods); !strings.HasPrefix(got, tc.other) {
+					t.Errorf("offline, with the snapshot: another user's list: %q, want %q", got, tc.other)
+				}
+				u.comeBack()
+				get(t, c, urlPods)
+				u.goAway()
+				if got, want := get(t, c, urlPods), "200: a=150 b=151"; got != want {
+					t.Errorf("when it was read again: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
