@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // storeFile and snapshotFile are the hub's, and copyFile is this test's: the store as it
@@ -24,15 +26,45 @@ func (w *world) storePath(name string) string { return filepath.Join(w.hub.Root,
 func (w *world) spoil(r *rand.Rand) {
 	ended := w.log.during(&w.log.trouble, hubIsDown)
 	w.hub.Kill()
-	for _, u := range w.users {
-		u.sight.forget(time.Now())
-	}
-	w.statuses.lost(time.Time{})
+	w.forgetSeen()
+	w.spoiled = true
 	w.note("the hub is killed; its store: %s", w.spoilStore(r))
 	w.did("spoiled stores")
 	w.hub.Start()
 	ended()
 	w.note("the hub serves")
+}
+
+// forgetSeen takes away all that was seen of a hub that does not run.
+func (w *world) forgetSeen() {
+	now := time.Now()
+	for _, u := range w.users {
+		u.sight.forget(now)
+	}
+	w.statuses.lost(time.Time{})
+}
+
+// forgetSpoiled takes away what was seen of a hub that was stopped, if its store was spoiled
+// before: what it kept since then may be lost with the store, as soon as it meets the damage.
+// While it runs, it has to remember what it has shown.
+func (w *world) forgetSpoiled() {
+	if !w.spoiled {
+		return
+	}
+	w.forgetSeen()
+	w.spoiled = w.storeIsDamaged()
+}
+
+// storeIsDamaged reads the whole store of a hub that does not run. It opens a copy: the store
+// itself would be put right.
+func (w *world) storeIsDamaged() bool {
+	dir := w.t.TempDir()
+	w.must(copyTo(w.storePath(storeFile), filepath.Join(dir, storeFile)))
+	s, err := store.Open(dir, store.Options{})
+	w.must(err)
+	damage := errors.Join(s.Recovery().Cause, s.Check())
+	w.must(s.Close())
+	return damage != nil
 }
 
 // spoilStore does something to the store of a hub that does not run, and says what.

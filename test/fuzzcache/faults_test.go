@@ -170,6 +170,7 @@ func (w *world) restart(r *rand.Rand, kill bool) {
 		w.did("restarts in order")
 		w.hub.Stop()
 	}
+	w.forgetSpoiled()
 	if r.IntN(3) == 0 {
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
 	}

@@ -34,6 +34,7 @@ type world struct {
 	log      log
 	statuses statuses
 	copied   bool // a copy of the hub's store is there
+	spoiled  bool // there may be damage in the hub's store that the hub has not met
 	writes   atomic.Int64
 
 	users   []*user
