@@ -28,7 +28,9 @@ func (w *world) report(kind, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count[kind]++; f.count[kind] <= enough {
-		f.first[kind] = append(f.first[kind], fmt.Sprintf("%v: %s", time.Since(f.began).Round(time.Millisecond), text))
+		text = fmt.Sprintf("%v: %s", time.Since(f.began).Round(time.Millisecond), text)
+		f.first[kind] = append(f.first[kind], text)
+		w.t.Logf("%s: %s", kind, text) // at once: a run may take an hour
 	}
 }
 
