@@ -172,7 +172,7 @@ func (w *world) restart(r *rand.Rand, kill bool) {
 	}
 	w.forgetSpoiled()
 	if r.IntN(3) == 0 {
-		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		pause(w.t.Context(), time.Duration(r.IntN(1500))*time.Millisecond)
 	}
 	if r.IntN(2) == 0 {
 		w.copyStore()

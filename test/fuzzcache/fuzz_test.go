@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // TestWhatClientsSeeIsWhatEtcdHad plays for SECONDS, and then wants everybody to have what
@@ -129,12 +130,9 @@ func (w *world) settle(all []*follower, whole bool) {
 		deadline = time.Now().Add(settling)
 	}
 	for _, x := range all {
-		for !x.has(w.history.list(x.q, w.history.now())) { // controllers write on
-			if time.Now().After(deadline) {
-				w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(w.history.list(x.q, w.history.now())))
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
+		arrived := func() bool { return x.has(w.history.list(x.q, w.history.now())) } // controllers write on
+		if !poll.Within(time.Until(deadline), arrived) {
+			w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(w.history.list(x.q, w.history.now())))
 		}
 	}
 	w.readAll()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/freeport"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -210,17 +211,13 @@ func takeStock(cloud *link.Link) stock {
 // more.
 func awaitStock(t *testing.T, cloud *link.Link, before stock) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		now := takeStock(cloud)
-		if now.goroutines <= before.goroutines+extraGoroutines && now.heap <= before.heap+extraHeap && now.connections <= before.connections+extraConnections {
-			t.Logf("before %+v, after %+v", before, now)
-			return
-		}
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("before %+v, after %d requests %+v\n%s", before, soakRequests, now, stacks[:runtime.Stack(stacks, true)])
-		}
-		time.Sleep(200 * time.Millisecond)
+	var now stock
+	if !poll.Within(2*time.Minute, func() bool {
+		now = takeStock(cloud)
+		return now.goroutines <= before.goroutines+extraGoroutines && now.heap <= before.heap+extraHeap && now.connections <= before.connections+extraConnections
+	}) {
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("before %+v, after %d requests %+v\n%s", before, soakRequests, now, stacks[:runtime.Stack(stacks, true)])
 	}
+	t.Logf("before %+v, after %+v", before, now)
 }

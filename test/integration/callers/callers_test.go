@@ -1,14 +1,12 @@
 package callers
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 // newHub starts a hub whose node may read everything.
@@ -204,14 +203,9 @@ func TestAFloodFromAPodLeavesTheNodesWayOpen(t *testing.T) {
 	if out := pod.do(order{Hold: 300, At: at}); out.Err != "" {
 		t.Fatal(out.Err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !strings.Contains(get(order{Get: h.API + "/metrics"}).Body, `edgehub_connections{port="proxy-port"} 48`) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("a pod holds not three quarters of the connections:\n%s", get(order{Get: h.API + "/metrics"}).Body)
-		case <-time.After(20 * time.Millisecond):
-		}
+	metrics := func() string { return get(order{Get: h.API + "/metrics"}).Body }
+	if !poll.Within(patience, func() bool { return strings.Contains(metrics(), `edgehub_connections{port="proxy-port"} 48`) }) {
+		t.Fatalf("a pod does not hold three quarters of the connections:\n%s", metrics())
 	}
 	if out := pod.do(order{Get: h.Plain + "/version"}); out.Err == "" {
 		t.Errorf("the pod gets in still: %d %s", out.Code, out.Body)

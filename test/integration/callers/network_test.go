@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const nodeToken = "t"
@@ -153,11 +154,10 @@ ip route add 127.0.0.1/32 via 198.18.255.1 dev eth0 src 198.18.255.2`)
 	node.startHub(hubFlags(t))
 	const url = "http://127.0.0.1:10261/api/v1/pods"
 	var out outcome
-	for deadline := time.Now().Add(patience); out.Code == 0; time.Sleep(20 * time.Millisecond) {
-		if out = node.do(order{Get: url}); time.Now().After(deadline) {
-			t.Fatal(out.Err)
-		}
-	}
+	poll.Until(t, patience, "the hub answers the node's own program", func() bool {
+		out = node.do(order{Get: url})
+		return out.Code != 0
+	})
 	if out.Code != http.StatusServiceUnavailable { // it is let in, and there is no cloud
 		t.Errorf("the node's own program got %d %s", out.Code, out.Body)
 	}

@@ -13,9 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/edgehub-io/edgehub/test/poll"
 )
 
 const (
@@ -103,10 +104,8 @@ func (r *race) metric(name string) int {
 
 func (r *race) await(metric string, value int) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); r.metric(metric) != value; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.Fatalf("%s is %d, want %d", metric, r.metric(metric), value)
-		}
+	if !poll.Within(patience, func() bool { return r.metric(metric) == value }) {
+		r.Fatalf("%s is %d, want %d", metric, r.metric(metric), value)
 	}
 }
 

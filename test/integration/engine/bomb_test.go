@@ -105,9 +105,15 @@ func (r *rig) lowest(measure func() int) func() int {
 	least := measure()
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
 			least = min(least, measure())
-			time.Sleep(5 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
 		}
 	}()
 	r.Cleanup(cancel)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
+	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/stage"
 )
 
 // TestRegistryThatSlowsDown sends a byte each 0.9 seconds from the midst of a layer on. It
@@ -36,10 +38,9 @@ func TestRegistryThatSlowsDown(t *testing.T) {
 		r.eventually("the layer has begun to come in", func() bool { return h.Sent() > begin })
 		start := time.Now()
 		r.askOnceMarked(good.pod.Name)
-		for deadline := start.Add(window + soon); time.Now().Before(deadline) && r.state(good.pod.Name).State != nodeapi.Ready; {
-			time.Sleep(100 * time.Millisecond)
-		}
-		r.awaitReady(good.pod.Name)
+		poll.Until(r, window+stage.Patience, "the other pod's image is there", func() bool {
+			return r.state(good.pod.Name).State == nodeapi.Ready
+		})
 		r.Logf("the other pod's image was there after %v", time.Since(start))
 		h.Answer(blob.Digest, nil)
 		r.awaitReady(bad.pod.Name)
