@@ -40,7 +40,7 @@ func TestNoImageStarves(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
-				random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a failure has to be repeatable
+				random := rand.New(rand.NewPCG(seed, 0))
 				count, takes := 1+random.IntN(40), time.Duration(1+random.IntN(90))*time.Second
 				dead := n.addDead(t, "web-0", count, engine.Unreachable, takes)
 				for round := range 5 {

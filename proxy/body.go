@@ -67,11 +67,12 @@ func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBufferSize]byte)(p)) }
 // answers without a length: these ReverseProxy flushes from another goroutine meanwhile.
 type writingBody struct {
 	io.ReadCloser
-	to io.Writer
+	source io.WriterTo // the ReadCloser
+	to     io.Writer
 }
 
 func (b writingBody) Read([]byte) (int, error) {
-	if _, err := b.ReadCloser.(io.WriterTo).WriteTo(b.to); err != nil { //nolint:forcetypeassert // see answered
+	if _, err := b.source.WriteTo(b.to); err != nil {
 		return 0, err
 	}
 	return 0, io.EOF

@@ -169,8 +169,8 @@ func (p *Proxy) answered(res *http.Response) error {
 	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
 	if x.verb == "watch" && res.StatusCode == http.StatusOK {
 		res.Body = &drainable{ReadCloser: res.Body, draining: p.draining}
-	} else if _, ok := res.Body.(io.WriterTo); ok && res.StatusCode == http.StatusOK && res.ContentLength >= 0 {
-		res.Body = writingBody{res.Body, x.to}
+	} else if source, ok := res.Body.(io.WriterTo); ok && res.StatusCode == http.StatusOK && res.ContentLength >= 0 {
+		res.Body = writingBody{res.Body, source, x.to}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 	much := make([]byte, 64<<20) // more than two kernels hold
 	sent := 0
 	for n, full := 0, false; n > 0 || !full; sent += n { // until nothing goes any more
-		client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) //nolint:errcheck // a write ends one way or the other
+		_ = client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // a write ends one way or the other
 		if n, err = client.Write(much); err == nil {
 			t.Fatal("64 MiB were sent to somebody who does not read")
 		}

@@ -37,8 +37,8 @@ func (t *Tokens) flood(ctx context.Context, g *sync.WaitGroup, n int, of func(i 
 func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 	const flooder, victim = "system:serviceaccount:flood:a", "system:serviceaccount:victims:a"
 	victims := claiming(victim, 0)
-	identify := func(peer string) func(*Tokens, context.Context) error {
-		return func(tokens *Tokens, ctx context.Context) error {
+	identify := func(peer string) func(context.Context, *Tokens, *apiserver) error {
+		return func(ctx context.Context, tokens *Tokens, _ *apiserver) error {
 			_, err := tokens.Identify(from(ctx, peer), tokens.bearer(victims))
 			return err
 		}
@@ -47,7 +47,7 @@ func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 	for name, test := range map[string]struct {
 		flood  func(i int) string
 		before func(*testing.T, *Tokens)
-		ask    func(*Tokens, context.Context) error
+		ask    func(context.Context, *Tokens, *apiserver) error
 	}{
 		"a new token of another peer": {
 			flood: func(i int) string { return claiming(flooder, i) }, ask: identify("B"),
@@ -69,10 +69,10 @@ func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 		"the review of a known token's 401, by the same peer": {
 			flood:  func(i int) string { return claiming(victim, i+1) },
 			before: learn,
-			ask: func(tokens *Tokens, ctx context.Context) error {
-				before := tokens.opts.Upstream.(*apiserver).count() //nolint:forcetypeassert // see open
+			ask: func(ctx context.Context, tokens *Tokens, a *apiserver) error {
+				before := a.count()
 				tokens.Unauthorized(from(ctx, "A"), tokens.bearer(victims))
-				if tokens.opts.Upstream.(*apiserver).count() == before { //nolint:forcetypeassert // see open
+				if a.count() == before {
 					return errors.New("it was not reviewed")
 				}
 				return nil
@@ -94,7 +94,7 @@ func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 				var g sync.WaitGroup
 				tokens.flood(from(t.Context(), "A"), &g, flooding, test.flood)
 				began := time.Now()
-				if err := test.ask(tokens, t.Context()); err != nil {
+				if err := test.ask(t.Context(), tokens, a); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); took > 2*reviewTakes {

@@ -94,25 +94,28 @@ func isHostUnit(path []string) bool {
 	return len(path) > 0
 }
 
-// hostScopes are how names of scopes begin that are not for containers: of systemd
-// itself, logins, systemd-run --scope, desktops and terminals, snapd, and of the
-// programs that watch over the containers of CRI-O and Podman. All container runtimes
-// make scopes, and no services, named after their own and their container's name.
-//
-//nolint:gochecknoglobals // a constant
-var hostScopes = []string{"init.scope", "session-", "run-", "app-", "tmux-spawn-", "vte-spawn-", "snap.", "crio-conmon-", "libpod-conmon-"}
-
+// isHostScope reports whether the scope is not a container's but one of systemd itself,
+// a login, systemd-run --scope, a desktop or terminal, snapd, or the program that
+// monitors a container of CRI-O or Podman. All container runtimes make scopes, and no
+// services, named after the runtime and the container.
 func isHostScope(name string) bool {
-	return slices.ContainsFunc(hostScopes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	for _, prefix := range [...]string{"init.scope", "session-", "run-", "app-", "tmux-spawn-", "vte-spawn-", "snap.", "crio-conmon-", "libpod-conmon-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
-// parents are groups that hold nothing but containers, also such as have names of
-// their own.
-//
-//nolint:gochecknoglobals // a constant
-var parents = []string{
-	"buildkit", "default", "docker", "ecs", "firecracker", "garden", "k8s.io", "kubepods", "libpod_parent", "lxc",
-	"lxc.payload", "machine", "mesos", "moby", "nerdctl", "nomad",
+// isParent reports whether the group holds nothing but containers, whatever their
+// groups are called.
+func isParent(name string) bool {
+	switch name {
+	case "buildkit", "default", "docker", "ecs", "firecracker", "garden", "k8s.io", "kubepods", "libpod_parent", "lxc",
+		"lxc.payload", "machine", "mesos", "moby", "nerdctl", "nomad":
+		return true
+	}
+	return false
 }
 
 // isContainer tells whether name, a single component of a path, is one that is known
@@ -130,5 +133,5 @@ func isContainer(name string) bool {
 	case strings.Contains(name, ":"): // SLICE:RUNTIME:ID, a name for systemd's driver that was given to cgroupfs's
 		return slices.ContainsFunc(strings.Split(name, ":"), isContainer)
 	}
-	return slices.Contains(parents, name) || strings.HasPrefix(name, "lxc.payload.") || containerID(name) != ""
+	return isParent(name) || strings.HasPrefix(name, "lxc.payload.") || containerID(name) != ""
 }

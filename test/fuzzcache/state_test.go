@@ -98,7 +98,7 @@ func (s *state) sameButStatus(other *state) bool {
 // sameColour compares colours of widgets. One that is stored without a colour is read with
 // the default that an apiserver knew at the time.
 func sameColour(a, b string) bool {
-	return a == b || a == "" && slices.Contains(colours, b) || b == "" && slices.Contains(colours, a)
+	return a == b || a == "" && slices.Contains(colours(), b) || b == "" && slices.Contains(colours(), a)
 }
 
 // loose is any object, as JSON.

@@ -112,8 +112,10 @@ func definition(colour string) string {
 "properties":{"value":{"type":"string"},"colour":{"type":"string"%[2]s}}}}}}}]}}`, group, colour)
 }
 
-// colours are the defaults, one after the other. They take different numbers of bytes.
-var colours = []string{"red", "ultramarine", "a colour that takes some more bytes than others"} //nolint:gochecknoglobals // never changed
+// colours returns the defaults, one after the other. They take different numbers of bytes.
+func colours() []string {
+	return []string{"red", "ultramarine", "a colour that takes some more bytes than others"}
+}
 
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -136,7 +138,7 @@ func (w *world) makeKind() {
 // changeDefault gives Widgets another colour by default: objects read otherwise from now
 // on, at the version that they had.
 func (w *world) changeDefault(ctx context.Context, n int) {
-	colour := colours[n%len(colours)]
+	colour := colours()[n%len(colours())]
 	w.note("widgets are %q by default", colour)
 	defer w.log.during(&w.log.defined, "another default")()
 	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default","value":%q}]`, colour)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"runtime"
 	"testing"
@@ -75,7 +76,7 @@ func (r *rig) givesUp(e *engine.Engine, h *hostile.Registry, reference string) e
 	if ctx.Err() != nil {
 		r.Fatalf("the pull has not given up after %v", soon)
 	}
-	failure, ok := err.(*engine.Error) //nolint:errorlint // it is that and nothing else
+	failure, ok := errors.AsType[*engine.Error](err)
 	if !ok {
 		r.Fatalf("the pull ended with %v", err)
 	}
