@@ -77,7 +77,7 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.wake(key, sent.next(now), now) // the watch may have nothing to tell of a pod that was kept
+	r.wake(key, sent.next(now), now) // the watch may have no event for a pod that was kept
 	r.wake(key, plan.Wake, now)
 	r.metrics.setRollout(key, &plan)
 	r.tellRollout(ds, t, &plan, options, now)
@@ -149,8 +149,8 @@ func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch,
 	return daemonset.NewestRevision(ds, revisions), nil
 }
 
-// hasUnknown tells whether any pod has a revision that is not among revisions, and that
-// was not there when the apiserver was asked.
+// hasUnknown reports whether any pod has a revision that is not among revisions, and that
+// the apiserver has not been asked for yet.
 func (t *rolling) hasUnknown(pods []*corev1.Pod, revisions []*appsv1.ControllerRevision) bool {
 	known := map[string]bool{}
 	for _, revision := range revisions {

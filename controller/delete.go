@@ -20,9 +20,9 @@ import (
 // Bounds of a request that deletes a pod.
 const (
 	deleteTimeout = patchTimeout
-	// lastWords is how long a deletion under way may still take when the
-	// controller is told to stop. What the apiserver gets after the next one has
-	// listed the pods would count on top of the maximum.
+	// lastWords is how long a deletion in flight may still take after the
+	// controller has been asked to stop. A deletion that reaches the apiserver
+	// after the next controller has listed the pods would exceed the maximum.
 	lastWords = time.Second
 )
 
@@ -70,8 +70,8 @@ func (r *reconciler) deletePods(ctx context.Context, sent *deletions, all []roll
 	return out
 }
 
-// deletePod tells what became of the pod. A conflict is one that says no more than that
-// the pod is not as it was seen.
+// deletePod deletes the pod and returns what became of it. conflict is true if the only
+// reason for a failure is that the pod has changed since it was seen.
 func (r *reconciler) deletePod(ctx context.Context, sent *deletions, deletion rollout.Deletion) (f fate, conflict bool, err error) {
 	ctx, cancel := outlive(ctx, lastWords, deleteTimeout)
 	defer cancel()
@@ -109,9 +109,9 @@ func fateAfter(err error) fate {
 	}
 }
 
-// refused tells whether the apiserver said no, as opposed to nothing, or to something
-// that leaves open what it did. A webhook is asked before anything is done, and may say no
-// with any code, or not answer.
+// refused reports whether err is a refusal by the apiserver, as opposed to no answer, or
+// an answer that leaves open whether the pod was deleted. Admission webhooks are called
+// before anything is deleted. They may deny a request with any code, or not answer.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -10,14 +10,15 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// fate is what became of a pod that was to be deleted, as far as the apiserver has said.
+// fate is what became of a pod that was to be deleted, as far as is known from the
+// apiserver's answers.
 type fate int
 
 const (
 	// going pods are deleted. The watch will show it.
 	going fate = iota
 	// unsure is a pod for which the answer leaves open whether it was deleted. It
-	// counts as going until another answer says otherwise.
+	// counts as going until another answer shows that it was not.
 	unsure
 	// kept pods live on as they are.
 	kept
@@ -52,7 +53,7 @@ func newDeletions() *deletions {
 	return &deletions{byUID: map[types.UID]answer{}, retries: newRetries()}
 }
 
-// has tells whether the pod counts as deleted.
+// has reports whether the pod counts as deleted.
 func (d *deletions) has(uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,8 +93,8 @@ func (d *deletions) expect(pod *corev1.Pod) {
 	d.byUID[pod.UID] = answer{fate: unsure, words: d.byUID[pod.UID].words}
 }
 
-// answered is called with what became of the pod, and with the error if it was not
-// deleted. conflict tells that the pod was only found to be another than it looked.
+// answered records what became of the pod, and the error if it was not deleted. conflict
+// means that the deletion failed only because the pod had changed since it was seen.
 func (d *deletions) answered(pod *corev1.Pod, f fate, conflict bool, err error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -41,7 +41,7 @@ type apiserver struct {
 	history map[string][]event           // by resource
 	changed chan struct{}                // closed whenever anything changes
 	life    int                          // of connections: a greater one ends the watches before
-	oldest  int                          // a watch from before it is told to list again
+	oldest  int                          // a watch from an earlier version gets 410 Gone
 	faults  faults
 	// disturbed is when watches were last late, or ended.
 	disturbed time.Time
@@ -69,7 +69,7 @@ type event struct {
 type faults struct {
 	// away fails all of them.
 	away bool
-	// late is how long after a change its watches tell of it, by resource.
+	// late is the delay from a change to its watch event, by resource.
 	late map[string]time.Duration
 	// answer, if not nil, returns what is answered in place of doing something.
 	answer func(verb, resource, name string) error
@@ -110,7 +110,7 @@ func (a *apiserver) client() kubernetes.Interface {
 	return client
 }
 
-// with calls f with everything locked, and tells the watches.
+// with calls f with everything locked, and then notifies the watches.
 func (a *apiserver) with(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -318,7 +318,7 @@ func (a *apiserver) deleteLocked(name string, body []byte) (any, error) {
 	return pod, nil
 }
 
-// endLocked tells a pod to end. One that no node runs is gone at once.
+// endLocked marks a pod for deletion. A pod that no node runs is removed at once.
 func (a *apiserver) endLocked(pod *corev1.Pod) {
 	switch {
 	case pod.Spec.NodeName == "":

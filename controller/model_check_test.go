@@ -50,8 +50,8 @@ func (m *model) judge(victim *corev1.Pod) {
 
 func (m *model) targetLocked() string { return hashOf(imageOf(m.daemonSetLocked())) }
 
-// truth is what the conditions have to say of the cluster as it is, once nothing has
-// changed for long. stays tells whether the deletion of a pod is refused.
+// truth is what the conditions must report about the cluster once nothing has changed
+// for long. stays reports whether the deletion of a pod is refused.
 type truth struct {
 	status, reason string
 	updated        int
@@ -119,8 +119,8 @@ func (m *model) conditionLocked(t appsv1.DaemonSetConditionType) appsv1.DaemonSe
 	return appsv1.DaemonSetCondition{}
 }
 
-// check compares what the conditions say with the truth. words are the apiserver's when
-// it refuses.
+// check compares the conditions with the truth. words are part of the apiserver's message
+// when it refuses a deletion.
 func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []string) {
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()

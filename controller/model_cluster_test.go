@@ -43,7 +43,7 @@ const (
 	daemonSetName = "web"
 	tick          = 100 * time.Millisecond
 	startup       = time.Second // from a pod's creation until it is Ready
-	grace         = time.Second // until a pod that is told to end has
+	grace         = time.Second // from a pod's deletionTimestamp to its end
 	// Images with these words in them cannot be pulled, or ask for more than any node has.
 	broken, huge = "broken", "huge"
 )

@@ -24,9 +24,8 @@ const (
 // TestModelRandom plays scenes that follow from a seed: nodes and pods fail, pods may not
 // be deleted, requests are lost, watches are late, templates change, the DaemonSet is
 // made again, and the controller restarts. Between scenes nothing changes for a while, and
-// the conditions have to say what is so. At every deletion the maximum has to hold, and in
-// no minute may there be more requests than there is reason for. MODEL_SEEDS says how many
-// seeds are played.
+// then the conditions must be correct. The maximum must hold at every deletion, and no
+// minute may see more requests than are justified. MODEL_SEEDS sets the number of seeds.
 func TestModelRandom(t *testing.T) {
 	seeds := modelSeeds
 	if n, err := strconv.Atoi(os.Getenv("MODEL_SEEDS")); err == nil {
@@ -86,7 +85,7 @@ func (s *scene) play() {
 	s.holds("", on())
 	// A minute has at most 10 tries for each pod, of deletion and of the list that a
 	// conflict leads to, and for the conditions; besides, each node is updated once or
-	// twice, and the informers list, and Events are told.
+	// twice, the informers list, and Events are posted.
 	if most, what := s.api.busiest(); most > 20*modelNodes+60 {
 		s.t.Errorf("%d requests in a minute: %s", most, what)
 	}

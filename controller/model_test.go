@@ -28,7 +28,7 @@ func simulate(t *testing.T, f func(t *testing.T)) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
 	defer func() { utilruntime.ErrorHandlers = handlers }()
-	klog.SetLogger(klog.New(nil)) // client-go would have a lot to say
+	klog.SetLogger(klog.New(nil)) // client-go would log a lot
 	defer klog.ClearLogger()
 	synctest.Test(t, f)
 }
@@ -123,7 +123,7 @@ func on(nodes ...string) func(*corev1.Pod) bool {
 	}
 }
 
-// holds fails the test unless the conditions say what is so, and no deletion was wrong.
+// holds fails the test unless the conditions are correct, and so was every deletion.
 func (m *model) holds(words string, stays func(*corev1.Pod) bool) {
 	m.t.Helper()
 	for _, wrong := range append(m.check(words, stays), m.violations()...) {
@@ -361,7 +361,7 @@ func TestModelPodsOfATemplateThatIsNotKnownYetAreLeftAlone(t *testing.T) {
 		m := startModel(t, 4, 4, rolling)
 		time.Sleep(time.Minute)
 		m.setImage("app:2")
-		time.Sleep(time.Second) // its pods are told to go
+		time.Sleep(time.Second) // its pods are being deleted
 		begin := time.Now()
 		m.api.with(func() {
 			m.api.faults.late = map[string]time.Duration{"daemonsets": latest, "controllerrevisions": latest}

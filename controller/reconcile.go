@@ -23,7 +23,7 @@ import (
 // worker at a time, and takes it in again meanwhile.
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-// backoff says when a DaemonSet may be tried again after a failure.
+// backoff computes when a DaemonSet may be reconciled again after a failure.
 type backoff = workqueue.TypedRateLimiter[cache.ObjectName]
 
 func newBackoff() backoff {

@@ -49,7 +49,7 @@ func (r *retries) succeeded(uid types.UID) {
 // failures is how many there have been in a row.
 func (r *retries) failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
 
-// may tells whether a request for the pod may be sent now.
+// may reports whether a request for the pod may be sent now.
 func (r *retries) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
 
 // next is when the first of the pods that have to wait may be tried again; zero if none
@@ -104,8 +104,8 @@ func (r *retries) took(done *outcome, now time.Time) time.Time {
 // name of a webhook or policy and its reason.
 const maxSaid = 200
 
-// said quotes what the apiserver answered, which may hold the words of anybody who
-// wrote an admission webhook or policy, of any length.
+// said quotes an error of the apiserver within bounds: the text may come from any admission
+// webhook or policy, and be of any length.
 func said(err error) string {
 	words := err.Error()
 	if len(words) > maxSaid {

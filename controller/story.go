@@ -104,8 +104,8 @@ func (r *reconciler) tell(ds *appsv1.DaemonSet, reason, message string) {
 	r.events.normal(ds, reason, truncated(message))
 }
 
-// tellDeletions says what keeps pods from being deleted. It is told again when other
-// words are answered, or once no pod is kept any more.
+// tellDeletions posts an Event with the reason why pods could not be deleted, unless the
+// last one had the same reason and pods have been refused ever since.
 func (r *reconciler) tellDeletions(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, done deleted) {
 	s := &t.rolling.story
 	failure := done.problem()

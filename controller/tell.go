@@ -35,8 +35,9 @@ func (r *reconciler) tellNodes(ctx context.Context, key cache.ObjectName, ds *ap
 	return done.stuck()
 }
 
-// planTold returns what makes the pods say what plan wants. Those on their way out are
-// left alone, and those that were to go and did not: the next step says what they tell.
+// planTold returns the changes that bring the pods' conditions in line with the plan. It
+// leaves alone pods that are being deleted, and pods whose deletion failed: the next step
+// determines the conditions of those.
 func planTold(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, sent *deletions, now time.Time) []change {
 	var changes []change
 	dates := newDated(target)

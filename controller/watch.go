@@ -129,7 +129,8 @@ func podChanged(before, after any) bool {
 // readyOn returns pod's Ready condition, or nil.
 func readyOn(pod *corev1.Pod) *corev1.PodCondition { return upgrade.Condition(pod, corev1.PodReady) }
 
-// unscheduled is why pod is not scheduled, "" if it is, or if the scheduler has not said.
+// unscheduled returns why pod is not scheduled: "" if it is, or if the scheduler has not
+// reported a reason yet.
 func unscheduled(pod *corev1.Pod) string {
 	if c := upgrade.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return c.Reason

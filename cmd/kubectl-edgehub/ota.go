@@ -63,7 +63,8 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	r.sumUpOTA(unscheduled)
 }
 
-// sumUpOTA is told how many pods of an old revision are not scheduled.
+// sumUpOTA sums up an OTA DaemonSet. unscheduled is the number of pods of an old revision
+// that are not scheduled.
 func (r *report) sumUpOTA(unscheduled int) {
 	old, gone := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable]
 	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}

@@ -75,7 +75,8 @@ func withNoPod(w *world) *world {
 	return w
 }
 
-// refusedWorld is where the controller has said so about a revision.
+// refusedWorld returns a world in which the controller reports that deletions of pods are
+// refused, for a revision.
 func refusedWorld(revision string) *world {
 	w := newWorld(advanced, nil).fleet("a", 2, newRevision).fleet("b", 2, oldRevision)
 	w.daemonSet.Status.Conditions = append(w.daemonSet.Status.Conditions, appsv1.DaemonSetCondition{

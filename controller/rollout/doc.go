@@ -1,6 +1,6 @@
 // Package rollout decides what AdvancedRollingUpdate does next with one
 // DaemonSet. It has no client and no clock: Make is given what is known now and
-// what was seen before, and says which pods to delete, why the others are left
+// what was seen before, and returns which pods to delete, why the others are left
 // alone, and when to ask again though nothing happened.
 //
 // # Which nodes count
@@ -15,20 +15,20 @@
 //
 // # Pods that may not be deleted
 //
-// Input.Refused tells which deletions did not come about, and until when not to try them
-// again. Such a pod counts as what it is, available or not, and gets its turn after all
-// others. The caller takes the deletions that failed back from a plan, with TakeBack, so
-// that what the plan says of the nodes holds after it was carried out.
+// Input.Refused holds the deletions that failed, and the time until which they must not be
+// retried. Such a pod counts as what it is, available or not, and comes after all others.
+// The caller removes failed deletions from a plan with TakeBack, so that the plan's states
+// of the nodes are still correct after it was carried out.
 //
 // A pod that is not scheduled belongs to the node that it was created for; see NodeOf.
 //
 // # Images first
 //
-// With upgrade.PrepullAnnotation, the pods in Plan.Pulls are to tell their nodes to
-// pull the images of the target. A pod that is Ready is deleted once its node says
-// that they are there, or has had Options.PrepullTimeout for it: since it was told, or
-// since it was Ready again, whichever is later. All of that stands on the pod, but for
-// when the node was Ready again. Pods that wait count as what they are, available, and
+// With upgrade.PrepullAnnotation, the pods in Plan.Pulls get a condition that asks their
+// nodes to pull the images of the target. A Ready pod is deleted once its node reports
+// that the images are there, or has had Options.PrepullTimeout to pull them: from the
+// request, or from when the node was Ready again, whichever is later. All of that is
+// recorded on the pod, except when the node was Ready again. Pods that wait count as what they are, available, and
 // come last.
 //
 // # Whose clock
@@ -38,10 +38,10 @@
 // pods in an order. How long a pod or a node has been Ready is counted from when
 // Sightings first saw it so. Times that the control plane writes, such as
 // creationTimestamp, are compared with the time that is passed in, and the two
-// clocks should be right to some seconds, as Kubernetes asks for anyway. Only for
-// how long a node has had to pull does its own word count, if it was Ready at the
+// clocks should be right to some seconds, as Kubernetes asks for anyway. The node's
+// own time is used only for how long a node has had to pull, if it was Ready at the
 // first look: a wrong clock makes that no longer than from the first look, and no
-// shorter than from when it was told.
+// shorter than from the request.
 //
 // # After a restart
 //

@@ -97,8 +97,9 @@ func (m *maker) pulls() map[types.UID]time.Time {
 	return out
 }
 
-// tells leaves those that tell already as they are while nothing is to begin. A pod
-// that is not scheduled would tell nobody: a hub reads the pods of its node.
+// tells reports whether the pod should ask its node to pull. A pod that does so already
+// keeps doing it while no new pulls may begin. A pod that is not scheduled asks nobody,
+// since a hub reads only the pods of its own node.
 func (m *maker) tells(pod *corev1.Pod) bool {
 	if revisionOf(pod) == m.in.Revision || !scheduled(pod) {
 		return false

@@ -33,11 +33,11 @@ func NodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// scheduled tells whether pod has been bound to its node. One that has not can have
-// done nothing to the node, and the node's own kubelet and hub do not know it.
+// scheduled reports whether pod has been bound to its node. A pod that has not been bound
+// has had no effect on the node, whose kubelet and hub do not know it.
 func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
-// unscheduled says in a few words why pod is not scheduled.
+// unscheduled returns a short reason why pod is not scheduled.
 func unscheduled(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != "" {

@@ -40,8 +40,8 @@ func (in *Input) refusal(pod *corev1.Pod) *Refusal {
 	return in.Refused(pod.UID)
 }
 
-// leaving says what is known of a pod that counts as deleted on this place, "" if there
-// is nothing to say.
+// leaving describes a pod on this place that counts as deleted. It returns "" if nothing
+// is known of one.
 func (in *Input) leaving(p *place) string {
 	for _, pod := range p.ending {
 		if r := in.refusal(pod); r.named() && pod.DeletionTimestamp.IsZero() {
@@ -73,9 +73,9 @@ func (p *Plan) TakeBack(d Deletion, r *Refusal) {
 	}
 }
 
-// Refusing tells whether the rollout stands still because pods may not be deleted: no
-// node is being updated, and what is left was refused, has to wait for what was, or would
-// be refused by all appearances.
+// Refusing reports whether the rollout is stuck because pods may not be deleted: no node
+// is being updated, and the remaining deletions were refused, wait for ones that were, or
+// are likely to be refused.
 func (p *Plan) Refusing() bool {
 	if p.Refused == 0 {
 		return false
@@ -94,8 +94,8 @@ func (p *Plan) Refusing() bool {
 	return open == 0 || p.Unavailable >= p.Max || p.RefusedInARow >= stalled
 }
 
-// refused says which nodes keep their pods, and what was answered for the first, in a
-// few words; "" if there is none.
+// refused returns a short text that names the nodes whose pods were not deleted, and the
+// error for the first of them; "" if there are none.
 func (p *Plan) refused() string {
 	if p.Refused == 0 {
 		return ""

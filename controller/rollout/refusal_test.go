@@ -12,8 +12,8 @@ import (
 
 const forbidden = `"pods \"pod1\" is forbidden: not today"`
 
-// refuses has the apiserver refuse what is planned for these nodes, as the controller
-// would tell the next plan.
+// refuses has the apiserver refuse the deletions planned for these nodes, as the
+// controller would record them for the next plan.
 func (w *world) refuses(inARow int, nodes ...string) {
 	w.t.Helper()
 	if w.refused == nil {

@@ -55,7 +55,7 @@ type NodeStatus struct {
 	// images of the target are there.
 	AwaitsImages bool
 	// Refused is set on nodes that are Pending or Unavailable and whose old pod is still
-	// there because its deletion was refused. Reason says by whom.
+	// there because its deletion was refused. Reason names who refused it.
 	Refused bool
 }
 
@@ -67,7 +67,7 @@ type Deletion struct {
 	// now, which would make it one too many.
 	Idle   bool
 	Reason string
-	// avail tells whether the pod was available, and trouble why it was not.
+	// avail is true if the pod was available; otherwise trouble is the reason.
 	avail   bool
 	trouble string
 }

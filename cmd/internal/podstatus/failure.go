@@ -62,9 +62,9 @@ func FailureOf(pod *corev1.Pod) *Failure {
 const crashLoop = "CrashLoopBackOff"
 
 // crashes reports whether a container has ended again after a restart, which kubelet calls
-// CrashLoopBackOff. It may say so only when it looks at the container again, which it
-// does when the back-off is over, just before the next start. Until then the status has
-// nothing but how the container ended.
+// CrashLoopBackOff. kubelet may not set that reason before it syncs the container again,
+// which it does when the back-off is over, just before the next start. Until then the
+// status shows only how the container ended.
 func crashes(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
 	t := c.State.Terminated
 	return t != nil && c.RestartCount > 0 && (t.ExitCode != 0 || neverDone(pod, c.Name))
