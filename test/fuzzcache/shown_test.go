@@ -46,12 +46,17 @@ func (f *follower) status(kind watch.EventType, got *state) bool {
 	}
 	takenBack := stored.same(got)
 	had := f.items[key]
+	// A pod that the client had for its status alone has gone, and another one is shown in its
+	// place. A hub that has just started does not know what its client had.
+	replaces := had != nil && had.uid != got.uid && kind == watch.Added && f.q.byStatus() && f.shown[key]
+	// What a hub puts right may be right: it does not know what its client's list has shown.
+	repeats := had != nil && kind == watch.Modified && had.same(got)
 	switch {
-	case takenBack && (got.rev > f.at || !f.shown[key]):
+	case takenBack && (got.rev > f.at || !f.shown[key] && !repeats):
 		return false
 	case !takenBack && !f.c.explains(stored, got, foul):
 		return false
-	case had != nil && (had.uid != got.uid || kind != watch.Deleted && had.rev != got.rev):
+	case had != nil && !replaces && (had.uid != got.uid || kind != watch.Deleted && had.rev != got.rev):
 		return false
 	case kind != watch.Deleted && !f.q.selects(got):
 		return false
