@@ -19,7 +19,7 @@ import (
 // rolling is what is remembered of a DaemonSet that is rolled out by its nodes.
 // Losing it delays the rollout and does no harm; see package rollout.
 type rolling struct {
-	seen *rollout.Sightings
+	seen *rollout.Observations
 	sent *deletions
 	// confirmed is the newest revision as the apiserver itself said when
 	// generation was new.
@@ -40,7 +40,7 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 		return nil // they call when they are
 	}
 	if t.rolling == nil {
-		t.rolling = &rolling{seen: rollout.NewSightings(), sent: newDeletions()}
+		t.rolling = &rolling{seen: rollout.NewObservations(), sent: newDeletions()}
 	}
 	pods := w.allPodsOf(ds)
 	newest, err := r.newest(ctx, ds, w, t.rolling, pods)
@@ -87,11 +87,11 @@ func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.
 
 func (r *reconciler) planOf(ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target, pods []*corev1.Pod, now time.Time) rollout.Plan {
 	sent := t.rolling.sent
-	return rollout.Make(rollout.Input{
+	return rollout.NewPlan(rollout.Input{
 		DaemonSet: ds, Options: options, Revision: target.Revision,
 		Nodes: r.nodes.seen(), Pods: pods,
 		Deleted: sent.has, Refused: sent.refusal, RefusedInARow: sent.refusalsInARow(),
-		Seen: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
+		Observations: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
 		Now: now, Timing: r.timing,
 	})
 }
@@ -101,7 +101,7 @@ func correct(plan *rollout.Plan, sent *deletions) {
 	for _, d := range plan.Delete {
 		if !sent.has(d.Pod.UID) {
 			if refusal := sent.refusal(d.Pod.UID); refusal != nil {
-				plan.TakeBack(d, refusal)
+				plan.Revert(d, refusal)
 			}
 		}
 	}

@@ -22,10 +22,10 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	if !r.target(o) {
 		return
 	}
-	plan := rollout.Make(rollout.Input{
+	plan := rollout.NewPlan(rollout.Input{
 		DaemonSet: o.daemonSet, Revision: r.Revision, Nodes: o.nodes, Pods: o.pods, Now: now,
-		Options: rollout.Options{Paused: true, MaxUnavailable: rollout.DefaultMaxUnavailable, Continue: r.Revision},
-		Seen:    rollout.TrustingSightings(),
+		Options:      rollout.Options{Paused: true, MaxUnavailable: rollout.DefaultMaxUnavailable, Continue: r.Revision},
+		Observations: rollout.NewTrustingObservations(),
 	})
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range o.pods {
@@ -103,6 +103,6 @@ func imagesOn(pod *corev1.Pod, revision string) string {
 	case c.Status == corev1.ConditionTrue:
 		return "its images are there"
 	default:
-		return rollout.ImageTrouble(c)
+		return rollout.ImageWaitReason(c)
 	}
 }

@@ -175,10 +175,10 @@ func makePlan(o objects, options rollout.Options, revision string, now time.Time
 		c.Status == corev1.ConditionFalse && rollout.RevisionIn(c.Message) == revision {
 		options.Continue = revision
 	}
-	plan := rollout.Make(rollout.Input{
+	plan := rollout.NewPlan(rollout.Input{
 		DaemonSet: o.daemonSet, Options: options, Revision: revision,
 		Nodes: o.nodes, Pods: o.pods, Now: now,
-		Seen: rollout.TrustingSightings(), Halted: rollout.HaltedRevision(o.daemonSet),
+		Observations: rollout.NewTrustingObservations(), Halted: rollout.HaltedRevision(o.daemonSet),
 	})
 	asItIs(&plan, time.Duration(o.daemonSet.Spec.MinReadySeconds)*time.Second, now)
 	return plan

@@ -32,7 +32,7 @@ func BenchmarkMakeImagesFirst(b *testing.B) {
 
 func halfway() Input {
 	const nodes = 5000
-	in := Input{DaemonSet: &appsv1.DaemonSet{}, Options: Options{MaxUnavailable: DefaultMaxUnavailable}, Revision: target, Seen: NewSightings(), Now: start}
+	in := Input{DaemonSet: &appsv1.DaemonSet{}, Options: Options{MaxUnavailable: DefaultMaxUnavailable}, Revision: target, Observations: NewObservations(), Now: start}
 	in.DaemonSet.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%04d", i)
@@ -48,11 +48,11 @@ func halfway() Input {
 }
 
 func benchmarkMake(b *testing.B, in Input, deletions int) {
-	Make(in)
+	NewPlan(in)
 	in.Now = start.Add(time.Minute)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := Make(in); len(p.Delete) != deletions {
+		if p := NewPlan(in); len(p.Delete) != deletions {
 			b.Fatalf("%d deletions", len(p.Delete))
 		}
 	}

@@ -32,7 +32,7 @@ type Breaker struct {
 // Holds tells whether pods are kept from being deleted.
 func (b Breaker) Holds() bool { return b.Open && !b.Overridden }
 
-// breaker is the part of Sightings that Breaker comes from.
+// breaker is the part of Observations that Breaker comes from.
 type breaker struct {
 	revision string
 	open     bool
@@ -41,9 +41,9 @@ type breaker struct {
 	inherited bool
 }
 
-// aim forgets everything when the target changes. At first, when halted names the
+// setTarget forgets everything when the target changes. At first, when halted names the
 // target, the breaker is open as another process left it.
-func (b *breaker) aim(revision, halted string) {
+func (b *breaker) setTarget(revision, halted string) {
 	if b.revision == revision {
 		return
 	}
@@ -51,11 +51,11 @@ func (b *breaker) aim(revision, halted string) {
 	*b = breaker{revision: revision, open: inherited, inherited: inherited}
 }
 
-// see takes in the places.
-func (b *breaker) see(places []place, in *Input) {
+// observe takes in the nodes.
+func (b *breaker) observe(nodes []nodePods, in *Input) {
 	lost := map[string]bool{}
-	for i := range places {
-		p := &places[i]
+	for i := range nodes {
+		p := &nodes[i]
 		if b.isLost(p, in) {
 			lost[p.node.Name] = true
 		}
@@ -64,9 +64,9 @@ func (b *breaker) see(places []place, in *Input) {
 	b.inherited = false
 }
 
-func (b *breaker) isLost(p *place, in *Input) bool {
-	if p.seen.ready() {
-		return b.lost[p.node.Name] && p.seen.readyFor(in.Now) < in.settle()
+func (b *breaker) isLost(p *nodePods, in *Input) bool {
+	if p.observed.ready() {
+		return b.lost[p.node.Name] && p.observed.readyFor(in.Now) < in.settle()
 	}
 	if b.lost[p.node.Name] {
 		return true
@@ -75,32 +75,32 @@ func (b *breaker) isLost(p *place, in *Input) bool {
 	if !ok {
 		return false
 	}
-	if p.seen.before == "" {
+	if p.observed.before == "" {
 		return b.inherited || inDoubt(p, pod, in)
 	}
-	start := in.Seen.pods[pod.UID].started
-	return p.seen.before == corev1.ConditionTrue && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
+	start := in.Observations.pods[pod.UID].started
+	return p.observed.before == corev1.ConditionTrue && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
 }
 
 // inDoubt tells whether a node that nobody saw go NotReady may have done so within
 // the window. When its pod started is not known but for its creation, so the
 // window is twice as long. Unknown is written by the control plane and its time
 // counts; False is written by the kubelet, whose time may be anything.
-func inDoubt(p *place, pod *corev1.Pod, in *Input) bool {
+func inDoubt(p *nodePods, pod *corev1.Pod, in *Input) bool {
 	var (
 		created = pod.CreationTimestamp.Time
 		end     = created.Add(2 * in.breakerWindow())
-		went    = p.seen.written
+		went    = p.observed.transitionTime
 	)
 	within := !went.Before(created) && !went.After(end)
-	return within || (p.seen.status == corev1.ConditionFalse && !in.Now.After(end))
+	return within || (p.observed.status == corev1.ConditionFalse && !in.Now.After(end))
 }
 
-// judge opens or closes the breaker. Without old pods there is nothing to keep.
-func (b *breaker) judge(places []place, limit, old int, in *Input) Breaker {
+// evaluate opens or closes the breaker. Without old pods there is nothing to keep.
+func (b *breaker) evaluate(nodes []nodePods, limit, old int, in *Input) Breaker {
 	updated := 0
-	for i := range places {
-		if _, ok := places[i].at(in.Revision); ok || b.lost[places[i].node.Name] {
+	for i := range nodes {
+		if _, ok := nodes[i].at(in.Revision); ok || b.lost[nodes[i].node.Name] {
 			updated++
 		}
 	}

@@ -16,7 +16,7 @@ func order(a, b candidate) int {
 		cmp.Compare(rank(a.settled), rank(b.settled)),
 		cmp.Compare(rank(!a.ready), rank(!b.ready)),
 		cmp.Compare(a.wait.images, b.wait.images),
-		a.turned.Compare(b.turned),
+		a.readyTransition.Compare(b.readyTransition),
 		cmp.Compare(a.node, b.node),
 	)
 }
@@ -29,97 +29,97 @@ func rank(first bool) int {
 }
 
 // choose says which candidates are deleted and what the others wait for.
-func (m *maker) choose() {
-	slices.SortFunc(m.candidates, order)
-	allowed := m.old - m.in.Options.Partition.Of(len(m.places))
-	for _, c := range m.candidates {
+func (pl *planner) choose() {
+	slices.SortFunc(pl.candidates, order)
+	allowed := pl.old - pl.in.Options.Partition.Of(len(pl.nodes))
+	for _, c := range pl.candidates {
 		switch {
-		case m.in.Options.Paused:
-			m.put(c.node, c.pod, HeldByPause, c.trouble)
-		case m.plan.Breaker.Holds():
-			m.put(c.node, c.pod, HeldByBreaker, c.trouble)
+		case pl.in.Options.Paused:
+			pl.setState(c.node, c.pod, HeldByPause, c.unavailableReason)
+		case pl.plan.Breaker.Holds():
+			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailableReason)
 		case allowed <= 0:
-			m.put(c.node, c.pod, HeldByPartition, c.trouble)
+			pl.setState(c.node, c.pod, HeldByPartition, c.unavailableReason)
 		default:
 			allowed--
-			m.turn(c)
+			pl.admit(c)
 		}
 	}
 }
 
-// turn deletes the candidate's pod if there is room for it.
-func (m *maker) turn(c candidate) {
+// admit deletes the candidate's pod if it may go now.
+func (pl *planner) admit(c candidate) {
 	switch {
 	case !c.settled:
-		if c.settles.After(m.in.Now) { // else its taints are still to go, which is an event
-			m.plan.wakeAt(c.settles)
+		if c.settles.After(pl.in.Now) { // else its taints are still to go, which is an event
+			pl.plan.wakeAt(c.settles)
 		}
-		m.wait(c, "node became Ready a moment ago")
+		pl.wait(c, "node became Ready a moment ago")
 	case c.ready && c.wait.images == imagesAwaited:
-		m.awaitImages(c)
-	case c.refusal != nil && m.in.Now.Before(c.refusal.Until):
-		m.plan.wakeAt(c.refusal.Until)
-		m.wait(c, "")
-	case !m.room(c):
-		m.wait(c, "")
-	case len(m.plan.Delete) == Burst:
-		m.plan.wakeAt(m.in.Now)
-		m.wait(c, "")
+		pl.awaitImages(c)
+	case c.refusal != nil && pl.in.Now.Before(c.refusal.Until):
+		pl.plan.wakeAt(c.refusal.Until)
+		pl.wait(c, "")
+	case !pl.canDelete(c):
+		pl.wait(c, "")
+	case len(pl.plan.Delete) == Burst:
+		pl.plan.wakeAt(pl.in.Now)
+		pl.wait(c, "")
 	default:
-		m.replace(c)
+		pl.replace(c)
 	}
 }
 
-// room tells whether c's pod may go. One that is not Ready serves nobody. One that
+// canDelete reports whether c's pod may go. One that is not Ready serves nobody. One that
 // counts as unavailable, being Ready for too short a time, adds nothing to the
 // count; but after a restart, when this holds for every pod, only as many of them
 // may go as if they were available.
-func (m *maker) room(c candidate) bool {
+func (pl *planner) canDelete(c candidate) bool {
 	switch {
 	case !c.ready:
 		return true
 	case c.avail:
-		return m.plan.Unavailable < m.plan.Max
+		return pl.plan.Unavailable < pl.plan.Max
 	default:
-		return m.plan.Unavailable <= m.plan.Max
+		return pl.plan.Unavailable <= pl.plan.Max
 	}
 }
 
-func (m *maker) wait(c candidate, reason string) {
+func (pl *planner) wait(c candidate, reason string) {
 	state := Pending
 	if !c.avail {
-		state, reason = Unavailable, c.trouble
+		state, reason = Unavailable, c.unavailableReason
 	}
 	if c.refusal.named() {
 		reason = c.refusal.reason()
 	}
-	m.put(c.node, c.pod, state, reason)
-	m.plan.Nodes[len(m.plan.Nodes)-1].Refused = c.refusal.named()
+	pl.setState(c.node, c.pod, state, reason)
+	pl.plan.Nodes[len(pl.plan.Nodes)-1].Refused = c.refusal.named()
 }
 
 // awaitImages keeps a pod, which uses up nothing of the maximum meanwhile.
-func (m *maker) awaitImages(c candidate) {
+func (pl *planner) awaitImages(c candidate) {
 	if !c.wait.until.IsZero() { // else the pod will change
-		m.plan.wakeAt(c.wait.until)
+		pl.plan.wakeAt(c.wait.until)
 	}
-	m.wait(c, c.wait.reason)
-	n := &m.plan.Nodes[len(m.plan.Nodes)-1]
+	pl.wait(c, c.wait.reason)
+	n := &pl.plan.Nodes[len(pl.plan.Nodes)-1]
 	n.AwaitsImages = n.State == Pending
 }
 
-func (m *maker) replace(c candidate) {
+func (pl *planner) replace(c candidate) {
 	reason := "its turn has come"
 	if c.wait.images == imagesLate {
 		reason += ", though " + c.wait.reason
 	}
 	switch {
 	case !c.ready:
-		reason = "it serves nobody: " + c.trouble
+		reason = "it serves nobody: " + c.unavailableReason
 	case c.avail:
-		m.plan.Unavailable++
+		pl.plan.Unavailable++
 	}
-	m.plan.Delete = append(m.plan.Delete, Deletion{
-		Pod: c.pod, Idle: !c.ready, Reason: reason, avail: c.avail, trouble: c.trouble,
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{
+		Pod: c.pod, Idle: !c.ready, Reason: reason, avail: c.avail, unavailableReason: c.unavailableReason,
 	})
-	m.put(c.node, nil, Unavailable, "its old pod is replaced now")
+	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

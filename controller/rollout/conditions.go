@@ -24,7 +24,7 @@ func Conditions(p *Plan) []appsv1.DaemonSetCondition {
 	halted := condition(HaltedCondition, p.Breaker.Open, ReasonNotHalted, prefix+"the nodes that were updated stay Ready")
 	switch {
 	case p.Breaker.Open:
-		halted.Reason, halted.Message = ReasonHalted, prefix+p.Breaker.story(p.Revision)
+		halted.Reason, halted.Message = ReasonHalted, prefix+p.Breaker.message(p.Revision)
 	case len(p.Breaker.Lost) > 0:
 		halted.Message = prefix + "there is no reason to halt, though these nodes are NotReady: " + p.Breaker.LostNodes()
 	}
@@ -185,7 +185,7 @@ func (b Breaker) LostNodes() string {
 	return listed(b.Lost[:min(len(b.Lost), maxNamed)], len(b.Lost))
 }
 
-func (b Breaker) story(revision string) string {
+func (b Breaker) message(revision string) string {
 	what := fmt.Sprintf("%d of the %d nodes with this revision went NotReady soon after their pod started, or before it did: %s",
 		len(b.Lost), b.Updated, b.LostNodes())
 	if b.Overridden {

@@ -1,5 +1,5 @@
 // Package rollout decides what AdvancedRollingUpdate does next with one
-// DaemonSet. It has no client and no clock: Make is given what is known now and
+// DaemonSet. It has no client and no clock: NewPlan is given what is known now and
 // what was seen before, and returns which pods to delete, why the others are left
 // alone, and when to ask again though nothing happened.
 //
@@ -17,7 +17,7 @@
 //
 // Input.Refused holds the deletions that failed, and the time until which they must not be
 // retried. Such a pod counts as what it is, available or not, and comes after all others.
-// The caller removes failed deletions from a plan with TakeBack, so that the plan's states
+// The caller removes failed deletions from a plan with Revert, so that the plan's states
 // of the nodes are still correct after it was carried out.
 //
 // A pod that is not scheduled belongs to the node that it was created for; see NodeOf.
@@ -36,7 +36,7 @@
 // A node's clock may be wrong by years. What a kubelet writes as the time of a
 // transition is compared with itself only, to tell that there was one, and to put
 // pods in an order. How long a pod or a node has been Ready is counted from when
-// Sightings first saw it so. Times that the control plane writes, such as
+// Observations first saw it so. Times that the control plane writes, such as
 // creationTimestamp, are compared with the time that is passed in, and the two
 // clocks should be right to some seconds, as Kubernetes asks for anyway. The node's
 // own time is used only for how long a node has had to pull, if it was Ready at the
@@ -68,5 +68,5 @@
 // every one of them is Ready again, the target changes, or the annotation
 // ContinueAnnotation names the target.
 //
-// Everything but Sightings is a value, and safe for concurrent use as such.
+// Everything but Observations is a value, and safe for concurrent use as such.
 package rollout

@@ -33,34 +33,34 @@ type imageWait struct {
 }
 
 // imagesFor looks at how far p is with the images for the pod that replaces pod.
-func (m *maker) imagesFor(p *place, pod *corev1.Pod) imageWait {
-	if !m.in.Options.Prepull {
+func (pl *planner) imagesFor(p *nodePods, pod *corev1.Pod) imageWait {
+	if !pl.in.Options.Prepull {
 		return imageWait{images: imagesThere}
 	}
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
-	if c != nil && upgrade.RevisionOf(c) != m.in.Revision {
+	if c != nil && upgrade.RevisionOf(c) != pl.in.Revision {
 		c = nil
 	}
 	if c != nil && c.Status == corev1.ConditionTrue {
 		return imageWait{images: imagesThere}
 	}
-	since, told := m.prepulls.Since(pod)
+	since, told := pl.prepulls.Since(pod)
 	if !told {
 		return imageWait{images: imagesAwaited, reason: "its node is yet to be told to pull its images"}
 	}
-	if back := p.seen.back(); back.After(since) {
-		since = back // it has had no time before
+	if readySince := p.observed.readySince(); readySince.After(since) {
+		since = readySince // it has had no time before
 	}
-	w := imageWait{images: imagesAwaited, until: since.Add(m.in.Options.PrepullTimeout), reason: ImageTrouble(c)}
-	if !m.in.Now.Before(w.until) {
+	w := imageWait{images: imagesAwaited, until: since.Add(pl.in.Options.PrepullTimeout), reason: ImageWaitReason(c)}
+	if !pl.in.Now.Before(w.until) {
 		w.images = imagesLate
 	}
 	return w
 }
 
-// ImageTrouble puts into words what a pod's condition, which is nil or not True, says
+// ImageWaitReason puts into words what a pod's condition, which is nil or not True, says
 // about the images of the next revision.
-func ImageTrouble(c *corev1.PodCondition) string {
+func ImageWaitReason(c *corev1.PodCondition) string {
 	if c == nil {
 		return "its images are being pulled"
 	}
@@ -75,37 +75,37 @@ func ImageTrouble(c *corev1.PodCondition) string {
 }
 
 // pulls returns which pods tell their nodes to pull, and since when.
-func (m *maker) pulls() map[types.UID]time.Time {
-	if !m.in.Options.Prepull {
+func (pl *planner) pulls() map[types.UID]time.Time {
+	if !pl.in.Options.Prepull {
 		return nil
 	}
 	out := map[types.UID]time.Time{}
-	for i := range m.places {
-		p := &m.places[i]
-		if !m.selected(p.node) {
+	for i := range pl.nodes {
+		p := &pl.nodes[i]
+		if !pl.selected(p.node) {
 			continue
 		}
 		for _, pod := range p.live {
-			if m.tells(pod) {
-				out[pod.UID] = m.prepulls.From(pod, m.in.Now)
+			if pl.requestsPull(pod) {
+				out[pod.UID] = pl.prepulls.From(pod, pl.in.Now)
 			}
 		}
 	}
-	for _, d := range m.plan.Delete {
+	for _, d := range pl.plan.Delete {
 		delete(out, d.Pod.UID)
 	}
 	return out
 }
 
-// tells reports whether the pod should ask its node to pull. A pod that does so already
+// requestsPull reports whether the pod should ask its node to pull. A pod that does so already
 // keeps doing it while no new pulls may begin. A pod that is not scheduled asks nobody,
 // since a hub reads only the pods of its own node.
-func (m *maker) tells(pod *corev1.Pod) bool {
-	if revisionOf(pod) == m.in.Revision || !scheduled(pod) {
+func (pl *planner) requestsPull(pod *corev1.Pod) bool {
+	if revisionOf(pod) == pl.in.Revision || !scheduled(pod) {
 		return false
 	}
-	if m.in.Options.Paused || m.plan.Breaker.Holds() {
-		_, already := m.prepulls.Since(pod)
+	if pl.in.Options.Paused || pl.plan.Breaker.Holds() {
+		_, already := pl.prepulls.Since(pod)
 		return already
 	}
 	return true

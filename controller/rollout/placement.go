@@ -30,15 +30,15 @@ func NewPlacement(template *corev1.PodSpec) Placement {
 // with Ready: a node does not leave the rollout when it is cut off. An affinity
 // that cannot be parsed matches nothing.
 func (p Placement) ShouldRun(node *corev1.Node) bool {
-	return p.fits(node) && !p.repelled(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })
+	return p.matches(node) && !p.hasUntoleratedTaint(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })
 }
 
-// gets tells whether Kubernetes would make a pod on node now.
-func (p Placement) gets(node *corev1.Node) bool {
-	return p.fits(node) && !p.repelled(node, func(*corev1.Taint) bool { return true })
+// canSchedule reports whether Kubernetes would make a pod on node now.
+func (p Placement) canSchedule(node *corev1.Node) bool {
+	return p.matches(node) && !p.hasUntoleratedTaint(node, func(*corev1.Taint) bool { return true })
 }
 
-func (p Placement) fits(node *corev1.Node) bool {
+func (p Placement) matches(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false
 	}
@@ -53,7 +53,7 @@ func ofReadiness(t *corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
 }
 
-func (p Placement) repelled(node *corev1.Node, counts func(*corev1.Taint) bool) bool {
+func (p Placement) hasUntoleratedTaint(node *corev1.Node, counts func(*corev1.Taint) bool) bool {
 	repels := func(t *corev1.Taint) bool {
 		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) && counts(t)
 	}

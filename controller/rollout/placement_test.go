@@ -54,7 +54,7 @@ func TestWhichNodesShouldRunADaemon(t *testing.T) {
 			node := &corev1.Node{}
 			node.Name, node.Labels, node.Spec.Taints = "node", map[string]string{"zone": "a"}, tt.taints
 			p := NewPlacement(&tt.template)
-			if should, gets := p.ShouldRun(node), p.gets(node); should != tt.should || gets != tt.gets {
+			if should, gets := p.ShouldRun(node), p.canSchedule(node); should != tt.should || gets != tt.gets {
 				t.Errorf("should run it: %v, gets it now: %v; want %v and %v", should, gets, tt.should, tt.gets)
 			}
 		})

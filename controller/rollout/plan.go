@@ -24,7 +24,7 @@ const (
 	Burst = 250
 )
 
-// Input is what Make looks at. Nothing in it is changed but Seen.
+// Input is what NewPlan looks at. Nothing in it is changed but Observations.
 type Input struct {
 	// DaemonSet is read for its pod template's scheduling and minReadySeconds.
 	DaemonSet *appsv1.DaemonSet
@@ -43,11 +43,11 @@ type Input struct {
 	// whichever pods, since one was deleted.
 	Refused       func(types.UID) *Refusal
 	RefusedInARow int
-	// Seen is what earlier calls saw. Make brings it up to date.
-	Seen *Sightings
+	// Observations is what earlier calls saw. NewPlan brings it up to date.
+	Observations *Observations
 	// Halted is the revision for which the condition of DaemonSet says that the
 	// circuit breaker is open; see HaltedRevision. It counts in the first call with
-	// Seen.
+	// Observations.
 	Halted string
 	Now    time.Time
 
@@ -69,34 +69,34 @@ func (in *Input) minReady() time.Duration {
 	return time.Duration(in.DaemonSet.Spec.MinReadySeconds) * time.Second
 }
 
-// Make takes in what in shows and says what to do next. Called again with the
+// NewPlan takes in what in shows and says what to do next. Called again with the
 // same input, and the deletions it asked for in Deleted, it asks for no more of
 // them.
-func Make(in Input) Plan {
-	in.Seen.see(&in)
-	where := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
-	m := maker{in: &in, where: where, places: in.places(where), prepulls: upgrade.NewPrepulls(in.Revision)}
-	m.plan.Revision, m.plan.RefusedInARow = in.Revision, in.RefusedInARow
+func NewPlan(in Input) Plan {
+	in.Observations.observe(&in)
+	placement := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
+	pl := planner{in: &in, placement: placement, nodes: in.nodePods(placement), prepulls: upgrade.NewPrepulls(in.Revision)}
+	pl.plan.Revision, pl.plan.RefusedInARow = in.Revision, in.RefusedInARow
 
-	m.count()
-	m.plan.Max = in.Options.MaxUnavailable.Of(m.plan.Ready)
+	pl.classify()
+	pl.plan.Max = in.Options.MaxUnavailable.Of(pl.plan.Ready)
 
-	b := &in.Seen.breaker
-	b.aim(in.Revision, in.Halted)
-	b.see(m.places, &in)
-	m.plan.Breaker = b.judge(m.places, m.plan.Max, m.old, &in)
-	m.wakeForBreaker()
+	b := &in.Observations.breaker
+	b.setTarget(in.Revision, in.Halted)
+	b.observe(pl.nodes, &in)
+	pl.plan.Breaker = b.evaluate(pl.nodes, pl.plan.Max, pl.old, &in)
+	pl.wakeForBreaker()
 
-	m.choose()
-	m.plan.Pulls = m.pulls()
-	return m.sum()
+	pl.choose()
+	pl.plan.Pulls = pl.pulls()
+	return pl.finish()
 }
 
-// maker makes one Plan.
-type maker struct {
+// planner makes one Plan.
+type planner struct {
 	in         *Input
-	where      Placement
-	places     []place
+	placement  Placement
+	nodes      []nodePods
 	prepulls   *upgrade.Prepulls
 	plan       Plan
 	candidates []candidate
@@ -105,138 +105,138 @@ type maker struct {
 
 // candidate is an old pod that is alone on a Ready node.
 type candidate struct {
-	node    string
-	pod     *corev1.Pod
-	ready   bool // Ready, if only for a moment
-	avail   bool
-	settled bool // its node may be touched
-	settles time.Time
-	turned  time.Time // Ready, in the words of its node: for the order only
-	trouble string    // why it is not available
-	wait    imageWait
-	refusal *Refusal
+	node              string
+	pod               *corev1.Pod
+	ready             bool // Ready, if only for a moment
+	avail             bool
+	settled           bool // its node may be touched
+	settles           time.Time
+	readyTransition   time.Time // Ready, in the words of its node: for the order only
+	unavailableReason string    // why it is not available
+	wait              imageWait
+	refusal           *Refusal
 }
 
-// count puts every place but those of candidates into its state.
-func (m *maker) count() {
-	for i := range m.places {
-		p := &m.places[i]
+// classify puts every node but those of candidates into its state.
+func (pl *planner) classify() {
+	for i := range pl.nodes {
+		p := &pl.nodes[i]
 		for _, pod := range p.live {
-			if revisionOf(pod) != m.in.Revision {
-				m.old++
+			if revisionOf(pod) != pl.in.Revision {
+				pl.old++
 			}
 		}
-		if !p.seen.ready() {
-			m.countNotReady(p)
+		if !p.observed.ready() {
+			pl.classifyNotReady(p)
 			continue
 		}
-		m.plan.Ready++
-		m.countReady(p)
+		pl.plan.Ready++
+		pl.classifyReady(p)
 	}
 }
 
-func (m *maker) countNotReady(p *place) {
-	if pod, ok := p.at(m.in.Revision); ok {
-		m.put(p.node.Name, pod, Updated, "")
+func (pl *planner) classifyNotReady(p *nodePods) {
+	if pod, ok := p.at(pl.in.Revision); ok {
+		pl.setState(p.node.Name, pod, Updated, "")
 		return
 	}
 	reason := "node is not Ready"
 	pod, single := p.only()
 	switch {
 	case !single:
-		reason += ", " + p.crowd()
+		reason += ", " + p.conflict()
 	case !scheduled(pod):
 		reason += ", " + unscheduled(pod)
 	}
-	m.put(p.node.Name, pod, WaitingNotReady, reason)
+	pl.setState(p.node.Name, pod, WaitingNotReady, reason)
 }
 
-func (m *maker) countReady(p *place) {
+func (pl *planner) classifyReady(p *nodePods) {
 	pod, single := p.only()
 	if !single {
-		m.plan.Unavailable++
-		m.put(p.node.Name, nil, Unavailable, m.in.leaving(p))
+		pl.plan.Unavailable++
+		pl.setState(p.node.Name, nil, Unavailable, pl.in.conflictReason(p))
 		return
 	}
-	avail, why := m.available(pod)
+	avail, why := pl.available(pod)
 	if !avail {
-		m.plan.Unavailable++
+		pl.plan.Unavailable++
 	}
 	switch {
-	case revisionOf(pod) != m.in.Revision && !m.selected(p.node):
-		m.put(p.node.Name, pod, HeldBySelector, why)
-	case revisionOf(pod) != m.in.Revision:
-		m.candidates = append(m.candidates, m.candidate(p, pod, avail, why))
+	case revisionOf(pod) != pl.in.Revision && !pl.selected(p.node):
+		pl.setState(p.node.Name, pod, HeldBySelector, why)
+	case revisionOf(pod) != pl.in.Revision:
+		pl.candidates = append(pl.candidates, pl.candidate(p, pod, avail, why))
 	case avail:
-		m.put(p.node.Name, pod, Updated, "")
+		pl.setState(p.node.Name, pod, Updated, "")
 	default:
-		m.put(p.node.Name, pod, Unavailable, why)
+		pl.setState(p.node.Name, pod, Unavailable, why)
 	}
 }
 
-func (m *maker) selected(node *corev1.Node) bool {
-	s := m.in.Options.NodeSelector
+func (pl *planner) selected(node *corev1.Node) bool {
+	s := pl.in.Options.NodeSelector
 	return s == nil || s.Matches(labels.Set(node.Labels))
 }
 
-func (m *maker) candidate(p *place, pod *corev1.Pod, avail bool, why string) candidate {
-	seen := m.in.Seen.pods[pod.UID]
+func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, avail bool, why string) candidate {
+	observed := pl.in.Observations.pods[pod.UID]
 	return candidate{
 		node: p.node.Name, pod: pod,
-		ready: seen.ready(), avail: avail,
-		settled: p.seen.readyFor(m.in.Now) >= m.in.settle() && m.where.gets(p.node),
-		settles: p.seen.since.Add(m.in.settle()),
-		turned:  seen.written, trouble: why,
-		wait: m.imagesFor(p, pod), refusal: m.in.refusal(pod),
+		ready: observed.ready(), avail: avail,
+		settled:         p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.canSchedule(p.node),
+		settles:         p.observed.since.Add(pl.in.settle()),
+		readyTransition: observed.transitionTime, unavailableReason: why,
+		wait: pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
 	}
 }
 
 // available tells whether pod has been seen Ready for long enough, or why not.
-func (m *maker) available(pod *corev1.Pod) (bool, string) {
-	seen := m.in.Seen.pods[pod.UID]
-	if !seen.ready() {
-		return false, trouble(pod)
+func (pl *planner) available(pod *corev1.Pod) (bool, string) {
+	observed := pl.in.Observations.pods[pod.UID]
+	if !observed.ready() {
+		return false, notReadyReason(pod)
 	}
-	if is := seen.readyFor(m.in.Now); is < m.in.minReady() {
-		m.plan.wakeAt(seen.since.Add(m.in.minReady()))
-		return false, fmt.Sprintf("Ready for less than minReadySeconds, %v", m.in.minReady())
+	if is := observed.readyFor(pl.in.Now); is < pl.in.minReady() {
+		pl.plan.wakeAt(observed.since.Add(pl.in.minReady()))
+		return false, fmt.Sprintf("Ready for less than minReadySeconds, %v", pl.in.minReady())
 	}
 	return true, ""
 }
 
-// put records a node's state. pod may be nil.
-func (m *maker) put(node string, pod *corev1.Pod, state State, reason string) {
+// setState records a node's state. pod may be nil.
+func (pl *planner) setState(node string, pod *corev1.Pod, state State, reason string) {
 	n := NodeStatus{Name: node, State: state, Reason: reason}
 	if pod != nil {
 		n.Pod, n.Revision = pod.Name, revisionOf(pod)
 	}
-	m.plan.Nodes = append(m.plan.Nodes, n)
+	pl.plan.Nodes = append(pl.plan.Nodes, n)
 }
 
 // wakeForBreaker asks for a call when lost nodes have been Ready for long enough.
-func (m *maker) wakeForBreaker() {
-	if !m.plan.Breaker.Open {
+func (pl *planner) wakeForBreaker() {
+	if !pl.plan.Breaker.Open {
 		return
 	}
-	for _, name := range m.plan.Breaker.Lost {
-		if seen := m.in.Seen.nodes[name]; seen.ready() {
-			m.plan.wakeAt(seen.since.Add(m.in.settle()))
+	for _, name := range pl.plan.Breaker.Lost {
+		if observed := pl.in.Observations.nodes[name]; observed.ready() {
+			pl.plan.wakeAt(observed.since.Add(pl.in.settle()))
 		}
 	}
 }
 
-// sum brings the plan into order.
-func (m *maker) sum() Plan {
-	slices.SortFunc(m.plan.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
-	m.plan.Counts = map[State]int{}
-	for i := range m.plan.Nodes {
-		m.plan.Counts[m.plan.Nodes[i].State]++
-		if m.plan.Nodes[i].AwaitsImages {
-			m.plan.AwaitImages++
+// finish brings the plan into order.
+func (pl *planner) finish() Plan {
+	slices.SortFunc(pl.plan.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	pl.plan.Counts = map[State]int{}
+	for i := range pl.plan.Nodes {
+		pl.plan.Counts[pl.plan.Nodes[i].State]++
+		if pl.plan.Nodes[i].AwaitsImages {
+			pl.plan.AwaitImages++
 		}
-		if m.plan.Nodes[i].Refused {
-			m.plan.Refused++
+		if pl.plan.Nodes[i].Refused {
+			pl.plan.Refused++
 		}
 	}
-	return m.plan
+	return pl.plan
 }

@@ -426,7 +426,7 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 	if got := p.Summary(); len(got) > 1024 {
 		t.Errorf("the summary has %d bytes", len(got))
 	}
-	if got := ImageTrouble(&corev1.PodCondition{Status: corev1.ConditionFalse, Reason: long}); len(got) > 200 {
+	if got := ImageWaitReason(&corev1.PodCondition{Status: corev1.ConditionFalse, Reason: long}); len(got) > 200 {
 		t.Errorf("the trouble with its images has %d bytes", len(got))
 	}
 }
@@ -436,9 +436,9 @@ func TestForShowingTheTimesInTheConditionsCount(t *testing.T) {
 	w.ds.Spec.MinReadySeconds = 60
 	w.upgrade("n1", true)
 	w.pass(61 * time.Second)
-	w.seen = TrustingSightings()
+	w.observed = NewTrustingObservations()
 	in := w.input()
-	p := Make(in)
+	p := NewPlan(in)
 	if p.Counts[Updated] != 1 || p.Unavailable > 1 {
 		t.Errorf("%s", p.Summary())
 	}
@@ -456,7 +456,7 @@ func TestMakeChangesNothingItIsGiven(t *testing.T) {
 	w := newWorld(t, 3)
 	in := w.input()
 	ds, node, pod := in.DaemonSet.DeepCopy(), in.Nodes[0].DeepCopy(), in.Pods[0].DeepCopy()
-	Make(in)
+	NewPlan(in)
 	for _, pair := range [][2]fmt.Stringer{{ds, in.DaemonSet}, {node, in.Nodes[0]}, {pod, in.Pods[0]}} {
 		if pair[0].String() != pair[1].String() {
 			t.Errorf("changed: %v", pair[1])

@@ -40,19 +40,19 @@ func (in *Input) refusal(pod *corev1.Pod) *Refusal {
 	return in.Refused(pod.UID)
 }
 
-// leaving describes a pod on this place that counts as deleted. It returns "" if nothing
+// conflictReason describes a pod on this node that counts as deleted. It returns "" if nothing
 // is known of one.
-func (in *Input) leaving(p *place) string {
-	for _, pod := range p.ending {
+func (in *Input) conflictReason(p *nodePods) string {
+	for _, pod := range p.terminating {
 		if r := in.refusal(pod); r.named() && pod.DeletionTimestamp.IsZero() {
 			return "it is not known whether its pod was deleted: " + r.Words
 		}
 	}
-	return p.crowd()
+	return p.conflict()
 }
 
-// TakeBack changes the plan to what there is when the apiserver did not carry out d.
-func (p *Plan) TakeBack(d Deletion, r *Refusal) {
+// Revert changes the plan to what there is when the apiserver did not carry out d.
+func (p *Plan) Revert(d Deletion, r *Refusal) {
 	name := NodeOf(d.Pod)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -60,7 +60,7 @@ func (p *Plan) TakeBack(d Deletion, r *Refusal) {
 			continue
 		}
 		p.Counts[n.State]--
-		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.trouble, d.Pod.Name, revisionOf(d.Pod)
+		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.unavailableReason, d.Pod.Name, revisionOf(d.Pod)
 		if d.avail {
 			n.State, n.Reason = Pending, ""
 			p.Unavailable--

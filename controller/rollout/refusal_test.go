@@ -101,7 +101,7 @@ func TestARolloutThatMayDeleteNothingMakesNoProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
 			tt.arrange(w)
-			p := Make(w.input())
+			p := NewPlan(w.input())
 			c := Conditions(&p)[1]
 			want, reason := corev1.ConditionFalse, ReasonRefused
 			if tt.progressing {
@@ -127,7 +127,7 @@ func TestTakeBack(t *testing.T) {
 	w.ready(w.on("n4").UID, false)
 	p := w.expect("n4", "n1")
 	for _, d := range p.Delete {
-		p.TakeBack(d, &Refusal{Words: forbidden})
+		p.Revert(d, &Refusal{Words: forbidden})
 	}
 	w.refuses(0, "n1", "n4")
 	again := w.expect("n2")
@@ -160,7 +160,7 @@ func TestOnlySomeNodesThatKeepTheirPodsAreNamed(t *testing.T) {
 	}
 	slices.Sort(nodes)
 	w.refuses(12, nodes...)
-	p := Make(w.input())
+	p := NewPlan(w.input())
 	if got := p.Summary(); !strings.Contains(got, "12 keep their pods (n1, n10, n11, n12, n2 and 7 more; on n1, ") || len(got) > 500 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}

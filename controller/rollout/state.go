@@ -67,12 +67,12 @@ type Deletion struct {
 	// now, which would make it one too many.
 	Idle   bool
 	Reason string
-	// avail is true if the pod was available; otherwise trouble is the reason.
-	avail   bool
-	trouble string
+	// avail is true if the pod was available; otherwise unavailableReason is why.
+	avail             bool
+	unavailableReason string
 }
 
-// Plan is what Make says: what to do now, and where everything stands.
+// Plan is what NewPlan says: what to do now, and where everything stands.
 type Plan struct {
 	// Revision is the target.
 	Revision string
@@ -99,7 +99,7 @@ type Plan struct {
 	Max         int
 	// Breaker tells about the circuit breaker.
 	Breaker Breaker
-	// Wake is when to call Make again at the latest, though nothing has happened;
+	// Wake is when to call NewPlan again at the latest, though nothing has happened;
 	// zero when only an event can change anything.
 	Wake time.Time
 }

@@ -21,18 +21,18 @@ var start = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 
 // world is a cluster as a test describes it, with a DaemonSet that is rolled out.
 type world struct {
-	t       *testing.T
-	now     time.Time
-	ds      *appsv1.DaemonSet
-	target  string
-	nodes   map[string]*corev1.Node
-	pods    map[types.UID]*corev1.Pod
-	deleted map[types.UID]bool
-	seen    *Sightings
-	halted  string
-	last    int
-	refused map[types.UID]*Refusal
-	inARow  int
+	t        *testing.T
+	now      time.Time
+	ds       *appsv1.DaemonSet
+	target   string
+	nodes    map[string]*corev1.Node
+	pods     map[types.UID]*corev1.Pod
+	deleted  map[types.UID]bool
+	observed *Observations
+	halted   string
+	last     int
+	refused  map[types.UID]*Refusal
+	inARow   int
 }
 
 // newWorld has n Ready nodes, n1 to nN, each with an old pod that is Ready.
@@ -41,7 +41,7 @@ func newWorld(t *testing.T, n int) *world {
 	w := &world{
 		t: t, now: start, ds: &appsv1.DaemonSet{}, target: target,
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, deleted: map[types.UID]bool{},
-		seen: NewSightings(),
+		observed: NewObservations(),
 	}
 	w.ds.Annotations = map[string]string{}
 	for i := range n {
@@ -134,7 +134,7 @@ func (w *world) input() Input {
 		w.t.Fatal(err)
 	}
 	in := Input{
-		DaemonSet: w.ds, Options: o, Revision: w.target, Halted: w.halted, Seen: w.seen, Now: w.now,
+		DaemonSet: w.ds, Options: o, Revision: w.target, Halted: w.halted, Observations: w.observed, Now: w.now,
 		Deleted: func(uid types.UID) bool { return w.deleted[uid] },
 		Refused: func(uid types.UID) *Refusal { return w.refused[uid] }, RefusedInARow: w.inARow,
 	}
@@ -150,7 +150,7 @@ func (w *world) input() Input {
 // plan remembers the deletions as sent.
 func (w *world) plan() Plan {
 	w.t.Helper()
-	p := Make(w.input())
+	p := NewPlan(w.input())
 	for _, d := range p.Delete {
 		w.deleted[d.Pod.UID] = true
 	}
@@ -162,7 +162,7 @@ func (w *world) look() {
 	w.t.Helper()
 	in := w.input()
 	in.Options.Paused = true
-	Make(in)
+	NewPlan(in)
 }
 
 // expect makes a plan and compares the nodes whose pods it deletes, in order.
@@ -197,5 +197,5 @@ func state(t *testing.T, p *Plan, node string) NodeStatus {
 
 // restart forgets what a process keeps in memory.
 func (w *world) restart() {
-	w.seen, w.deleted = NewSightings(), map[types.UID]bool{}
+	w.observed, w.deleted = NewObservations(), map[types.UID]bool{}
 }

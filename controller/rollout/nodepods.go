@@ -7,68 +7,68 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// place is a node that should run the daemon, and what is on it.
-type place struct {
-	node *corev1.Node
-	seen nodeSight
-	// live pods have not been told to go; ending ones have, and still run.
-	live   []*corev1.Pod
-	ending []*corev1.Pod
+// nodePods is a node that should run the daemon, and its pods.
+type nodePods struct {
+	node     *corev1.Node
+	observed nodeObservation
+	// live pods have not been told to go; terminating ones have, and still run.
+	live        []*corev1.Pod
+	terminating []*corev1.Pod
 }
 
-// places returns the nodes that should run the daemon, in the order of Nodes. A
+// nodePods returns the nodes that should run the daemon, in the order of Nodes. A
 // pod whose Node object is missing is in none of them.
-func (in *Input) places(where Placement) []place {
-	live, ending := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
+func (in *Input) nodePods(placement Placement) []nodePods {
+	live, terminating := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
 	for _, pod := range in.Pods {
 		switch {
-		case !in.going(pod):
+		case !in.isTerminating(pod):
 			live[NodeOf(pod)] = append(live[NodeOf(pod)], pod)
 		case !terminal(pod):
-			ending[NodeOf(pod)] = append(ending[NodeOf(pod)], pod)
+			terminating[NodeOf(pod)] = append(terminating[NodeOf(pod)], pod)
 		}
 	}
-	out := make([]place, 0, len(in.Nodes))
+	out := make([]nodePods, 0, len(in.Nodes))
 	for _, node := range in.Nodes {
-		if where.ShouldRun(node) {
-			out = append(out, place{
-				node: node, seen: in.Seen.nodes[node.Name],
-				live: live[node.Name], ending: ending[node.Name],
+		if placement.ShouldRun(node) {
+			out = append(out, nodePods{
+				node: node, observed: in.Observations.nodes[node.Name],
+				live: live[node.Name], terminating: terminating[node.Name],
 			})
 		}
 	}
 	return out
 }
 
-// going tells whether pod is on its way out, as far as anybody knows.
-func (in *Input) going(pod *corev1.Pod) bool {
+// isTerminating reports whether pod is on its way out, as far as anybody knows.
+func (in *Input) isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero() || (in.Deleted != nil && in.Deleted(pod.UID))
 }
 
 // terminal pods run nothing any more. One that is told to go, and stays because of
-// a finalizer, keeps nothing from its place.
+// a finalizer, does not block its node.
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // only returns the pod if it is the only one.
-func (p *place) only() (*corev1.Pod, bool) {
-	if len(p.live) == 1 && len(p.ending) == 0 {
+func (p *nodePods) only() (*corev1.Pod, bool) {
+	if len(p.live) == 1 && len(p.terminating) == 0 {
 		return p.live[0], true
 	}
 	return nil, false
 }
 
 // at returns the pod if it is the only one, of this revision, and on the node already.
-func (p *place) at(revision string) (*corev1.Pod, bool) {
+func (p *nodePods) at(revision string) (*corev1.Pod, bool) {
 	pod, ok := p.only()
 	return pod, ok && revisionOf(pod) == revision && scheduled(pod)
 }
 
-// crowd says why no pod here can be the only one.
-func (p *place) crowd() string {
+// conflict says why no pod here can be the only one.
+func (p *nodePods) conflict() string {
 	switch {
-	case len(p.ending) > 0:
+	case len(p.terminating) > 0:
 		return "a pod is terminating"
 	case len(p.live) == 0:
 		return "no pod"
@@ -80,8 +80,8 @@ func (p *place) crowd() string {
 // revisionOf is "" for a pod that does not say, which is taken for an old one.
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
-// trouble says in a few words why pod is not Ready.
-func trouble(pod *corev1.Pod) string {
+// notReadyReason says in a few words why pod is not Ready.
+func notReadyReason(pod *corev1.Pod) string {
 	if terminal(pod) {
 		if pod.Status.Reason != "" {
 			return fmt.Sprintf("pod %s: %s", pod.Status.Phase, quotable(pod.Status.Reason))

@@ -1,0 +1,153 @@
+package rollout
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Observations is what NewPlan remembers of one DaemonSet from one call to the next.
+// Losing it, by a restart, delays a rollout and never makes it overstep the
+// maximum. It is not safe for concurrent use.
+type Observations struct {
+	trusting bool
+	round    uint64 // counts calls of observe
+	nodes    map[string]nodeObservation
+	pods     map[types.UID]podObservation
+	breaker  breaker
+}
+
+// NewObservations returns one that has seen nothing, and counts from what it sees.
+func NewObservations() *Observations {
+	return &Observations{nodes: map[string]nodeObservation{}, pods: map[types.UID]podObservation{}}
+}
+
+// NewTrustingObservations returns one that takes the times in the conditions for true.
+// It is for showing a state to a person, who has only looked for a moment, and
+// not for deciding what to delete.
+func NewTrustingObservations() *Observations {
+	s := NewObservations()
+	s.trusting = true
+	return s
+}
+
+// observation is since when something has had the status of its Ready condition.
+type observation struct {
+	status corev1.ConditionStatus
+	since  time.Time
+	// transitionTime is the transition's time in the words of whoever wrote it. If it
+	// changes, something happened in between, even if the status is as before.
+	transitionTime time.Time
+}
+
+func (s observation) ready() bool { return s.status == corev1.ConditionTrue }
+
+// readyFor is 0 unless ready.
+func (s observation) readyFor(now time.Time) time.Duration {
+	if !s.ready() {
+		return 0
+	}
+	return now.Sub(s.since)
+}
+
+type nodeObservation struct {
+	observation
+	uid   types.UID
+	round uint64
+	// before is the status when it was looked at the last time, "" if it was not.
+	before corev1.ConditionStatus
+	// witnessed is false while the status is that of the first look: since when it
+	// has been so, nobody saw.
+	witnessed bool
+}
+
+// readySince is when the node became Ready, as far as anybody knows. If nobody saw it, its
+// own word counts, which may be wrong but not later than the first look.
+func (n nodeObservation) readySince() time.Time {
+	if !n.witnessed && !n.transitionTime.IsZero() && n.transitionTime.Before(n.since) {
+		return n.transitionTime
+	}
+	return n.since
+}
+
+type podObservation struct {
+	observation
+	round uint64
+	// started is when the pod's containers first ran; zero before that.
+	started time.Time
+}
+
+// observe takes in what in shows, and forgets what is gone.
+func (s *Observations) observe(in *Input) {
+	s.round++
+	for _, pod := range in.Pods {
+		s.pods[pod.UID] = s.observePod(pod, in.Now)
+	}
+	for _, node := range in.Nodes {
+		s.nodes[node.Name] = s.observeNode(node, in.Now)
+	}
+	maps.DeleteFunc(s.pods, func(_ types.UID, p podObservation) bool { return p.round != s.round })
+	maps.DeleteFunc(s.nodes, func(_ string, n nodeObservation) bool { return n.round != s.round })
+}
+
+func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObservation {
+	before, known := s.nodes[node.Name]
+	known = known && before.uid == node.UID
+	transitionTime, status := readyCondition(node.Status.Conditions)
+	out := nodeObservation{uid: node.UID, round: s.round, observation: s.next(before.observation, known, status, transitionTime, now)}
+	if known {
+		out.before = before.status
+		out.witnessed = before.witnessed || out.observation != before.observation
+	}
+	return out
+}
+
+func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation {
+	before, known := s.pods[pod.UID]
+	transitionTime, status := podReadyCondition(pod)
+	out := podObservation{round: s.round, started: before.started, observation: s.next(before.observation, known, status, transitionTime, now)}
+	switch {
+	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
+	case known:
+		out.started = now
+	default:
+		// Nobody saw it start. It cannot have before this, and it is the control
+		// plane's time.
+		out.started = pod.CreationTimestamp.Time
+	}
+	return out
+}
+
+// next says since when a status holds that was before, if known, something else.
+func (s *Observations) next(before observation, known bool, status corev1.ConditionStatus, transitionTime, now time.Time) observation {
+	if known && before.status == status && before.transitionTime.Equal(transitionTime) {
+		return before
+	}
+	since := now
+	if s.trusting && !known && !transitionTime.IsZero() && transitionTime.Before(now) {
+		since = transitionTime
+	}
+	return observation{status: status, since: since, transitionTime: transitionTime}
+}
+
+// readyCondition returns Unknown for a node without the condition.
+func readyCondition(conditions []corev1.NodeCondition) (transitionTime time.Time, status corev1.ConditionStatus) {
+	for i := range conditions {
+		if c := &conditions[i]; c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status
+		}
+	}
+	return time.Time{}, corev1.ConditionUnknown
+}
+
+// podReadyCondition returns Unknown for a pod without the condition.
+func podReadyCondition(pod *corev1.Pod) (transitionTime time.Time, status corev1.ConditionStatus) {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Time, c.Status
+		}
+	}
+	return time.Time{}, corev1.ConditionUnknown
+}
