@@ -11,10 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -22,10 +21,10 @@ import (
 func (c *Config) pkiDir() string { return filepath.Join(c.RootDir, "pki") }
 
 // identitySource returns how to read who the node is, and from where.
-func (c *Config) identitySource(log *slog.Logger) (load func() (*identity, error), own *enroll.Store, err error) {
+func (c *Config) identitySource(log *slog.Logger) (load func() (*kubeconfig.Identity, error), own *enroll.Store, err error) {
 	if c.BootstrapFile == "" {
-		return func() (*identity, error) {
-			id, err := loadIdentity(c.Kubeconfig)
+		return func() (*kubeconfig.Identity, error) {
+			id, err := kubeconfig.Load(c.Kubeconfig)
 			if err != nil {
 				return nil, fmt.Errorf("--kubeconfig: %w", err)
 			}
@@ -35,8 +34,8 @@ func (c *Config) identitySource(log *slog.Logger) (load func() (*identity, error
 	if own, err = enroll.Open(c.pkiDir(), log); err != nil {
 		return nil, nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
 	}
-	return func() (*identity, error) {
-		id, err := c.withBootstrap(loadIdentity(own.Kubeconfig()))
+	return func() (*kubeconfig.Identity, error) {
+		id, err := c.withBootstrap(kubeconfig.Load(own.Kubeconfig()))
 		if err != nil {
 			return nil, fmt.Errorf("--bootstrap-file: %w", err)
 		}
@@ -48,8 +47,8 @@ func (c *Config) identitySource(log *slog.Logger) (load func() (*identity, error
 // is meant and how it is known: an operator may replace it when that has changed. Where
 // there is no certificate yet, there are no credentials: those in the bootstrap file
 // are good for getting one and for nothing else.
-func (c *Config) withBootstrap(own *identity, ownErr error) (*identity, error) {
-	bootstrap, err := loadIdentity(c.BootstrapFile)
+func (c *Config) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
+	bootstrap, err := kubeconfig.Load(c.BootstrapFile)
 	switch {
 	case ownErr != nil && !errors.Is(ownErr, fs.ErrNotExist):
 		return nil, ownErr
@@ -59,17 +58,17 @@ func (c *Config) withBootstrap(own *identity, ownErr error) (*identity, error) {
 		return own, nil //nolint:nilerr // it may have been removed; it is missed when it is needed
 	}
 	id := *bootstrap
-	creds := *bootstrap.creds
+	creds := *bootstrap.Creds
 	creds.Certificate, creds.Token = nil, ""
 	known := ""
 	if ownErr == nil {
-		creds.Certificate, known = own.creds.Certificate, string(own.digest[:])
+		creds.Certificate, known = own.Creds.Certificate, string(own.Digest[:])
 	} else {
 		creds.Missing = &proxy.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
 	}
-	id.creds = &creds
+	id.Creds = &creds
 	// Another bootstrap token makes no other node.
-	id.digest = sha256.Sum256(fmt.Appendf(nil, "%q %q %q %t %q", known, id.server, creds.ServerName, creds.Insecure, id.caPEM))
+	id.Digest = sha256.Sum256(fmt.Appendf(nil, "%q %q %q %t %q", known, id.Server, creds.ServerName, creds.Insecure, id.CAPEM))
 	return &id, nil
 }
 
@@ -97,38 +96,15 @@ func (h *Hub) newEnrollment(hub *rest.Config, r prometheus.Registerer) (err erro
 
 // readBootstrap reads the bootstrap file.
 func readBootstrap(file string) (*enroll.Bootstrap, error) {
-	id, err := loadIdentity(file)
+	id, err := kubeconfig.Load(file)
 	if err != nil {
 		return nil, err
 	}
-	if id.creds.Certificate != nil || id.creds.Token == "" {
+	if id.Creds.Certificate != nil || id.Creds.Token == "" {
 		return nil, fmt.Errorf("kubeconfig %s: it has a client certificate, and no bootstrap token", file)
 	}
-	cluster, err := clusterOf(file)
-	return &enroll.Bootstrap{Token: id.creds.Token, Cluster: cluster}, err
-}
-
-// clusterOf returns the cluster that a kubeconfig's current context is for, with the
-// contents of the files that it names.
-func clusterOf(file string) (*clientcmdapi.Cluster, error) {
-	all, err := clientcmd.LoadFromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := clientcmd.ResolveLocalPaths(all); err != nil {
-		return nil, err
-	}
-	if err := clientcmdapi.MinifyConfig(all); err != nil {
-		return nil, err
-	}
-	if err := clientcmdapi.FlattenConfig(all); err != nil {
-		return nil, err
-	}
-	for _, cluster := range all.Clusters {
-		cluster.LocationOfOrigin, cluster.Extensions = "", nil
-		return cluster, nil
-	}
-	return nil, errors.New("it names no cluster")
+	cluster, err := kubeconfig.ClusterOf(file)
+	return &enroll.Bootstrap{Token: id.Creds.Token, Cluster: cluster}, err
 }
 
 // missing says what the hub waits for before it can serve the node, or nil.

@@ -55,10 +55,10 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if id.server.Host != tt.server || (id.creds.Missing != nil) != tt.missing {
-				t.Errorf("server %s, missing %v", id.server, id.creds.Missing)
+			if id.Server.Host != tt.server || (id.Creds.Missing != nil) != tt.missing {
+				t.Errorf("server %s, missing %v", id.Server, id.Creds.Missing)
 			}
-			if tt.missing && (id.creds.Token != "" || id.creds.Certificate != nil) {
+			if tt.missing && (id.Creds.Token != "" || id.Creds.Certificate != nil) {
 				t.Error("the bootstrap token is taken for the node's")
 			}
 		})
@@ -80,7 +80,7 @@ func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return id.digest
+		return id.Digest
 	}
 	before := digest(c.BootstrapFile, aCluster)
 	if digest(c.BootstrapFile, strings.Replace(aCluster, "abcdef.", "fedcba.", 1)) != before {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -32,7 +33,7 @@ func readCAs(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := parseCAs(pem)
+	pool, err := kubeconfig.ParseCAs(pem)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -8,13 +8,13 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -171,7 +171,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 
 	for _, word := range splitList(o.ServerAddr) {
-		server, err := parseServer(word)
+		server, err := kubeconfig.ParseServer(word)
 		if err == nil {
 			err = c.checkLoop(server)
 		}
@@ -284,31 +284,6 @@ func splitList(list string) []string {
 		}
 	}
 	return words
-}
-
-// parseServer reads one apiserver's address: https://HOST[:PORT], or HOST:PORT.
-func parseServer(word string) (*url.URL, error) {
-	raw := word
-	word = withoutUser(word)
-	if !strings.Contains(raw, "://") {
-		raw = "https://" + raw
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no address: write https://HOST:PORT", word)
-	}
-	if u.Scheme != "https" {
-		return nil, fmt.Errorf("%q: an apiserver is reached over https, not %s", word, u.Scheme)
-	}
-	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("%q: only https://HOST:PORT, with nothing behind the port", word)
-	}
-	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), "443")
-	} else if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
-		return nil, fmt.Errorf("%q: %s is not a port from 1 to 65535", word, u.Port())
-	}
-	return &url.URL{Scheme: "https", Host: u.Host}, nil
 }
 
 // checkLoop refuses an apiserver that is the hub itself: kubelet's own

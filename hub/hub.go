@@ -82,13 +82,13 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	}
 	servers := c.Servers
 	if len(servers) == 0 {
-		if err := c.checkLoop(id.server); err != nil {
+		if err := c.checkLoop(id.Server); err != nil {
 			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", c.kubeconfigOfServer(), err)
 		}
-		servers = []*url.URL{id.server}
+		servers = []*url.URL{id.Server}
 	}
 	metrics := proxy.NewMetrics(r)
-	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.creds, c.Limits, log, metrics)
+	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}
@@ -99,7 +99,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	h := &Hub{config: c, log: log, upstream: upstream, outage: recallOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
 	h.creds = &credentials{
 		load: load, own: own, source: c.kubeconfigOfServer(), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
-		expiry: newExpiryGauge(r), server: id.server, serverInUse: len(c.Servers) == 0,
+		expiry: newExpiryGauge(r), server: id.Server, serverInUse: len(c.Servers) == 0,
 	}
 	if err := h.creds.start(id); err != nil {
 		return nil, errors.Join(err, h.Close())

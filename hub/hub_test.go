@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -367,24 +366,6 @@ func TestStopLetsAnUpgradeOnTheNodesAPIEnd(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestEmptyKubeconfigIsNotThePodsOwnIdentity(t *testing.T) {
-	n := newNode(t, echoToken)
-	n.write(t, "kubeconfig", nil)
-	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
-	if id, err := loadIdentity(n.path("kubeconfig")); err == nil {
-		t.Errorf("an empty kubeconfig gives an identity at %s", id.server)
-	}
-}
-
-func TestHTTPSProxyIsRefused(t *testing.T) {
-	choose := plainProxy(http.ProxyURL(&url.URL{Scheme: "https", Host: "proxy:3128", User: url.UserPassword("u", "secret")}))
-	_, err := choose(&http.Request{URL: &url.URL{}})
-	if err == nil || !strings.Contains(err.Error(), "http://") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
@@ -30,7 +31,7 @@ const (
 // that cannot be read, in the middle of a rotation for instance, changes
 // nothing: the last good contents stay in use.
 type credentials struct {
-	load         func() (*identity, error)
+	load         func() (*kubeconfig.Identity, error)
 	source       string        // where from, for people
 	own          *enroll.Store // nil: the certificate is somebody else's
 	clientCAFile string        // or empty: the kubeconfig's CA
@@ -50,11 +51,11 @@ type credentials struct {
 }
 
 // start takes up id, the first contents.
-func (c *credentials) start(id *identity) error {
+func (c *credentials) start(id *kubeconfig.Identity) error {
 	if err := c.loadClientCAs(id); err != nil {
 		return err
 	}
-	c.loaded = id.digest
+	c.loaded = id.Digest
 	c.note(id)
 	return nil
 }
@@ -96,21 +97,21 @@ func (c *credentials) reload() {
 		c.log.Info("node credentials can be read again")
 	}
 	c.failing = false
-	if id.digest == c.loaded {
+	if id.Digest == c.loaded {
 		return
 	}
-	if id.server.Host != c.server.Host && c.serverInUse {
-		c.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.server.Host, "in-use", c.server.Host)
+	if id.Server.Host != c.server.Host && c.serverInUse {
+		c.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", c.server.Host)
 	}
 	c.note(id) // before requests are let through: who asks then is to be told the new state
-	c.upstream.SetCredentials(id.creds)
-	c.loaded = id.digest
+	c.upstream.SetCredentials(id.Creds)
+	c.loaded = id.Digest
 	c.log.Info("node credentials changed and are in use", "from", c.source)
 }
 
 // loadClientCAs sets whose client certificates the TLS port accepts.
-func (c *credentials) loadClientCAs(id *identity) error {
-	pem, source := id.caPEM, c.source
+func (c *credentials) loadClientCAs(id *kubeconfig.Identity) error {
+	pem, source := id.CAPEM, c.source
 	if c.clientCAFile != "" {
 		var err error
 		if pem, err = os.ReadFile(c.clientCAFile); err != nil {
@@ -127,14 +128,14 @@ func (c *credentials) loadClientCAs(id *identity) error {
 }
 
 // note notes what the credentials are.
-func (c *credentials) note(id *identity) {
-	c.missing.Store(id.creds.Missing != nil)
-	if id.creds.Certificate == nil {
+func (c *credentials) note(id *kubeconfig.Identity) {
+	c.missing.Store(id.Creds.Missing != nil)
+	if id.Creds.Certificate == nil {
 		c.ends.Store(nil)
 		c.expiry.Set(0)
 		return
 	}
-	end := id.creds.Certificate.Leaf.NotAfter
+	end := id.Creds.Certificate.Leaf.NotAfter
 	c.ends.Store(&end)
 	c.expiry.Set(float64(end.Unix()))
 	if time.Now().After(end) {

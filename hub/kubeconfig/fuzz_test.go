@@ -1,4 +1,4 @@
-package hub
+package kubeconfig
 
 import (
 	"os"
@@ -18,17 +18,17 @@ func FuzzKubeconfig(f *testing.F) {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		id, err := loadIdentity(file)
+		id, err := Load(file)
 		if err != nil {
 			if !strings.Contains(err.Error(), file) {
 				t.Errorf("says %v, and not of which file", err)
 			}
 			return
 		}
-		if id.server.Scheme != "https" || id.server.Hostname() == "" || id.server.User != nil {
-			t.Errorf("the apiserver is %q", id.server)
+		if id.Server.Scheme != "https" || id.Server.Hostname() == "" || id.Server.User != nil {
+			t.Errorf("the apiserver is %q", id.Server)
 		}
-		if id.creds.Certificate == nil && id.creds.Token == "" {
+		if id.Creds.Certificate == nil && id.Creds.Token == "" {
 			t.Error("there are no credentials")
 		}
 	})
@@ -42,7 +42,7 @@ func FuzzServer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		server, err := parseServer(word)
+		server, err := ParseServer(word)
 		if err != nil {
 			if strings.Contains(err.Error(), password) && strings.Contains(word, ":"+password+"@") && strings.Count(word, password) == 1 {
 				t.Errorf("%q: says %v", word, err)

@@ -1,4 +1,4 @@
-package hub
+package kubeconfig
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package hub
+package kubeconfig
 
 import (
 	"crypto/tls"
@@ -17,23 +17,23 @@ import (
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
-// identity is what a kubeconfig says of the node: how it is known in the cloud.
-type identity struct {
-	server *url.URL // of the kubeconfig's current context
-	creds  *proxy.Credentials
-	caPEM  []byte // of the apiserver, empty: the system's
-	// digest is equal for equal contents of the kubeconfig and the files it
+// Identity is what a kubeconfig says of the node: how it is known in the cloud.
+type Identity struct {
+	Server *url.URL // of the kubeconfig's current context
+	Creds  *proxy.Credentials
+	CAPEM  []byte // of the apiserver, empty: the system's
+	// Digest is equal for equal contents of the kubeconfig and the files it
 	// names.
-	digest [32]byte
+	Digest [32]byte
 }
 
-// loadIdentity reads the kubeconfig at path and all files that it names.
-func loadIdentity(path string) (*identity, error) {
+// Load reads the kubeconfig at path and all files that it names.
+func Load(path string) (*Identity, error) {
 	config, err := loadConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	server, err := parseServer(config.Host)
+	server, err := ParseServer(config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: server %w", path, err)
 	}
@@ -47,18 +47,18 @@ func loadIdentity(path string) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	id := &identity{server: server, caPEM: config.CAData, digest: digestOf(raw, config), creds: &proxy.Credentials{
+	id := &Identity{Server: server, CAPEM: config.CAData, Digest: digestOf(raw, config), Creds: &proxy.Credentials{
 		ServerName: config.ServerName,
 		Insecure:   config.Insecure,
 		Proxy:      config.Proxy,
 		Token:      strings.TrimSpace(config.BearerToken),
 	}}
-	if id.creds.Proxy == nil {
-		id.creds.Proxy = http.ProxyFromEnvironment
+	if id.Creds.Proxy == nil {
+		id.Creds.Proxy = http.ProxyFromEnvironment
 	}
-	id.creds.Proxy = plainProxy(id.creds.Proxy)
+	id.Creds.Proxy = plainProxy(id.Creds.Proxy)
 	if len(config.CAData) > 0 {
-		if id.creds.CAs, err = parseCAs(config.CAData); err != nil {
+		if id.Creds.CAs, err = ParseCAs(config.CAData); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: certificate-authority: %w", path, err)
 		}
 	}
@@ -67,10 +67,10 @@ func loadIdentity(path string) (*identity, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: client certificate: %w", path, err)
 		}
-		id.creds.Certificate = &certificate
+		id.Creds.Certificate = &certificate
 	}
-	if id.creds.Certificate == nil {
-		if err := usable(id.creds.Token); err != nil {
+	if id.Creds.Certificate == nil {
+		if err := usable(id.Creds.Token); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 		}
 	}
@@ -133,7 +133,7 @@ func unsupported(config *rest.Config) error {
 	return nil
 }
 
-func parseCAs(pem []byte) (*x509.CertPool, error) {
+func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, errors.New("it holds no PEM certificate")

@@ -1,0 +1,31 @@
+package kubeconfig
+
+import (
+	"errors"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// ClusterOf returns the cluster that a kubeconfig's current context is for, with the
+// contents of the files that it names.
+func ClusterOf(file string) (*clientcmdapi.Cluster, error) {
+	all, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmd.ResolveLocalPaths(all); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.MinifyConfig(all); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.FlattenConfig(all); err != nil {
+		return nil, err
+	}
+	for _, cluster := range all.Clusters {
+		cluster.LocationOfOrigin, cluster.Extensions = "", nil
+		return cluster, nil
+	}
+	return nil, errors.New("it names no cluster")
+}
