@@ -7,21 +7,18 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
-// pkiDir is where the hub keeps certificates of its own.
-func (c *Config) pkiDir() string { return filepath.Join(c.RootDir, "pki") }
-
 // identitySource returns how to read who the node is, and from where.
-func (c *Config) identitySource(log *slog.Logger) (load func() (*kubeconfig.Identity, error), own *enroll.Store, err error) {
+func identitySource(c *config.Config, log *slog.Logger) (load func() (*kubeconfig.Identity, error), own *enroll.Store, err error) {
 	if c.BootstrapFile == "" {
 		return func() (*kubeconfig.Identity, error) {
 			id, err := kubeconfig.Load(c.Kubeconfig)
@@ -31,11 +28,12 @@ func (c *Config) identitySource(log *slog.Logger) (load func() (*kubeconfig.Iden
 			return id, nil
 		}, nil, nil
 	}
-	if own, err = enroll.Open(c.pkiDir(), log); err != nil {
+	if own, err = enroll.Open(c.PKIDir(), log); err != nil {
 		return nil, nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
 	}
 	return func() (*kubeconfig.Identity, error) {
-		id, err := c.withBootstrap(kubeconfig.Load(own.Kubeconfig()))
+		id, err := kubeconfig.Load(own.Kubeconfig())
+		id, err = withBootstrap(c, id, err)
 		if err != nil {
 			return nil, fmt.Errorf("--bootstrap-file: %w", err)
 		}
@@ -47,13 +45,13 @@ func (c *Config) identitySource(log *slog.Logger) (load func() (*kubeconfig.Iden
 // is meant and how it is known: an operator may replace it when that has changed. Where
 // there is no certificate yet, there are no credentials: those in the bootstrap file
 // are good for getting one and for nothing else.
-func (c *Config) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
+func withBootstrap(c *config.Config, own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
 	bootstrap, err := kubeconfig.Load(c.BootstrapFile)
 	switch {
 	case ownErr != nil && !errors.Is(ownErr, fs.ErrNotExist):
 		return nil, ownErr
 	case ownErr != nil && err != nil:
-		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, c.pkiDir())
+		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, c.PKIDir())
 	case err != nil:
 		return own, nil //nolint:nilerr // it may have been removed; it is missed when it is needed
 	}
@@ -73,7 +71,7 @@ func (c *Config) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 }
 
 // kubeconfigOfServer is the file that says which apiserver is meant.
-func (c *Config) kubeconfigOfServer() string { return cmp.Or(c.BootstrapFile, c.Kubeconfig) }
+func kubeconfigOfServer(c *config.Config) string { return cmp.Or(c.BootstrapFile, c.Kubeconfig) }
 
 // newEnrollment prepares to get the hub a certificate of its own, where it is to have
 // one. hub makes requests in the node's name, or in that of a token's holder.

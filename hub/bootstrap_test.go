@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 const aCluster = `apiVersion: v1
@@ -32,8 +34,8 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
-			load, own, err := c.identitySource(slog.New(slog.DiscardHandler))
+			c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
+			load, own, err := identitySource(c, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,8 +69,8 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 
 // Another token in the bootstrap file makes no other node: nothing is to be opened anew.
 func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
-	c := &Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
-	load, own, err := c.identitySource(slog.New(slog.DiscardHandler))
+	c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
+	load, own, err := identitySource(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

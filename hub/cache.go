@@ -15,12 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
 // openCache opens the cache under --root-dir.
-func openCache(c *Config, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
+func openCache(c *config.Config, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
 	var key []byte
 	if c.CacheKeyFile != "" {
 		var err error

@@ -13,17 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/peer"
-)
-
-// CallerCheck says whether the programs that use the plain port are looked at.
-type CallerCheck string
-
-// The values of --caller-check.
-const (
-	CheckAuto     CallerCheck = "auto"     // where the kernel can tell, which is tried at start
-	CheckRequired CallerCheck = "required" // or there is no start
-	CheckOff      CallerCheck = "off"
 )
 
 // callers decides who gets the node's identity on the plain port: the node's own
@@ -38,7 +29,7 @@ type callers struct {
 
 // newCallers tries whether peers can be told. Its error is for a check that is
 // required.
-func newCallers(c *Config, r prometheus.Registerer, log *slog.Logger) (*callers, error) {
+func newCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*callers, error) {
 	cs := &callers{log: log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_proxy_callers_refused_total",
 		Help: "Requests without credentials that did not get the node's identity, by what their caller is: not-local, user, container, or unknown.",
@@ -52,13 +43,13 @@ func newCallers(c *Config, r prometheus.Registerer, log *slog.Logger) (*callers,
 		cs.refused.WithLabelValues(string(reason))
 	}
 	err := errors.New("--caller-check=off")
-	if c.CallerCheck != CheckOff {
+	if c.CallerCheck != config.CheckOff {
 		cs.peers, err = tellingPeers(c.NodeIdentityUsers)
 	}
 	switch {
 	case err == nil:
 		on.Set(1)
-	case c.CallerCheck == CheckRequired:
+	case c.CallerCheck == config.CheckRequired:
 		return nil, fmt.Errorf("--caller-check=required: programs that call cannot be told apart: %w", err)
 	case c.ProxyAddress != "":
 		log.Warn("whoever reaches --proxy-port gets the node's identity there, pods on the host's network among them; mend what is missing, or turn that port off with --proxy-port=0", "port", c.ProxyAddress, "why", err)

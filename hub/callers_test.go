@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/peer"
 )
 
@@ -24,7 +25,7 @@ func lookingCallers(t testing.TB, users ...uint32) *callers {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT RUN: only Linux tells who is at the other end")
 	}
-	c, err := newCallers(&Config{CallerCheck: CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	c, err := newCallers(&config.Config{CallerCheck: config.CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

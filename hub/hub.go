@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
@@ -41,7 +42,7 @@ const (
 
 // Hub is one node's hub.
 type Hub struct {
-	config   *Config
+	config   *config.Config
 	log      *slog.Logger
 	proxy    *proxy.Proxy
 	cache    *cache.Cache
@@ -71,8 +72,8 @@ type port struct {
 // New reads the node's credentials and binds the hub's ports. userAgent names
 // the hub in the requests that it makes itself. Metrics are registered on r.
 // Close or Run has to be called on the Hub that it returns.
-func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
-	load, own, err := c.identitySource(log)
+func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
+	load, own, err := identitySource(c, log)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +83,8 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	}
 	servers := c.Servers
 	if len(servers) == 0 {
-		if err := c.checkLoop(id.Server); err != nil {
-			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", c.kubeconfigOfServer(), err)
+		if err := c.CheckLoop(id.Server); err != nil {
+			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", kubeconfigOfServer(c), err)
 		}
 		servers = []*url.URL{id.Server}
 	}
@@ -98,7 +99,7 @@ func New(c *Config, userAgent string, r *prometheus.Registry, log *slog.Logger) 
 	}
 	h := &Hub{config: c, log: log, upstream: upstream, outage: recallOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
 	h.creds = &credentials{
-		load: load, own: own, source: c.kubeconfigOfServer(), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
+		load: load, own: own, source: kubeconfigOfServer(c), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
 		expiry: newExpiryGauge(r), server: id.Server, serverInUse: len(c.Servers) == 0,
 	}
 	if err := h.creds.start(id); err != nil {

@@ -20,6 +20,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is everything a hub under test needs: an apiserver, a kubeconfig, and
 // ports of its own.
 type node struct {
-	config *Config
+	config *config.Config
 	api    *httptest.Server
 	dir    string
 	logs   bytes.Buffer // read it after the hub has ended
@@ -53,9 +55,11 @@ current-context: x
 `, api.URL))
 	ports := freePorts(t, 3)
 	var err error
-	n.config, err = configOf(t, "--node-name=n1", "--kubeconfig="+n.path("kubeconfig"), "--root-dir="+n.path("root"),
-		"--serve-port="+ports[0], "--proxy-port="+ports[1], "--proxy-secure-port="+ports[2],
-		"--container-runtime-endpoint=") // these clouds expect nobody but the test
+	o := config.NewOptions()
+	o.NodeName, o.Kubeconfig, o.RootDir = "n1", n.path("kubeconfig"), n.path("root")
+	o.ServePort, o.ProxyPort, o.ProxySecurePort = ports[0], ports[1], ports[2]
+	o.RuntimeEndpoint = "" // these clouds expect nobody but the test
+	n.config, err = o.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +114,16 @@ func (n *node) run(t *testing.T, h *Hub) (stop func() error) {
 	return stop
 }
 
-func freePorts(t *testing.T, n int) []string {
+func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	var ports []string
+	var ports []int
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/imagepull"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -25,7 +26,7 @@ type images struct {
 
 // newImages connects nothing yet: containerd may start after the hub, and the cloud
 // be away.
-func newImages(c *Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
+func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	client, err := coreclient.New(cloud)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // listenAsSystemd is the socket that systemd hears its services on.
@@ -122,7 +124,7 @@ func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
 
 func TestAHubThatIsFullLives(t *testing.T) {
 	n := newNode(t, echoToken)
-	n.config.MaxConnections, n.config.CallerCheck = minConnections, CheckOff // whoever comes is let in, up to the last
+	n.config.MaxConnections, n.config.CallerCheck = config.MinConnections, config.CheckOff // whoever comes is let in, up to the last
 	h, _ := n.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -130,7 +132,7 @@ func TestAHubThatIsFullLives(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range minConnections {
+	for range config.MinConnections {
 		c, err := net.Dial("tcp", n.config.ServeAddress)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
@@ -29,12 +30,12 @@ type servingCert struct{ pair *reloaded[*tls.Certificate] }
 
 // newServingCert uses the pair that was named, or a self-signed one for the node's
 // name and addresses that is kept under --root-dir.
-func newServingCert(c *Config, log *slog.Logger) (*servingCert, error) {
+func newServingCert(c *config.Config, log *slog.Logger) (*servingCert, error) {
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" {
-		dir := filepath.Join(c.RootDir, "pki")
+		dir := c.PKIDir()
 		certFile, keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
-		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, c.servedHosts(), log); err != nil {
+		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, servedHosts(c), log); err != nil {
 			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
 		}
 	}
@@ -55,7 +56,7 @@ func newServingCert(c *Config, log *slog.Logger) (*servingCert, error) {
 func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
 
 // servedHosts are the addresses, beyond loopback, at which TLS is offered.
-func (c *Config) servedHosts() []netip.Addr {
+func servedHosts(c *config.Config) []netip.Addr {
 	hosts := []netip.Addr{c.ProxyHost}
 	if address, err := netip.ParseAddrPort(c.ServeAddress); err == nil && c.ServeClientCAFile != "" {
 		hosts = append(hosts, address.Addr())

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // pinned reads the certificate as a client that pins it does.
@@ -90,7 +92,7 @@ func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
 	cert, key := filepath.Join(dir, "mine.crt"), filepath.Join(dir, "mine.key")
 	writeOld(t, cert, key)
 	before, _ := pinned(t, cert)
-	c := &Config{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}
+	c := &config.Config{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}
 	serving, err := newServingCert(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

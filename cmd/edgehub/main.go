@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 const usage = `edgehub stands between the Kubernetes clients of one edge node and the apiserver.
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	if ran, err := subcommand(ctx, args); ran {
 		return err
 	}
-	options, logs := hub.NewOptions(), cli.LogOptions{}
+	options, logs := config.NewOptions(), cli.LogOptions{}
 	fs := newFlags("edgehub", usage)
 	options.AddFlags(fs)
 	logs.AddFlags(fs)
@@ -55,13 +56,13 @@ func run(ctx context.Context, args []string) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: everything is said by flags, see --help", fs.Arg(0))
 	}
-	config, err := options.Config()
+	c, err := options.Config()
 	if err := errors.Join(err, logs.Validate()); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	h, err := hub.New(config, "edgehub/"+version.Get().Version, registry, logs.Logger(os.Stderr))
+	h, err := hub.New(c, "edgehub/"+version.Get().Version, registry, logs.Logger(os.Stderr))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // unfit are characters that mean something to systemd in a unit or an environment file,
@@ -29,7 +29,7 @@ func fits(args ...string) error {
 
 // checkPaths looks at the files and folders that are named in units and kubeconfigs.
 // Relative ones would be others for systemd.
-func checkPaths(c *hub.Config) error {
+func checkPaths(c *config.Config) error {
 	for flag, path := range map[string]string{
 		"--kubeconfig": c.Kubeconfig, "--bootstrap-file": c.BootstrapFile, "--root-dir": c.RootDir, "--tls-cert-file": c.TLSCertFile,
 	} {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // Options say how a node is to be turned over. Those that an upgrade is not given are
@@ -112,8 +112,8 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 }
 
 // hubConfig is what the hub makes of its flags.
-func hubConfig(args []string) (*hub.Config, error) {
-	options := hub.NewOptions()
+func hubConfig(args []string) (*config.Config, error) {
+	options := config.NewOptions()
 	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
 	fs.Usage = func() {}
 	fs.ParseErrorsAllowlist.UnknownFlags = true // those of logging are not the hub's
@@ -121,15 +121,15 @@ func hubConfig(args []string) (*hub.Config, error) {
 	if err := fs.Parse(args); err != nil {
 		return nil, fmt.Errorf("flags of the hub: %w", err)
 	}
-	config, err := options.Config()
+	c, err := options.Config()
 	if err != nil {
 		return nil, fmt.Errorf("flags of the hub: %w", err)
 	}
-	return config, nil
+	return c, nil
 }
 
 // sockets are the addresses at which the hub is to be found.
-func sockets(c *hub.Config) []string {
+func sockets(c *config.Config) []string {
 	var all []string
 	for _, address := range []string{c.ProxyAddress, c.ServeAddress, c.SecureAddress} {
 		if address != "" {
@@ -140,7 +140,7 @@ func sockets(c *hub.Config) []string {
 }
 
 // kubeletServer is where kubelet finds the hub, on whatever address that is.
-func (o *Options) kubeletServer(c *hub.Config) (string, error) {
+func (o *Options) kubeletServer(c *config.Config) (string, error) {
 	scheme, address := "http", c.ProxyAddress
 	if o.KubeletPort == securePort {
 		scheme, address = "https", c.SecureAddress

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // Where things go.
@@ -43,7 +43,7 @@ type planned struct {
 // plan is all that an install does.
 type plan struct {
 	options *Options
-	config  *hub.Config
+	config  *config.Config
 	version string
 	all     []planned // that there are afterwards; kubelet's drop-in is the last
 	changed []planned // those of them that are not so already
@@ -69,7 +69,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if err := errors.Join(fits(args...), checkPaths(p.config)); err != nil {
 		return nil, err
 	}
-	if root := p.config.RootDir; root != hub.NewOptions().RootDir && (earlier == nil || earlier.RootDir != root) {
+	if root := p.config.RootDir; root != config.NewOptions().RootDir && (earlier == nil || earlier.RootDir != root) {
 		if err := ownFolder(root); err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func backoff(ctx context.Context) string {
 
 // unlessDefault is the hub's folder where StateDirectory= does not make it.
 func unlessDefault(root string) []string {
-	if root == hub.NewOptions().RootDir {
+	if root == config.NewOptions().RootDir {
 		return nil
 	}
 	return []string{root}

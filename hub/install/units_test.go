@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // writeUnits renders the units for a node, with this test in the hub's place.
@@ -19,7 +19,7 @@ func writeUnits(t *testing.T) (folder string) {
 		t.Fatal(err)
 	}
 	folder = t.TempDir()
-	p := &plan{options: NewOptions(), config: &hub.Config{
+	p := &plan{options: NewOptions(), config: &config.Config{
 		ServeAddress: "127.0.0.1:10267", ProxyAddress: "127.0.0.1:10261", SecureAddress: "127.0.0.1:10268",
 		RootDir: "/var/lib/edgehub", ShutdownGrace: 5 * time.Second,
 	}}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // exposed are the labels of each metric that hub or controller can tell, by the
@@ -92,19 +93,19 @@ func parts(t *testing.T, d *prometheus.Desc) (name string, labels []string) {
 func hubRegistry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	dir := t.TempDir()
-	options := hub.NewOptions()
+	options := config.NewOptions()
 	flags := pflag.NewFlagSet("hub", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	if err := flags.Parse([]string{"--node-name=n", "--kubeconfig=" + filepath.Join(dir, "own"), "--bootstrap-file=" + writeKubeconfig(t), "--root-dir=" + dir,
 		"--serve-port=" + freePort(t), "--proxy-port=" + freePort(t), "--proxy-secure-port=" + freePort(t)}); err != nil {
 		t.Fatal(err)
 	}
-	config, err := options.Config()
+	c, err := options.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	registry := newRegistry()
-	h, err := hub.New(config, "test", registry, slog.New(slog.DiscardHandler))
+	h, err := hub.New(c, "test", registry, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

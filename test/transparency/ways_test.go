@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/freeport"
 	"github.com/edgehub-io/edgehub/test/plainclient"
@@ -102,17 +103,17 @@ type runningHub struct {
 func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	t.Helper()
 	dir := t.TempDir()
-	o := hub.NewOptions()
+	o := config.NewOptions()
 	o.NodeName, o.RootDir, o.Kubeconfig, o.ServerAddr = "n1", dir, f.cluster.Kubeconfig(), serverAddr
 	o.RuntimeEndpoint = "" // no images are pulled here
 	for _, port := range []*int{&o.ServePort, &o.ProxyPort, &o.ProxySecurePort} {
 		*port = freeport.On127(t)
 	}
-	config, err := o.Config()
+	c, err := o.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := hub.New(config, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	h, err := hub.New(c, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	})
 	t.Cleanup(stop)
 	return &runningHub{
-		plainURL: "http://" + config.ProxyAddress, secureURL: "https://" + config.SecureAddress,
+		plainURL: "http://" + c.ProxyAddress, secureURL: "https://" + c.SecureAddress,
 		ca: plainclient.Roots(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package config
 
 import (
 	"errors"
@@ -24,6 +24,16 @@ const minCacheBytes = 1 << 20
 // minBandwidth is the smallest bandwidth for images, in bytes a second: below, the
 // answer to a request for a manifest takes longer than a registry waits.
 const minBandwidth = 1000
+
+// CallerCheck says whether the programs that use the plain port are looked at.
+type CallerCheck string
+
+// The values of --caller-check.
+const (
+	CheckAuto     CallerCheck = "auto"     // where the kernel can tell, which is tried at start
+	CheckRequired CallerCheck = "required" // or there is no start
+	CheckOff      CallerCheck = "off"
+)
 
 // Config is what Options say, checked and typed. It is not changed after New.
 type Config struct {
@@ -173,7 +183,7 @@ func (o *Options) Config() (*Config, error) {
 	for _, word := range splitList(o.ServerAddr) {
 		server, err := kubeconfig.ParseServer(word)
 		if err == nil {
-			err = c.checkLoop(server)
+			err = c.CheckLoop(server)
 		}
 		if err != nil {
 			bad("server-addr", "%v", err)
@@ -214,8 +224,8 @@ func (o *Options) checkBounds(bad func(flag, format string, args ...any)) {
 	}
 }
 
-// minConnections is what a node's own programs need, with room.
-const minConnections = 64
+// MinConnections is what a node's own programs need, with room.
+const MinConnections = 64
 
 // checkCallers calls bad for what makes no sense for telling callers apart, and
 // returns the users who may borrow the node's identity.
@@ -225,8 +235,8 @@ func (o *Options) checkCallers(bad func(flag, format string, args ...any)) []uin
 	default:
 		bad("caller-check", "%q is none of auto, required and off", o.CallerCheck)
 	}
-	if o.MaxConnections < minConnections {
-		bad("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", o.MaxConnections, minConnections)
+	if o.MaxConnections < MinConnections {
+		bad("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", o.MaxConnections, MinConnections)
 	}
 	var users []uint32
 	for _, id := range o.NodeIdentityUsers {
@@ -286,9 +296,12 @@ func splitList(list string) []string {
 	return words
 }
 
-// checkLoop refuses an apiserver that is the hub itself: kubelet's own
+// PKIDir is where the hub keeps certificates of its own.
+func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
+
+// CheckLoop refuses an apiserver that is the hub itself: kubelet's own
 // kubeconfig, once it points at the hub, is easily handed to it.
-func (c *Config) checkLoop(server *url.URL) error {
+func (c *Config) CheckLoop(server *url.URL) error {
 	host := server.Hostname()
 	if host == "localhost" {
 		host = "127.0.0.1"

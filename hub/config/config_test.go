@@ -1,4 +1,4 @@
-package hub
+package config
 
 import (
 	"io"
@@ -138,5 +138,22 @@ func TestBadAddressIsToldOnce(t *testing.T) {
 	_, err := configOf(t, "--node-name=n", "--bind-proxy-address=nowhere")
 	if err == nil || strings.Count(err.Error(), "nowhere") != 1 {
 		t.Errorf("two ports share the flag; the error is\n%v", err)
+	}
+}
+
+func TestAPIBeyondLoopbackNeedsClientCAs(t *testing.T) {
+	if _, err := configOf(t, "--node-name=n", "--bind-address=192.0.2.7", "--serve-client-ca-file=ca.crt"); err != nil {
+		t.Errorf("with --serve-client-ca-file: %v", err)
+	}
+	_, err := configOf(t, "--node-name=n", "--bind-address=192.0.2.7")
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "add --serve-client-ca-file=FILE") {
+		t.Errorf("without: %v, want one line that says what to add", err)
+	}
+}
+
+func TestErrorsOfServerAddrKeepSecrets(t *testing.T) {
+	const secret = "PLANTED-b7d1"
+	if _, err := configOf(t, "--node-name=n", "--server-addr=https://u:"+secret+"@h:1/?x="+secret); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "@h:1") {
+		t.Errorf("--server-addr: %v", err)
 	}
 }
