@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
-	"github.com/edgehub-io/edgehub/hub/install"
 )
 
 const installUsage = `edgehub install turns a node over that kubeadm has set up: its kubelet talks to a hub.
