@@ -2,6 +2,7 @@ package layering
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func layerViolations(packages map[string]pkg, layers map[string][]string) []stri
 			to, _ := layerOf(imported, layers)
 			if to != layer && !slices.Contains(layers[layer], to) {
 				found = append(found, fmt.Sprintf("%s imports %s, which its layer does not allow: it may import %s",
-					short(p.ImportPath), short(imported), strings.Join(layers[layer], ", ")))
+					short(p.ImportPath), short(imported), cmp.Or(strings.Join(layers[layer], ", "), "no other package of the product")))
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		want    []string
 	}{
 		"what the layers allow": {
-			map[string][]string{mod + "hub": {mod + "proxy", mod + "ota/upgrade", "fmt"}, mod + "ota": {mod + "ota/upgrade"}},
+			map[string][]string{mod + "hub": {mod + "proxy", mod + "ota/nodeapi", "fmt"}, mod + "ota": {mod + "ota/upgrade"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			nil,
 		},
@@ -64,14 +64,19 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			map[string][]string{mod + "proxy/x": {mod + "ota"}, mod + "ota": {mod + "proxy"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
-				"ota imports proxy, which its layer does not allow: it may import cache, ota/coreclient, ota/nodeapi, ota/upgrade",
-				"proxy/x imports ota, which its layer does not allow: it may import cache",
+				"ota imports proxy, which its layer does not allow: it may import ota/coreclient, ota/nodeapi, ota/upgrade",
+				"proxy/x imports ota, which its layer does not allow: it may import no other package of the product",
 			},
 		},
 		"a program's own package used by a library": {
-			map[string][]string{mod + "hub": {mod + "cmd/internal/version"}},
+			map[string][]string{mod + "hub/config": {mod + "cmd/internal/version"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"hub imports cmd/internal/version, which its layer does not allow: it may import cache, imagepull, ota, ota/coreclient, ota/nodeapi, ota/upgrade, proxy"},
+			[]string{"hub/config imports cmd/internal/version, which its layer does not allow: it may import hub/kubeconfig, proxy"},
+		},
+		"a subcommand that imports the daemon": {
+			map[string][]string{mod + "cmd/edgehub/install": {mod + "hub", mod + "hub/config"}},
+			func(p map[string]pkg) []string { return layerViolations(p, layers) },
+			[]string{"cmd/edgehub/install imports hub, which its layer does not allow: it may import hub/config, hub/durable"},
 		},
 		"a package without a layer": {
 			map[string][]string{mod + "util": nil},

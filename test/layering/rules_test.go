@@ -5,19 +5,30 @@ const module = "github.com/edgehub-io/edgehub"
 
 // layers says for each folder which folders of the product its packages may
 // import besides their own. A package belongs to the longest folder that holds
-// it. Imports go one way: cmd → hub → proxy, ota, imagepull → cache.
+// it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
+// not know each other: hub connects them, by functions and small interfaces.
 var layers = map[string][]string{
-	"cmd/edgehub":            {"cmd/internal", "hub"},
+	"cmd/edgehub":            {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
+	"cmd/edgehub/install":    {"hub/config", "hub/durable"}, // not hub: it checks flags, and starts nothing
 	"cmd/edgehub-controller": {"cmd/internal", "controller"},
 	"cmd/edgehubctl":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
-	"hub":                    {"cache", "imagepull", "ota", "ota/coreclient", "ota/nodeapi", "ota/upgrade", "proxy"},
-	"proxy":                  {"cache"},
-	"ota":                    {"cache", "ota/coreclient", "ota/nodeapi", "ota/upgrade"},
-	"ota/coreclient":         {},
-	"imagepull":              {"cache", "ota/nodeapi", "ota/upgrade"},
-	"cache":                  {},
+	"hub": {
+		"cache", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/peer",
+		"imagepull", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
+	},
+	"hub/config":     {"hub/kubeconfig", "proxy"},
+	"hub/durable":    {},
+	"hub/enroll":     {"hub/durable", "proxy"},
+	"hub/guard":      {},
+	"hub/kubeconfig": {"proxy"},
+	"hub/peer":       {},
+	"proxy":          {},
+	"ota":            {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
+	"ota/coreclient": {},
+	"imagepull":      {"ota/nodeapi", "ota/upgrade"},
+	"cache":          {},
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
 	// What the hub's HTTP API and its clients say to each other.
@@ -60,8 +71,8 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache"}}, // the one apimachinery itself patches with
 	"golang.org/x/net/http2":                 {only: []string{"proxy"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy", "hub"}}, // how long the kernel waits for an acknowledgement; whose socket it is
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}}, // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}},      // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":  {only: []string{"imagepull"}}, // its client, and the resolver that reads certs.d
