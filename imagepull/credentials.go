@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/keyring"
 )
 
@@ -21,7 +21,7 @@ type problem struct {
 // credentials returns those that match an image, of all pods that want it and of
 // the node, in kubelet's order; and what kept others from being used. They are
 // read for each attempt, and kept by nobody.
-func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential, []problem) {
+func (p *Puller) credentials(ctx context.Context, t *task) ([]engineapi.Credential, []problem) {
 	var problems []problem
 	var secrets []keyring.Entries
 	read := map[types.NamespacedName]bool{}
@@ -52,11 +52,11 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 
 // copies names the secrets that say the same of an image as others that are in found: who
 // may know of such a secret only is not told of the other.
-func copies(found []engine.Credential, secrets []keyring.Entries, image string) []problem {
+func copies(found []engineapi.Credential, secrets []keyring.Entries, image string) []problem {
 	var out []problem
 	for _, entries := range secrets {
 		for _, c := range keyring.New(entries).Lookup(image) {
-			if !slices.ContainsFunc(found, func(f engine.Credential) bool { return f.Source == c.Source }) {
+			if !slices.ContainsFunc(found, func(f engineapi.Credential) bool { return f.Source == c.Source }) {
 				out = append(out, problem{c.Namespace, fmt.Errorf("%s says the same as a credential that was tried", c.Source)})
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
@@ -183,7 +183,7 @@ func TestNothingOnDiskIsASecret(t *testing.T) {
 
 func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused"))
 		n.cloud.set(oldPod("web-1", "v2", "app"))
 		n.ask(t, "web-1")
 		pass(2 * pullTime)
@@ -198,7 +198,7 @@ func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 // what the other's are called.
 func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused")).
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused")).
 			Explain("shop", errors.New("secret shop/till was tried")).Explain("bank", errors.New("secret bank/vault was tried"))
 		for namespace, secret := range map[string]string{"shop": "unreadable-in-shop", "bank": "unreadable-in-bank"} {
 			wanted := target("v2", "app")
@@ -231,7 +231,7 @@ func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 func TestACopyOfASecretIsNamedToItsNamespace(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		const image = "reg.example/app"
-		n.engine.fail[image] = engine.NewError(engine.Unauthorized, errors.New("refused"))
+		n.engine.fail[image] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused"))
 		for _, namespace := range []string{"shop", "bank"} {
 			name := "of-" + namespace
 			n.cloud.secrets[name] = &corev1.Secret{

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -35,7 +35,7 @@ func TestFollow(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
-				n.engine.fail["A:B"] = engine.NewError(engine.InvalidImageName, errors.New("no name"))
+				n.engine.fail["A:B"] = engineapi.NewError(engineapi.InvalidImageName, errors.New("no name"))
 				n.cloud.set(oldPod("web-1", "v2", tt.image))
 				n.ask(t, "web-1")
 				synctest.Wait()

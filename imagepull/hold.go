@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
@@ -76,7 +76,7 @@ func (p *Puller) waiting(now time.Time) (unread bool, lingers time.Duration) {
 }
 
 // returned has what waits for containerd tried at once, since it is there again.
-func (p *Puller) returned() { p.retry(engine.RuntimeUnavailable, time.Now()) }
+func (p *Puller) returned() { p.retry(engineapi.RuntimeUnavailable, time.Now()) }
 
 // CloudReturned is to be called when the cloud can be reached again: pods are told
 // what they could not be told before, and registries, which often are behind the
@@ -85,14 +85,14 @@ func (p *Puller) CloudReturned() {
 	p.mu.Lock()
 	p.returns++
 	p.mu.Unlock()
-	p.retry(engine.Unreachable, time.Now().Add(rand.N(returnJitter)))
+	p.retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
 }
 
 // returnJitter keeps nodes that come back together from asking a registry at once.
 const returnJitter = 5 * time.Second
 
 // retry has what failed for a reason tried at a time.
-func (p *Puller) retry(reason engine.Reason, at time.Time) {
+func (p *Puller) retry(reason engineapi.Reason, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.tasks {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -43,7 +43,7 @@ type wanted struct {
 	Image string `json:"image"`
 	name  string // in containerd; set by newJob and readJob
 	// Ready is the image, once it is on the node.
-	Ready *engine.Image `json:"ready,omitempty"`
+	Ready *engineapi.Image `json:"ready,omitempty"`
 }
 
 func newJob(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *job {
@@ -106,7 +106,7 @@ func (j *job) clone() *job {
 }
 
 // with returns a copy in which the image of this name is ready, or no longer is.
-func (j *job) with(name string, ready *engine.Image) *job {
+func (j *job) with(name string, ready *engineapi.Image) *job {
 	c := j.clone()
 	for i := range c.Images {
 		if c.Images[i].name == name {

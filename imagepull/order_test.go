@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // addDead has a pod ask for images that cannot be pulled, each attempt at which takes a time.
-func (n *node) addDead(t *testing.T, pod string, count int, reason engine.Reason, takes time.Duration) []string {
+func (n *node) addDead(t *testing.T, pod string, count int, reason engineapi.Reason, takes time.Duration) []string {
 	t.Helper()
 	var images []string
 	for i := range count {
@@ -25,7 +25,7 @@ func (n *node) addDead(t *testing.T, pod string, count int, reason engine.Reason
 // With 14 images of 30 seconds, one is always due again before the last has been tried.
 func TestDeadImagesOfAnOlderJobDoNotDelayAHealthyOne(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.addDead(t, "web-1", 14, engine.Unreachable, 30*time.Second)
+		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
 		pass(24 * time.Hour)
 		n.cloud.set(oldPod("web-2", "v2", "app"))
 		n.ask(t, "web-2")
@@ -42,7 +42,7 @@ func TestNoImageStarves(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				count, takes := 1+random.IntN(40), time.Duration(1+random.IntN(90))*time.Second
-				dead := n.addDead(t, "web-0", count, engine.Unreachable, takes)
+				dead := n.addDead(t, "web-0", count, engineapi.Unreachable, takes)
 				for round := range 5 {
 					pass(time.Duration(random.IntN(7200)) * time.Second)
 					name := fmt.Sprintf("web-%d", round+1)
@@ -78,11 +78,11 @@ func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 // for another reason.
 func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.die("app", engine.NotFound, pullTime)
+		n.engine.die("app", engineapi.NotFound, pullTime)
 		n.cloud.set(oldPod("web-2", "v2", "app"))
 		n.ask(t, "web-2")
 		pass(time.Minute)
-		n.addDead(t, "web-1", 14, engine.Unreachable, 30*time.Second)
+		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
 		n.engine.heal("app")
 		for range 2 * int(patience/time.Minute) {
 			pass(time.Minute)
@@ -96,7 +96,7 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
 	const late = 10 * time.Minute
 	onNode(t, func(t *testing.T, n *node) {
-		n.addDead(t, "web-1", 100, engine.Unreachable, late)
+		n.addDead(t, "web-1", 100, engineapi.Unreachable, late)
 		pass(60 * time.Hour)
 		n.cloud.set(oldPod("web-2", "v2", "app"))
 		n.ask(t, "web-2")

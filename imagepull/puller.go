@@ -11,20 +11,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // Engine is what pulls an image. Its methods are called from several goroutines,
 // those for one image by one at a time. *engine.Engine is one.
 type Engine interface {
 	// Pull returns the image once it is complete on the node, and held there.
-	Pull(ctx context.Context, r engine.Request) (engine.Image, error)
+	Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error)
 	// Keep makes sure without the network that an image that Pull returned once is
 	// there and held. Its error has the reason engine.Gone where that takes a pull.
-	Keep(ctx context.Context, i engine.Image) error
+	Keep(ctx context.Context, i engineapi.Image) error
 	// Tag has the tag of an image that Pull returned stand for it, which until then may
 	// stand for the one that the pod runs. It may be called while the image is pulled again.
-	Tag(ctx context.Context, i engine.Image) error
+	Tag(ctx context.Context, i engineapi.Image) error
 	// Release lets go of an image by its name, as Held returns it.
 	Release(ctx context.Context, name string) error
 	// Held returns the names of all images that are held, by earlier processes too.

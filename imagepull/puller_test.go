@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -81,7 +81,7 @@ func TestAnImageThatManyWantIsPulledOnce(t *testing.T) {
 
 func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.Unreachable, errors.New("no route"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
 		n.cloud.set(oldPod("web-1", "v2", "app"))
 		n.ask(t, "web-1")
 		start := time.Now()
@@ -123,7 +123,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 
 func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.Unreachable, errors.New("no route"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
 		n.cloud.set(oldPod("web-1", "v2", "app"))
 		n.ask(t, "web-1")
 		pass(time.Hour)
@@ -139,7 +139,7 @@ func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 
 func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.NotFound, errors.New("no such tag"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.NotFound, errors.New("no such tag"))
 		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
 		n.ask(t, "web-1")
 		pass(2*pullTime + tellPause)
@@ -149,7 +149,7 @@ func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 
 func TestARegistryThatAsksForTimeGetsIt(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		busy := engine.NewError(engine.RegistryBusy, errors.New("too many requests"))
+		busy := engineapi.NewError(engineapi.RegistryBusy, errors.New("too many requests"))
 		busy.RetryAfter = 10 * time.Minute
 		n.engine.fail["app"] = busy
 		n.cloud.set(oldPod("web-1", "v2", "app"))
@@ -165,7 +165,7 @@ func TestARegistryThatAsksForTimeGetsIt(t *testing.T) {
 
 func TestWhatCannotHelpIsNotTriedAgain(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["A:B"] = engine.NewError(engine.InvalidImageName, errors.New("no name"))
+		n.engine.fail["A:B"] = engineapi.NewError(engineapi.InvalidImageName, errors.New("no name"))
 		n.cloud.set(oldPod("web-1", "v2", "A:B"))
 		n.ask(t, "web-1")
 		pass(time.Hour)

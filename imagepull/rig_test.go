@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -41,28 +41,28 @@ const pullTime = time.Second
 type scripted struct {
 	mu     sync.Mutex
 	calls  []string
-	fail   map[string]*engine.Error // by image
-	absent bool                     // containerd is
+	fail   map[string]*engineapi.Error // by image
+	absent bool                        // containerd is
 	held   map[string]bool
 	lost   map[string]bool // images that Keep does not find
 	remove chan string
 	most   int // pulls at a time that there were
 	now    int
-	asked  []engine.Request
+	asked  []engineapi.Request
 	takes  map[string]time.Duration // by image; others take pullTime
 	starts map[string][]time.Time   // of pulls, by image
 	tags   []string                 // that were set
 }
 
 func newScripted() *scripted {
-	return &scripted{fail: map[string]*engine.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
+	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
 }
 
 // die has pulls of an image fail, each after a time.
-func (e *scripted) die(image string, reason engine.Reason, takes time.Duration) {
+func (e *scripted) die(image string, reason engineapi.Reason, takes time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fail[image], e.takes[image] = engine.NewError(reason, errors.New("it is dead")), takes
+	e.fail[image], e.takes[image] = engineapi.NewError(reason, errors.New("it is dead")), takes
 }
 
 // heal has an image pulled like any other.
@@ -94,7 +94,7 @@ func (e *scripted) took() string {
 	return out
 }
 
-func (e *scripted) Pull(ctx context.Context, r engine.Request) (engine.Image, error) {
+func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
 	e.mu.Lock()
 	e.note("pull", nameOf(r.Image))
 	e.asked = append(e.asked, r)
@@ -104,7 +104,7 @@ func (e *scripted) Pull(ctx context.Context, r engine.Request) (engine.Image, er
 	e.starts[r.Image] = append(e.starts[r.Image], time.Now())
 	takes := cmp.Or(e.takes[r.Image], pullTime)
 	e.mu.Unlock()
-	r.Progress(engine.Progress{Done: 50, Total: 100})
+	r.Progress(engineapi.Progress{Done: 50, Total: 100})
 	var err error
 	select {
 	case <-ctx.Done():
@@ -118,37 +118,37 @@ func (e *scripted) Pull(ctx context.Context, r engine.Request) (engine.Image, er
 		err = f
 	}
 	if err != nil {
-		return engine.Image{}, err
+		return engineapi.Image{}, err
 	}
 	return imageOf(r.Image), nil
 }
 
-func imageOf(image string) engine.Image {
-	return engine.Image{
+func imageOf(image string) engineapi.Image {
+	return engineapi.Image{
 		Name: nameOf(image), ID: digest.FromString("id" + image).String(), Size: 100,
 		Target: ocispec.Descriptor{Digest: digest.FromString(image)},
 	}
 }
 
-func (e *scripted) Keep(_ context.Context, i engine.Image) error {
+func (e *scripted) Keep(_ context.Context, i engineapi.Image) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.note("keep", i.Name)
 	switch {
 	case e.absent:
-		return engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+		return engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
 	case e.lost[i.Name]:
 		delete(e.lost, i.Name)
-		return engine.NewError(engine.Gone, fmt.Errorf("it is gone"))
+		return engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
 	}
 	return nil
 }
 
-func (e *scripted) Tag(_ context.Context, i engine.Image) error {
+func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.absent {
-		return engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+		return engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
 	}
 	e.tags = append(e.tags, strings.TrimSuffix(strings.TrimPrefix(i.Name, "docker.io/library/"), ":latest"))
 	return nil
@@ -175,7 +175,7 @@ func (e *scripted) Held(context.Context) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.absent {
-		return nil, engine.NewError(engine.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+		return nil, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
 	}
 	return slices.Sorted(maps.Keys(e.held)), nil
 }

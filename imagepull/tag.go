@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // tagRetry is when a tag is set again that containerd did not take.
@@ -47,7 +47,7 @@ func (p *Puller) tag(ctx context.Context) {
 }
 
 // untagged returns the images whose tags are to be set, and what tells of a change.
-func (p *Puller) untagged() (images []engine.Image, changed <-chan struct{}) {
+func (p *Puller) untagged() (images []engineapi.Image, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := map[string]bool{}
@@ -77,7 +77,7 @@ func (p *Puller) isEndingLocked(j *job) bool {
 }
 
 // tagged notes that a tag was set, or that its image is gone, for which it is looked then.
-func (p *Puller) tagged(image engine.Image, err error) {
+func (p *Puller) tagged(image engineapi.Image, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.tasks[image.Name]
@@ -86,7 +86,7 @@ func (p *Puller) tagged(image engine.Image, err error) {
 	}
 	if err == nil {
 		t.tagged = image.Target.Digest
-	} else if failureOf(err).Reason == engine.Gone && t.ready != nil && t.checked {
+	} else if failureOf(err).Reason == engineapi.Gone && t.ready != nil && t.checked {
 		t.checked, t.due = false, time.Now()
 		p.wakeLocked()
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // Backoff of an image that could not be pulled. The longest is kubelet's own.
@@ -30,11 +30,11 @@ type task struct {
 	attempts  int
 	running   bool
 	cancel    context.CancelFunc // of what is running
-	progress  engine.Progress
-	failure   *engine.Error // of the last attempt; nil after one that went well
+	progress  engineapi.Progress
+	failure   *engineapi.Error // of the last attempt; nil after one that went well
 	// failures are those in a row.
 	failures int
-	ready    *engine.Image
+	ready    *engineapi.Image
 	// checked is false until an image that was ready in an earlier process, or that
 	// somebody removed, has been found on the node again.
 	checked bool
@@ -57,7 +57,7 @@ func toPull(t *task) bool {
 func toCheck(t *task) bool { return !t.running && t.ready != nil && !t.checked }
 
 // failed notes how an attempt ended, and when the next is due.
-func (t *task) failed(err *engine.Error, now time.Time) {
+func (t *task) failed(err *engineapi.Error, now time.Time) {
 	t.failure = err
 	t.failures++
 	if err.RetryAfter > 0 {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // wakeLocked tells all who wait that something has changed.
@@ -19,7 +19,7 @@ func (p *Puller) wakeLocked() {
 // nameOf is the name that an image has in containerd, whatever it is called in a
 // pod. What is no name of an image stands for itself: the engine says what is wrong.
 func nameOf(image string) string {
-	name, err := engine.Normalize(image)
+	name, err := engineapi.Normalize(image)
 	if err != nil {
 		return image
 	}
@@ -70,7 +70,7 @@ func (p *Puller) addTaskLocked(j *job, w *wanted, now time.Time) {
 	}
 	if t.ready == nil && w.Ready != nil {
 		t.ready = w.Ready
-		t.progress = engine.Progress{Done: w.Ready.Size, Total: w.Ready.Size}
+		t.progress = engineapi.Progress{Done: w.Ready.Size, Total: w.Ready.Size}
 	}
 }
 

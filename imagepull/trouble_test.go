@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -144,8 +144,8 @@ func TestAPullThatTakesLongHoldsUpNoCheck(t *testing.T) {
 // unkept is an engine that cannot hold an image any more, for good.
 type unkept struct{ *scripted }
 
-func (unkept) Keep(context.Context, engine.Image) error {
-	return engine.NewError(engine.NoSpace, errors.New("it cannot be unpacked"))
+func (unkept) Keep(context.Context, engineapi.Image) error {
+	return engineapi.NewError(engineapi.NoSpace, errors.New("it cannot be unpacked"))
 }
 
 func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
 		n.ask(t, "web-1")
 		pass(2 * pullTime)
 		n.engine.mu.Lock()
-		n.engine.fail["app"] = engine.NewError(engine.NoSpace, errors.New("no room"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.NoSpace, errors.New("no room"))
 		n.engine.mu.Unlock()
 		n.other = unkept{n.engine}
 		n.restart(t)
@@ -293,7 +293,7 @@ func TestATagIsLookedAtAgainWhenItIsAskedFor(t *testing.T) {
 		pass(3 * pullTime)
 		n.engine.took()
 		n.engine.mu.Lock()
-		n.engine.fail["app"] = engine.NewError(engine.Unreachable, errors.New("no route"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
 		n.engine.mu.Unlock()
 		n.ask(t, "web-1")
 		pass(pullTime / 2)
@@ -306,7 +306,7 @@ func TestATagIsLookedAtAgainWhenItIsAskedFor(t *testing.T) {
 
 func TestAnotherPodsRequestDoesNotWaitForAnOldFailure(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused"))
 		n.cloud.set(oldPod("web-1", "v2", "app"), oldPod("web-2", "v2", "app"))
 		n.ask(t, "web-1")
 		pass(time.Hour)
@@ -322,7 +322,7 @@ type sticky struct{ *scripted }
 
 func (e sticky) Release(ctx context.Context, name string) error {
 	if strings.Contains(name, "aaa") {
-		return engine.NewError(engine.Other, errors.New("it sticks"))
+		return engineapi.NewError(engineapi.Other, errors.New("it sticks"))
 	}
 	return e.scripted.Release(ctx, name)
 }
@@ -341,7 +341,7 @@ func TestOneImageThatCannotBeLetGoHoldsUpNoOther(t *testing.T) {
 
 func TestAFailureIsOneLine(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.fail["app"] = engine.NewError(engine.NotFound, errors.New("no such tag"))
+		n.engine.fail["app"] = engineapi.NewError(engineapi.NotFound, errors.New("no such tag"))
 		wanted := target("v2", "app")
 		wanted.ImagePullSecrets = []string{"one", "two"}
 		n.cloud.set(podWith("web-1", wanted))

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // work pulls one image after the other until ctx ends.
@@ -32,7 +32,7 @@ func (p *Puller) checkOne(ctx context.Context, t *task) {
 	known := *t.ready
 	p.mu.Unlock()
 	failure := failureOf(p.engine.Keep(ctx, known))
-	away := failure != nil && failure.Reason == engine.RuntimeUnavailable
+	away := failure != nil && failure.Reason == engineapi.RuntimeUnavailable
 	gone := failure != nil && !away && ctx.Err() == nil
 	if gone { // whatever is in the way, a pull will tell
 		p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.image, "pods", p.podsOf(t), "err", failure)
@@ -41,7 +41,7 @@ func (p *Puller) checkOne(ctx context.Context, t *task) {
 	p.finish(ctx, t, func() {
 		switch {
 		case gone:
-			t.ready, t.progress, t.failure, t.failures, t.due = nil, engine.Progress{}, nil, 0, time.Now()
+			t.ready, t.progress, t.failure, t.failures, t.due = nil, engineapi.Progress{}, nil, 0, time.Now()
 		case away:
 			t.failed(failure, time.Now())
 		default:
@@ -73,7 +73,7 @@ func (p *Puller) pull(ctx context.Context, t *task) {
 			return
 		}
 		t.ready, t.checked, t.failure, t.failures = &image, true, nil, 0
-		t.progress = engine.Progress{Done: image.Size, Total: image.Size}
+		t.progress = engineapi.Progress{Done: image.Size, Total: image.Size}
 	})
 	switch {
 	case !whole:
@@ -84,16 +84,16 @@ func (p *Puller) pull(ctx context.Context, t *task) {
 }
 
 // ask has the engine pull t. It also returns what kept credentials from being used.
-func (p *Puller) ask(ctx context.Context, t *task) (image engine.Image, problems []problem, err error) {
+func (p *Puller) ask(ctx context.Context, t *task) (image engineapi.Image, problems []problem, err error) {
 	// Without containerd, nothing has to be read from the cloud.
 	if _, err := p.engine.Held(ctx); err != nil {
-		return engine.Image{}, nil, err
+		return engineapi.Image{}, nil, err
 	}
 	credentials, problems := p.credentials(ctx, t)
 	p.log.Info("image is pulled ahead", "image", t.image, "pods", p.podsOf(t), "attempt", t.attempts)
-	image, err = p.engine.Pull(ctx, engine.Request{
+	image, err = p.engine.Pull(ctx, engineapi.Request{
 		Image: t.image, Credentials: credentials,
-		Progress: func(g engine.Progress) {
+		Progress: func(g engineapi.Progress) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if t.ready == nil {
@@ -106,7 +106,7 @@ func (p *Puller) ask(ctx context.Context, t *task) (image engine.Image, problems
 }
 
 // pulled comes after finish: a job that is made from now on finds the image ready.
-func (p *Puller) pulled(t *task, image engine.Image, took time.Duration) {
+func (p *Puller) pulled(t *task, image engineapi.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
 	p.log.Info("image is ready", "image", t.image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
 	p.note(t, func(j *job) *job { return j.with(t.name, &image) })
@@ -116,8 +116,8 @@ func (p *Puller) pulled(t *task, image engine.Image, took time.Duration) {
 
 // explained says which secrets could not be read, if that may be the reason. A
 // registry may answer that there is no such image to who may not know of it.
-func explained(failure *engine.Error, problems []problem) *engine.Error {
-	if failure.Reason == engine.Unauthorized || failure.Reason == engine.NotFound {
+func explained(failure *engineapi.Error, problems []problem) *engineapi.Error {
+	if failure.Reason == engineapi.Unauthorized || failure.Reason == engineapi.NotFound {
 		for _, problem := range problems {
 			failure = failure.Explain(problem.namespace, problem.err)
 		}
@@ -125,7 +125,7 @@ func explained(failure *engine.Error, problems []problem) *engine.Error {
 	return failure
 }
 
-func (p *Puller) pullFailed(t *task, failure *engine.Error, took time.Duration) {
+func (p *Puller) pullFailed(t *task, failure *engineapi.Error, took time.Duration) {
 	p.metrics.pulled(string(failure.Reason), took)
 	p.mu.Lock()
 	news := t.failure == nil || t.failure.Reason != failure.Reason
@@ -200,12 +200,12 @@ func (p *Puller) event(t *task, eventType, reason string, message func(namespace
 }
 
 // failureOf is err as the engine's own type, or nil.
-func failureOf(err error) *engine.Error {
+func failureOf(err error) *engineapi.Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*engine.Error](err); ok {
+	if e, ok := errors.AsType[*engineapi.Error](err); ok {
 		return e
 	}
-	return engine.NewError(engine.Other, err)
+	return engineapi.NewError(engineapi.Other, err)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // oddAnswer is an answer that cannot be used: it is too large, or something else than
@@ -52,7 +54,7 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	case r.StatusCode >= http.StatusMultipleChoices:
 		return nil
 	case len(encodings) > 1 || len(encodings) == 1 && !slices.Contains([]string{"", "identity", "gzip", "deflate"}, encodings[0]):
-		return odd(r, blob, "encoded as "+quote(strings.Join(encodings, ", ")))
+		return odd(r, blob, "encoded as "+engineapi.Quote(strings.Join(encodings, ", ")))
 	case r.StatusCode == http.StatusPartialContent:
 		return checkRange(r, blob)
 	case len(encodings) == 1:
@@ -76,7 +78,7 @@ func checkRange(r *http.Response, blob ocispec.Descriptor) error {
 	said := r.Header.Get("Content-Range")
 	_, err = fmt.Sscanf(said, "bytes %d-%d/%s", &first, &last, &total)
 	if err != nil || first != start || total != "*" && total != strconv.FormatInt(blob.Size, 10) {
-		return odd(r, blob, "the part "+quote(said))
+		return odd(r, blob, "the part "+engineapi.Quote(said))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
@@ -136,7 +138,7 @@ func (e *Engine) read(ctx context.Context, blob ocispec.Descriptor, into any) er
 		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return errorf(Corrupt, "its %s %s cannot be read (%s)", kindOf(blob), blob.Digest, quote(err.Error()))
+		return engineapi.Errorf(engineapi.Corrupt, "its %s %s cannot be read (%s)", kindOf(blob), blob.Digest, engineapi.Quote(err.Error()))
 	}
 	return nil
 }
@@ -161,17 +163,17 @@ func checkDocument(d ocispec.Descriptor) error {
 }
 
 func tooLarge(d digest.Digest, size int64) error {
-	return errorf(Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
+	return engineapi.Errorf(engineapi.Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
 		d, amount(size), amount(documentLimit))
 }
 
 // checkBlob fails with an *Error if a descriptor cannot be right.
 func checkBlob(blob ocispec.Descriptor) error {
 	if err := blob.Digest.Validate(); err != nil {
-		return errorf(Corrupt, "it refers to %s, which is no digest (%w); push it again", quote(blob.Digest.String()), err)
+		return engineapi.Errorf(engineapi.Corrupt, "it refers to %s, which is no digest (%w); push it again", engineapi.Quote(blob.Digest.String()), err)
 	}
 	if blob.Size <= 0 || blob.Size > blobLimit {
-		return errorf(Corrupt, "its registry gives %d bytes as the size of %s; push it again", blob.Size, blob.Digest)
+		return engineapi.Errorf(engineapi.Corrupt, "its registry gives %d bytes as the size of %s; push it again", blob.Size, blob.Digest)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestBoundedLists(t *testing.T) {
@@ -85,8 +87,8 @@ func TestCheckBlob(t *testing.T) {
 				err  error
 				want bool
 			}{"layer": {checkBlob(tt.blob), tt.layer}, "document": {checkDocument(tt.blob), tt.document}} {
-				e, failed := errors.AsType[*Error](got.err)
-				if failed == got.want || failed && e.Reason != Corrupt {
+				e, failed := errors.AsType[*engineapi.Error](got.err)
+				if failed == got.want || failed && e.Reason != engineapi.Corrupt {
 					t.Errorf("as a %s: %v", what, got.err)
 				}
 			}

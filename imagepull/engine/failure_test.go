@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestRegistryFailure(t *testing.T) {
@@ -30,30 +32,30 @@ func TestRegistryFailure(t *testing.T) {
 	}
 	tests := map[string]struct {
 		err    error
-		reason Reason
+		reason engineapi.Reason
 		says   string
 	}{
-		"nobody listens":             {asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), Unreachable, "nobody takes the connection"},
-		"no route":                   {asked(&net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}), Unreachable, "no route to host"},
-		"no answer":                  {asked(&net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), Unreachable, "does not answer in time"},
-		"no such name":               {asked(&net.DNSError{Name: "registry.example.com", IsNotFound: true}), Unreachable, "its name is not known"},
-		"no name server":             {asked(&net.DNSError{Name: "registry.example.com", IsTimeout: true}), Unreachable, "cannot be looked up"},
-		"breaks":                     {&wireError{cause: syscall.ECONNRESET, midway: true}, Unreachable, "the connection breaks"},
-		"hangs":                      {&wireError{cause: errStalled, midway: true}, Unreachable, "open, but dead"},
-		"unknown authority":          {asked(x509.UnknownAuthorityError{}), Untrusted, "/certs/registry.example.com/ca.crt"},
-		"plain HTTP":                 {asked(errors.New("http: server gave HTTP response to HTTPS client")), Unreachable, "/certs/registry.example.com/hosts.toml"},
-		"401":                        {answered(http.StatusUnauthorized), Unauthorized, "secret a/b"},
-		"403":                        {answered(http.StatusForbidden), Unauthorized, "secret a/b"},
-		"a token that is not enough": {fmt.Errorf("server message: insufficient_scope: %w", docker.ErrInvalidAuthorization), Unauthorized, "insufficient_scope"},
-		"404":                        {fmt.Errorf("x: %w", errdefs.ErrNotFound), NotFound, "no such image"},
-		"429":                        {&busyError{status: "429 Too Many Requests"}, RegistryBusy, "429"},
-		"502":                        {answered(http.StatusBadGateway), RegistryBusy, "502"},
-		"418":                        {answered(http.StatusTeapot), Other, "418"},
-		"an echo of the password":    {errors.New("you said hunter2,\nwhich is wrong"), Other, "you said …, which is wrong"},
+		"nobody listens":             {asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), engineapi.Unreachable, "nobody takes the connection"},
+		"no route":                   {asked(&net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}), engineapi.Unreachable, "no route to host"},
+		"no answer":                  {asked(&net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), engineapi.Unreachable, "does not answer in time"},
+		"no such name":               {asked(&net.DNSError{Name: "registry.example.com", IsNotFound: true}), engineapi.Unreachable, "its name is not known"},
+		"no name server":             {asked(&net.DNSError{Name: "registry.example.com", IsTimeout: true}), engineapi.Unreachable, "cannot be looked up"},
+		"breaks":                     {&wireError{cause: syscall.ECONNRESET, midway: true}, engineapi.Unreachable, "the connection breaks"},
+		"hangs":                      {&wireError{cause: errStalled, midway: true}, engineapi.Unreachable, "open, but dead"},
+		"unknown authority":          {asked(x509.UnknownAuthorityError{}), engineapi.Untrusted, "/certs/registry.example.com/ca.crt"},
+		"plain HTTP":                 {asked(errors.New("http: server gave HTTP response to HTTPS client")), engineapi.Unreachable, "/certs/registry.example.com/hosts.toml"},
+		"401":                        {answered(http.StatusUnauthorized), engineapi.Unauthorized, "secret a/b"},
+		"403":                        {answered(http.StatusForbidden), engineapi.Unauthorized, "secret a/b"},
+		"a token that is not enough": {fmt.Errorf("server message: insufficient_scope: %w", docker.ErrInvalidAuthorization), engineapi.Unauthorized, "insufficient_scope"},
+		"404":                        {fmt.Errorf("x: %w", errdefs.ErrNotFound), engineapi.NotFound, "no such image"},
+		"429":                        {&busyError{status: "429 Too Many Requests"}, engineapi.RegistryBusy, "429"},
+		"502":                        {answered(http.StatusBadGateway), engineapi.RegistryBusy, "502"},
+		"418":                        {answered(http.StatusTeapot), engineapi.Other, "418"},
+		"an echo of the password":    {errors.New("you said hunter2,\nwhich is wrong"), engineapi.Other, "you said …, which is wrong"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs", "/more"}, credentials: []Credential{
+			r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs", "/more"}, credentials: []engineapi.Credential{
 				{Username: "me", Password: "hunter2", Source: "secret a/b", Namespace: "a"},
 			}}
 			got := r.failure(tt.err)
@@ -71,25 +73,25 @@ func TestRegistryFailure(t *testing.T) {
 func TestRuntimeFailure(t *testing.T) {
 	tests := map[string]struct {
 		err    error
-		reason Reason
+		reason engineapi.Reason
 	}{
-		"away":               {fmt.Errorf("connection error: %w", errdefs.ErrUnavailable), RuntimeUnavailable},
-		"a broken stream":    {fmt.Errorf("failed to send write: %w", io.EOF), RuntimeUnavailable},
-		"the text of one":    {errors.New("failed to send write: EOF"), RuntimeUnavailable},
-		"ended amid a call":  {context.Canceled, RuntimeUnavailable},
-		"hangs":              {context.DeadlineExceeded, RuntimeUnavailable},
-		"still starting":     {errors.New("server is not initialized yet"), RuntimeUnavailable},
-		"a full disk":        {errors.New("write /x: no space left on device"), NoSpace},
-		"without CRI":        {fmt.Errorf("unknown service runtime.v1.RuntimeService: %w", errdefs.ErrNotImplemented), Other},
-		"a layer that lies":  {errors.New("wrong diff id calculated on extraction"), Corrupt},
-		"anything else":      {errors.New("strange"), Other},
-		"one that has words": {errorf(Gone, "it is gone"), Gone},
+		"away":               {fmt.Errorf("connection error: %w", errdefs.ErrUnavailable), engineapi.RuntimeUnavailable},
+		"a broken stream":    {fmt.Errorf("failed to send write: %w", io.EOF), engineapi.RuntimeUnavailable},
+		"the text of one":    {errors.New("failed to send write: EOF"), engineapi.RuntimeUnavailable},
+		"ended amid a call":  {context.Canceled, engineapi.RuntimeUnavailable},
+		"hangs":              {context.DeadlineExceeded, engineapi.RuntimeUnavailable},
+		"still starting":     {errors.New("server is not initialized yet"), engineapi.RuntimeUnavailable},
+		"a full disk":        {errors.New("write /x: no space left on device"), engineapi.NoSpace},
+		"without CRI":        {fmt.Errorf("unknown service runtime.v1.RuntimeService: %w", errdefs.ErrNotImplemented), engineapi.Other},
+		"a layer that lies":  {errors.New("wrong diff id calculated on extraction"), engineapi.Corrupt},
+		"anything else":      {errors.New("strange"), engineapi.Other},
+		"one that has words": {engineapi.Errorf(engineapi.Gone, "it is gone"), engineapi.Gone},
 	}
 	e := &Engine{opts: Options{Address: "/run/c.sock"}}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := e.failure(t.Context(), "docker.io/library/nginx:1", tt.err)
-			got, ok := errors.AsType[*Error](err)
+			got, ok := errors.AsType[*engineapi.Error](err)
 			if !ok || got.Reason != tt.reason || !strings.HasPrefix(got.Error(), "image docker.io/library/nginx:1: ") {
 				t.Errorf("got %v, want the reason %s", err, tt.reason)
 			}
@@ -102,10 +104,28 @@ func TestRuntimeFailure(t *testing.T) {
 	}
 }
 
-func TestExplain(t *testing.T) {
-	err := NewError(Unauthorized, errors.New("refused"))
-	more := err.Explain("a", nil).Explain("a", errors.New("secret a/b cannot be read"))
-	if more.Error() != "refused; secret a/b cannot be read" || more.Reason != Unauthorized || err.Error() != "refused" {
-		t.Errorf("got %q of %q", more, err)
+// What is said of a Secret is for those who may know of its namespace.
+func TestFor(t *testing.T) {
+	r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs"}, tried: 2, credentials: []engineapi.Credential{
+		{Username: "a", Source: "secret shop/one", Namespace: "shop"},
+		{Username: "b", Source: "secret bank/two", Namespace: "bank"},
+		{Username: "c", Source: "file /config.json"},
+	}}
+	err := r.named(engineapi.Errorf(engineapi.Unauthorized, "refused: %s", r.presented())).
+		Explain("bank", errors.New("secret bank/three cannot be read")).ForImage("app")
+	tests := map[string]string{
+		"shop":  "image app: refused: all 3 credentials for it were tried; check them; secret shop/one was tried; file /config.json was tried",
+		"bank":  "image app: refused: all 3 credentials for it were tried; check them; secret bank/two was tried; file /config.json was tried; secret bank/three cannot be read",
+		"other": "image app: refused: all 3 credentials for it were tried; check them; file /config.json was tried",
+	}
+	for namespace, want := range tests {
+		if got := err.For(namespace); got != want {
+			t.Errorf("%s is told %q, want %q", namespace, got, want)
+		}
+	}
+	for _, name := range []string{"shop/one", "bank/two", "bank/three"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the node's log is not told of %s: %v", name, err)
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // A blob that containerd is still closing is gone after discardTries times discardWait.
@@ -55,7 +57,7 @@ func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 			return err
 		}
 	}
-	return errorf(Corrupt, "what the registry sends as %s is something else (%s); push it again, or look at what stands between here and the registry",
+	return engineapi.Errorf(engineapi.Corrupt, "what the registry sends as %s is something else (%s); push it again, or look at what stands between here and the registry",
 		blob.Digest, p.registry.plain(err))
 }
 

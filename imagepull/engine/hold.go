@@ -6,27 +6,29 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // hold puts an image that is complete under its lease, and makes its records. A tag that
 // stands for another image stays so until Tag: kubelet looks up the tag when it restarts a
 // container, and a pod that has not been upgraded must not get the new image then.
-func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p parts) (Image, error) {
-	image := Image{Name: named.String(), Target: p.target, ID: p.config.Digest.String(), Size: p.size()}
+func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p parts) (engineapi.Image, error) {
+	image := engineapi.Image{Name: named.String(), Target: p.target, ID: p.config.Digest.String(), Size: p.size()}
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	names := recordNames(named, p.target.Digest, image.ID)
 	taken, err := e.isTaken(ctx, image)
 	if err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	if taken {
 		names = names[:len(names)-1]
 	}
 	for _, name := range names {
 		if err := e.record(ctx, image, name); err != nil {
-			return Image{}, fmt.Errorf("record the image as %s: %w", name, err)
+			return engineapi.Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
 	// What was held under this name before is not held any more.
@@ -34,7 +36,7 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p part
 }
 
 // isTaken reports whether the image's name stands for another image now.
-func (e *Engine) isTaken(ctx context.Context, image Image) (bool, error) {
+func (e *Engine) isTaken(ctx context.Context, image engineapi.Image) (bool, error) {
 	record, err := e.client.ImageService().Get(ctx, image.Name)
 	if err != nil {
 		return false, unlessNotFound(err)
@@ -45,13 +47,13 @@ func (e *Engine) isTaken(ctx context.Context, image Image) (bool, error) {
 // Tag has the name of an image that is held stand for it: containers that are created or
 // restarted from then on run it. To do so again does nothing. If content is gone the
 // error's reason is Gone, and the name is not changed.
-func (e *Engine) Tag(ctx context.Context, image Image) error {
+func (e *Engine) Tag(ctx context.Context, image engineapi.Image) error {
 	brief, cancel := briefly(ctx)
 	defer cancel()
 	return e.failure(ctx, image.Name, e.tag(brief, image))
 }
 
-func (e *Engine) tag(ctx context.Context, image Image) error {
+func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	record, err := e.client.ImageService().Get(ctx, image.Name)
 	if unlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
 		return err
@@ -69,8 +71,8 @@ func (e *Engine) tag(ctx context.Context, image Image) error {
 // gone the error's reason is Gone, and the image has to be pulled again.
 //
 // A tag that stands for another image stays so, and this one is kept by its digest.
-func (e *Engine) Keep(ctx context.Context, image Image) error {
-	named, err := parse(image.Name)
+func (e *Engine) Keep(ctx context.Context, image engineapi.Image) error {
+	named, err := engineapi.Parse(image.Name)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (e *Engine) Keep(ctx context.Context, image Image) error {
 	return e.failure(ctx, image.Name, e.keepImage(ctx, named, image))
 }
 
-func (e *Engine) keepImage(ctx context.Context, named reference.Named, image Image) error {
+func (e *Engine) keepImage(ctx context.Context, named reference.Named, image engineapi.Image) error {
 	n, err := e.node(ctx)
 	if err != nil {
 		return err
@@ -126,7 +128,7 @@ func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
 
 func goneIfNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
-		return errorf(Gone, "it was removed from the node (%s); it has to be pulled again", quote(err.Error()))
+		return engineapi.Errorf(engineapi.Gone, "it was removed from the node (%s); it has to be pulled again", engineapi.Quote(err.Error()))
 	}
 	return err
 }

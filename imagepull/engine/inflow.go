@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
@@ -92,7 +94,7 @@ func (in *inflow) connection(ctx context.Context) error {
 	case err == nil || isCut(err) || errdefs.IsFailedPrecondition(err):
 		return err
 	case errdefs.IsNotFound(err):
-		return errorf(NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.host(), in.blob.Digest)
+		return engineapi.Errorf(engineapi.NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.host(), in.blob.Digest)
 	}
 	failure := in.pull.registry.failure(err)
 	if in.offset > 0 && statusOf(err) == http.StatusRequestedRangeNotSatisfiable {

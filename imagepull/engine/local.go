@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // local is what is held under the name on this node, or else what the name stands for, if
@@ -40,7 +42,7 @@ func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, er
 
 func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p parts, here bool, err error) {
 	p, err = e.partsOf(ctx, target, e.look)
-	if _, useless := errors.AsType[*Error](err); useless {
+	if _, useless := errors.AsType[*engineapi.Error](err); useless {
 		return parts{}, false, nil
 	}
 	if err != nil {

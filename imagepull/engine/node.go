@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // defaultHosts are where CRI looks for how registries are reached when it has not
@@ -39,7 +41,7 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 		return node{}, fmt.Errorf("ask CRI where it keeps images: %w", errgrpc.ToNative(err))
 	}
 	if len(info.GetImageFilesystems()) == 0 {
-		return node{}, errorf(Other, "containerd at %s does not say where it keeps images", e.opts.Address)
+		return node{}, engineapi.Errorf(engineapi.Other, "containerd at %s does not say where it keeps images", e.opts.Address)
 	}
 	n := node{snapshots: info.ImageFilesystems[0].GetFsId().GetMountpoint()}
 	roots, err := e.roots(ctx)
@@ -52,7 +54,7 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 		n.snapshotter = roots.snapshotterAt(n.snapshots)
 	}
 	if n.snapshotter == "" {
-		return node{}, errorf(Other, "containerd at %s does not say which snapshotter CRI uses, and none is at %s", e.opts.Address, n.snapshots)
+		return node{}, engineapi.Errorf(engineapi.Other, "containerd at %s does not say which snapshotter CRI uses, and none is at %s", e.opts.Address, n.snapshots)
 	}
 	n.content = roots.content
 	if n.content == "" {

@@ -11,6 +11,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // parts is what an image consists of on this platform.
@@ -80,14 +82,14 @@ func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get 
 		case images.IsManifestType(found.MediaType):
 			return found, nil
 		case !images.IsIndexType(found.MediaType):
-			return ocispec.Descriptor{}, errorf(Other, "it is no image, but %s", quote(found.MediaType))
+			return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Other, "it is no image, but %s", engineapi.Quote(found.MediaType))
 		}
 		var err error
 		if found, err = e.choose(ctx, found); err != nil {
 			return ocispec.Descriptor{}, err
 		}
 	}
-	return ocispec.Descriptor{}, errorf(Corrupt, "its indexes are nested more than %d deep; push it again", indexesAtMost)
+	return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Corrupt, "its indexes are nested more than %d deep; push it again", indexesAtMost)
 }
 
 // choose is the manifest of an index that CRI would take, too.
@@ -108,8 +110,8 @@ func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.
 		return true
 	})
 	if len(suitable) == 0 {
-		return ocispec.Descriptor{}, errorf(WrongPlatform, "there is none for %s, only for %s; push one for this node's platform, or keep the pod from this node",
-			platforms.Format(platforms.DefaultSpec()), quote(strings.Join(others, ", ")))
+		return ocispec.Descriptor{}, engineapi.Errorf(engineapi.WrongPlatform, "there is none for %s, only for %s; push one for this node's platform, or keep the pod from this node",
+			platforms.Format(platforms.DefaultSpec()), engineapi.Quote(strings.Join(others, ", ")))
 	}
 	slices.SortStableFunc(suitable, func(a, b ocispec.Descriptor) int {
 		switch {
@@ -136,11 +138,11 @@ func (e *Engine) diffs(ctx context.Context, p parts) ([]digest.Digest, error) {
 		return nil, err
 	}
 	if len(config.RootFS.DiffIDs) != len(p.layers) {
-		return nil, errorf(Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.layers), len(config.RootFS.DiffIDs))
+		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.layers), len(config.RootFS.DiffIDs))
 	}
 	for _, d := range config.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
-			return nil, errorf(Corrupt, "its configuration has a layer %s, which is no digest (%w); push it again", quote(d.String()), err)
+			return nil, engineapi.Errorf(engineapi.Corrupt, "its configuration has a layer %s, which is no digest (%w); push it again", engineapi.Quote(d.String()), err)
 		}
 	}
 	return config.RootFS.DiffIDs, nil

@@ -5,6 +5,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // reportEvery is how often progress is told while there is some.
@@ -12,15 +14,15 @@ const reportEvery = 500 * time.Millisecond
 
 // meter sums up how much of an image is there.
 type meter struct {
-	report   func(Progress) // may be nil
+	report   func(engineapi.Progress) // may be nil
 	reported time.Time
 	blobs    map[digest.Digest]int64 // how much of each is there
-	sum      Progress
+	sum      engineapi.Progress
 }
 
 // expect says what the image consists of; each blob counts once.
 func (m *meter) expect(blobs []ocispec.Descriptor) {
-	m.blobs, m.sum = map[digest.Digest]int64{}, Progress{}
+	m.blobs, m.sum = map[digest.Digest]int64{}, engineapi.Progress{}
 	for _, b := range blobs {
 		if _, found := m.blobs[b.Digest]; !found {
 			m.blobs[b.Digest] = 0

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Progress
-		m := meter{report: func(p Progress) { told = append(told, p) }}
+		var told []engineapi.Progress
+		m := meter{report: func(p engineapi.Progress) { told = append(told, p) }}
 		one, two := ocispec.Descriptor{Digest: "one", Size: 100}, ocispec.Descriptor{Digest: "two", Size: 10}
 		m.set(one, 50) // nobody expects it yet
 		m.expect([]ocispec.Descriptor{one, two, one})
@@ -24,7 +26,7 @@ func TestProgress(t *testing.T) {
 		m.set(one, 0) // it was damaged
 		m.set(one, 100)
 		m.set(two, 10) // all is there, which is told at once
-		want := []Progress{{0, 110}, {60, 110}, {0, 110}, {110, 110}}
+		want := []engineapi.Progress{{Done: 0, Total: 110}, {Done: 60, Total: 110}, {Done: 0, Total: 110}, {Done: 110, Total: 110}}
 		if !slices.Equal(told, want) {
 			t.Errorf("got %v, want %v", told, want)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // pull is one call of Pull.
@@ -28,25 +30,25 @@ type pull struct {
 // held. What the node has of it already is not fetched; an image that is complete is
 // good enough if the registry cannot be reached or refuses. The error is an *Error,
 // or that of ctx if it has ended.
-func (e *Engine) Pull(ctx context.Context, r Request) (Image, error) {
-	named, err := parse(r.Image)
+func (e *Engine) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
+	named, err := engineapi.Parse(r.Image)
 	if err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	ctx = within(ctx)
 	image, err := e.pull(ctx, named, r)
 	return image, e.failure(ctx, named.String(), err)
 }
 
-func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Image, error) {
+func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Request) (engineapi.Image, error) {
 	n, err := e.node(ctx)
 	if err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	name := named.String()
 	local, here, err := e.local(ctx, n, name)
 	if err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	if here && digestOf(named) != "" {
 		return e.hold(ctx, n, named, local)
@@ -59,7 +61,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 	if err != nil {
 		err = p.registry.failure(err)
 		if !here || ctx.Err() != nil {
-			return Image{}, err
+			return engineapi.Image{}, err
 		}
 		e.log.Info("image is on the node already, and taken as it is", "image", name, "err", err)
 		return e.hold(ctx, n, named, local)
@@ -68,14 +70,14 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r Request) (Im
 		return e.hold(ctx, n, named, local)
 	}
 	if ctx, err = e.lease(ctx, name); err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	if here {
 		p.former = local.resources(n)
 	}
 	got, err := p.bring(ctx, target)
 	if err != nil {
-		return Image{}, err
+		return engineapi.Image{}, err
 	}
 	return e.hold(ctx, n, named, got)
 }

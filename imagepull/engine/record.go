@@ -4,10 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // How containerd is told what is held:
@@ -36,7 +41,7 @@ func leaseID(name string) string {
 func holderLabel(name string) string { return heldLabel + "." + leaseID(name) }
 
 // record makes one of the image's records, or labels the one that is there.
-func (e *Engine) record(ctx context.Context, image Image, name string) error {
+func (e *Engine) record(ctx context.Context, image engineapi.Image, name string) error {
 	labels := map[string]string{
 		managedLabel: managed, pinnedLabel: pinned, pinLabel: image.Name, holderLabel(image.Name): image.Name,
 	}
@@ -81,4 +86,22 @@ func released(labels map[string]string, name string) []string {
 		fields = append(fields, "labels."+pinLabel, "labels."+pinnedLabel)
 	}
 	return fields
+}
+
+// digestOf is the digest in the name, or "" if it has a tag.
+func digestOf(named reference.Named) digest.Digest {
+	if d, ok := named.(reference.Digested); ok {
+		return d.Digest()
+	}
+	return ""
+}
+
+// recordNames are those of the records that CRI makes of an image, the one that
+// the pod asks for last: kubelet does not see the image before all are there.
+func recordNames(named reference.Named, target digest.Digest, id string) []string {
+	names := []string{id, fmt.Sprintf("%s@%s", named.Name(), target)}
+	if digestOf(named) == "" {
+		names = append(names, named.String())
+	}
+	return names
 }

@@ -2,7 +2,12 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestReleasedLabels(t *testing.T) {
@@ -34,5 +39,33 @@ func TestReleasedLabels(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+const someDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestRecordNames(t *testing.T) {
+	const id = "sha256:id"
+	for image, want := range map[string][]string{
+		"nginx:1":             {id, "docker.io/library/nginx@" + someDigest, "docker.io/library/nginx:1"},
+		"nginx@" + someDigest: {id, "docker.io/library/nginx@" + someDigest},
+	} {
+		named, err := engineapi.Parse(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := recordNames(named, digest.Digest(someDigest), id); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", image, got, want)
+		}
+	}
+}
+
+// TestLeaseID stays what it is: an older version's leases must be found.
+func TestLeaseID(t *testing.T) {
+	if got := leaseID("docker.io/library/nginx:latest"); got != "edgehub-prepull-86cee2c10898a48ff47a0626" {
+		t.Errorf("got %s", got)
+	}
+	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(holderLabel("a"), heldLabel+".") {
+		t.Errorf("got %s and %s", a, b)
 	}
 }

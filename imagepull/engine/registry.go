@@ -11,6 +11,8 @@ import (
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // registry is where one image is pulled from: its own registry, or the mirrors that
@@ -19,7 +21,7 @@ type registry struct {
 	name        string   // the image's
 	folders     []string // like certs.d
 	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
-	credentials []Credential
+	credentials []engineapi.Credential
 	tried       int         // credentials that have been refused
 	header      http.Header // of each request
 	open        remotes.Resolver
@@ -27,7 +29,7 @@ type registry struct {
 
 // newRegistry reads how the registry is reached from the hosts' folders once for each
 // credential, as CRI does.
-func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []Credential) *registry {
+func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []engineapi.Credential) *registry {
 	r := &registry{name: name, folders: n.hosts, credentials: credentials, header: http.Header{}}
 	if w.agent != "" {
 		r.header.Set("User-Agent", w.agent)

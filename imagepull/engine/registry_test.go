@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestCredentialsInTurn(t *testing.T) {
@@ -27,7 +29,7 @@ func TestCredentialsInTurn(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := &registry{
-				credentials: make([]Credential, len(tt.answers)),
+				credentials: make([]engineapi.Credential, len(tt.answers)),
 				hosts:       func(docker.AuthorizerOpt) docker.RegistryHosts { return nil },
 			}
 			asked := 0
@@ -54,17 +56,17 @@ func TestCredentialsInTurn(t *testing.T) {
 
 func TestWhatIsPresented(t *testing.T) {
 	tests := map[string]struct {
-		credential   Credential
+		credential   engineapi.Credential
 		user, secret string
 	}{
-		"a password":        {Credential{Username: "me", Password: "pw"}, "me", "pw"},
-		"a token":           {Credential{Username: "0000", Password: "x", IdentityToken: "token"}, "", "token"},
-		"nothing to say":    {Credential{}, "", ""},
-		"a password, alone": {Credential{Password: "pw"}, "", ""}, // containerd would take it for a token
+		"a password":        {engineapi.Credential{Username: "me", Password: "pw"}, "me", "pw"},
+		"a token":           {engineapi.Credential{Username: "0000", Password: "x", IdentityToken: "token"}, "", "token"},
+		"nothing to say":    {engineapi.Credential{}, "", ""},
+		"a password, alone": {engineapi.Credential{Password: "pw"}, "", ""}, // containerd would take it for a token
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &registry{credentials: []Credential{tt.credential}}
+			r := &registry{credentials: []engineapi.Credential{tt.credential}}
 			user, secret, err := r.credential()("any.example.com")
 			if err != nil || user != tt.user || secret != tt.secret {
 				t.Errorf("got %q, %q, %v", user, secret, err)
@@ -75,7 +77,7 @@ func TestWhatIsPresented(t *testing.T) {
 
 // TestEchoedCredential is not repeated: a pod's status is read by more people than its Secrets.
 func TestEchoedCredential(t *testing.T) {
-	r := &registry{credentials: []Credential{{Username: "me", Password: "hunter2"}, {IdentityToken: "token"}}}
+	r := &registry{credentials: []engineapi.Credential{{Username: "me", Password: "hunter2"}, {IdentityToken: "token"}}}
 	got := r.plain(errors.New("refused: Authorization: Basic bWU6aHVudGVyMg==, hunter2, token"))
 	if want := `"refused: Authorization: Basic …, …, …"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -83,7 +85,7 @@ func TestEchoedCredential(t *testing.T) {
 }
 
 func TestCredentialIsNotPrinted(t *testing.T) {
-	c := Credential{Username: "me", Password: "hunter2", IdentityToken: "token", Source: "secret a/b"}
+	c := engineapi.Credential{Username: "me", Password: "hunter2", IdentityToken: "token", Source: "secret a/b"}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
 		if got := fmt.Sprintf(format, c); got != "secret a/b" {
 			t.Errorf("%s prints %s", format, got)

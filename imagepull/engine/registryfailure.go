@@ -15,35 +15,37 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // failure says what is wrong with the registry, or with the way there.
-func (r *registry) failure(err error) *Error {
+func (r *registry) failure(err error) *engineapi.Error {
 	text := r.plain(err)
 	if busy, ok := errors.AsType[*busyError](err); ok {
-		f := errorf(RegistryBusy, "registry %s asks to come back later (%s)", r.host(), text)
+		f := engineapi.Errorf(engineapi.RegistryBusy, "registry %s asks to come back later (%s)", r.host(), text)
 		f.RetryAfter = busy.after
 		return f
 	}
 	if odd, ok := errors.AsType[*oddAnswer](err); ok {
-		return errorf(Corrupt, "registry %s cannot be pulled from: %s", r.host(), odd.what)
+		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.host(), odd.what)
 	}
 	code := statusOf(err)
 	switch {
 	case isDenied(err):
-		return r.named(errorf(Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text))
+		return r.named(engineapi.Errorf(engineapi.Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text))
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		return errorf(RegistryBusy, "registry %s has trouble of its own (%s)", r.host(), text)
+		return engineapi.Errorf(engineapi.RegistryBusy, "registry %s has trouble of its own (%s)", r.host(), text)
 	case errdefs.IsNotFound(err):
-		return errorf(NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.host(), r.orHides())
+		return engineapi.Errorf(engineapi.NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.host(), r.orHides())
 	case isUntrusted(err):
-		return errorf(Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.host(), text, r.folder("ca.crt"))
+		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.host(), text, r.folder("ca.crt"))
 	case isPlain(err):
-		return errorf(Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.host(), text, r.folder("hosts.toml"))
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.host(), text, r.folder("hosts.toml"))
 	case isWire(err):
-		return errorf(Unreachable, "registry %s cannot be reached: %s (%s)", r.host(), trouble(err), text)
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.host(), trouble(err), text)
 	}
-	return errorf(Other, "registry %s: %s", r.host(), text)
+	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.host(), text)
 }
 
 // host is the registry's name as it stands in the image's.
@@ -72,12 +74,12 @@ func (r *registry) presented() string {
 	}
 }
 
-func (r *registry) refused() []Credential {
+func (r *registry) refused() []engineapi.Credential {
 	return r.credentials[:min(r.tried+1, len(r.credentials))]
 }
 
 // named has f name the credentials that were refused, each to those who may know of it.
-func (r *registry) named(f *Error) *Error {
+func (r *registry) named(f *engineapi.Error) *engineapi.Error {
 	for _, c := range r.refused() {
 		f = f.Explain(c.Namespace, fmt.Errorf("%s was tried", c.Source))
 	}
@@ -112,17 +114,17 @@ func (r *registry) plain(err error) string {
 		return u.String() + raw[len(end):]
 	})
 	for _, c := range r.credentials {
-		for _, secret := range []string{c.Password, c.IdentityToken, c.basic()} {
+		for _, secret := range []string{c.Password, c.IdentityToken, basic(c)} {
 			if secret != "" {
 				text = strings.ReplaceAll(text, secret, "…")
 			}
 		}
 	}
-	return quote(noise.Replace(text))
+	return engineapi.Quote(noise.Replace(text))
 }
 
 // basic is how a password stands in a request's header, or "" without one.
-func (c Credential) basic() string {
+func basic(c engineapi.Credential) string {
 	if c.Password == "" {
 		return ""
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // unpackedFactor is how much room a layer is taken to need unpacked, for each byte
@@ -66,7 +68,7 @@ func (e *Engine) checkSpace(ctx context.Context, n node, p parts, unpacked int) 
 		return nil
 	}
 	if needed := need.unpacked.inodes; needed > 0 && needed > snapshots.spareInodes() {
-		return errorf(NoSpace, "it needs more than %d inodes at %s, where %d of %d are free, and %d%% are to stay free; remove images that are not needed",
+		return engineapi.Errorf(engineapi.NoSpace, "it needs more than %d inodes at %s, where %d of %d are free, and %d%% are to stay free; remove images that are not needed",
 			needed, n.snapshots, snapshots.inodes, snapshots.allInodes, inodesFree)
 	}
 	if content.id == snapshots.id {
@@ -87,7 +89,7 @@ func fits(folder string, r room, need int64, percent int) error {
 	if percent > 0 {
 		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, amount(r.total))
 	}
-	return errorf(NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
+	return engineapi.Errorf(engineapi.NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
 		amount(need), folder, amount(r.free), spared)
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/labels"
 	"github.com/containerd/containerd/v2/pkg/rootfs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
@@ -86,7 +88,7 @@ func (u *unpacking) Prepare(ctx context.Context, key, parent string, opts ...sna
 // Apply ends with NoSpace if the layer takes too much. Its ctx is not cancelled then, so
 // that what there is of the layer can be removed.
 func (u *unpacking) Apply(ctx context.Context, layer ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
-	brief, cancel := context.WithTimeoutCause(ctx, unpackAtMost, errorf(Other, "its layer %s is not unpacked after %v; make it smaller", layer.Digest, unpackAtMost))
+	brief, cancel := context.WithTimeoutCause(ctx, unpackAtMost, engineapi.Errorf(engineapi.Other, "its layer %s is not unpacked after %v; make it smaller", layer.Digest, unpackAtMost))
 	defer cancel()
 	watched, stop := u.watch(brief)
 	made, err := u.engine.client.DiffService().Apply(watched, layer, mounts, opts...)
@@ -143,6 +145,6 @@ func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) erro
 			return err
 		}
 	}
-	return errorf(NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
+	return engineapi.Errorf(engineapi.NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
 		layer.Digest, amount(took.bytes), took.inodes, u.folder)
 }

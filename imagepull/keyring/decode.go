@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // reader reads one of Docker's formats. It returns nil entries when content cannot be
@@ -70,7 +70,7 @@ func shown(pattern string, ok bool) string {
 	return fmt.Sprintf("%.200q", pattern)
 }
 
-func readCredential(content []byte) (engine.Credential, error) {
+func readCredential(content []byte) (engineapi.Credential, error) {
 	var raw struct {
 		Username      string `json:"username"`
 		Password      string `json:"password"`
@@ -78,9 +78,9 @@ func readCredential(content []byte) (engine.Credential, error) {
 		IdentityToken any    `json:"identitytoken"` // what kubelet passes over must not fail here
 	}
 	if err := json.Unmarshal(content, &raw); err != nil {
-		return engine.Credential{}, withoutContent(err)
+		return engineapi.Credential{}, withoutContent(err)
 	}
-	c := engine.Credential{Username: raw.Username, Password: raw.Password}
+	c := engineapi.Credential{Username: raw.Username, Password: raw.Password}
 	c.IdentityToken, _ = raw.IdentityToken.(string)
 	if raw.Auth == "" {
 		return c, nil

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // Entries is what one secret or one file says, registry by registry.
@@ -20,7 +20,7 @@ type Entries []entry
 type entry struct {
 	pattern    string
 	parsed     *url.URL // of pattern
-	credential engine.Credential
+	credential engineapi.Credential
 }
 
 // Format keeps credentials out of every verb.

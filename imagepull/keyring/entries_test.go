@@ -10,30 +10,30 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestCredentialsOfASecret(t *testing.T) {
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	tests := map[string]struct {
 		credential string // JSON
-		want       engine.Credential
+		want       engineapi.Credential
 	}{
-		"user and password":                   {`{"username":"me","password":"pw"}`, engine.Credential{Username: "me", Password: "pw"}},
-		"auth":                                {`{"auth":"` + b64("me:pw") + `"}`, engine.Credential{Username: "me", Password: "pw"}},
-		"auth without padding":                {`{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("me:pwd12")) + `"}`, engine.Credential{Username: "me", Password: "pwd12"}},
-		"auth with a line feed inside":        {`{"auth":"` + b64("me:pw")[:4] + `\n` + b64("me:pw")[4:] + `"}`, engine.Credential{Username: "me", Password: "pw"}},
-		"auth with a line feed behind":        {`{"auth":"` + b64("me:pw12") + `\n"}`, engine.Credential{Username: "me", Password: "pw12"}},
-		"auth wins over user and password":    {`{"username":"x","password":"y","auth":"` + b64("me:pw") + `"}`, engine.Credential{Username: "me", Password: "pw"}},
-		"colons in the password":              {`{"auth":"` + b64("me:p:w:") + `"}`, engine.Credential{Username: "me", Password: "p:w:"}},
-		"no password":                         {`{"auth":"` + b64("me:") + `"}`, engine.Credential{Username: "me"}},
-		"no user":                             {`{"auth":"` + b64(":pw") + `"}`, engine.Credential{Password: "pw"}},
-		"an identity token":                   {`{"auth":"` + b64("0000:") + `","identitytoken":"tok"}`, engine.Credential{Username: "0000", IdentityToken: "tok"}},
-		"an identity token that is none":      {`{"username":"me","password":"pw","identitytoken":7}`, engine.Credential{Username: "me", Password: "pw"}},
-		"what kubelet does not know either":   {`{"username":"me","password":"pw","email":"me@example.com","x":[1]}`, engine.Credential{Username: "me", Password: "pw"}},
-		"nothing, which is to ask without":    {`{}`, engine.Credential{}},
-		"null, which is to ask without":       {`null`, engine.Credential{}},
-		"names of fields in any case of JSON": {`{"Username":"me","PASSWORD":"pw"}`, engine.Credential{Username: "me", Password: "pw"}},
+		"user and password":                   {`{"username":"me","password":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth":                                {`{"auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth without padding":                {`{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("me:pwd12")) + `"}`, engineapi.Credential{Username: "me", Password: "pwd12"}},
+		"auth with a line feed inside":        {`{"auth":"` + b64("me:pw")[:4] + `\n` + b64("me:pw")[4:] + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth with a line feed behind":        {`{"auth":"` + b64("me:pw12") + `\n"}`, engineapi.Credential{Username: "me", Password: "pw12"}},
+		"auth wins over user and password":    {`{"username":"x","password":"y","auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"colons in the password":              {`{"auth":"` + b64("me:p:w:") + `"}`, engineapi.Credential{Username: "me", Password: "p:w:"}},
+		"no password":                         {`{"auth":"` + b64("me:") + `"}`, engineapi.Credential{Username: "me"}},
+		"no user":                             {`{"auth":"` + b64(":pw") + `"}`, engineapi.Credential{Password: "pw"}},
+		"an identity token":                   {`{"auth":"` + b64("0000:") + `","identitytoken":"tok"}`, engineapi.Credential{Username: "0000", IdentityToken: "tok"}},
+		"an identity token that is none":      {`{"username":"me","password":"pw","identitytoken":7}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"what kubelet does not know either":   {`{"username":"me","password":"pw","email":"me@example.com","x":[1]}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"nothing, which is to ask without":    {`{}`, engineapi.Credential{}},
+		"null, which is to ask without":       {`null`, engineapi.Credential{}},
+		"names of fields in any case of JSON": {`{"Username":"me","PASSWORD":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCredentialsOfASecret(t *testing.T) {
 				rawSecret("regcred", corev1.SecretTypeDockercfg, corev1.DockerConfigKey, auths),
 			} {
 				got := New(entriesOf(t, s)...).Lookup("r.example.com/app")
-				if !slices.Equal(got, []engine.Credential{tt.want}) {
+				if !slices.Equal(got, []engineapi.Credential{tt.want}) {
 					t.Errorf("%s: got %#v, want %#v", s.Type, got, tt.want)
 				}
 			}

@@ -26,7 +26,7 @@ import (
 
 	"github.com/distribution/reference"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // Keyring finds credentials by image. The zero value has none.
@@ -60,7 +60,7 @@ func Union(keyrings ...Keyring) Keyring {
 // Lookup returns the credentials for image, a reference as it stands in a pod, in
 // the order in which they are to be tried. None are found for what is no reference.
 // A credential without user, password and token is one that says: ask without.
-func (k Keyring) Lookup(image string) []engine.Credential {
+func (k Keyring) Lookup(image string) []engineapi.Credential {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return nil
@@ -69,10 +69,10 @@ func (k Keyring) Lookup(image string) []engine.Credential {
 	if target == nil {
 		return nil
 	}
-	var found []engine.Credential
+	var found []engineapi.Credential
 	for _, r := range k.rings {
 		for _, e := range r.match(target) {
-			if !slices.ContainsFunc(found, func(c engine.Credential) bool { return equal(c, e.credential) }) {
+			if !slices.ContainsFunc(found, func(c engineapi.Credential) bool { return equal(c, e.credential) }) {
 				found = append(found, e.credential)
 			}
 		}
@@ -101,7 +101,7 @@ func (r ring) match(target *url.URL) []entry {
 }
 
 // equal tells whether a registry would see a difference.
-func equal(a, b engine.Credential) bool {
+func equal(a, b engineapi.Credential) bool {
 	a.Source, b.Source = "", ""
 	a.Namespace, b.Namespace = "", ""
 	return a == b

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // secret is a dockerconfigjson with a user for each registry, named for the secret and
@@ -53,7 +53,7 @@ func entriesOf(t *testing.T, secrets ...*corev1.Secret) []Entries {
 // digest is one that an image may have.
 const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 
-func users(credentials []engine.Credential) string {
+func users(credentials []engineapi.Credential) string {
 	var names []string
 	for _, c := range credentials {
 		names = append(names, c.Username)

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
-func credential(user, source string) engine.Credential {
-	return engine.Credential{Username: user, Password: secret + user, Source: source}
+func credential(user, source string) engineapi.Credential {
+	return engineapi.Credential{Username: user, Password: secret + user, Source: source}
 }
 
 // TestPrivate is pulled with the one of several credentials that is let in.
@@ -30,10 +31,10 @@ func TestPrivate(t *testing.T) {
 				r.registry.Require("private", "me", secret+"me")
 				r.registry.Require("other", "you", secret+"you")
 				prepare(r.registry)
-				wrong := engine.Credential{Username: "me", Password: secret + "?", Source: "secret default/old"}
+				wrong := engineapi.Credential{Username: "me", Password: secret + "?", Source: "secret default/old"}
 				you, me := credential("you", "secret default/you"), credential("me", "secret default/me")
-				r.refused(r.engine, engine.Unauthorized, engine.Request{Image: reference})
-				failure := r.refused(r.engine, engine.Unauthorized, engine.Request{Image: reference, Credentials: []engine.Credential{wrong, you}})
+				r.refused(r.engine, engineapi.Unauthorized, engineapi.Request{Image: reference})
+				failure := r.refused(r.engine, engineapi.Unauthorized, engineapi.Request{Image: reference, Credentials: []engineapi.Credential{wrong, you}})
 				for _, source := range []string{"secret default/old", "secret default/you"} {
 					if !strings.Contains(failure.Error(), source) {
 						r.Errorf("%q does not name %s", failure.Error(), source)
@@ -74,7 +75,7 @@ func TestHostsOfCRI(t *testing.T) {
 		host := strings.ToLower("mirror-" + r.registry.Addr()[len("127.0.0.1:"):] + ".invalid")
 		r.must(r.registry.WriteHosts(r.containerd.HostsDir(), host))
 		e := r.newEngine(func(o *engine.Options) { o.HostsDir = "" })
-		_, err := e.Pull(r.Context(), engine.Request{Image: host + "/app:1"})
+		_, err := e.Pull(r.Context(), engineapi.Request{Image: host + "/app:1"})
 		r.must(err)
 	})
 }
@@ -84,7 +85,7 @@ func TestOnThisMachine(t *testing.T) {
 	each(t, func(r *rig) {
 		reference, _ := r.push("app", "1", r.ballast(5, 1000)...)
 		e := r.newEngine(func(o *engine.Options) { o.HostsDir = r.TempDir() })
-		_, err := e.Pull(r.Context(), engine.Request{Image: reference})
+		_, err := e.Pull(r.Context(), engineapi.Request{Image: reference})
 		r.must(err)
 	})
 }
@@ -103,7 +104,7 @@ func TestTLS(t *testing.T) {
 		folder := filepath.Join(r.hosts, secure.Addr())
 		r.must(os.MkdirAll(folder, 0o755))
 		r.must(os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte("server = \""+secure.URL()+"\"\n"), 0o644))
-		failure := r.refused(r.engine, engine.Untrusted, engine.Request{Image: reference})
+		failure := r.refused(r.engine, engineapi.Untrusted, engineapi.Request{Image: reference})
 		if !strings.Contains(failure.Error(), filepath.Join(folder, "ca.crt")) {
 			r.Errorf("%q does not say where the certificate belongs", failure.Error())
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
@@ -45,13 +46,13 @@ func TestGzipBomb(t *testing.T) {
 				left := func() int { return bomb.left(statfs(t, disk)) }
 				before := left()
 
-				r.refused(e, engine.NoSpace, engine.Request{Image: reference})
+				r.refused(e, engineapi.NoSpace, engineapi.Request{Image: reference})
 				r.eventually(func() error { return atLeast(left(), before-5) })
 				sent := h.Sent()
 				lowest := r.lowest(left)
 				start := time.Now()
 				for range 3 {
-					r.refused(r.newEngine(func(o *engine.Options) { o.MinFree = minFree }), engine.NoSpace, engine.Request{Image: reference})
+					r.refused(r.newEngine(func(o *engine.Options) { o.MinFree = minFree }), engineapi.NoSpace, engineapi.Request{Image: reference})
 				}
 				t.Logf("%d%% were free, and %d%% at least in three further attempts, which took %v", before, lowest(), time.Since(start))
 				if err := atLeast(lowest(), before-5); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
@@ -23,7 +24,7 @@ import (
 func TestRefusedNames(t *testing.T) {
 	each(t, func(r *rig) {
 		for _, name := range []string{"", "app/Upper:1", "a:b:c", "x@sha256:abc"} {
-			if failure := r.refused(r.engine, engine.InvalidImageName, engine.Request{Image: name}); !failure.Permanent {
+			if failure := r.refused(r.engine, engineapi.InvalidImageName, engineapi.Request{Image: name}); !failure.Permanent {
 				r.Errorf("%q may be tried again", name)
 			}
 		}
@@ -40,16 +41,16 @@ func TestFailures(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(*rig)
 		image   string // after the registry's address
-		reason  engine.Reason
+		reason  engineapi.Reason
 		says    string
 	}{
-		"no such tag":           {image: "/app:2", reason: engine.NotFound, says: "no such image"},
-		"no such repository":    {image: "/nothing:1", reason: engine.NotFound, says: "check its name"},
-		"no such digest":        {image: "/app@sha256:" + strings.Repeat("0", 64), reason: engine.NotFound, says: "no such image"},
-		"refused without words": {prepare: answer(http.StatusForbidden, nil), reason: engine.Unauthorized, says: "no credentials"},
+		"no such tag":           {image: "/app:2", reason: engineapi.NotFound, says: "no such image"},
+		"no such repository":    {image: "/nothing:1", reason: engineapi.NotFound, says: "check its name"},
+		"no such digest":        {image: "/app@sha256:" + strings.Repeat("0", 64), reason: engineapi.NotFound, says: "no such image"},
+		"refused without words": {prepare: answer(http.StatusForbidden, nil), reason: engineapi.Unauthorized, says: "no credentials"},
 		"too many requests": {
 			prepare: answer(http.StatusTooManyRequests, http.Header{"Retry-After": {"7"}}),
-			reason:  engine.RegistryBusy, says: "429",
+			reason:  engineapi.RegistryBusy, says: "429",
 		},
 		"a layer that is missing": {
 			prepare: func(r *rig) {
@@ -57,17 +58,17 @@ func TestFailures(t *testing.T) {
 					return http.StatusNotFound, nil, strings.Contains(q.URL.Path, "/blobs/")
 				})
 			},
-			reason: engine.NotFound, says: "only part of it",
+			reason: engineapi.NotFound, says: "only part of it",
 		},
-		"in trouble": {prepare: answer(http.StatusInternalServerError, nil), reason: engine.RegistryBusy, says: "500"},
-		"down":       {prepare: func(r *rig) { r.must(r.registry.Down()) }, reason: engine.Unreachable, says: "connection refused"},
+		"in trouble": {prepare: answer(http.StatusInternalServerError, nil), reason: engineapi.RegistryBusy, says: "500"},
+		"down":       {prepare: func(r *rig) { r.must(r.registry.Down()) }, reason: engineapi.Unreachable, says: "connection refused"},
 		"speaks plain HTTP": {
 			prepare: func(r *rig) { r.server("https://" + r.registry.Addr()) },
-			reason:  engine.Unreachable, says: "hosts.toml",
+			reason:  engineapi.Unreachable, says: "hosts.toml",
 		},
 		"not known to DNS": {
 			prepare: func(r *rig) { r.server("https://registry.invalid") },
-			reason:  engine.Unreachable, says: "DNS",
+			reason:  engineapi.Unreachable, says: "DNS",
 		},
 	}
 	for name, tt := range tests {
@@ -78,7 +79,7 @@ func TestFailures(t *testing.T) {
 				if tt.prepare != nil {
 					tt.prepare(r)
 				}
-				failure := r.refused(r.engine, tt.reason, engine.Request{Image: image})
+				failure := r.refused(r.engine, tt.reason, engineapi.Request{Image: image})
 				if text := failure.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, image) {
 					r.Errorf("%q does not say %q, or of which image", text, tt.says)
 				}
@@ -125,7 +126,7 @@ func TestWrongBytes(t *testing.T) {
 		go func() { _ = proxy.Serve(listener) }()
 		r.Cleanup(func() { _ = proxy.Close(); http.DefaultTransport.(*http.Transport).CloseIdleConnections() })
 		r.server("http://" + listener.Addr().String())
-		r.refused(r.engine, engine.Corrupt, engine.Request{Image: reference})
+		r.refused(r.engine, engineapi.Corrupt, engineapi.Request{Image: reference})
 		if n := r.blobBytes(layers...); n > r.size(layers...) {
 			r.Errorf("%d bytes of wrong content were fetched within one pull", n)
 		}
@@ -155,7 +156,7 @@ func TestHungRegistry(t *testing.T) {
 		reference, _ := r.push("app", "1", layers...)
 		r.registry.CutAfter(r.digest(layers[0]), 1<<20, images.Hang)
 		e := r.newEngine(func(o *engine.Options) { o.Stall = 2 * time.Second })
-		failure := r.refused(e, engine.Unreachable, engine.Request{Image: reference})
+		failure := r.refused(e, engineapi.Unreachable, engineapi.Request{Image: reference})
 		if !strings.Contains(failure.Error(), "sent nothing") {
 			r.Errorf("%q does not say what happened", failure.Error())
 		}
@@ -172,11 +173,11 @@ func TestContainerdAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	_, pulled := e.Pull(t.Context(), engine.Request{Image: "nginx"})
+	_, pulled := e.Pull(t.Context(), engineapi.Request{Image: "nginx"})
 	_, held := e.Held(t.Context())
 	for what, err := range map[string]error{"pull": pulled, "held": held, "release": e.Release(t.Context(), "x")} {
 		r := &rig{T: t}
-		if failure := r.reason(err, engine.RuntimeUnavailable); !strings.Contains(failure.Error(), socket) {
+		if failure := r.reason(err, engineapi.RuntimeUnavailable); !strings.Contains(failure.Error(), socket) {
 			t.Errorf("%s: %q does not name the socket", what, failure.Error())
 		}
 	}
@@ -191,15 +192,15 @@ func TestContainerdRestarted(t *testing.T) {
 		r.registry.SetRate(16 << 20)
 		done := make(chan error, 1) // so that it can end when the test has failed
 		go func() {
-			_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
+			_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: reference})
 			done <- err
 		}()
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 8<<20))
 		r.must(r.containerd.Kill())
-		r.reason(<-done, engine.RuntimeUnavailable)
-		r.refused(r.engine, engine.RuntimeUnavailable, engine.Request{Image: reference})
+		r.reason(<-done, engineapi.RuntimeUnavailable)
+		r.refused(r.engine, engineapi.RuntimeUnavailable, engineapi.Request{Image: reference})
 		r.must(r.containerd.Start(r.Context()))
 		r.pullOnceBack(r.engine, reference)
 		r.atMost(1.05, layers...)
@@ -218,7 +219,7 @@ func TestNoRoom(t *testing.T) {
 
 			big := r.ballast(5, 20<<20)
 			reference, _ := r.push("big", "1", big...)
-			failure := r.refused(r.engine, engine.NoSpace, engine.Request{Image: reference})
+			failure := r.refused(r.engine, engineapi.NoSpace, engineapi.Request{Image: reference})
 			if n := r.blobBytes(big...); n > 0 {
 				r.Errorf("%d bytes were fetched that have no room", n)
 			}
@@ -231,13 +232,13 @@ func TestNoRoom(t *testing.T) {
 			small := r.ballast(6, 5<<20)
 			reference, _ = r.push("small", "1", small...)
 			frugal := r.newEngine(func(o *engine.Options) { o.MinFree = 70 })
-			r.refused(frugal, engine.NoSpace, engine.Request{Image: reference})
+			r.refused(frugal, engineapi.NoSpace, engineapi.Request{Image: reference})
 
 			// Somebody else takes the room while the layer comes in.
 			r.registry.SetRate(5 << 20)
 			done := make(chan error, 1) // so that it can end when the test has failed
 			go func() {
-				_, err := r.engine.Pull(r.Context(), engine.Request{Image: reference})
+				_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: reference})
 				done <- err
 			}()
 			ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -245,7 +246,7 @@ func TestNoRoom(t *testing.T) {
 			r.must(r.registry.AwaitBytes(ctx, r.digest(small[0]), 1<<20))
 			filler := filepath.Join(disk, "filler")
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // it ends when the disk is full
-			r.reason(<-done, engine.NoSpace)
+			r.reason(<-done, engineapi.NoSpace)
 			r.must(os.Remove(filler))
 			r.pull(reference)
 			r.atMost(1.1, small...) // what the disk did not take is lost

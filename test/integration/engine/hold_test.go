@@ -8,7 +8,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // TestRemoved is what kubelet's garbage collection does to an image where containerd
@@ -48,7 +48,7 @@ func TestGone(t *testing.T) {
 		got := r.pull(reference)
 		r.must(r.engine.Release(r.Context(), got.Name))
 		r.remove(got.ID)
-		r.reason(r.engine.Keep(r.Context(), got), engine.Gone)
+		r.reason(r.engine.Keep(r.Context(), got), engineapi.Gone)
 		again := r.pull(reference)
 		r.must(r.engine.Keep(r.Context(), again))
 	})

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
 
@@ -66,17 +67,17 @@ func (r *rig) image(h *hostile.Registry, layer v1.Layer) (reference string, blob
 
 // givesUp pulls, and fails the test unless that fails for a reason of the engine, in
 // time, without much having been fetched or kept in memory.
-func (r *rig) givesUp(e *engine.Engine, h *hostile.Registry, reference string) engine.Error {
+func (r *rig) givesUp(e *engine.Engine, h *hostile.Registry, reference string) engineapi.Error {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), soon)
 	defer cancel()
 	peak := peakMemory(ctx, r.T)
 	before := h.Sent()
-	_, err := e.Pull(ctx, engine.Request{Image: reference})
+	_, err := e.Pull(ctx, engineapi.Request{Image: reference})
 	if ctx.Err() != nil {
 		r.Fatalf("the pull has not given up after %v", soon)
 	}
-	failure, ok := errors.AsType[*engine.Error](err)
+	failure, ok := errors.AsType[*engineapi.Error](err)
 	if !ok {
 		r.Fatalf("the pull ended with %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
 
@@ -42,7 +42,7 @@ func TestURLsOfLayers(t *testing.T) {
 		h.Tag("1", h.Image([]hostile.Descriptor{layer}, []string{diffID}))
 		ctx, cancel := context.WithTimeout(r.Context(), soon)
 		defer cancel()
-		_, err = r.engine.Pull(ctx, engine.Request{Image: h.Reference("app", "1")})
+		_, err = r.engine.Pull(ctx, engineapi.Request{Image: h.Reference("app", "1")})
 		r.must(err)
 		if n := asked.Load(); n > 0 {
 			r.Errorf("an address that only the image names was asked %d times", n)
@@ -71,7 +71,7 @@ func TestLayerHungElsewhere(t *testing.T) {
 				ctx, cancel := context.WithCancel(r.Context())
 				done := make(chan error, 1) // so that it can end when the test has failed
 				go func() {
-					_, err := r.engine.Pull(ctx, engine.Request{Image: bad})
+					_, err := r.engine.Pull(ctx, engineapi.Request{Image: bad})
 					done <- err
 				}()
 				r.eventually(func() error {
@@ -125,7 +125,7 @@ func TestLayerThatCRIFetchesForAnother(t *testing.T) {
 		})
 		pulling, stop := context.WithTimeout(ctx, soon)
 		defer stop()
-		if _, err := r.engine.Pull(pulling, engine.Request{Image: good}); err != nil {
+		if _, err := r.engine.Pull(pulling, engineapi.Request{Image: good}); err != nil {
 			r.Errorf("the layer cannot be pulled meanwhile: %v", err)
 		}
 	})
@@ -185,7 +185,7 @@ func TestDocumentsThatLie(t *testing.T) {
 				h.Answer(digestOf("a"), hostile.Endless(""))
 				start := time.Now()
 				failure := r.givesUp(r.engine, h, h.Reference("app", "1"))
-				if failure.Reason != engine.Corrupt {
+				if failure.Reason != engineapi.Corrupt {
 					r.Errorf("the reason is %s", failure.Reason)
 				}
 				if n := len(h.Requests()); n > 20 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
 
@@ -76,7 +76,7 @@ func TestSlowedDown(t *testing.T) {
 		h := r.hostile()
 		reference, layer, content := r.image(h, r.ballast(1, 4<<20)[0])
 		h.Answer(layer.Digest, hostile.Slowing(content, 3<<20, 100*time.Millisecond))
-		if failure := r.givesUp(r.impatient(), h, reference); failure.Reason != engine.Unreachable {
+		if failure := r.givesUp(r.impatient(), h, reference); failure.Reason != engineapi.Unreachable {
 			r.Errorf("the reason is %s", failure.Reason)
 		}
 		h.Answer(layer.Digest, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // hostileText clears a terminal, names its window and pretends to be a line of ours.
@@ -44,7 +44,7 @@ func TestHostileTexts(t *testing.T) {
 				server := httptest.NewServer(handler)
 				defer server.Close()
 				r.server(server.URL)
-				_, err := r.engine.Pull(r.Context(), engine.Request{Image: r.registry.Addr() + "/app:1"})
+				_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: r.registry.Addr() + "/app:1"})
 				if err == nil {
 					r.Fatal("it was pulled")
 				}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
 
@@ -47,7 +47,7 @@ func leftovers(t *testing.T, size int64, image func(r *rig, h *hostile.Registry,
 		before := r.stored()
 		for i := range attempts {
 			h.Tag("1", image(r, h, i))
-			r.refused(r.engine, engine.NotFound, engine.Request{Image: h.Reference("app", "1")})
+			r.refused(r.engine, engineapi.NotFound, engineapi.Request{Image: h.Reference("app", "1")})
 		}
 		if h.Sent() < attempts*size {
 			r.Fatalf("only %d bytes were fetched", h.Sent())

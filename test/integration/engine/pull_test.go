@@ -11,6 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
@@ -19,10 +20,10 @@ func TestPulled(t *testing.T) {
 	each(t, func(r *rig) {
 		layers := r.ballast(1, 3<<20, 1<<20, 5000)
 		reference, image := r.push("app", "1", append(layers, layers[2])...)
-		var told []engine.Progress
+		var told []engineapi.Progress
 		fetched := int64(0)
 		e := r.newEngine(func(o *engine.Options) { o.Fetched = func(n int) { fetched += int64(n) } })
-		got, err := e.Pull(r.Context(), engine.Request{Image: reference, Progress: func(p engine.Progress) { told = append(told, p) }})
+		got, err := e.Pull(r.Context(), engineapi.Request{Image: reference, Progress: func(p engineapi.Progress) { told = append(told, p) }})
 		r.must(err)
 
 		digest, id := hashes(r, image)
@@ -149,8 +150,8 @@ func TestTagOfAnImageThatIsGone(t *testing.T) {
 		r.remove(got.ID)
 		r.eventually(func() error { // containerd collects what nobody refers to by itself
 			err := r.engine.Tag(r.Context(), got)
-			if failure, ok := errors.AsType[*engine.Error](err); !ok || failure.Reason != engine.Gone {
-				return fmt.Errorf("got %w, want the reason %s", err, engine.Gone)
+			if failure, ok := errors.AsType[*engineapi.Error](err); !ok || failure.Reason != engineapi.Gone {
+				return fmt.Errorf("got %w, want the reason %s", err, engineapi.Gone)
 			}
 			return nil
 		})
@@ -205,7 +206,7 @@ func TestIndex(t *testing.T) {
 		}
 		r.unpacked(got.Name)
 
-		failure := r.refused(r.engine, engine.WrongPlatform, engine.Request{Image: r.registry.Reference("app", "other")})
+		failure := r.refused(r.engine, engineapi.WrongPlatform, engineapi.Request{Image: r.registry.Reference("app", "other")})
 		for _, word := range []string{"linux/amd64", "linux/s390x"} {
 			if !strings.Contains(failure.Error(), word) {
 				r.Errorf("%q does not say %s", failure.Error(), word)

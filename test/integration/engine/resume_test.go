@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
@@ -152,7 +153,7 @@ func TestBandwidth(t *testing.T) {
 		for i, name := range []string{"one", "two"} {
 			reference, _ := r.push(name, "1", layers[i])
 			go func() {
-				_, err := e.Pull(r.Context(), engine.Request{Image: reference})
+				_, err := e.Pull(r.Context(), engineapi.Request{Image: reference})
 				done <- err
 			}()
 		}

@@ -17,6 +17,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/freeport"
@@ -133,9 +134,9 @@ func (r *rig) must(err error) {
 }
 
 // pull pulls with the rig's engine, and fails the test if that fails.
-func (r *rig) pull(image string, credentials ...engine.Credential) engine.Image {
+func (r *rig) pull(image string, credentials ...engineapi.Credential) engineapi.Image {
 	r.Helper()
-	got, err := r.engine.Pull(r.Context(), engine.Request{Image: image, Credentials: credentials})
+	got, err := r.engine.Pull(r.Context(), engineapi.Request{Image: image, Credentials: credentials})
 	r.must(err)
 	return got
 }
@@ -144,8 +145,8 @@ func (r *rig) pull(image string, credentials ...engine.Credential) engine.Image 
 func (r *rig) pullOnceBack(e *engine.Engine, image string) {
 	r.Helper()
 	r.eventually(func() error {
-		_, err := e.Pull(r.Context(), engine.Request{Image: image})
-		if failure, ok := errors.AsType[*engine.Error](err); ok && failure.Reason != engine.RuntimeUnavailable {
+		_, err := e.Pull(r.Context(), engineapi.Request{Image: image})
+		if failure, ok := errors.AsType[*engineapi.Error](err); ok && failure.Reason != engineapi.RuntimeUnavailable {
 			r.Fatal(err)
 		}
 		return err
@@ -172,15 +173,15 @@ func (r *rig) eventually(do func() error) {
 
 // refused pulls, and returns the failure, which must have the reason. It is no error
 // of the test.
-func (r *rig) refused(e *engine.Engine, reason engine.Reason, request engine.Request) engine.Error {
+func (r *rig) refused(e *engine.Engine, reason engineapi.Reason, request engineapi.Request) engineapi.Error {
 	r.Helper()
 	_, err := e.Pull(r.Context(), request)
 	return r.reason(err, reason)
 }
 
-func (r *rig) reason(err error, reason engine.Reason) engine.Error {
+func (r *rig) reason(err error, reason engineapi.Reason) engineapi.Error {
 	r.Helper()
-	failure, ok := errors.AsType[*engine.Error](err)
+	failure, ok := errors.AsType[*engineapi.Error](err)
 	if !ok || failure.Reason != reason {
 		r.Fatalf("got %#v (%v), want the reason %s", err, err, reason)
 	}
@@ -298,7 +299,7 @@ func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
 	defer cancel()
 	done := make(chan error, 1) // so that it can end when nobody waits for it any more
 	go func() {
-		_, err := e.Pull(ctx, engine.Request{Image: reference})
+		_, err := e.Pull(ctx, engineapi.Request{Image: reference})
 		done <- err
 	}()
 	waiting, stop := context.WithTimeout(ctx, patience)

@@ -1,4 +1,4 @@
-package engine
+package engineapi
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestQuote(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := quote(tt.text); got != tt.want {
+			if got := Quote(tt.text); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -33,11 +33,11 @@ func FuzzQuote(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := quote(text)
+		got := Quote(text)
 		if len(got) > quoteLimit+2 || !isLine(got) || strings.Count(got, `"`) != 2 {
 			t.Errorf("%q becomes %q", text, got)
 		}
-		err := NewError(Other, errors.New(text)).of(text).Explain("", errors.New(text))
+		err := NewError(Other, errors.New(text)).ForImage(text).Explain("", errors.New(text))
 		if again := line(err.Error(), errorLimit); len(again) > errorLimit || !isLine(again) || again != err.Error() {
 			t.Errorf("%q becomes %q, and then %q", text, err, again)
 		}
@@ -47,30 +47,4 @@ func FuzzQuote(f *testing.F) {
 // isLine reports whether all of text can be printed.
 func isLine(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
-}
-
-// What is said of a Secret is for those who may know of its namespace.
-func TestFor(t *testing.T) {
-	r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs"}, tried: 2, credentials: []Credential{
-		{Username: "a", Source: "secret shop/one", Namespace: "shop"},
-		{Username: "b", Source: "secret bank/two", Namespace: "bank"},
-		{Username: "c", Source: "file /config.json"},
-	}}
-	err := r.named(errorf(Unauthorized, "refused: %s", r.presented())).
-		Explain("bank", errors.New("secret bank/three cannot be read")).of("app")
-	tests := map[string]string{
-		"shop":  "image app: refused: all 3 credentials for it were tried; check them; secret shop/one was tried; file /config.json was tried",
-		"bank":  "image app: refused: all 3 credentials for it were tried; check them; secret bank/two was tried; file /config.json was tried; secret bank/three cannot be read",
-		"other": "image app: refused: all 3 credentials for it were tried; check them; file /config.json was tried",
-	}
-	for namespace, want := range tests {
-		if got := err.For(namespace); got != want {
-			t.Errorf("%s is told %q, want %q", namespace, got, want)
-		}
-	}
-	for _, name := range []string{"shop/one", "bank/two", "bank/three"} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("the node's log is not told of %s: %v", name, err)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package engine
+package engineapi
 
 import (
 	"strconv"
@@ -12,7 +12,7 @@ const quoteLimit = 300
 // quote is a text that a registry, an image or another program has written, as it may stand
 // in a message of ours: in quotation marks that it cannot end, bounded, and in one line
 // without characters that would change what a terminal shows.
-func quote(text string) string {
+func Quote(text string) string {
 	return `"` + strings.ReplaceAll(line(text, quoteLimit), `"`, "'") + `"`
 }
 

@@ -1,4 +1,4 @@
-package engine
+package engineapi
 
 import (
 	"fmt"
@@ -52,7 +52,7 @@ func NewError(r Reason, err error) *Error {
 	return &Error{Reason: r, Permanent: r == InvalidImageName, text: line(err.Error(), errorLimit), cause: err}
 }
 
-func errorf(r Reason, format string, values ...any) *Error {
+func Errorf(r Reason, format string, values ...any) *Error {
 	return NewError(r, fmt.Errorf(format, values...))
 }
 
@@ -91,7 +91,7 @@ func (e *Error) Explain(namespace string, err error) *Error {
 }
 
 // of returns an Error that says first which image it is about.
-func (e *Error) of(name string) *Error {
+func (e *Error) ForImage(name string) *Error {
 	more := *e
 	more.text = line("image "+name+": "+e.text, errorLimit)
 	return &more
