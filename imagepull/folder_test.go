@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
@@ -68,10 +69,10 @@ func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
 	for name, put := range places {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			whole := &job{UID: "whole", Namespace: "ns", Pod: "web-1", Revision: "v2", Images: []wanted{{Image: "app"}}}
-			f := folder{dir, slog.New(slog.DiscardHandler)}
+			whole := &job.Job{UID: "whole", Namespace: "ns", Pod: "web-1", Revision: "v2", Images: []job.Image{{Image: "app"}}}
+			f := job.NewStore(dir, slog.New(slog.DiscardHandler))
 			path := filepath.Join(dir, "bad.json")
-			if err := errors.Join(f.save(whole), put(path)); err != nil {
+			if err := errors.Join(f.Save(whole), put(path)); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan struct{})
@@ -94,51 +95,12 @@ func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// The same where a job is to be written.
-func TestWhatStandsWhereAJobIsWritten(t *testing.T) {
-	victim := filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	places := map[string]func(path string) error{
-		"a FIFO":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"a symlink": func(path string) error { return os.Symlink(victim, path) },
-	}
-	for name, put := range places {
-		t.Run(name, func(t *testing.T) {
-			j := &job{UID: "whole", Namespace: "ns", Pod: "web-1", Revision: "v2", Images: []wanted{{Image: "app"}}}
-			f := folder{t.TempDir(), slog.New(slog.DiscardHandler)}
-			for _, end := range []string{"", ".new"} {
-				if err := put(f.path(j.UID) + end); err != nil {
-					t.Fatal(err)
-				}
-			}
-			saved := make(chan error, 1)
-			go func() { saved <- f.save(j) }()
-			select {
-			case err := <-saved:
-				if err != nil {
-					t.Fatal(err)
-				}
-			case <-time.After(2 * time.Minute):
-				t.Fatal("the job is still being written")
-			}
-			if jobs, err := f.load(); err != nil || len(jobs) != 1 {
-				t.Errorf("%d jobs, %v", len(jobs), err)
-			}
-			if raw, err := os.ReadFile(victim); err != nil || string(raw) != "precious" {
-				t.Errorf("another file was written to: %q, %v", raw, err)
-			}
-		})
-	}
-}
-
 // A job that would not be read again is not taken.
 func TestAJobThatIsTooLargeIsRefused(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		pod := oldPod("web-1", "v2", strings.Repeat("a", jobLimit))
+		pod := oldPod("web-1", "v2", strings.Repeat("a", job.MaxFileSize))
 		n.cloud.set(pod)
-		if err := n.Request(pod, target("v2", strings.Repeat("a", jobLimit))); err == nil || len(err.Error()) > 1000 {
+		if err := n.Request(pod, target("v2", strings.Repeat("a", job.MaxFileSize))); err == nil || len(err.Error()) > 1000 {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -53,7 +54,7 @@ func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause tim
 }
 
 // lookLocked returns the state of what was the job j, and whether it has ended.
-func (p *Puller) lookLocked(j *job) (nodeapi.ImagePull, bool) {
+func (p *Puller) lookLocked(j *job.Job) (nodeapi.ImagePull, bool) {
 	now := p.jobs[j.UID]
 	if now == nil || now.Cancelled || now.Revision != j.Revision {
 		if e, ok := p.ended[j.UID]; ok {

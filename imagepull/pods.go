@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -59,12 +60,12 @@ func (p *Puller) review() {
 			continue
 		}
 		if err := p.end(j, how); err != nil {
-			if p.isNews(j.name(), err) {
-				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.name().String(), "err", err)
+			if p.isNews(j.Name(), err) {
+				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.Name().String(), "err", err)
 			}
 			continue
 		}
-		p.log.Info("pre-pull has ended", "pod", j.name().String(), "revision", j.Revision, "why", why)
+		p.log.Info("pre-pull has ended", "pod", j.Name().String(), "revision", j.Revision, "why", why)
 	}
 }
 
@@ -77,11 +78,11 @@ func (p *Puller) isNews(pod types.NamespacedName, err error) bool {
 }
 
 // judge returns why and how j has to end; no how if it goes on.
-func (p *Puller) judge(j *job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
+func (p *Puller) judge(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
 	if pod := pods[j.UID]; pod != nil {
 		p.setGone(j.UID, false)
 		switch t, ok, err := upgrade.TargetOf(pod); {
-		case err != nil, !j.isNewer(pod): // it may have the job's target yet
+		case err != nil, !j.IsNewer(pod): // it may have the job's target yet
 		case !ok:
 			return "the pod has no target any more", nodeapi.Superseded
 		case t.Revision != j.Revision:
@@ -102,8 +103,8 @@ func (p *Puller) judge(j *job, pods map[types.UID]*corev1.Pod) (why string, how 
 
 // isUpgraded reports whether pod is what j's pod was replaced by, and uses all the
 // images: kubelet keeps those of containers that it has.
-func isUpgraded(pod *corev1.Pod, j *job) bool {
-	if ownerOf(pod) != j.Owner || j.Owner == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
+func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
+	if job.OwnerOf(pod) != j.Owner || j.Owner == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
 		return false
 	}
 	statuses := pod.Status.ContainerStatuses
@@ -137,7 +138,7 @@ func (p *Puller) startUnasked(pod *corev1.Pod) {
 	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isDaemon(pod) {
 		return
 	}
-	if have := p.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.isNewer(pod)) {
+	if have := p.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.IsNewer(pod)) {
 		return
 	}
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // Engine is what pulls an image. Its methods are called from several goroutines,
@@ -83,11 +84,11 @@ type Puller struct {
 	// disk is held while jobs are made, changed or ended, so that the files and jobs
 	// say the same.
 	disk    sync.Mutex
-	folder  folder
+	store   job.Store
 	refused map[types.NamespacedName]string // what the disk said last
 
 	mu        sync.Mutex
-	jobs      map[types.UID]*job        // changed only while disk is held, too
+	jobs      map[types.UID]*job.Job    // changed only while disk is held, too
 	tasks     map[string]*task          // by the image's name
 	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
 	seen      int                       // how often pods was set
@@ -120,8 +121,8 @@ func New(o Options) (*Puller, error) {
 	}
 	o.Parallelism = max(o.Parallelism, 1)
 	p := &Puller{
-		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, folder: folder{o.Dir, o.Logger},
-		jobs: map[types.UID]*job{}, tasks: map[string]*task{}, gone: map[types.UID]time.Time{},
+		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
+		jobs: map[types.UID]*job.Job{}, tasks: map[string]*task{}, gone: map[types.UID]time.Time{},
 		ended: map[types.UID]ending{}, releasing: map[string]bool{}, changed: make(chan struct{}),
 		refused: map[types.NamespacedName]string{}, dismissed: map[types.UID]string{}, lingering: map[string]time.Time{},
 		dropped: make(chan struct{}, 1), stopped: make(chan struct{}),
@@ -139,7 +140,7 @@ func New(o Options) (*Puller, error) {
 func (p *Puller) load() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	jobs, err := p.folder.load()
+	jobs, err := p.store.Load()
 	if err != nil {
 		p.log.Error("pre-pulls that were asked for before cannot all be read; it is tried again, and their images stay", "err", err)
 	}

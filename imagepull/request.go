@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -28,11 +29,11 @@ func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	have := p.job(pod.UID)
-	if have == nil || have.Cancelled || !have.isFor(pod, t) {
+	if have == nil || have.Cancelled || !have.IsFor(pod, t) {
 		if err := p.start(pod, t, false); err != nil {
 			return err
 		}
-	} else if err := p.folder.save(have); err != nil { // it may have been kept in memory only
+	} else if err := p.store.Save(have); err != nil { // it may have been kept in memory only
 		return err
 	}
 	p.hurry(pod.UID)
@@ -42,19 +43,19 @@ func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 // start makes a job, in place of any other for the same pod. p.disk is held.
 func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 	now := time.Now()
-	j := newJob(pod, t, unasked, now)
+	j := job.New(pod, t, unasked, now)
 	p.mu.Lock()
 	for i := range j.Images {
-		if t := p.tasks[j.Images[i].name]; t != nil && t.ready != nil {
+		if t := p.tasks[j.Images[i].Name]; t != nil && t.ready != nil {
 			j.Images[i].Ready = t.ready
 		}
 	}
-	j.seen = p.seen
+	j.Seen = p.seen
 	p.mu.Unlock()
-	if err := p.folder.save(j); err != nil {
+	if err := p.store.Save(j); err != nil {
 		return err
 	}
-	p.log.Info("pre-pull is queued", "pod", j.name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
+	p.log.Info("pre-pull is queued", "pod", j.Name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before := p.jobs[pod.UID]; before != nil {
@@ -73,7 +74,7 @@ func (p *Puller) hurry(uid types.UID) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	for _, w := range p.jobs[uid].Images {
-		if t := p.tasks[w.name]; t != nil && !t.running {
+		if t := p.tasks[w.Name]; t != nil && !t.running {
 			t.hurry(now)
 			t.again = t.ready != nil && !strings.Contains(w.Image, "@")
 		}
@@ -85,9 +86,9 @@ func (p *Puller) hurry(uid types.UID) {
 // longer: most of the next one is often the same.
 const linger = 10 * time.Minute
 
-func (p *Puller) lingerLocked(j *job, now time.Time) {
+func (p *Puller) lingerLocked(j *job.Job, now time.Time) {
 	for _, w := range j.Images {
-		p.lingering[w.name] = now.Add(linger)
+		p.lingering[w.Name] = now.Add(linger)
 	}
 }
 
@@ -107,12 +108,12 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 		return true, p.end(j, nodeapi.Cancelled)
 	}
 	// Without it on disk, the same pre-pull would begin anew.
-	next := j.clone()
+	next := j.Clone()
 	next.Cancelled = true
 	for i := range next.Images {
 		next.Images[i].Ready = nil
 	}
-	if err := p.folder.save(next); err != nil {
+	if err := p.store.Save(next); err != nil {
 		return true, err
 	}
 	p.mu.Lock()
@@ -141,9 +142,9 @@ func (p *Puller) dismissLocked(name types.NamespacedName) bool {
 }
 
 // end forgets a job. p.disk is held.
-func (p *Puller) end(j *job, how nodeapi.State) error {
-	if err := p.folder.remove(j.UID); err != nil {
-		return fmt.Errorf("pod %s: %w", j.name(), err)
+func (p *Puller) end(j *job.Job, how nodeapi.State) error {
+	if err := p.store.Remove(j.UID); err != nil {
+		return fmt.Errorf("pod %s: %w", j.Name(), err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +159,7 @@ func (p *Puller) end(j *job, how nodeapi.State) error {
 }
 
 // endLocked tells those who watch j how it ended.
-func (p *Puller) endLocked(j *job, how nodeapi.State, now time.Time) {
+func (p *Puller) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
 	for uid, e := range p.ended {
 		if now.Sub(e.at) > endingKept {
 			delete(p.ended, uid)
@@ -174,17 +175,17 @@ func (p *Puller) endLocked(j *job, how nodeapi.State, now time.Time) {
 	p.ended[j.UID] = ending{last, now}
 }
 
-func (p *Puller) job(uid types.UID) *job {
+func (p *Puller) job(uid types.UID) *job.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.jobs[uid]
 }
 
 // findLocked returns the newest job of the pod with this name, or nil.
-func (p *Puller) findLocked(pod types.NamespacedName) *job {
-	var found *job
+func (p *Puller) findLocked(pod types.NamespacedName) *job.Job {
+	var found *job.Job
 	for _, j := range p.sortedLocked() {
-		if j.name() == pod && !j.Cancelled {
+		if j.Name() == pod && !j.Cancelled {
 			found = j
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -96,11 +97,11 @@ func (e *scripted) took() string {
 
 func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
 	e.mu.Lock()
-	e.note("pull", nameOf(r.Image))
+	e.note("pull", job.ImageName(r.Image))
 	e.asked = append(e.asked, r)
 	e.now++
 	e.most = max(e.most, e.now)
-	e.held[nameOf(r.Image)] = true
+	e.held[job.ImageName(r.Image)] = true
 	e.starts[r.Image] = append(e.starts[r.Image], time.Now())
 	takes := cmp.Or(e.takes[r.Image], pullTime)
 	e.mu.Unlock()
@@ -125,7 +126,7 @@ func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Ima
 
 func imageOf(image string) engineapi.Image {
 	return engineapi.Image{
-		Name: nameOf(image), ID: digest.FromString("id" + image).String(), Size: 100,
+		Name: job.ImageName(image), ID: digest.FromString("id" + image).String(), Size: 100,
 		Target: ocispec.Descriptor{Digest: digest.FromString(image)},
 	}
 }

@@ -3,11 +3,12 @@ package imagepull
 import (
 	"time"
 
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // stateLocked is what is told of a job.
-func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
+func (p *Puller) stateLocked(j *job.Job) nodeapi.ImagePull {
 	s := nodeapi.ImagePull{
 		Namespace: j.Namespace, Pod: j.Pod, UID: string(j.UID), Revision: j.Revision,
 		Requested: j.Requested,
@@ -15,7 +16,7 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 	count := map[nodeapi.State]int{}
 	for _, w := range j.Images {
 		i := nodeapi.Image{Image: w.Image, State: nodeapi.Queued}
-		if t := p.tasks[w.name]; t != nil {
+		if t := p.tasks[w.Name]; t != nil {
 			i = t.state(w.Image, j.Namespace, time.Now())
 		}
 		count[i.State]++

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // tagRetry is when a tag is set again that containerd did not take.
@@ -56,7 +57,7 @@ func (p *Puller) untagged() (images []engineapi.Image, changed <-chan struct{}) 
 			continue
 		}
 		for i := range j.Images {
-			t := p.tasks[j.Images[i].name]
+			t := p.tasks[j.Images[i].Name]
 			if t == nil || t.ready == nil || t.tagged == t.ready.Target.Digest || found[t.name] {
 				continue
 			}
@@ -69,11 +70,11 @@ func (p *Puller) untagged() (images []engineapi.Image, changed <-chan struct{}) 
 
 // isEndingLocked reports whether the pod of a job is being deleted, or gone. What was
 // seen of the pods before the job was made may lack a pod that is there.
-func (p *Puller) isEndingLocked(j *job) bool {
+func (p *Puller) isEndingLocked(j *job.Job) bool {
 	if pod := p.pods[j.UID]; pod != nil {
 		return pod.DeletionTimestamp != nil
 	}
-	return p.seen > j.seen
+	return p.seen > j.Seen
 }
 
 // tagged notes that a tag was set, or that its image is gone, for which it is looked then.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // kubelet looks a tag up whenever it restarts a container. Until the old pod ends, it has
@@ -72,13 +74,13 @@ func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
 		n.ask(t, "web-1")
 		pass(time.Minute)
 		n.stop()
-		f := folder{n.dir, slog.New(slog.DiscardHandler)}
-		jobs, err := f.load()
+		f := job.NewStore(n.dir, slog.New(slog.DiscardHandler))
+		jobs, err := f.Load()
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
 		jobs[0].Requested = jobs[0].Requested.Add(24 * time.Hour)
-		if err := f.save(jobs[0]); err != nil {
+		if err := f.Save(jobs[0]); err != nil {
 			t.Fatal(err)
 		}
 		n.cloud.remove("web-1")

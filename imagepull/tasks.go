@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // wakeLocked tells all who wait that something has changed.
@@ -16,23 +17,13 @@ func (p *Puller) wakeLocked() {
 	p.changed = make(chan struct{})
 }
 
-// nameOf is the name that an image has in containerd, whatever it is called in a
-// pod. What is no name of an image stands for itself: the engine says what is wrong.
-func nameOf(image string) string {
-	name, err := engineapi.Normalize(image)
-	if err != nil {
-		return image
-	}
-	return name
-}
-
 // refreshLocked makes the tasks follow from the jobs: what nobody wants any more is
 // cancelled and forgotten, what somebody wants is there.
 func (p *Puller) refreshLocked(now time.Time) {
 	wanted := map[string]bool{}
 	for _, j := range p.jobs {
 		for i := range j.Images {
-			wanted[j.Images[i].name] = wanted[j.Images[i].name] || !j.Cancelled
+			wanted[j.Images[i].Name] = wanted[j.Images[i].Name] || !j.Cancelled
 		}
 	}
 	for name, t := range p.tasks {
@@ -59,14 +50,14 @@ func (p *Puller) refreshLocked(now time.Time) {
 	p.wakeLocked()
 }
 
-func (p *Puller) addTaskLocked(j *job, w *wanted, now time.Time) {
-	t := p.tasks[w.name]
+func (p *Puller) addTaskLocked(j *job.Job, w *job.Image, now time.Time) {
+	t := p.tasks[w.Name]
 	if t == nil {
-		t = &task{name: w.name, image: w.Image, due: now}
+		t = &task{name: w.Name, image: w.Image, due: now}
 		if j.Unasked && p.opts.Jitter > 0 {
 			t.due = now.Add(rand.N(p.opts.Jitter))
 		}
-		p.tasks[w.name] = t
+		p.tasks[w.Name] = t
 	}
 	if t.ready == nil && w.Ready != nil {
 		t.ready = w.Ready
@@ -75,12 +66,12 @@ func (p *Puller) addTaskLocked(j *job, w *wanted, now time.Time) {
 }
 
 // sortedLocked returns the jobs in the order in which they were asked for.
-func (p *Puller) sortedLocked() []*job {
-	jobs := make([]*job, 0, len(p.jobs))
+func (p *Puller) sortedLocked() []*job.Job {
+	jobs := make([]*job.Job, 0, len(p.jobs))
 	for _, j := range p.jobs {
 		jobs = append(jobs, j)
 	}
-	slices.SortFunc(jobs, func(a, b *job) int {
+	slices.SortFunc(jobs, func(a, b *job.Job) int {
 		return cmp.Or(a.Requested.Compare(b.Requested), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 	})
 	return jobs
@@ -122,7 +113,7 @@ func (p *Puller) nextLocked(of kind, now time.Time) (next *task, soonest time.Ti
 		}
 		failing := p.failingLocked(j)
 		for i := range j.Images {
-			t := p.tasks[j.Images[i].name]
+			t := p.tasks[j.Images[i].Name]
 			switch {
 			case t == nil || !of(t) || p.releasing[t.name]:
 			case !t.due.After(now):

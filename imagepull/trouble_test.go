@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -134,7 +135,7 @@ func TestAPullThatTakesLongHoldsUpNoCheck(t *testing.T) {
 		n.ask(t, "web-2")
 		synctest.Wait()
 		n.engine.took()
-		n.engine.remove <- nameOf("app")
+		n.engine.remove <- job.ImageName("app")
 		synctest.Wait()
 		want(t, "the engine", n.engine.took(), "keep app")
 		want(t, "the pull", n.shows("web-2"), "Pulling: large=Pulling")
@@ -378,7 +379,7 @@ func BenchmarkQueueOfAFullNode(b *testing.B) {
 		for k := range 5 {
 			images = append(images, fmt.Sprintf("registry.example.com/team-%d/service-%d/app:v1", i, k))
 		}
-		j := newJob(oldPod(fmt.Sprintf("web-%d", i), "v2", images...), target("v2", images...), false, time.Now())
+		j := job.New(oldPod(fmt.Sprintf("web-%d", i), "v2", images...), target("v2", images...), false, time.Now())
 		p.jobs[j.UID] = j
 	}
 	p.mu.Lock()

@@ -3,6 +3,8 @@ package imagepull
 import (
 	"cmp"
 	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // patience is how long a task that is due may be overtaken by tasks with fewer
@@ -40,10 +42,10 @@ func (t turn) precedes(other turn) bool {
 }
 
 // failingLocked counts the images of j whose last attempt has failed.
-func (p *Puller) failingLocked(j *job) int {
+func (p *Puller) failingLocked(j *job.Job) int {
 	count := 0
 	for i := range j.Images {
-		if t := p.tasks[j.Images[i].name]; t != nil && t.failures > 0 {
+		if t := p.tasks[j.Images[i].Name]; t != nil && t.failures > 0 {
 			count++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
 // work pulls one image after the other until ctx ends.
@@ -36,7 +37,7 @@ func (p *Puller) checkOne(ctx context.Context, t *task) {
 	gone := failure != nil && !away && ctx.Err() == nil
 	if gone { // whatever is in the way, a pull will tell
 		p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.image, "pods", p.podsOf(t), "err", failure)
-		p.note(t, func(j *job) *job { return j.with(t.name, nil) })
+		p.note(t, func(j *job.Job) *job.Job { return j.With(t.name, nil) })
 	}
 	p.finish(ctx, t, func() {
 		switch {
@@ -109,7 +110,7 @@ func (p *Puller) ask(ctx context.Context, t *task) (image engineapi.Image, probl
 func (p *Puller) pulled(t *task, image engineapi.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
 	p.log.Info("image is ready", "image", t.image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
-	p.note(t, func(j *job) *job { return j.with(t.name, &image) })
+	p.note(t, func(j *job.Job) *job.Job { return j.With(t.name, &image) })
 	message := fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.image, image.Size, took.Round(time.Millisecond))
 	p.event(t, corev1.EventTypeNormal, "ImagePrepulled", func(string) string { return message })
 }
@@ -155,12 +156,12 @@ func (p *Puller) finish(ctx context.Context, t *task, change func()) (whole bool
 
 // note changes all jobs that want t, on disk and in memory. A change that the disk
 // does not take is made again at the next start: the image is looked for then.
-func (p *Puller) note(t *task, change func(*job) *job) {
+func (p *Puller) note(t *task, change func(*job.Job) *job.Job) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	for _, j := range p.jobsOf(t) {
 		next := change(j)
-		if err := p.folder.save(next); err != nil {
+		if err := p.store.Save(next); err != nil {
 			p.log.Error("that an image is ready cannot be kept; it is found out again at the next start", "image", t.image, "err", err)
 		}
 		p.mu.Lock()
@@ -169,12 +170,12 @@ func (p *Puller) note(t *task, change func(*job) *job) {
 	}
 }
 
-func (p *Puller) jobsOf(t *task) []*job {
+func (p *Puller) jobsOf(t *task) []*job.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var jobs []*job
+	var jobs []*job.Job
 	for _, j := range p.sortedLocked() {
-		if j.wants(t.name) {
+		if j.Wants(t.name) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -185,7 +186,7 @@ func (p *Puller) jobsOf(t *task) []*job {
 func (p *Puller) podsOf(t *task) []string {
 	var names []string
 	for _, j := range p.jobsOf(t) {
-		names = append(names, j.name().String())
+		names = append(names, j.Name().String())
 	}
 	return names
 }

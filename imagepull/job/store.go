@@ -1,4 +1,4 @@
-package imagepull
+package job
 
 import (
 	"encoding/json"
@@ -18,24 +18,27 @@ import (
 // suffix ends the name of a job's file; what is being written has another.
 const suffix = ".json"
 
-// jobLimit bounds a job's file, in bytes. A pod's annotations, where the images come
+// MaxFileSize bounds a job's file, in bytes. A pod's annotations, where the images come
 // from, are at most 256 KiB; with what is known of each image once it is ready, a job
 // of a few hundred images is still below this.
-const jobLimit = 1 << 20
+const MaxFileSize = 1 << 20
 
-// folder keeps each job in a file of its own. Its methods are for one caller at a
+// Store keeps each job in a file of its own. Its methods are for one caller at a
 // time.
-type folder struct {
+type Store struct {
 	dir string
 	log *slog.Logger
 }
 
+// NewStore returns the store in dir, which is made when there is something to keep.
+func NewStore(dir string, log *slog.Logger) Store { return Store{dir, log} }
+
 // errDamaged is the error of a file that was read, and is no job.
 var errDamaged = errors.New("it is not a whole job")
 
-// load reads all jobs. A damaged file is moved aside, and is no error; one that
+// Load reads all jobs. A damaged file is moved aside, and is no error; one that
 // cannot be read now may be another time.
-func (f folder) load() (jobs []*job, err error) {
+func (f Store) Load() (jobs []*Job, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // it is made when there is something to keep
@@ -62,12 +65,12 @@ func (f folder) load() (jobs []*job, err error) {
 	return jobs, errors.Join(errs...)
 }
 
-func readJob(path string) (*job, error) {
+func readJob(path string) (*Job, error) {
 	raw, err := readBounded(path)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{}
+	j := &Job{}
 	if err := json.Unmarshal(raw, j); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 	}
@@ -75,12 +78,12 @@ func readJob(path string) (*job, error) {
 		return nil, fmt.Errorf("%s: %w", path, errDamaged)
 	}
 	for i := range j.Images {
-		j.Images[i].name = nameOf(j.Images[i].Image)
+		j.Images[i].Name = ImageName(j.Images[i].Image)
 	}
 	return j, nil
 }
 
-// readBounded reads a regular file of at most jobLimit bytes. Whatever else stands in
+// readBounded reads a regular file of at most MaxFileSize bytes. Whatever else stands in
 // its place is errDamaged: to open a FIFO waits for a writer, and to read from a device
 // may never end.
 func readBounded(path string) (raw []byte, err error) {
@@ -96,22 +99,22 @@ func readBounded(path string) (raw []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	raw, err = io.ReadAll(io.LimitReader(f, jobLimit+1))
-	if err == nil && len(raw) > jobLimit {
-		return nil, fmt.Errorf("%s: %w: it is larger than %d bytes", path, errDamaged, jobLimit)
+	raw, err = io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	if err == nil && len(raw) > MaxFileSize {
+		return nil, fmt.Errorf("%s: %w: it is larger than %d bytes", path, errDamaged, MaxFileSize)
 	}
 	return raw, err
 }
 
-// save writes a job. When it returns nil, the job is there after a crash, too;
+// Save writes a job. When it returns nil, the job is there after a crash, too;
 // when it fails, what was there before is.
-func (f folder) save(j *job) error {
+func (f Store) Save(j *Job) error {
 	raw, err := json.Marshal(j)
 	if err != nil {
-		return fmt.Errorf("encode the pre-pull of pod %s: %w", j.name(), err)
+		return fmt.Errorf("encode the pre-pull of pod %s: %w", j.Name(), err)
 	}
-	if len(raw) > jobLimit { // it would not be read again
-		return fmt.Errorf("keep the pre-pull of pod %s: it has %d images, which take more than %d bytes", j.name(), len(j.Images), jobLimit)
+	if len(raw) > MaxFileSize { // it would not be read again
+		return fmt.Errorf("keep the pre-pull of pod %s: it has %d images, which take more than %d bytes", j.Name(), len(j.Images), MaxFileSize)
 	}
 	path := f.path(j.UID)
 	err = f.make()
@@ -123,14 +126,14 @@ func (f folder) save(j *job) error {
 	}
 	if err != nil {
 		_ = os.Remove(path + ".new") // it takes room
-		return fmt.Errorf("keep the pre-pull of pod %s: %w", j.name(), err)
+		return fmt.Errorf("keep the pre-pull of pod %s: %w", j.Name(), err)
 	}
 	f.sync(f.dir)
 	return nil
 }
 
 // make makes the folder, if it is not there.
-func (f folder) make() error {
+func (f Store) make() error {
 	err := os.Mkdir(f.dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -144,8 +147,8 @@ func (f folder) make() error {
 	return err
 }
 
-// remove forgets a job; one that is not there is forgotten already.
-func (f folder) remove(uid types.UID) error {
+// Remove forgets a job; one that is not there is forgotten already.
+func (f Store) Remove(uid types.UID) error {
 	err := os.Remove(f.path(uid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -159,13 +162,13 @@ func (f folder) remove(uid types.UID) error {
 
 // path has no way out of the folder: a UID is what an apiserver made, but it comes
 // over a network.
-func (f folder) path(uid types.UID) string {
+func (f Store) path(uid types.UID) string {
 	return filepath.Join(f.dir, filepath.Base(string(uid))+suffix)
 }
 
 // sync makes a change of a folder last. Where the disk does not, the change is there
 // all the same, until the power fails.
-func (f folder) sync(dir string) {
+func (f Store) sync(dir string) {
 	d, err := os.Open(dir)
 	if err == nil {
 		err = errors.Join(d.Sync(), d.Close())

@@ -1,4 +1,6 @@
-package imagepull
+// Package job is one pod and the revision whose images it is to find on its node, and
+// the folder where that is kept across restarts.
+package job
 
 import (
 	"slices"
@@ -13,10 +15,10 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// job is one pod and the revision whose images it is to find on the node. It is
+// Job is one pod and the revision whose images it is to find on the node. It is
 // what is kept on disk; nothing in it is a secret. A job in memory is not changed:
 // a change is a copy, so that it can be written without a lock.
-type job struct {
+type Job struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
@@ -33,41 +35,41 @@ type job struct {
 	Cancelled bool     `json:"cancelled,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`
 	// Images are each once, in the order of the containers.
-	Images []wanted `json:"images"`
-	// seen is Puller.seen when the job was made; 0 for one of an earlier process.
-	seen int
+	Images []Image `json:"images"`
+	// Seen is Puller.seen when the job was made; 0 for one of an earlier process.
+	Seen int `json:"-"`
 }
 
-// wanted is one image of a job.
-type wanted struct {
+// Image is one image of a job.
+type Image struct {
 	Image string `json:"image"`
-	name  string // in containerd; set by newJob and readJob
+	Name  string `json:"-"` // in containerd; set by New and Load
 	// Ready is the image, once it is on the node.
 	Ready *engineapi.Image `json:"ready,omitempty"`
 }
 
-func newJob(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *job {
-	j := &job{
-		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: ownerOf(pod), Version: pod.ResourceVersion,
+func New(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *Job {
+	j := &Job{
+		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: OwnerOf(pod), Version: pod.ResourceVersion,
 		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Unasked: unasked, Secrets: secretsOf(pod, t),
 	}
 	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
-		if !slices.ContainsFunc(j.Images, func(w wanted) bool { return w.Image == i.Image }) {
-			j.Images = append(j.Images, wanted{Image: i.Image, name: nameOf(i.Image)})
+		if !slices.ContainsFunc(j.Images, func(w Image) bool { return w.Image == i.Image }) {
+			j.Images = append(j.Images, Image{Image: i.Image, Name: ImageName(i.Image)})
 		}
 	}
 	return j
 }
 
-// isFor reports whether j is what would be made anew of pod and t.
-func (j *job) isFor(pod *corev1.Pod, t upgrade.Target) bool {
-	same := newJob(pod, t, false, time.Time{})
+// IsFor reports whether j is what would be made anew of pod and t.
+func (j *Job) IsFor(pod *corev1.Pod, t upgrade.Target) bool {
+	same := New(pod, t, false, time.Time{})
 	return j.Revision == t.Revision && slices.Equal(j.Secrets, same.Secrets) &&
-		slices.EqualFunc(j.Images, same.Images, func(a, b wanted) bool { return a.Image == b.Image })
+		slices.EqualFunc(j.Images, same.Images, func(a, b Image) bool { return a.Image == b.Image })
 }
 
-// isNewer reports whether pod may be of a later state than the one j was made from.
-func (j *job) isNewer(pod *corev1.Pod) bool {
+// IsNewer reports whether pod may be of a later state than the one j was made from.
+func (j *Job) IsNewer(pod *corev1.Pod) bool {
 	before, err := strconv.ParseUint(j.Version, 10, 64)
 	now, errNow := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	return err != nil || errNow != nil || now >= before
@@ -86,36 +88,48 @@ func secretsOf(pod *corev1.Pod, t upgrade.Target) []string {
 	return names
 }
 
-// ownerOf is the UID of pod's controller, or "".
-func ownerOf(pod *corev1.Pod) types.UID {
+// OwnerOf is the UID of pod's controller, or "".
+func OwnerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.UID
 	}
 	return ""
 }
 
-func (j *job) name() types.NamespacedName {
+// Name is that of the pod.
+func (j *Job) Name() types.NamespacedName {
 	return types.NamespacedName{Namespace: j.Namespace, Name: j.Pod}
 }
 
-// clone returns a copy that may be changed.
-func (j *job) clone() *job {
+// Clone returns a copy that may be changed.
+func (j *Job) Clone() *Job {
 	c := *j
 	c.Images = slices.Clone(j.Images)
 	return &c
 }
 
-// with returns a copy in which the image of this name is ready, or no longer is.
-func (j *job) with(name string, ready *engineapi.Image) *job {
-	c := j.clone()
+// With returns a copy in which the image of this name is ready, or no longer is.
+func (j *Job) With(name string, ready *engineapi.Image) *Job {
+	c := j.Clone()
 	for i := range c.Images {
-		if c.Images[i].name == name {
+		if c.Images[i].Name == name {
 			c.Images[i].Ready = ready
 		}
 	}
 	return c
 }
 
-func (j *job) wants(name string) bool {
-	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w wanted) bool { return w.name == name })
+// Wants reports whether the image of this name is one of the job's.
+func (j *Job) Wants(name string) bool {
+	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w Image) bool { return w.Name == name })
+}
+
+// ImageName is the name that an image has in containerd, whatever it is called in a
+// pod. What is no name of an image stands for itself: the engine says what is wrong.
+func ImageName(image string) string {
+	name, err := engineapi.Normalize(image)
+	if err != nil {
+		return image
+	}
+	return name
 }
