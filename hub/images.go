@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/imagepull"
+	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/proxy"
@@ -20,7 +21,7 @@ import (
 // images pulls the images of upgrades ahead.
 type images struct {
 	engine  *engine.Engine
-	cluster *imagepull.Cluster
+	cluster *apiserver.Cluster
 	puller  *imagepull.Puller
 }
 
@@ -48,7 +49,7 @@ func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prome
 	if err != nil {
 		return nil, fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
-	i := &images{engine: e, cluster: imagepull.NewCluster(client, c.NodeName)}
+	i := &images{engine: e, cluster: apiserver.NewCluster(client, c.NodeName)}
 	i.puller, err = imagepull.New(imagepull.Options{
 		Dir:         filepath.Join(c.RootDir, "imagepull"),
 		Engine:      e,

@@ -36,7 +36,7 @@ type Engine interface {
 }
 
 // Cloud is what a node says to its apiserver about pods, and hears from it. While
-// the cloud is away, it is the hub's cache that answers. *Cluster is one.
+// the cloud is away, it is the hub's cache that answers. *apiserver.Cluster is one.
 type Cloud interface {
 	// Watch calls each with all pods of this node, once they are known and each time
 	// they have changed, until ctx ends. They are not changed by anybody.

@@ -1,4 +1,6 @@
-package imagepull
+// Package apiserver is what the queue of images needs of the apiserver, which a node asks
+// through its hub.
+package apiserver
 
 import (
 	"context"
@@ -42,7 +44,7 @@ func NewCluster(client rest.Interface, node string) *Cluster {
 // Close drops Events that have not been sent.
 func (c *Cluster) Close() { c.events.Shutdown() }
 
-// Secret implements Cloud.
+// Secret implements imagepull.Cloud.
 func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -51,7 +53,7 @@ func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.S
 	return s, err
 }
 
-// PatchStatus implements Cloud.
+// PatchStatus implements imagepull.Cloud.
 func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -60,7 +62,7 @@ func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, pat
 		Body(patch).MaxRetries(0).Do(ctx).Error()
 }
 
-// Event implements Cloud.
+// Event implements imagepull.Cloud.
 func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
 	c.recorder.Event(pod, eventType, reason, message)
 }
@@ -68,7 +70,7 @@ func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message 
 // settleTime collects the changes of pods that come together.
 const settleTime = 100 * time.Millisecond
 
-// Watch implements Cloud. It asks what kubelet asks: its selector is the one that a
+// Watch implements imagepull.Cloud. It asks what kubelet asks: its selector is the one that a
 // node may watch pods by, and while the cloud is away, its view is what the cache
 // has the newest state from.
 func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
