@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
 )
@@ -57,8 +58,8 @@ type Hub struct {
 	cert       *servingCert // nil: no port has needed it yet
 	callers    *callers
 	conns      *connections
-	sockets    inherited // from systemd, which no port has taken
-	systemd    *supervisor
+	sockets    systemd.Listeners // which no port has taken
+	systemd    *systemd.Notifier
 	serving    atomic.Bool
 }
 
@@ -123,10 +124,10 @@ func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
 // bind opens all ports.
 func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	var err error
-	if h.sockets, err = inheritListeners(); err != nil {
+	if h.sockets, err = systemd.InheritListeners(); err != nil {
 		return err
 	}
-	h.systemd = newSupervisor(h.log)
+	h.systemd = systemd.NewNotifier(h.log)
 	if h.callers, err = newCallers(h.config, r, h.log); err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	if address == "" {
 		return nil
 	}
-	l, err := h.sockets.take(address)
+	l, err := h.sockets.Take(address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
@@ -270,10 +271,10 @@ func (h *Hub) Run(ctx context.Context) error {
 		end()
 		return nil
 	})
-	g.Go(func() error { return h.systemd.run(ctx, h.status, h.alive) })
-	h.sockets.turnAway(h.log)
+	g.Go(func() error { return h.systemd.Run(ctx, h.status, h.alive) })
+	h.sockets.Reject(h.log)
 	h.serving.Store(true)
-	h.systemd.tell("READY=1")
+	h.systemd.Notify("READY=1")
 	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
 		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
 	return g.Wait()
@@ -296,7 +297,7 @@ func (p port) run() error {
 // needs it.
 func (h *Hub) stop(cut context.CancelFunc) {
 	h.serving.Store(false)
-	h.systemd.tell("STOPPING=1")
+	h.systemd.Notify("STOPPING=1")
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
@@ -340,6 +341,6 @@ func (h *Hub) closePorts() {
 		p.server.Close()
 		p.listener.Close()
 	}
-	h.sockets.close()
+	h.sockets.Close()
 	h.upstream.Close()
 }

@@ -15,7 +15,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
 	"hub": {
-		"cache", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/peer",
+		"cache", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/peer", "hub/systemd",
 		"imagepull", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
 	},
 	"hub/config":     {"hub/kubeconfig", "proxy"},
@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"hub/guard":      {},
 	"hub/kubeconfig": {"proxy"},
 	"hub/peer":       {},
+	"hub/systemd":    {},
 	"proxy":          {},
 	"ota":            {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient": {},

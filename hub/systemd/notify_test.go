@@ -1,4 +1,4 @@
-package hub
+package systemd
 
 import (
 	"context"
@@ -6,12 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/edgehub-io/edgehub/hub/config"
 )
 
 // listenAsSystemd is the socket that systemd hears its services on.
@@ -41,14 +38,14 @@ func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 	conn, path := listenAsSystemd(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "300000")
-	s := newSupervisor(slog.New(slog.DiscardHandler))
+	s := NewNotifier(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	well := make(chan error, 1) // what the hub is like when it is asked next
 	ended := make(chan error, 1)
 	well <- nil
 	go func() {
-		ended <- s.run(ctx, func() string { return "online" }, func(context.Context) error {
+		ended <- s.Run(ctx, func() string { return "online" }, func(context.Context) error {
 			select {
 			case err := <-well:
 				return err
@@ -73,9 +70,9 @@ func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 
 func TestWithoutSystemdNothingIsSaid(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	s := newSupervisor(slog.New(slog.DiscardHandler))
-	s.tell("READY=1")
-	if err := s.run(t.Context(), nil, nil); err != nil {
+	s := NewNotifier(slog.New(slog.DiscardHandler))
+	s.Notify("READY=1")
+	if err := s.Run(t.Context(), nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -86,13 +83,13 @@ func TestSocketsOfSystemdAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	all := inherited{address: l}
-	got, err := all.take(address)
+	all := Listeners{address: l}
+	got, err := all.Take(address)
 	if err != nil || got != l || len(all) != 0 {
 		t.Errorf("%v, %v, %v left", got, err, all)
 	}
 	l.Close()
-	if other, err := (inherited)(nil).take("127.0.0.1:0"); err != nil {
+	if other, err := (Listeners)(nil).Take("127.0.0.1:0"); err != nil {
 		t.Error(err)
 	} else {
 		other.Close()
@@ -105,9 +102,9 @@ func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	all := inherited{l.Addr().String(): l}
-	all.turnAway(slog.New(slog.NewTextHandler(&log, nil)))
-	defer all.close()
+	all := Listeners{l.Addr().String(): l}
+	all.Reject(slog.New(slog.NewTextHandler(&log, nil)))
+	defer all.Close()
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -119,35 +116,5 @@ func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "edgehub install") {
 		t.Errorf("the log does not say what to do: %s", log.String())
-	}
-}
-
-func TestAHubThatIsFullLives(t *testing.T) {
-	n := newNode(t, echoToken)
-	n.config.MaxConnections, n.config.CallerCheck = config.MinConnections, config.CheckOff // whoever comes is let in, up to the last
-	h, _ := n.start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	if err := h.alive(ctx); err != nil {
-		t.Fatal(err)
-	}
-
-	for range config.MinConnections {
-		c, err := net.Dial("tcp", n.config.ServeAddress)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	for !h.isFull("--serve-port") && ctx.Err() == nil {
-		runtime.Gosched()
-	}
-	if err := h.alive(ctx); err != nil {
-		t.Error(err)
-	}
-	late, end := context.WithCancel(t.Context())
-	end()
-	if err := h.alive(late); err == nil {
-		t.Error("a hub that was not heard in time lives")
 	}
 }

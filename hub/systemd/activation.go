@@ -1,4 +1,4 @@
-package hub
+package systemd
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 // (sd_listen_fds(3)).
 const firstInherited = 3
 
-// inherited are the listeners that systemd has opened for this process, by
+// Listeners are those that systemd has opened for this process, by
 // address. They stay open in systemd when the process ends: while it is started
 // again, and while another version takes its place, a connection waits for the
 // next one and is not refused.
-type inherited map[string]net.Listener
+type Listeners map[string]net.Listener
 
-// inheritListeners takes over what systemd has opened, and takes the word of it
+// InheritListeners takes over what systemd has opened, and takes the word of it
 // out of the environment, which is not for children. Without systemd there is
 // nothing, and no error.
-func inheritListeners() (inherited, error) {
+func InheritListeners() (Listeners, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		_ = os.Unsetenv(name)
@@ -36,13 +36,13 @@ func inheritListeners() (inherited, error) {
 	if err != nil || n < 0 {
 		return nil, fmt.Errorf("sockets from systemd: LISTEN_FDS is %q", count)
 	}
-	all := inherited{}
+	all := Listeners{}
 	for fd := firstInherited; fd < firstInherited+n; fd++ {
 		file := os.NewFile(uintptr(fd), "socket from systemd")
 		l, err := net.FileListener(file) // a copy, closed on exec
 		file.Close()
 		if err != nil {
-			all.close()
+			all.Close()
 			return nil, fmt.Errorf("sockets from systemd: descriptor %d: %w", fd, err)
 		}
 		all[l.Addr().String()] = l
@@ -50,8 +50,8 @@ func inheritListeners() (inherited, error) {
 	return all, nil
 }
 
-// take returns the listener for an address, or opens one.
-func (i inherited) take(address string) (net.Listener, error) {
+// Take returns the listener for an address, or opens one.
+func (i Listeners) Take(address string) (net.Listener, error) {
 	if l, ok := i[address]; ok {
 		delete(i, address)
 		return l, nil
@@ -60,10 +60,10 @@ func (i inherited) take(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// turnAway is for what nobody has taken: a socket that no flag names. Whoever
+// Reject is for what nobody has taken: a socket that no flag names. Whoever
 // connects there is told at once, by a closed connection; nobody else would
 // ever answer, for systemd keeps the socket open.
-func (i inherited) turnAway(log *slog.Logger) {
+func (i Listeners) Reject(log *slog.Logger) {
 	for address, l := range i {
 		log.Warn("systemd has opened a socket that no flag of the hub names; run edgehub install again, so that edgehub.socket is as the flags are", "address", address)
 		go func() {
@@ -82,7 +82,8 @@ func (i inherited) turnAway(log *slog.Logger) {
 	}
 }
 
-func (i inherited) close() {
+// Close closes what nobody has taken.
+func (i Listeners) Close() {
 	for _, l := range i {
 		l.Close()
 	}

@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+)
+
+// alive asks the hub's API for its health, as a program on the node would: what
+// answers has accepted a connection and run a handler. Over TLS nobody without a
+// certificate is let in, and any answer will do.
+func (h *Hub) alive(ctx context.Context) error {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it asks whether this very process answers, and tells it nothing
+	}}
+	scheme, secure := "http", h.config.ServeClientCAFile != ""
+	if secure {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+"/v1/healthz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		if ctx.Err() == nil && h.isFull("--serve-port") {
+			return nil // it was turned away, by a hub that lives; another start would cut kubelet off for no gain
+		}
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK && !secure {
+		return fmt.Errorf("%s answers %s", req.URL, res.Status)
+	}
+	return nil
+}
+
+// isFull tells whether the port of this flag has as many connections as are for everybody.
+func (h *Hub) isFull(flag string) bool {
+	for _, p := range h.ports {
+		if l, ok := p.listener.(*limited); ok && p.name == flag {
+			return l.open.Load() >= l.free
+		}
+	}
+	return false
+}
+
+// status is one line for `systemctl status`.
+func (h *Hub) status() string {
+	if offline := h.offline(); offline != "" {
+		return offline
+	}
+	return "online"
+}
