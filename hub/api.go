@@ -15,11 +15,11 @@ import (
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 	handler := guard.Programs(api)
 	if h.config.ServeClientCAFile == "" {
-		local := h.callers.forAPI(h.config.ServeToContainers, r)
-		if err := h.listenLimited(local.admit(handler)); err != nil {
+		local := h.callers.ForAPI(h.config.ServeToContainers, r)
+		if err := h.listenLimited(local.Admit(handler)); err != nil {
 			return err
 		}
-		h.lastServer().ConnContext = h.callers.connContext
+		h.lastServer().ConnContext = h.callers.ConnContext
 		return nil
 	}
 	cas, err := newClientCAs(h.config.ServeClientCAFile, h.log)

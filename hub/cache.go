@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/proxy"
@@ -33,7 +34,7 @@ func openCache(c *config.Config, upstream *proxy.Upstream, r prometheus.Register
 		Unreachable:      unreachable,
 		IsNode:           func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
 		AsNode:           proxy.AsNode,
-		Peer:             peerOf,
+		Peer:             access.PeerOf,
 		NodeName:         c.NodeName,
 		MaxBytes:         c.CacheMaxBytes,
 		Key:              key,

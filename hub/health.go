@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+
+	"github.com/edgehub-io/edgehub/hub/access"
 )
 
 // alive asks the hub's API for its health, as a program on the node would: what
@@ -40,8 +42,8 @@ func (h *Hub) alive(ctx context.Context) error {
 // isFull tells whether the port of this flag has as many connections as are for everybody.
 func (h *Hub) isFull(flag string) bool {
 	for _, p := range h.ports {
-		if l, ok := p.listener.(*limited); ok && p.name == flag {
-			return l.open.Load() >= l.free
+		if l, ok := p.listener.(*access.Listener); ok && p.name == flag {
+			return l.Full()
 		}
 	}
 	return false

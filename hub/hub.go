@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/systemd"
@@ -56,8 +57,8 @@ type Hub struct {
 	// enrollment gets the node's certificate; nil: somebody else does.
 	enrollment *enroll.Enrollment
 	cert       *servingCert // nil: no port has needed it yet
-	callers    *callers
-	conns      *connections
+	callers    *access.Callers
+	conns      *access.Connections
 	sockets    systemd.Listeners // which no port has taken
 	systemd    *systemd.Notifier
 	serving    atomic.Bool
@@ -128,10 +129,10 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	h.systemd = systemd.NewNotifier(h.log)
-	if h.callers, err = newCallers(h.config, r, h.log); err != nil {
+	if h.callers, err = access.NewCallers(h.config, r, h.log); err != nil {
 		return err
 	}
-	h.conns = newConnections(r)
+	h.conns = access.NewConnections(r)
 	local := newInproc()
 	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
 	h.own = &http.Transport{DialContext: local.Dial}
@@ -186,7 +187,7 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	h.serve(flag, h.conns.limit(flag, tcp, h.config.MaxConnections, h.callers.isNode, h.log), handler)
+	h.serve(flag, h.conns.Limit(flag, tcp, h.config.MaxConnections, h.callers.IsNode, h.log), handler)
 	return nil
 }
 
@@ -195,11 +196,11 @@ func (h *Hub) listenPlain() error {
 	if h.config.ProxyAddress == "" {
 		return nil
 	}
-	who := onlyPrograms(proxy.LoopbackFor(h.callers.refuse))
+	who := access.OnlyPrograms(proxy.LoopbackFor(h.callers.Refuse))
 	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
 		return err
 	}
-	h.lastServer().ConnContext = h.callers.connContext
+	h.lastServer().ConnContext = h.callers.ConnContext
 	return nil
 }
 
@@ -218,7 +219,7 @@ func (h *Hub) listenTLS() error {
 		return err
 	}
 	h.lastServer().TLSConfig = serverTLS(cert)
-	h.lastServer().ConnContext = h.callers.connContext
+	h.lastServer().ConnContext = h.callers.ConnContext
 	return nil
 }
 

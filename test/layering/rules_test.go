@@ -15,9 +15,10 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
 	"hub": {
-		"cache", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/peer", "hub/systemd",
+		"cache", "hub/access", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/systemd",
 		"imagepull", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
 	},
+	"hub/access":     {"hub/config", "hub/guard", "hub/peer", "ota/nodeapi", "proxy"},
 	"hub/config":     {"hub/kubeconfig", "proxy"},
 	"hub/durable":    {},
 	"hub/enroll":     {"hub/durable", "proxy"},

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 	"github.com/edgehub-io/edgehub/hub/peer"
 )
 
-// callers decides who gets the node's identity on the plain port: the node's own
+// Callers decides who gets the node's identity on the plain port: the node's own
 // programs, which are those of some users outside of all containers. A connection
 // is looked at once.
-type callers struct {
+type Callers struct {
 	peers   *peer.Peers // nil: nobody is looked at
 	log     *slog.Logger
 	refused *prometheus.CounterVec
 	said    *sayings
 }
 
-// newCallers tries whether peers can be told. Its error is for a check that is
+// NewCallers tries whether peers can be told. Its error is for a check that is
 // required.
-func newCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*callers, error) {
-	cs := &callers{log: log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*Callers, error) {
+	cs := &Callers{log: log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_proxy_callers_refused_total",
 		Help: "Requests without credentials that did not get the node's identity, by what their caller is: not-local, user, container, or unknown.",
 	}, []string{"reason"})}
@@ -80,12 +80,12 @@ type knownConn struct {
 	refusal error
 
 	named sync.Once
-	name  string // see peerOf
+	name  string // see PeerOf
 }
 
-// connContext is a http.Server's ConnContext for ports that refuse or peerOf is used on. A
+// ConnContext is a http.Server's ConnContext for ports that refuse or PeerOf is used on. A
 // connection that is not TCP's is not known, and refuse refuses its requests.
-func (c *callers) connContext(ctx context.Context, conn net.Conn) context.Context {
+func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
@@ -96,9 +96,9 @@ func (c *callers) connContext(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connKey{}, &knownConn{Conn: tcp, peers: c.peers})
 }
 
-// refuse returns why r's caller does not get the node's identity, in words for the
+// Refuse returns why r's caller does not get the node's identity, in words for the
 // caller, or nil.
-func (c *callers) refuse(r *http.Request) error {
+func (c *Callers) Refuse(r *http.Request) error {
 	if c.peers == nil {
 		return nil
 	}
@@ -128,9 +128,9 @@ func (k *knownConn) ask(check func(peer.Conn) error) error {
 	return k.refusal
 }
 
-// isNode tells whether the other end of conn is a program of the node, as long as
+// IsNode tells whether the other end of conn is a program of the node, as long as
 // peers are told at all.
-func (c *callers) isNode(conn net.Conn) bool {
+func (c *Callers) IsNode(conn net.Conn) bool {
 	if c.peers == nil {
 		return true
 	}
@@ -139,7 +139,7 @@ func (c *callers) isNode(conn net.Conn) bool {
 }
 
 // report counts a refusal, and says once in a while who it was.
-func (c *callers) report(conn *knownConn, err error) {
+func (c *Callers) report(conn *knownConn, err error) {
 	var r *peer.Refusal
 	if !errors.As(err, &r) {
 		return

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// peerOf names the other end of a request's connection, so that peers can take turns: by
+// PeerOf names the other end of a request's connection, so that peers can take turns: by
 // its address, or, on the node's own network, by its user, since there a program may
 // choose among 16 million addresses. The name is empty where the connection is not known.
 //
@@ -14,7 +14,7 @@ import (
 // the host's network that run as root are one peer. Neither does it where something on
 // the way puts its own address in place of the pods'. And a program that may add
 // addresses to its pod's network can be as many peers as the node's routes let through.
-func peerOf(ctx context.Context) string {
+func PeerOf(ctx context.Context) string {
 	conn, ok := ctx.Value(connKey{}).(*knownConn)
 	if !ok {
 		return ""

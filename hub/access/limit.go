@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"errors"
@@ -21,13 +21,13 @@ const atOnce = 64
 // not read; on loopback it would keep megabytes, which count as the hub's memory.
 const sendBuffer = 128 << 10
 
-// limited is a port's listener with a bound on open connections. Above three
+// Listener is a port's listener with a bound on open connections. Above three
 // quarters of it only the node's own programs are let in, so that no pod keeps
 // kubelet out by opening more than its share. Others' connections are closed at
 // once.
 //
 // It accepts by a goroutine of its own, from the first Accept on until Close.
-type limited struct {
+type Listener struct {
 	*net.TCPListener
 	max, free int64 // free is how many are for everybody
 	isNode    func(net.Conn) bool
@@ -48,16 +48,16 @@ type acceptance struct {
 	err  error
 }
 
-func newLimited(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *limited {
+func newListener(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *Listener {
 	free := int64(maxOpen) * 3 / 4
 	together := min(atOnce, max(1, (int64(maxOpen)-free)/2))
-	return &limited{
+	return &Listener{
 		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, said: newSayings(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptance), closed: make(chan struct{}),
 	}
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	l.start.Do(func() { go l.run() })
 	select {
 	case a := <-l.accepted:
@@ -67,12 +67,15 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *limited) Close() error {
+func (l *Listener) Close() error {
 	l.closing.Do(func() { close(l.closed) })
 	return l.TCPListener.Close()
 }
 
-func (l *limited) run() {
+// Full reports whether as many connections are open as there are for everybody.
+func (l *Listener) Full() bool { return l.open.Load() >= l.free }
+
+func (l *Listener) run() {
 	for {
 		tcp, err := l.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -96,7 +99,7 @@ func (l *limited) run() {
 	}
 }
 
-func (l *limited) check(conn *limitedConn) {
+func (l *Listener) check(conn *limitedConn) {
 	defer func() { <-l.checking }()
 	if !l.isNode(conn) {
 		l.turnAway(conn)
@@ -105,7 +108,7 @@ func (l *limited) check(conn *limitedConn) {
 	l.hand(acceptance{conn: conn})
 }
 
-func (l *limited) hand(a acceptance) {
+func (l *Listener) hand(a acceptance) {
 	select {
 	case l.accepted <- a:
 	case <-l.closed:
@@ -115,7 +118,7 @@ func (l *limited) hand(a acceptance) {
 	}
 }
 
-func (l *limited) turnAway(conn *limitedConn) {
+func (l *Listener) turnAway(conn *limitedConn) {
 	l.refused.Inc()
 	remote := conn.RemoteAddr()
 	conn.Close()
@@ -137,14 +140,14 @@ func (c *limitedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// connections are the metrics of all ports.
-type connections struct {
+// Connections are the metrics of all ports.
+type Connections struct {
 	registry prometheus.Registerer
 	refused  *prometheus.CounterVec
 }
 
-func newConnections(r prometheus.Registerer) *connections {
-	c := &connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+func NewConnections(r prometheus.Registerer) *Connections {
+	c := &Connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_connections_refused_total",
 		Help: "Connections that were closed at once since too many were open, by the flag of their port.",
 	}, []string{"port"})}
@@ -152,14 +155,14 @@ func newConnections(r prometheus.Registerer) *connections {
 	return c
 }
 
-// limit bounds the connections of the port with this flag.
-func (c *connections) limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *limited {
+// Limit bounds the connections of the port with this flag.
+func (c *Connections) Limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
-	limited := newLimited(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
+	listener := newListener(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
 	c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "edgehub_connections",
 		Help:        "Open connections, by the flag of their port.",
 		ConstLabels: prometheus.Labels{"port": port},
-	}, func() float64 { return float64(limited.open.Load()) }))
-	return limited
+	}, func() float64 { return float64(listener.open.Load()) }))
+	return listener
 }

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"errors"
@@ -14,20 +14,20 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// apiCallers keeps containers from the node's HTTP API, which shows the pods of
+// APICallers keeps containers from the node's HTTP API, which shows the pods of
 // others, and upgrades them, with the node's identity. Programs of any user outside
 // of containers are the owner's. Health and metrics are for everybody.
-type apiCallers struct {
+type APICallers struct {
 	peers   *peer.Peers // nil: nobody is looked at
 	log     *slog.Logger
 	refused *prometheus.CounterVec
 	said    *sayings
 }
 
-// forAPI is who is told apart on the node's HTTP API: nobody where containers are
+// ForAPI is who is told apart on the node's HTTP API: nobody where containers are
 // let in, or where they cannot be told.
-func (c *callers) forAPI(containersToo bool, r prometheus.Registerer) *apiCallers {
-	a := &apiCallers{peers: c.peers, log: c.log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICallers {
+	a := &APICallers{peers: c.peers, log: c.log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_api_callers_refused_total",
 		Help: "Requests to the node's HTTP API that were refused since they came from a container, or from elsewhere, by what their caller is: not-local, container, or unknown.",
 	}, []string{"reason"})}
@@ -41,9 +41,9 @@ func (c *callers) forAPI(containersToo bool, r prometheus.Registerer) *apiCaller
 	return a
 }
 
-// admit passes on to next what comes from outside of containers, and answers the
-// rest 403 and one line of text. The port's ConnContext has to be connContext.
-func (a *apiCallers) admit(next http.Handler) http.Handler {
+// Admit passes on to next what comes from outside of containers, and answers the
+// rest 403 and one line of text. The port's ConnContext has to be ConnContext.
+func (a *APICallers) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.refuse(r); err != nil {
 			guard.Refuse(w, http.StatusForbidden, fmt.Sprintf("%v; this API is for programs outside of containers; to let those inside use it, start the hub with --serve-to-containers", err))
@@ -53,7 +53,7 @@ func (a *apiCallers) admit(next http.Handler) http.Handler {
 	})
 }
 
-func (a *apiCallers) refuse(r *http.Request) error {
+func (a *APICallers) refuse(r *http.Request) error {
 	switch r.URL.Path {
 	case nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics:
 		return nil

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
-// onlyPrograms is next, but lends nothing to what may be a web page in a browser
+// OnlyPrograms is next, but lends nothing to what may be a web page in a browser
 // on this node. Callers with credentials of their own are not looked at: a
 // website has none, and to everybody else the hub is an apiserver.
-func onlyPrograms(next proxy.Authenticator) proxy.Authenticator {
+func OnlyPrograms(next proxy.Authenticator) proxy.Authenticator {
 	return func(r *http.Request) (proxy.Identity, error) {
 		id, err := next(r)
 		if err != nil || id != proxy.Node {

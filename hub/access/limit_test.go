@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 // crowd opens connections to a limited listener that accepts all it gets.
 type crowd struct {
 	t       *testing.T
-	l       *limited
+	l       *Listener
 	node    atomic.Bool // whether those that are looked at are the node's
 	refused prometheus.Counter
 }
@@ -27,7 +27,7 @@ func newCrowd(t *testing.T, maxOpen int) *crowd {
 		t.Fatal(err)
 	}
 	c := &crowd{t: t, refused: prometheus.NewCounter(prometheus.CounterOpts{})}
-	c.l = newLimited(l.(*net.TCPListener), maxOpen, func(net.Conn) bool { return c.node.Load() }, c.refused, slog.New(slog.DiscardHandler))
+	c.l = newListener(l.(*net.TCPListener), maxOpen, func(net.Conn) bool { return c.node.Load() }, c.refused, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 )
 
 // lookingCallers look at connections, of whichever users are the node's.
-func lookingCallers(t testing.TB, users ...uint32) *callers {
+func lookingCallers(t testing.TB, users ...uint32) *Callers {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT RUN: only Linux tells who is at the other end")
 	}
-	c, err := newCallers(&config.Config{CallerCheck: config.CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	c, err := NewCallers(&config.Config{CallerCheck: config.CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +36,9 @@ func lookingCallers(t testing.TB, users ...uint32) *callers {
 }
 
 // requestOn is a request that came by conn.
-func requestOn(t testing.TB, c *callers, conn net.Conn) *http.Request {
+func requestOn(t testing.TB, c *Callers, conn net.Conn) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(c.connContext(t.Context(), conn), http.MethodGet, "/", http.NoBody)
+	r, err := http.NewRequestWithContext(c.ConnContext(t.Context(), conn), http.MethodGet, "/", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func TestAConnectionIsLookedAtOnce(t *testing.T) {
 			c := lookingCallers(t, tt.user)
 			server, client := connectedPair(t)
 			r := requestOn(t, c, server)
-			if err := c.refuse(r); (err != nil) != tt.refused {
+			if err := c.Refuse(r); (err != nil) != tt.refused {
 				t.Fatalf("refused: %v", err)
 			}
 			client.Close() // nothing could be found out any more
-			if err := c.refuse(r); (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "user ID") {
+			if err := c.Refuse(r); (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "user ID") {
 				t.Errorf("the second time: %v", err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestWhatCouldNotBeFoundOutIsAskedAgain(t *testing.T) {
 	client.Close()
 	r := requestOn(t, c, server)
 	var refusal *peer.Refusal
-	if err := c.refuse(r); !errors.As(err, &refusal) || refusal.Reason != peer.Unknown {
+	if err := c.Refuse(r); !errors.As(err, &refusal) || refusal.Reason != peer.Unknown {
 		t.Fatalf("got %v", err)
 	}
 	if r.Context().Value(connKey{}).(*knownConn).known {
@@ -106,7 +106,7 @@ func TestARequestWithoutAConnectionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.refuse(r) == nil {
+	if c.Refuse(r) == nil {
 		t.Error("it got the node's identity")
 	}
 }
@@ -117,7 +117,7 @@ func BenchmarkKnownConnection(b *testing.B) {
 	server, _ := connectedPair(b)
 	r := requestOn(b, c, server)
 	for b.Loop() {
-		if err := c.refuse(r); err != nil {
+		if err := c.Refuse(r); err != nil {
 			b.Fatal(err)
 		}
 	}
