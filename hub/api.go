@@ -1,12 +1,12 @@
 package hub
 
 import (
-	"crypto/tls"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
 )
 
@@ -22,7 +22,7 @@ func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 		h.lastServer().ConnContext = h.callers.ConnContext
 		return nil
 	}
-	cas, err := newClientCAs(h.config.ServeClientCAFile, h.log)
+	cas, err := servertls.NewClientCAs(h.config.ServeClientCAFile, h.log)
 	if err != nil {
 		return err
 	}
@@ -30,10 +30,10 @@ func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 	if err != nil {
 		return err
 	}
-	if err := h.listenLimited(cas.admit(handler)); err != nil {
+	if err := h.listenLimited(cas.Admit(handler)); err != nil {
 		return err
 	}
-	h.lastServer().TLSConfig = serverTLS(cert)
+	h.lastServer().TLSConfig = cert.ServerConfig()
 	return nil
 }
 
@@ -53,23 +53,13 @@ func maxHeader(bytes int) int { return bytes - 4096 }
 func (h *Hub) lastServer() *http.Server { return h.ports[len(h.ports)-1].server }
 
 // servingCert is the certificate of all ports with TLS, read once.
-func (h *Hub) servingCert() (*servingCert, error) {
+func (h *Hub) servingCert() (*servertls.Certificate, error) {
 	if h.cert == nil {
-		cert, err := newServingCert(h.config, h.log)
+		cert, err := servertls.NewCertificate(h.config, h.log)
 		if err != nil {
 			return nil, err
 		}
 		h.cert = cert
 	}
 	return h.cert, nil
-}
-
-// serverTLS asks clients for a certificate, and leaves it to the handler what to
-// do without one: a stranger is answered 401 instead of a broken handshake.
-func serverTLS(cert *servingCert) *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: cert.get,
-		ClientAuth:     tls.RequestClientCert,
-	}
 }

@@ -15,11 +15,15 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/hub/servertls"
 )
 
 // issuer signs client certificates.
@@ -181,31 +185,35 @@ func TestAPIOverTLSKnowsItsName(t *testing.T) {
 
 func TestRotatedClientCAsAreTakenUp(t *testing.T) {
 	n := newNode(t, echoToken)
-	before, after := newIssuer(t), newIssuer(t)
-	n.write(t, "clients.crt", before.pem())
-	cas, err := newClientCAs(n.path("clients.crt"), n.log())
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := func(ca *issuer) error {
-		cert := ca.client(t, x509.ExtKeyUsageClientAuth, time.Hour)
-		return cas.check(&http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}})
-	}
-	stale := func() { cas.pool.readAt = time.Now().Add(-2 * reloadInterval) }
+	synctest.Test(t, func(t *testing.T) {
+		before, after := newIssuer(t), newIssuer(t)
+		n.write(t, "clients.crt", before.pem())
+		cas, err := servertls.NewClientCAs(n.path("clients.crt"), n.log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		api := cas.Admit(http.HandlerFunc(echoToken))
+		with := func(ca *issuer) int {
+			cert := ca.client(t, x509.ExtKeyUsageClientAuth, time.Hour)
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}})
+			return w.Code
+		}
 
-	n.write(t, "clients.crt", nil) // in the middle of being written
-	stale()
-	if err := with(before); err != nil {
-		t.Errorf("while the file is empty: %v", err)
-	}
-	n.write(t, "clients.crt", after.pem())
-	stale()
-	if err := with(after); err != nil {
-		t.Errorf("the new CA's client: %v", err)
-	}
-	if err := with(before); err == nil {
-		t.Error("the old CA's client is still let in")
-	}
+		n.write(t, "clients.crt", nil) // in the middle of being written
+		time.Sleep(time.Minute)
+		if code := with(before); code != http.StatusOK {
+			t.Errorf("while the file is empty: %d", code)
+		}
+		n.write(t, "clients.crt", after.pem())
+		time.Sleep(time.Minute)
+		if code := with(after); code != http.StatusOK {
+			t.Errorf("the new CA's client: %d", code)
+		}
+		if code := with(before); code != http.StatusUnauthorized {
+			t.Errorf("the old CA's client is still let in: %d", code)
+		}
+	})
 }
 
 func TestWebPagesGetNothing(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
@@ -56,7 +57,7 @@ type Hub struct {
 	images   *images         // nil: none are pulled
 	// enrollment gets the node's certificate; nil: somebody else does.
 	enrollment *enroll.Enrollment
-	cert       *servingCert // nil: no port has needed it yet
+	cert       *servertls.Certificate // nil: no port has needed it yet
 	callers    *access.Callers
 	conns      *access.Connections
 	sockets    systemd.Listeners // which no port has taken
@@ -218,7 +219,7 @@ func (h *Hub) listenTLS() error {
 	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
 		return err
 	}
-	h.lastServer().TLSConfig = serverTLS(cert)
+	h.lastServer().TLSConfig = cert.ServerConfig()
 	h.lastServer().ConnContext = h.callers.ConnContext
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/servertls"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -206,7 +207,7 @@ func TestSecurePortAnswers401ToStrangersAndKeepsItsCertificate(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil { // as the next start does
+	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil { // as the next start does
 		t.Fatal(err)
 	}
 	if after, _ := os.ReadFile(certFile); !bytes.Equal(before, after) {
@@ -216,14 +217,14 @@ func TestSecurePortAnswers401ToStrangersAndKeepsItsCertificate(t *testing.T) {
 
 func TestDamagedServingKeyIsReplaced(t *testing.T) {
 	n := newNode(t, echoToken)
-	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	key := filepath.Join(n.config.RootDir, "pki", "serving.key")
 	if err := os.WriteFile(key, []byte("truncat"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newServingCert(n.config, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("the hub does not start with a damaged key of its own: %v", err)
 	}
 }

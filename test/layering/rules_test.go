@@ -15,7 +15,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":           {},
 	"hub": {
-		"cache", "hub/access", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/systemd",
+		"cache", "hub/access", "hub/config", "hub/durable", "hub/enroll", "hub/guard", "hub/kubeconfig", "hub/servertls", "hub/systemd",
 		"imagepull", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
 	},
 	"hub/access":     {"hub/config", "hub/guard", "hub/peer", "ota/nodeapi", "proxy"},
@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"hub/guard":      {},
 	"hub/kubeconfig": {"proxy"},
 	"hub/peer":       {},
+	"hub/servertls":  {"hub/config", "hub/durable", "hub/guard", "hub/kubeconfig", "proxy"},
 	"hub/systemd":    {},
 	"proxy":          {},
 	"ota":            {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},

@@ -1,9 +1,12 @@
-package hub
+package servertls
 
 import (
 	"sync"
 	"time"
 )
+
+// reloadInterval is how often files are read again, at most.
+const reloadInterval = 10 * time.Second
 
 // reloaded is what was read of files that may change: it is read again when it is
 // asked for and older than reloadInterval. Files that cannot be read leave the

@@ -1,4 +1,4 @@
-package hub
+package servertls
 
 import (
 	"bytes"
@@ -93,7 +93,7 @@ func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
 	writeOld(t, cert, key)
 	before, _ := pinned(t, cert)
 	c := &config.Config{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}
-	serving, err := newServingCert(c, slog.New(slog.DiscardHandler))
+	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

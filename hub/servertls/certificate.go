@@ -1,4 +1,4 @@
-package hub
+package servertls
 
 import (
 	"crypto/ecdsa"
@@ -24,13 +24,13 @@ import (
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
-// servingCert is the certificate of the ports with TLS. It follows changes of its
+// Certificate is the certificate of the ports with TLS. It follows changes of its
 // files. Safe for concurrent use.
-type servingCert struct{ pair *reloaded[*tls.Certificate] }
+type Certificate struct{ pair *reloaded[*tls.Certificate] }
 
-// newServingCert uses the pair that was named, or a self-signed one for the node's
+// NewCertificate uses the pair that was named, or a self-signed one for the node's
 // name and addresses that is kept under --root-dir.
-func newServingCert(c *config.Config, log *slog.Logger) (*servingCert, error) {
+func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" {
 		dir := c.PKIDir()
@@ -49,11 +49,21 @@ func newServingCert(c *config.Config, log *slog.Logger) (*servingCert, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
 	}
-	return &servingCert{pair}, nil
+	return &Certificate{pair}, nil
 }
 
 // get is a tls.Config's GetCertificate.
-func (s *servingCert) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
+func (s *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
+
+// ServerConfig asks clients for a certificate, and leaves it to the handler what to
+// do without one: a stranger is answered 401 instead of a broken handshake.
+func (s *Certificate) ServerConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: s.get,
+		ClientAuth:     tls.RequestClientCert,
+	}
+}
 
 // servedHosts are the addresses, beyond loopback, at which TLS is offered.
 func servedHosts(c *config.Config) []netip.Addr {

@@ -1,4 +1,4 @@
-package hub
+package servertls
 
 import (
 	"crypto/x509"
@@ -14,18 +14,18 @@ import (
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
-// clientCAs are the CAs of --serve-client-ca-file, which follow changes of the
+// ClientCAs are the CAs of --serve-client-ca-file, which follow changes of the
 // file. Safe for concurrent use.
-type clientCAs struct{ pool *reloaded[*x509.CertPool] }
+type ClientCAs struct{ pool *reloaded[*x509.CertPool] }
 
-func newClientCAs(file string, log *slog.Logger) (*clientCAs, error) {
+func NewClientCAs(file string, log *slog.Logger) (*ClientCAs, error) {
 	pool, err := newReloaded(func() (*x509.CertPool, error) { return readCAs(file) }, func(err error) {
 		log.Error("the CAs of the node's HTTP API cannot be read again; those in use stay", "flag", "--serve-client-ca-file", "err", err)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--serve-client-ca-file: %w", err)
 	}
-	return &clientCAs{pool}, nil
+	return &ClientCAs{pool}, nil
 }
 
 func readCAs(file string) (*x509.CertPool, error) {
@@ -42,7 +42,7 @@ func readCAs(file string) (*x509.CertPool, error) {
 
 // check returns nil if r came with a certificate that one of the CAs has signed
 // for a client, and that is good now.
-func (c *clientCAs) check(r *http.Request) error {
+func (c *ClientCAs) check(r *http.Request) error {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return errors.New("no client certificate was presented")
 	}
@@ -53,10 +53,10 @@ func (c *clientCAs) check(r *http.Request) error {
 	return nil
 }
 
-// admit passes on to next whoever check is content with, and answers 401 and one
+// Admit passes on to next whoever check is content with, and answers 401 and one
 // line of text to others. It is asked for each request, so that a CA that is
 // taken out of the file counts for connections that are open.
-func (c *clientCAs) admit(next http.Handler) http.Handler {
+func (c *ClientCAs) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.check(r); err != nil {
 			guard.Refuse(w, http.StatusUnauthorized, fmt.Sprintf("%v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)", err))
