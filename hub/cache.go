@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -84,12 +85,12 @@ func (h *Hub) offline() string {
 	state := h.upstream.State()
 	switch {
 	case state.Refused:
-		return h.refused(state)
+		return h.creds.Refused(state)
 	case state.Up:
 		return ""
 	}
 	return fmt.Sprintf("offline since %s: no apiserver can be reached, and the node is served from the cache",
-		rfc3339(state.Since))
+		state.Since.UTC().Format(time.RFC3339))
 }
 
 // nodeIsAway reports whether the node cannot reach the cloud, be it that nobody can, or

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/credentials"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
@@ -51,18 +50,16 @@ type Hub struct {
 	cache    *cache.Cache
 	upstream *proxy.Upstream
 	outage   *outage
-	creds    *credentials
-	ports    []port          // the first is the hub's own way in
-	own      *http.Transport // of the hub's own requests
-	images   *images         // nil: none are pulled
-	// enrollment gets the node's certificate; nil: somebody else does.
-	enrollment *enroll.Enrollment
-	cert       *servertls.Certificate // nil: no port has needed it yet
-	callers    *access.Callers
-	conns      *access.Connections
-	sockets    systemd.Listeners // which no port has taken
-	systemd    *systemd.Notifier
-	serving    atomic.Bool
+	creds    *credentials.Node
+	ports    []port                 // the first is the hub's own way in
+	own      *http.Transport        // of the hub's own requests
+	images   *images                // nil: none are pulled
+	cert     *servertls.Certificate // nil: no port has needed it yet
+	callers  *access.Callers
+	conns    *access.Connections
+	sockets  systemd.Listeners // which no port has taken
+	systemd  *systemd.Notifier
+	serving  atomic.Bool
 }
 
 // port is something that is served: a bound address and what answers there.
@@ -76,18 +73,18 @@ type port struct {
 // the hub in the requests that it makes itself. Metrics are registered on r.
 // Close or Run has to be called on the Hub that it returns.
 func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
-	load, own, err := identitySource(c, log)
+	source, err := credentials.Open(c, log)
 	if err != nil {
 		return nil, err
 	}
-	id, err := load()
+	id, err := source.Load()
 	if err != nil {
 		return nil, err
 	}
 	servers := c.Servers
 	if len(servers) == 0 {
 		if err := c.CheckLoop(id.Server); err != nil {
-			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", kubeconfigOfServer(c), err)
+			return nil, fmt.Errorf("--server-addr is empty, and in kubeconfig %s the server %w", source.File(), err)
 		}
 		servers = []*url.URL{id.Server}
 	}
@@ -101,26 +98,13 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		return nil, err
 	}
 	h := &Hub{config: c, log: log, upstream: upstream, outage: recallOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
-	h.creds = &credentials{
-		load: load, own: own, source: kubeconfigOfServer(c), clientCAFile: c.ClientCAFile, upstream: upstream, log: log,
-		expiry: newExpiryGauge(r), server: id.Server, serverInUse: len(c.Servers) == 0,
-	}
-	if err := h.creds.start(id); err != nil {
+	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	if err := h.bind(userAgent, r); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
-}
-
-func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
-		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
-	})
-	r.MustRegister(g)
-	return g
 }
 
 // bind opens all ports.
@@ -139,7 +123,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	h.own = &http.Transport{DialContext: local.Dial}
 
 	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}
-	if err := h.newEnrollment(cloud, r); err != nil {
+	if err := h.creds.Enroll(cloud, r); err != nil {
 		return err
 	}
 	pods, err := ota.NewPods(cloud)
@@ -214,8 +198,7 @@ func (h *Hub) listenTLS() error {
 		return err
 	}
 	nodeUser := "system:node:" + h.config.NodeName
-	clientCAs := func() *x509.CertPool { return h.creds.clientCAs.Load() }
-	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, clientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
+	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
 	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
 		return err
 	}
@@ -239,7 +222,7 @@ func (h *Hub) ready() error {
 	if !h.serving.Load() {
 		return errors.New("the hub is stopping")
 	}
-	return h.missing()
+	return h.creds.Missing()
 }
 
 // Run serves until ctx ends or a port fails. It returns nil after a stop that
@@ -260,10 +243,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		p.server.BaseContext = func(net.Listener) context.Context { return requests }
 		g.Go(p.run)
 	}
-	g.Go(func() error { return h.creds.run(ctx) })
-	if h.enrollment != nil {
-		g.Go(func() error { return h.enrollment.Run(ctx) })
-	}
+	g.Go(func() error { return h.creds.Run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error { h.outage.run(ctx); return nil })
 	g.Go(func() error { return h.images.run(ctx, h.upstream) })

@@ -235,12 +235,12 @@ func TestRotatedTokenFileIsTakenUp(t *testing.T) {
 	url := "http://" + n.config.ProxyAddress + "/api"
 
 	n.write(t, "token", []byte("second-token\n"))
-	h.creds.reload()
+	h.creds.Reload()
 	if _, body := fetch(t, http.DefaultClient, url); body != "Bearer second-token" {
 		t.Errorf("after the rotation the apiserver sees %q", body)
 	}
 	n.write(t, "token", nil) // in the middle of being written
-	h.creds.reload()
+	h.creds.Reload()
 	if _, body := fetch(t, http.DefaultClient, url); body != "Bearer second-token" {
 		t.Errorf("while the file is empty the apiserver sees %q", body)
 	}

@@ -50,7 +50,7 @@ func TestOfflineSinceSurvivesARestart(t *testing.T) {
 		if again := offlineSince(t, n, h); again != began {
 			t.Errorf("it was %q, and after a restart it is %q", began, again)
 		}
-		if state := h.cacheState().Cloud; !strings.Contains(began, rfc3339(state.Since)) || !state.APIServers[0].Since.Equal(state.Since) {
+		if state := h.cacheState().Cloud; !strings.Contains(began, state.Since.UTC().Format(time.RFC3339)) || !state.APIServers[0].Since.Equal(state.Since) {
 			t.Errorf("/debug/cache says %v", state)
 		}
 	}

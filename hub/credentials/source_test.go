@@ -1,4 +1,4 @@
-package hub
+package credentials
 
 import (
 	"log/slog"
@@ -35,11 +35,11 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
-			load, own, err := identitySource(c, slog.New(slog.DiscardHandler))
+			source, err := Open(c, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for file, server := range map[string]string{own.Kubeconfig(): tt.own, c.BootstrapFile: tt.bootstrap} {
+			for file, server := range map[string]string{source.own.Kubeconfig(): tt.own, c.BootstrapFile: tt.bootstrap} {
 				if server == "" {
 					continue
 				}
@@ -47,7 +47,7 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			id, err := load()
+			id, err := source.Load()
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -70,7 +70,7 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 // Another token in the bootstrap file makes no other node: nothing is to be opened anew.
 func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
 	c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
-	load, own, err := identitySource(c, slog.New(slog.DiscardHandler))
+	source, err := Open(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		id, err := load()
+		id, err := source.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
 	if digest(c.BootstrapFile, strings.Replace(aCluster, "SERVER", "other", 1)) == before {
 		t.Error("another server does not count")
 	}
-	if digest(own.Kubeconfig(), aCluster) == before {
+	if digest(source.own.Kubeconfig(), aCluster) == before {
 		t.Error("a certificate does not count")
 	}
 }

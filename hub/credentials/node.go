@@ -1,0 +1,179 @@
+package credentials
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+const (
+	// reloadInterval is how often credentials are looked at. kubelet rotates its
+	// certificate weeks before the old one ends, so seconds do not matter; reading
+	// four small files does not either.
+	reloadInterval = 10 * time.Second
+	// urgentInterval is how often while the node is not let in with those it has.
+	urgentInterval = time.Second
+)
+
+// Node keeps the hub's view of the node's credentials current. A file
+// that cannot be read, in the middle of a rotation for instance, changes
+// nothing: the last good contents stay in use.
+type Node struct {
+	source     *Source
+	upstream   *proxy.Upstream
+	enrollment *enroll.Enrollment // gets the node's certificate; nil: somebody else does
+	log        *slog.Logger
+	expiry     prometheus.Gauge
+	server     *url.URL // of the kubeconfig at the start
+
+	clientCAs atomic.Pointer[x509.CertPool]
+	missing   atomic.Bool               // there are none yet
+	ends      atomic.Pointer[time.Time] // of the certificate; nil: there is none
+
+	reloading sync.Mutex // guards what follows
+	loaded    [32]byte
+	failing   bool // the last reload failed, and was logged
+}
+
+// New takes up id, the first contents of source, which upstream uses already.
+func New(source *Source, id *kubeconfig.Identity, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
+	n := &Node{source: source, upstream: upstream, log: log, expiry: newExpiryGauge(r), server: id.Server}
+	if err := n.loadClientCAs(id); err != nil {
+		return nil, err
+	}
+	n.loaded = id.Digest
+	n.note(id)
+	return n, nil
+}
+
+// Run reloads, and renews a certificate of the hub's own, until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if n.enrollment != nil {
+		g.Go(func() error { return n.enrollment.Run(ctx) })
+	}
+	g.Go(func() error { n.follow(ctx); return nil })
+	return g.Wait()
+}
+
+// follow reloads until ctx ends.
+func (n *Node) follow(ctx context.Context) {
+	tick := time.NewTicker(urgentInterval)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if now.Sub(last) >= reloadInterval || n.upstream.State().Refused {
+				n.Reload()
+				last = now
+			}
+		}
+	}
+}
+
+func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
+		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
+	})
+	r.MustRegister(g)
+	return g
+}
+
+// Reload looks whether there are other credentials.
+func (n *Node) Reload() {
+	n.reloading.Lock()
+	defer n.reloading.Unlock()
+	id, err := n.source.Load()
+	if err == nil {
+		err = n.loadClientCAs(id)
+	}
+	if err != nil {
+		if !n.failing {
+			n.log.Error("node credentials cannot be read again; the ones in use stay", "err", err)
+		}
+		n.failing = true
+		return
+	}
+	if n.failing {
+		n.log.Info("node credentials can be read again")
+	}
+	n.failing = false
+	if id.Digest == n.loaded {
+		return
+	}
+	if id.Server.Host != n.server.Host && len(n.source.config.Servers) == 0 {
+		n.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", n.server.Host)
+	}
+	n.note(id) // before requests are let through: who asks then is to be told the new state
+	n.upstream.SetCredentials(id.Creds)
+	n.loaded = id.Digest
+	n.log.Info("node credentials changed and are in use", "from", n.source.File())
+}
+
+// ClientCAs are those of the client certificates that the TLS port accepts.
+func (n *Node) ClientCAs() *x509.CertPool { return n.clientCAs.Load() }
+
+// loadClientCAs sets whose client certificates the TLS port accepts.
+func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
+	pem, source := id.CAPEM, n.source.File()
+	if n.source.config.ClientCAFile != "" {
+		var err error
+		if pem, err = os.ReadFile(n.source.config.ClientCAFile); err != nil {
+			return fmt.Errorf("--client-ca-file: %w", err)
+		}
+		source = n.source.config.ClientCAFile
+	}
+	pool := x509.NewCertPool() // with no CA, no certificate is accepted
+	if len(pem) > 0 && !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("client CAs: %s holds no PEM certificate", source)
+	}
+	n.clientCAs.Store(pool)
+	return nil
+}
+
+// note notes what the credentials are.
+func (n *Node) note(id *kubeconfig.Identity) {
+	n.missing.Store(id.Creds.Missing != nil)
+	if id.Creds.Certificate == nil {
+		n.ends.Store(nil)
+		n.expiry.Set(0)
+		return
+	}
+	end := id.Creds.Certificate.Leaf.NotAfter
+	n.ends.Store(&end)
+	n.expiry.Set(float64(end.Unix()))
+	if time.Now().After(end) {
+		n.log.Warn("the node's client certificate has expired; the apiserver will refuse the node until there is another one", "expired", end, "from", n.source.File())
+	}
+}
+
+// said describes the credentials, or is empty where there is no certificate.
+func (n *Node) said() string {
+	end := n.ends.Load()
+	switch {
+	case end == nil:
+		return ""
+	case time.Now().After(*end):
+		return "the node's certificate, which expired " + rfc3339(*end) + ","
+	}
+	return "the node's certificate, good until " + rfc3339(*end) + ","
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,83 @@
+package credentials
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/enroll"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+// Source is where the node's identity is read from: --kubeconfig, or the hub's own
+// certificate and the bootstrap file.
+type Source struct {
+	config *config.Config
+	own    *enroll.Store // nil: the certificate is somebody else's
+}
+
+// Open reads nothing yet but the store of the hub's own certificate, if there is to be one.
+func Open(c *config.Config, log *slog.Logger) (*Source, error) {
+	if c.BootstrapFile == "" {
+		return &Source{config: c}, nil
+	}
+	own, err := enroll.Open(c.PKIDir(), log)
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
+	}
+	return &Source{config: c, own: own}, nil
+}
+
+// Load reads who the node is now. Its error names the flag.
+func (s *Source) Load() (*kubeconfig.Identity, error) {
+	if s.own == nil {
+		id, err := kubeconfig.Load(s.config.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		return id, nil
+	}
+	id, err := kubeconfig.Load(s.own.Kubeconfig())
+	id, err = s.withBootstrap(id, err)
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-file: %w", err)
+	}
+	return id, nil
+}
+
+// withBootstrap takes from the bootstrap file, as long as it is there, which apiserver
+// is meant and how it is known: an operator may replace it when that has changed. Where
+// there is no certificate yet, there are no credentials: those in the bootstrap file
+// are good for getting one and for nothing else.
+func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
+	bootstrap, err := kubeconfig.Load(s.config.BootstrapFile)
+	switch {
+	case ownErr != nil && !errors.Is(ownErr, fs.ErrNotExist):
+		return nil, ownErr
+	case ownErr != nil && err != nil:
+		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, s.config.PKIDir())
+	case err != nil:
+		return own, nil //nolint:nilerr // it may have been removed; it is missed when it is needed
+	}
+	id := *bootstrap
+	creds := *bootstrap.Creds
+	creds.Certificate, creds.Token = nil, ""
+	known := ""
+	if ownErr == nil {
+		creds.Certificate, known = own.Creds.Certificate, string(own.Digest[:])
+	} else {
+		creds.Missing = &proxy.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
+	}
+	id.Creds = &creds
+	// Another bootstrap token makes no other node.
+	id.Digest = sha256.Sum256(fmt.Appendf(nil, "%q %q %q %t %q", known, id.Server, creds.ServerName, creds.Insecure, id.CAPEM))
+	return &id, nil
+}
+
+// File is the kubeconfig that says which apiserver is meant.
+func (s *Source) File() string { return cmp.Or(s.config.BootstrapFile, s.config.Kubeconfig) }
