@@ -3,11 +3,20 @@ package hub
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/hub/access"
 )
+
+// ready is nil while the hub serves the node.
+func (h *Hub) ready() error {
+	if !h.serving.Load() {
+		return errors.New("the hub is stopping")
+	}
+	return h.creds.Missing()
+}
 
 // alive asks the hub's API for its health, as a program on the node would: what
 // answers has accepted a connection and run a handler. Over TLS nobody without a

@@ -1,20 +1,15 @@
 package hub
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cache"
@@ -25,21 +20,6 @@ import (
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
-)
-
-const (
-	// headerTimeout is how long a client may take over the header of a request.
-	headerTimeout = 30 * time.Second
-	// keepAlive is how long an idle client connection is kept. It is longer than
-	// the 90 s after which Go clients drop theirs, so that the hub never closes a
-	// connection that a client is about to use.
-	keepAlive = 3 * time.Minute
-	// proxyHeader is how large the header of a request to the proxy ports may be, in bytes.
-	// An apiserver takes a megabyte; so many of it that never end would be more than the
-	// hub has, and nobody has to say who he is before.
-	proxyHeader = 64 << 10
-	// cutTimeout is how long requests may take to notice that they were cut.
-	cutTimeout = 2 * time.Second
 )
 
 // Hub is one node's hub.
@@ -60,13 +40,6 @@ type Hub struct {
 	sockets  systemd.Listeners // which no port has taken
 	systemd  *systemd.Notifier
 	serving  atomic.Bool
-}
-
-// port is something that is served: a bound address and what answers there.
-type port struct {
-	name     string
-	listener net.Listener
-	server   *http.Server
 }
 
 // New reads the node's credentials and binds the hub's ports. userAgent names
@@ -158,171 +131,4 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	return h.listenTLS()
-}
-
-func (h *Hub) listen(flag, address string, handler http.Handler) error {
-	if address == "" {
-		return nil
-	}
-	l, err := h.sockets.Take(address)
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	tcp, ok := l.(*net.TCPListener)
-	if !ok {
-		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
-	}
-	h.serve(flag, h.conns.Limit(flag, tcp, h.config.MaxConnections, h.callers.IsNode, h.log), handler)
-	return nil
-}
-
-// listenPlain opens the port that lends the node's identity.
-func (h *Hub) listenPlain() error {
-	if h.config.ProxyAddress == "" {
-		return nil
-	}
-	who := access.OnlyPrograms(proxy.LoopbackFor(h.callers.Refuse))
-	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
-		return err
-	}
-	h.lastServer().ConnContext = h.callers.ConnContext
-	return nil
-}
-
-func (h *Hub) listenTLS() error {
-	if h.config.SecureAddress == "" {
-		return nil
-	}
-	cert, err := h.servingCert()
-	if err != nil {
-		return err
-	}
-	nodeUser := "system:node:" + h.config.NodeName
-	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
-	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
-		return err
-	}
-	h.lastServer().TLSConfig = cert.ServerConfig()
-	h.lastServer().ConnContext = h.callers.ConnContext
-	return nil
-}
-
-func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
-	h.ports = append(h.ports, port{name, l, &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       keepAlive,
-		MaxHeaderBytes:    maxHeader(proxyHeader),
-		ErrorLog:          slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug),
-	}})
-}
-
-// ready is nil while the hub serves the node.
-func (h *Hub) ready() error {
-	if !h.serving.Load() {
-		return errors.New("the hub is stopping")
-	}
-	return h.creds.Missing()
-}
-
-// Run serves until ctx ends or a port fails. It returns nil after a stop that
-// ctx asked for. Nothing is left open when it returns.
-func (h *Hub) Run(ctx context.Context) error {
-	defer h.upstream.Close()
-	defer h.images.close()
-	// Requests outlive ctx: they end by themselves, or are cut at the end of the
-	// grace period.
-	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	// What the last requests have read is written too.
-	keep, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return h.cache.Run(keep) })
-	for _, p := range h.ports {
-		p.server.BaseContext = func(net.Listener) context.Context { return requests }
-		g.Go(p.run)
-	}
-	g.Go(func() error { return h.creds.Run(ctx) })
-	g.Go(func() error { return h.upstream.Run(ctx) })
-	g.Go(func() error { h.outage.run(ctx); return nil })
-	g.Go(func() error { return h.images.run(ctx, h.upstream) })
-	g.Go(func() error {
-		<-ctx.Done()
-		h.stop(cut)
-		end()
-		return nil
-	})
-	g.Go(func() error { return h.systemd.Run(ctx, h.status, h.alive) })
-	h.sockets.Reject(h.log)
-	h.serving.Store(true)
-	h.systemd.Notify("READY=1")
-	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
-		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
-	return g.Wait()
-}
-
-func (p port) run() error {
-	serve := p.server.Serve
-	if p.server.TLSConfig != nil {
-		serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
-	}
-	if err := serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", p.name, err)
-	}
-	return nil
-}
-
-// stop ends watches at once, gives everything else the grace period, upgraded
-// connections (exec, port-forward) included, and then cuts what is left. The
-// hub's own way in is closed last: an upgrade under way on the node's API still
-// needs it.
-func (h *Hub) stop(cut context.CancelFunc) {
-	h.serving.Store(false)
-	h.systemd.Notify("STOPPING=1")
-	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
-	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
-	defer cancel()
-	own, others := h.ports[0], h.ports[1:]
-	// No connection is used again from here on: a watch that is ended, and opened again
-	// at once, is to find the next process, or nobody, rather than this one.
-	var closed sync.WaitGroup
-	var g errgroup.Group
-	for _, p := range others {
-		closed.Add(1)
-		p.server.RegisterOnShutdown(closed.Done) // called when the listener is closed
-		g.Go(func() error { return p.server.Shutdown(ctx) })
-	}
-	closed.Wait()
-	h.proxy.Drain()
-	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
-	h.own.CloseIdleConnections()
-	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {
-		h.log.Warn("requests are cut: they take longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
-	}
-	cut()
-	h.closePorts()
-	last, cancel := context.WithTimeout(context.Background(), cutTimeout)
-	defer cancel()
-	if err := h.proxy.Wait(last); err != nil {
-		h.log.Error("requests did not end when they were cut", "waited", cutTimeout)
-	}
-	h.own.CloseIdleConnections()
-}
-
-// Close drops all ports and connections at once. It is for a Hub that is not
-// run, and does no harm after Run.
-func (h *Hub) Close() error {
-	h.closePorts()
-	h.images.close()
-	return h.cache.Close()
-}
-
-func (h *Hub) closePorts() {
-	for _, p := range h.ports {
-		p.server.Close()
-		p.listener.Close()
-	}
-	h.sockets.Close()
-	h.upstream.Close()
 }
