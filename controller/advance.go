@@ -16,39 +16,39 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// rolling is what is remembered of a DaemonSet that is rolled out by its nodes.
+// rolloutState is what is remembered of a DaemonSet that is rolled out by its nodes.
 // Losing it delays the rollout and does no harm; see package rollout.
-type rolling struct {
-	seen *rollout.Observations
-	sent *deletions
+type rolloutState struct {
+	seen     *rollout.Observations
+	expected *expectations
 	// confirmed is the newest revision as the apiserver itself said when
 	// generation was new.
-	confirmed  *appsv1.ControllerRevision
-	generation int64
-	asked      map[string]bool // revisions of the pods that there were then
-	story      story
+	confirmed      *appsv1.ControllerRevision
+	generation     int64
+	asked          map[string]bool // revisions of the pods that there were then
+	rolloutHistory rolloutHistory
 }
 
 // advance carries out the strategy AdvancedRollingUpdate: one step of it.
-func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options) error {
+func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, options rollout.Options) error {
 	w, err := r.watchFor(ctx, key, ds, t)
 	if err != nil {
 		return err
 	}
-	r.nodes.follow(ctx, key, func() { r.queue.AddAfter(key, t.pace.wait(time.Now())) })
+	r.nodes.follow(ctx, key, func() { r.queue.AddAfter(key, t.throttle.wait(time.Now())) })
 	if !w.synced() || !r.nodes.informer.HasSynced() {
 		return nil // they call when they are
 	}
-	if t.rolling == nil {
-		t.rolling = &rolling{seen: rollout.NewObservations(), sent: newDeletions()}
+	if t.rolloutState == nil {
+		t.rolloutState = &rolloutState{seen: rollout.NewObservations(), expected: newExpectations()}
 	}
-	pods := w.allPodsOf(ds)
-	newest, err := r.newest(ctx, ds, w, t.rolling, pods)
+	pods := w.allPods(ds)
+	newest, err := r.targetRevision(ctx, ds, w, t.rolloutState, pods)
 	if err != nil {
 		return err
 	}
 	if newest == nil { // the DaemonSet or a revision will change
-		return r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.AwaitRevision()...))
+		return r.setConditions(ctx, key, ds, t, forRollout(ds, rollout.AwaitRevision()...))
 	}
 	target, err := targetOf(newest)
 	if err != nil {
@@ -59,63 +59,63 @@ func (r *reconciler) advance(ctx context.Context, key cache.ObjectName, ds *apps
 
 // step deletes what is to be deleted now, tells nodes which images to pull, and says
 // where everything stands.
-func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target, pods []*corev1.Pod) error {
-	now, sent := time.Now(), t.rolling.sent
-	again := sent.caughtUp(pods, now)
+func (r *reconciler) step(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, options rollout.Options, target upgrade.Target, pods []*corev1.Pod) error {
+	now, expected := time.Now(), t.rolloutState.expected
+	again := expected.observed(pods, now)
 	plan := r.planOf(ds, t, options, target, pods, now)
-	t.pace.took(now, time.Now())
+	t.throttle.took(now, time.Now())
 	for _, d := range plan.Delete {
 		r.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", key.String(), "revision", target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
 	}
-	done := r.deletePods(ctx, sent, append(again, plan.Delete...))
+	done := r.deletePods(ctx, expected, append(again, plan.Delete...))
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	correct(&plan, sent)
-	untold := r.tellNodes(ctx, key, ds, t, target, &plan, pods, now)
+	revertFailed(&plan, expected)
+	untold := r.requestPrepulls(ctx, key, ds, t, target, &plan, pods, now)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.wake(key, sent.next(now), now) // the watch may have no event for a pod that was kept
-	r.wake(key, plan.Wake, now)
+	r.wakeAt(key, expected.next(now), now) // the watch may have no event for a pod that was kept
+	r.wakeAt(key, plan.Wake, now)
 	r.metrics.setRollout(key, &plan)
-	r.tellRollout(ds, t, &plan, options, now)
-	r.tellDeletions(ds, t, &plan, done)
-	return errors.Join(done.err(), untold, r.setConditions(ctx, key, ds, t, rolledOut(ds, rollout.Conditions(&plan)...)))
+	r.reportRollout(ds, t, &plan, options, now)
+	r.reportDeletions(ds, t, &plan, done)
+	return errors.Join(done.err(), untold, r.setConditions(ctx, key, ds, t, forRollout(ds, rollout.Conditions(&plan)...)))
 }
 
-func (r *reconciler) planOf(ds *appsv1.DaemonSet, t *tracked, options rollout.Options, target upgrade.Target, pods []*corev1.Pod, now time.Time) rollout.Plan {
-	sent := t.rolling.sent
+func (r *reconciler) planOf(ds *appsv1.DaemonSet, t *state, options rollout.Options, target upgrade.Target, pods []*corev1.Pod, now time.Time) rollout.Plan {
+	expected := t.rolloutState.expected
 	return rollout.NewPlan(rollout.Input{
 		DaemonSet: ds, Options: options, Revision: target.Revision,
 		Nodes: r.nodes.seen(), Pods: pods,
-		Deleted: sent.has, Refused: sent.refusal, RefusedInARow: sent.refusalsInARow(),
-		Observations: t.rolling.seen, Halted: rollout.HaltedRevision(ds),
+		Deleted: expected.has, Refused: expected.refusal, RefusedInARow: expected.refusalsInARow(),
+		Observations: t.rolloutState.seen, Halted: rollout.HaltedRevision(ds),
 		Now: now, Timing: r.timing,
 	})
 }
 
-// correct makes a plan, which takes its deletions for done, one of what was done.
-func correct(plan *rollout.Plan, sent *deletions) {
+// revertFailed makes a plan, which takes its deletions for done, one of what was done.
+func revertFailed(plan *rollout.Plan, expected *expectations) {
 	for _, d := range plan.Delete {
-		if !sent.has(d.Pod.UID) {
-			if refusal := sent.refusal(d.Pod.UID); refusal != nil {
+		if !expected.has(d.Pod.UID) {
+			if refusal := expected.refusal(d.Pod.UID); refusal != nil {
 				plan.Revert(d, refusal)
 			}
 		}
 	}
-	plan.RefusedInARow = sent.refusalsInARow()
+	plan.RefusedInARow = expected.refusalsInARow()
 }
 
-// wake has the DaemonSet looked at again at a time, if that is not zero.
-func (r *reconciler) wake(key cache.ObjectName, at, now time.Time) {
+// wakeAt has the DaemonSet looked at again at a time, if that is not zero.
+func (r *reconciler) wakeAt(key cache.ObjectName, at, now time.Time) {
 	if !at.IsZero() {
 		r.queue.AddAfter(key, at.Sub(now))
 	}
 }
 
-// newest returns the revision that the pods should have, nil while it is not known.
+// targetRevision returns the revision that the pods should have, nil while it is not known.
 //
 // That Kubernetes has seen the newest template can be known here before its
 // revision is, since they come by two watches. For that moment the revision
@@ -123,11 +123,11 @@ func (r *reconciler) wake(key cache.ObjectName, at, now time.Time) {
 // So once for each generation the apiserver itself is asked, and once for each revision
 // that pods have and nobody has heard of here: then it is the watches of the DaemonSet and
 // of its revisions that are late.
-func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolling, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
+func (r *reconciler) targetRevision(ctx context.Context, ds *appsv1.DaemonSet, w *watch, t *rolloutState, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
 	if ds.Status.ObservedGeneration < ds.Generation {
 		return nil, nil
 	}
-	revisions := w.revisionsSeen()
+	revisions := w.revisionList()
 	if t.confirmed != nil {
 		revisions = append(revisions, t.confirmed)
 	}
@@ -151,7 +151,7 @@ func (r *reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, w *watch,
 
 // hasUnknown reports whether any pod has a revision that is not among revisions, and that
 // the apiserver has not been asked for yet.
-func (t *rolling) hasUnknown(pods []*corev1.Pod, revisions []*appsv1.ControllerRevision) bool {
+func (t *rolloutState) hasUnknown(pods []*corev1.Pod, revisions []*appsv1.ControllerRevision) bool {
 	known := map[string]bool{}
 	for _, revision := range revisions {
 		known[revision.Labels[appsv1.ControllerRevisionHashLabelKey]] = true
@@ -173,9 +173,9 @@ func hashesOf(pods []*corev1.Pod) map[string]bool {
 	return out
 }
 
-// stopRolling forgets a rollout that is no longer asked for.
-func (r *reconciler) stopRolling(key cache.ObjectName, t *tracked) {
-	t.rolling = nil
-	r.nodes.unfollow(key)
+// stopRollout forgets a rollout that is no longer asked for.
+func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
+	t.rolloutState = nil
+	r.nodes.unsubscribe(key)
 	r.metrics.forgetRollout(key)
 }

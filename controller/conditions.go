@@ -17,19 +17,19 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// minReport is how long the words of a condition are left as they are while its
+// minInterval is how long the words of a condition are left as they are while its
 // status and reason do not change. Each patch makes Kubernetes look at the whole
 // DaemonSet.
-const minReport = time.Second
+const minInterval = time.Second
 
-// ours are the types of conditions that the controller sets on a DaemonSet, and
-// ofRollouts those that only AdvancedRollingUpdate has. Those of others are left
+// ownedTypes are the types of conditions that the controller sets on a DaemonSet, and
+// rolloutTypes those that only AdvancedRollingUpdate has. Those of others are left
 // alone.
 var (
-	ours = [...]appsv1.DaemonSetConditionType{
+	ownedTypes = [...]appsv1.DaemonSetConditionType{
 		rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition,
 	}
-	ofRollouts = [...]appsv1.DaemonSetConditionType{
+	rolloutTypes = [...]appsv1.DaemonSetConditionType{
 		rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition,
 	}
 )
@@ -51,15 +51,15 @@ type report struct {
 	at time.Time
 }
 
-// rolledOut are the conditions of a DaemonSet that is rolled out.
-func rolledOut(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) conditions {
-	out := mended(ds)
+// forRollout are the conditions of a DaemonSet that is rolled out.
+func forRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) conditions {
+	out := accepted(ds)
 	out.set(all...)
 	return out
 }
 
-// mended says that nothing is wrong with what ds asks for, if it once was.
-func mended(ds *appsv1.DaemonSet) conditions {
+// accepted says that nothing is wrong with what ds asks for, if it once was.
+func accepted(ds *appsv1.DaemonSet) conditions {
 	out := conditions{}
 	if conditionOn(ds, rollout.InvalidCondition) != nil {
 		out.set(rollout.Invalid(""))
@@ -67,9 +67,9 @@ func mended(ds *appsv1.DaemonSet) conditions {
 	return out
 }
 
-// stuck are the conditions of a DaemonSet that asks for something wrong. If it was
+// invalid are the conditions of a DaemonSet that asks for something wrong. If it was
 // rolled out, that ends here.
-func stuck(ds *appsv1.DaemonSet, problem string) conditions {
+func invalid(ds *appsv1.DaemonSet, problem string) conditions {
 	out := conditions{}
 	out.set(rollout.Invalid(problem))
 	if wanted, _ := daemonset.StrategyOf(ds); wanted == daemonset.AdvancedRollingUpdate || conditionOn(ds, rollout.CompleteCondition) != nil {
@@ -78,8 +78,8 @@ func stuck(ds *appsv1.DaemonSet, problem string) conditions {
 	return out
 }
 
-// withdrawn adds to c that conditions of these types are to be removed.
-func withdrawn(c conditions, types ...appsv1.DaemonSetConditionType) conditions {
+// removing adds to c that conditions of these types are to be removed.
+func removing(c conditions, types ...appsv1.DaemonSetConditionType) conditions {
 	for _, t := range types {
 		c[t] = nil
 	}
@@ -96,9 +96,9 @@ func conditionOn(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.
 	return nil
 }
 
-// hasOurs tells whether any condition of ours is on ds.
-func hasOurs(ds *appsv1.DaemonSet) bool {
-	for _, t := range ours {
+// hasOwned tells whether any condition of ours is on ds.
+func hasOwned(ds *appsv1.DaemonSet) bool {
+	for _, t := range ownedTypes {
 		if conditionOn(ds, t) != nil {
 			return true
 		}
@@ -107,17 +107,17 @@ func hasOurs(ds *appsv1.DaemonSet) bool {
 }
 
 // setConditions patches ds if need be: at once when a status or a reason changes,
-// and not more often than minReport when only words do.
-func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, want conditions) error {
+// and not more often than minInterval when only words do.
+func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, want conditions) error {
 	if t.report.ds != nil && t.report.ds.UID == ds.UID && newerThan(t.report.ds, ds) {
 		ds = t.report.ds
 	}
 	now := time.Now()
-	patch, pressing := conditionsPatch(ds, want, now)
+	patch, urgent := conditionsPatch(ds, want, now)
 	if patch == nil {
 		return nil
 	}
-	if wait := minReport - now.Sub(t.report.at); !pressing && wait > 0 {
+	if wait := minInterval - now.Sub(t.report.at); !urgent && wait > 0 {
 		r.queue.AddAfter(key, wait)
 		return nil
 	}
@@ -137,9 +137,9 @@ func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds
 	return nil
 }
 
-// daemonSetPatch is a strategic merge patch of a DaemonSet's status, which merges
+// daemonSetStatusPatch is a strategic merge patch of a DaemonSet's status, which merges
 // conditions by their type.
-type daemonSetPatch struct {
+type daemonSetStatusPatch struct {
 	Metadata struct {
 		UID types.UID `json:"uid"`
 	} `json:"metadata"`
@@ -150,10 +150,10 @@ type daemonSetPatch struct {
 
 // conditionsPatch returns what makes ds's conditions want, nil when they are that
 // already. It is pressing when more than a message changes.
-func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patch []byte, pressing bool) {
-	var p daemonSetPatch
+func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patch []byte, urgent bool) {
+	var p daemonSetStatusPatch
 	p.Metadata.UID = ds.UID
-	for _, t := range ours {
+	for _, t := range ownedTypes {
 		w, said := want[t]
 		have := conditionOn(ds, t)
 		switch {
@@ -161,7 +161,7 @@ func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patc
 			continue
 		case w == nil:
 			p.Status.Conditions = append(p.Status.Conditions, conditionPatch{Directive: "delete", Type: corev1.PodConditionType(t)})
-			pressing = true
+			urgent = true
 			continue
 		case have != nil && have.Status == w.Status && have.Reason == w.Reason && have.Message == w.Message:
 			continue
@@ -170,7 +170,7 @@ func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patc
 		if have == nil || have.Status != w.Status {
 			c.LastTransitionTime = &metav1.Time{Time: now}
 		}
-		pressing = pressing || have == nil || have.Status != w.Status || have.Reason != w.Reason
+		urgent = urgent || have == nil || have.Status != w.Status || have.Reason != w.Reason
 		p.Status.Conditions = append(p.Status.Conditions, c)
 	}
 	if p.Status.Conditions == nil {
@@ -180,5 +180,5 @@ func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patc
 	if err != nil {
 		panic("controller: encode patch: " + err.Error()) // strings and times only
 	}
-	return patch, pressing
+	return patch, urgent
 }

@@ -93,17 +93,17 @@ func TestConditionsPatch(t *testing.T) {
 		},
 		"one that is withdrawn": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
-			want: withdrawn(conditions{}, complete), pressed: true,
+			want: removing(conditions{}, complete), pressed: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
 		},
-		"one that is withdrawn and was not there": {want: withdrawn(conditions{}, complete), none: true},
+		"one that is withdrawn and was not there": {want: removing(conditions{}, complete), none: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
-			patch, pressing := conditionsPatch(ds, tt.want, now)
-			if (patch == nil) != tt.none || pressing != tt.pressed {
-				t.Fatalf("got %s, pressing: %t", patch, pressing)
+			patch, urgent := conditionsPatch(ds, tt.want, now)
+			if (patch == nil) != tt.none || urgent != tt.pressed {
+				t.Fatalf("got %s, pressing: %t", patch, urgent)
 			}
 			if patch != nil {
 				ds = daemonSetPatched(t, ds, patch)
@@ -125,20 +125,20 @@ func TestConditionsPatch(t *testing.T) {
 
 func TestWhatAWrongWordDoesToConditions(t *testing.T) {
 	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
-	if got := stuck(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
+	if got := invalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
 		t.Errorf("a rollout that is stuck is not complete: got %v", got)
 	}
-	if got := stuck(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
+	if got := invalid(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
 		t.Errorf("got %v", got)
 	}
-	if got := mended(withConditions()); len(got) != 0 {
+	if got := accepted(withConditions()); len(got) != 0 {
 		t.Errorf("got %v, though nothing was ever wrong", got)
 	}
 	invalid := withConditions(rollout.Invalid("problem"))
-	if got := mended(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
+	if got := accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
 		t.Errorf("got %v", got)
 	}
-	if !hasOurs(invalid) || hasOurs(withConditions()) {
+	if !hasOwned(invalid) || hasOwned(withConditions()) {
 		t.Error("whose conditions are whose?")
 	}
 }

@@ -14,7 +14,7 @@
 // One reconcile per DaemonSet brings its pods to where they should be, from what
 // is seen now and never from what an event said. Failures are retried with
 // backoff, and one pod's failure holds up no other: each pod has a backoff of its own, for
-// deletions in deletions and for patches in retries. A reconcile in which nothing succeeded
+// deletions in expectations and for patches in podBackoff. A reconcile in which nothing succeeded
 // is one of the DaemonSet, which events about its pods and nodes do not cut short.
 //
 // Memory and load grow with the pods of the DaemonSets that opted in, not with
@@ -147,7 +147,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		patches:    c.options.Patches,
 		timing:     c.options.Timing,
 		nodes:      nodes,
-		tracked:    newRegister(),
+		states:     newStates(),
 	}
 
 	g.Go(func() error { daemonSets.RunWithContext(ctx); return nil })

@@ -20,20 +20,20 @@ import (
 // Bounds of a request that deletes a pod.
 const (
 	deleteTimeout = patchTimeout
-	// lastWords is how long a deletion in flight may still take after the
+	// deleteGrace is how long a deletion in flight may still take after the
 	// controller has been asked to stop. A deletion that reaches the apiserver
 	// after the next controller has listed the pods would exceed the maximum.
-	lastWords = time.Second
+	deleteGrace = time.Second
 )
 
-// deleted sums up what became of pods that were to be deleted.
-type deleted struct {
-	total, going, failed int
-	first                string // what was answered to the first that failed
+// deleteResult sums up what became of pods that were to be deleted.
+type deleteResult struct {
+	total, deleting, failed int
+	first                   string // what was answered to the first that failed
 }
 
 // problem is "" unless a pod was refused, or it is not known what became of one.
-func (d *deleted) problem() string {
+func (d *deleteResult) problem() string {
 	if d.failed == 0 {
 		return ""
 	}
@@ -42,28 +42,28 @@ func (d *deleted) problem() string {
 
 // err is nil if any pod was deleted: then others may be, and those that failed are
 // tried again by themselves.
-func (d *deleted) err() error {
-	if d.failed == 0 || d.going > 0 {
+func (d *deleteResult) err() error {
+	if d.failed == 0 || d.deleting > 0 {
 		return nil
 	}
 	return fmt.Errorf("%s", d.problem())
 }
 
 // deletePods deletes them, a few at once, and goes on after a failure.
-func (r *reconciler) deletePods(ctx context.Context, sent *deletions, all []rollout.Deletion) deleted {
+func (r *reconciler) deletePods(ctx context.Context, expected *expectations, all []rollout.Deletion) deleteResult {
 	var mu sync.Mutex
-	out := deleted{total: len(all)}
+	out := deleteResult{total: len(all)}
 	forEach(ctx, r.patches, all, func(deletion rollout.Deletion) {
-		f, conflict, err := r.deletePod(ctx, sent, deletion)
+		f, conflict, err := r.deletePod(ctx, expected, deletion)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case f == going:
-			out.going++
+		case f == deleting:
+			out.deleting++
 		case !conflict:
 			out.failed++
 			if out.first == "" {
-				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, said(err))
+				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, quoteError(err))
 			}
 		}
 	})
@@ -72,40 +72,40 @@ func (r *reconciler) deletePods(ctx context.Context, sent *deletions, all []roll
 
 // deletePod deletes the pod and returns what became of it. conflict is true if the only
 // reason for a failure is that the pod has changed since it was seen.
-func (r *reconciler) deletePod(ctx context.Context, sent *deletions, deletion rollout.Deletion) (f fate, conflict bool, err error) {
-	ctx, cancel := outlive(ctx, lastWords, deleteTimeout)
+func (r *reconciler) deletePod(ctx context.Context, expected *expectations, deletion rollout.Deletion) (f outcome, conflict bool, err error) {
+	ctx, cancel := withGrace(ctx, deleteGrace, deleteTimeout)
 	defer cancel()
 	pod := deletion.Pod
 	only := metav1.NewUIDPreconditions(string(pod.UID))
 	if deletion.Idle {
 		only.ResourceVersion = &pod.ResourceVersion
 	}
-	sent.expect(pod)
+	expected.expect(pod)
 	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
 	r.metrics.deleted(err)
-	f = fateAfter(err)
+	f = outcomeOfError(err)
 	conflict = apierrors.IsConflict(err) && deletion.Idle
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
-		f = r.fateOf(ctx, pod)
+		f = r.outcomeOf(ctx, pod)
 	}
-	if deletion.Idle && f != going {
+	if deletion.Idle && f != deleting {
 		// If it was done all the same, the pod is no more available than it looked, and
 		// the next try has the same precondition.
 		f = kept
 	}
-	sent.answered(pod, f, conflict, err, time.Now())
+	expected.answered(pod, f, conflict, err, time.Now())
 	return f, conflict, err
 }
 
-// fateAfter reads an answer.
-func fateAfter(err error) fate {
+// outcomeOfError reads an answer.
+func outcomeOfError(err error) outcome {
 	switch {
 	case err == nil:
-		return going
+		return deleting
 	case refused(err):
 		return kept
 	default:
-		return unsure
+		return unknown
 	}
 }
 
@@ -126,27 +126,27 @@ func refused(err error) bool {
 	return s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError && s.Code != http.StatusRequestTimeout
 }
 
-// fateOf asks what became of a pod whose deletion ended in a conflict, or that was not
+// outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
 // found: its name may be another pod's or nobody's by now, or something that admits
 // requests may have answered so while the pod lives on.
-func (r *reconciler) fateOf(ctx context.Context, pod *corev1.Pod) fate {
+func (r *reconciler) outcomeOf(ctx context.Context, pod *corev1.Pod) outcome {
 	list, err := r.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
 	})
 	if err != nil {
-		return unsure
+		return unknown
 	}
 	for i := range list.Items {
 		if p := &list.Items[i]; p.UID == pod.UID && p.DeletionTimestamp.IsZero() {
 			return kept
 		}
 	}
-	return going
+	return deleting
 }
 
-// outlive returns a context that is done after timeout, and not before ctx has
+// withGrace returns a context that is done after timeout, and not before ctx has
 // been for the time of grace.
-func outlive(ctx context.Context, grace, timeout time.Duration) (context.Context, context.CancelFunc) {
+func withGrace(ctx context.Context, grace, timeout time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	return longer, func() { stop(); cancel() }

@@ -19,8 +19,8 @@ const (
 	reasonOptedOut        = "UpgradeMarksRemoved"
 )
 
-// events tells the story of a DaemonSet where people look for it, in `kubectl
-// describe`. The same thing is told once, until something else was to be told.
+// events reports what happens to a DaemonSet where people look for it, in `kubectl
+// describe`. The same thing is reported once, until something else is.
 //
 // They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
 // reason into the first one's words, and "3 of 5 pods" would never become "2 of
@@ -45,8 +45,8 @@ func (e *events) warning(ds *appsv1.DaemonSet, reason, message string) {
 	e.recorder.Event(ds, corev1.EventTypeWarning, reason, message)
 }
 
-// tellProblem says what is wrong with what ds asks for; "" is nothing.
-func (r *reconciler) tellProblem(ds *appsv1.DaemonSet, t *tracked, problem string) {
+// reportProblem says what is wrong with what ds asks for; "" is nothing.
+func (r *reconciler) reportProblem(ds *appsv1.DaemonSet, t *state, problem string) {
 	if problem != "" && problem != t.problem {
 		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
 			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
@@ -55,9 +55,9 @@ func (r *reconciler) tellProblem(ds *appsv1.DaemonSet, t *tracked, problem strin
 	t.problem = problem
 }
 
-// tellMarked sums up what a reconcile did to the pods.
-func (r *reconciler) tellMarked(ds *appsv1.DaemonSet, t *tracked, revision string, p plan, done outcome) {
-	r.tellFailure(ds, t, done)
+// reportMarked sums up what a reconcile did to the pods.
+func (r *reconciler) reportMarked(ds *appsv1.DaemonSet, t *state, revision string, p plan, done patchResult) {
+	r.reportPatchFailure(ds, t, done)
 	if len(done.changed) == 0 {
 		return
 	}
@@ -76,13 +76,13 @@ func (r *reconciler) tellMarked(ds *appsv1.DaemonSet, t *tracked, revision strin
 	}
 }
 
-// tellFailure is silent about conflicts: the next try, at once, settles them.
-func (r *reconciler) tellFailure(ds *appsv1.DaemonSet, t *tracked, done outcome) {
+// reportPatchFailure is silent about conflicts: the next try, at once, settles them.
+func (r *reconciler) reportPatchFailure(ds *appsv1.DaemonSet, t *state, done patchResult) {
 	failure := ""
 	if done.failed > 0 {
 		failure = done.err().Error() + "; it is tried again"
 	}
-	if failure == "" && len(t.retries.due) > 0 {
+	if failure == "" && len(t.podBackoff.due) > 0 {
 		return // those that failed before have yet to be tried again
 	}
 	if failure != "" && failure != t.unmarked {
@@ -92,15 +92,15 @@ func (r *reconciler) tellFailure(ds *appsv1.DaemonSet, t *tracked, done outcome)
 	t.unmarked = failure
 }
 
-// tellUnmarked says that the controller lets go of ds.
-func (r *reconciler) tellUnmarked(ds *appsv1.DaemonSet, t *tracked, pods int) {
+// reportUnmarked says that the controller lets go of ds.
+func (r *reconciler) reportUnmarked(ds *appsv1.DaemonSet, t *state, pods int) {
 	t.summary, t.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
 	r.log.Info("marks taken off pods: the DaemonSet no longer asks for them", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
 	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
-	if t.marked == forHubs {
+	if t.marked == prepullMarks {
 		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images"
 	}
 	r.events.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))

@@ -45,20 +45,22 @@ func newMarker(t upgrade.Target) marker {
 
 // newPrepullMarker is for nodes that pull images as soon as they are told.
 func newPrepullMarker(t upgrade.Target, now time.Time) marker {
-	target, prepulls := newDated(t), upgrade.NewPrepulls(t.Revision)
+	target, prepulls := newPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
 	return marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.encode(prepulls.From(pod, now)) }}
 }
 
 // dated encodes one target with a time since when nodes are to pull its images. Most
 // pods of a DaemonSet share one of a few times.
-type dated struct {
+type prepullTarget struct {
 	target  upgrade.Target
 	encoded map[int64]string // by Unix time
 }
 
-func newDated(t upgrade.Target) dated { return dated{target: t, encoded: map[int64]string{}} }
+func newPrepullTarget(t upgrade.Target) prepullTarget {
+	return prepullTarget{target: t, encoded: map[int64]string{}}
+}
 
-func (d dated) encode(t time.Time) string {
+func (d prepullTarget) encode(t time.Time) string {
 	out, ok := d.encoded[t.Unix()]
 	if !ok {
 		d.target.Prepull = &metav1.Time{Time: t}
@@ -87,8 +89,8 @@ func (m marker) needsUpgrade(pod *corev1.Pod) bool {
 	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
 }
 
-// markOn is what is said about pod now.
-func markOn(pod *corev1.Pod) mark {
+// markOf is what is said about pod now.
+func markOf(pod *corev1.Pod) mark {
 	out := mark{target: pod.Annotations[upgrade.TargetAnnotation]}
 	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
 		out.status, out.reason, out.message = c.Status, c.Reason, c.Message
@@ -96,11 +98,11 @@ func markOn(pod *corev1.Pod) mark {
 	return out
 }
 
-// podPatch is a strategic merge patch of a pod's status subresource, which takes
+// podStatusPatch is a strategic merge patch of a pod's status subresource, which takes
 // annotations as well. Conditions are merged by their type: those of the kubelet
 // and of the hub stay as they are. The UID makes the apiserver refuse the patch
 // when the name belongs to another pod by now.
-type podPatch struct {
+type podStatusPatch struct {
 	Metadata struct {
 		UID types.UID `json:"uid"`
 		// Annotations are merged by key, and a nil value removes one.
@@ -122,14 +124,14 @@ type conditionPatch struct {
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// patchTo returns what makes pod's mark want, nil when it is that already. The
+// markPatch returns what makes pod's mark want, nil when it is that already. The
 // zero mark removes condition and annotation.
-func patchTo(want mark, pod *corev1.Pod, now time.Time) []byte {
-	have := markOn(pod)
+func markPatch(want mark, pod *corev1.Pod, now time.Time) []byte {
+	have := markOf(pod)
 	if have == want {
 		return nil
 	}
-	var p podPatch
+	var p podStatusPatch
 	p.Metadata.UID = pod.UID
 	if have.target != want.target {
 		p.Metadata.Annotations = map[string]*string{upgrade.TargetAnnotation: nil}
@@ -138,7 +140,7 @@ func patchTo(want mark, pod *corev1.Pod, now time.Time) []byte {
 		}
 	}
 	if have.target = want.target; have != want {
-		p.Status.Conditions = []conditionPatch{conditionTo(want, have, now)}
+		p.Status.Conditions = []conditionPatch{needConditionPatch(want, have, now)}
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -147,7 +149,7 @@ func patchTo(want mark, pod *corev1.Pod, now time.Time) []byte {
 	return b
 }
 
-func conditionTo(want, have mark, now time.Time) conditionPatch {
+func needConditionPatch(want, have mark, now time.Time) conditionPatch {
 	c := conditionPatch{Type: upgrade.NeedCondition}
 	if want.status == "" {
 		c.Directive = "delete"

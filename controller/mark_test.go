@@ -95,15 +95,15 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			patch := patchTo(tt.want, tt.pod, now)
+			patch := markPatch(tt.want, tt.pod, now)
 			if patch == nil {
 				t.Fatal("got no patch, want one")
 			}
 			got := patched(t, tt.pod, patch)
-			if m := markOn(got); m != tt.want {
+			if m := markOf(got); m != tt.want {
 				t.Errorf("patch %s\ngot  %+v\nwant %+v", patch, m, tt.want)
 			}
-			if again := patchTo(tt.want, got, now); again != nil {
+			if again := markPatch(tt.want, got, now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			since := before
@@ -124,13 +124,13 @@ func TestTheZeroMarkRemovesEverything(t *testing.T) {
 		"needs an upgrade": marked(podAt("old"), m.markFor(podAt("old"))),
 		"up to date":       marked(podAt("new"), m.markFor(podAt("new"))),
 	} {
-		got := patched(t, pod, patchTo(mark{}, pod, now))
+		got := patched(t, pod, markPatch(mark{}, pod, now))
 		if upgrade.Condition(got, upgrade.NeedCondition) != nil || got.Annotations[upgrade.TargetAnnotation] != "" {
-			t.Errorf("%s: got %+v, want no mark", name, markOn(got))
+			t.Errorf("%s: got %+v, want no mark", name, markOf(got))
 		}
 		checkRestUntouched(t, got)
 	}
-	if patch := patchTo(mark{}, podAt("old"), now); patch != nil {
+	if patch := markPatch(mark{}, podAt("old"), now); patch != nil {
 		t.Errorf("got patch %s for a pod without a mark, want none", patch)
 	}
 }
@@ -150,7 +150,7 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // told is pod with what tells its node to pull the images of the revision with this
 // hash.
 func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = newDated(imagesOf(hash)).encode(since)
+	pod.Annotations[upgrade.TargetAnnotation] = newPrepullTarget(imagesOf(hash)).encode(since)
 	return pod
 }
 
@@ -169,7 +169,7 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := tt.pod
-			if patch := patchTo(m.markFor(got), got, now); patch != nil {
+			if patch := markPatch(m.markFor(got), got, now); patch != nil {
 				got = patched(t, got, patch)
 			}
 			target, ok, err := upgrade.TargetOf(got)
@@ -177,25 +177,25 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
 			later := newPrepullMarker(imagesOf("new"), now.Add(time.Hour))
-			if again := patchTo(later.markFor(got), got, now); again != nil {
+			if again := markPatch(later.markFor(got), got, now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			checkRestUntouched(t, got)
 		})
 	}
-	fine := patched(t, told(podAt("new"), "new", before), patchTo(m.markFor(podAt("new")), told(podAt("new"), "new", before), now))
+	fine := patched(t, told(podAt("new"), "new", before), markPatch(m.markFor(podAt("new")), told(podAt("new"), "new", before), now))
 	if fine.Annotations[upgrade.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
 	off := newTarget("new").markFor(podAt("old"))
-	if got := patched(t, told(podAt("old"), "new", before), patchTo(off, told(podAt("old"), "new", before), now)); markOn(got) != off {
-		t.Errorf("without images first: got %+v, want %+v", markOn(got), off)
+	if got := patched(t, told(podAt("old"), "new", before), markPatch(off, told(podAt("old"), "new", before), now)); markOf(got) != off {
+		t.Errorf("without images first: got %+v, want %+v", markOf(got), off)
 	}
 }
 
 func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 	pod := podAt("old")
-	got := patched(t, pod, patchTo(newTarget("new").markFor(pod), pod, now))
+	got := patched(t, pod, markPatch(newTarget("new").markFor(pod), pod, now))
 	if r := upgrade.RevisionOf(upgrade.Condition(got, upgrade.NeedCondition)); r != "new" {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
@@ -210,7 +210,7 @@ func TestPatchNamesTheUID(t *testing.T) {
 	var patch struct {
 		Metadata struct{ UID string }
 	}
-	if err := json.Unmarshal(patchTo(newTarget("new").markFor(pod), pod, now), &patch); err != nil {
+	if err := json.Unmarshal(markPatch(newTarget("new").markFor(pod), pod, now), &patch); err != nil {
 		t.Fatal(err)
 	}
 	if patch.Metadata.UID != "pod-uid" {

@@ -28,7 +28,7 @@ type nodes struct {
 
 func newNodes(client kubernetes.Interface) (*nodes, error) {
 	n := &nodes{
-		informer: coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, upToDate),
+		informer: coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),
 		calls:    map[cache.ObjectName]func(){},
 	}
 	if err := n.informer.SetTransform(trimNode); err != nil {
@@ -46,9 +46,9 @@ func newNodes(client kubernetes.Interface) (*nodes, error) {
 	return n, err
 }
 
-// upToDate keeps an informer from beginning with what an apiserver has cached,
+// consistentList keeps an informer from beginning with what an apiserver has cached,
 // which may lack what the last process did.
-func upToDate(o *metav1.ListOptions) {
+func consistentList(o *metav1.ListOptions) {
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion = ""
 	}
@@ -70,7 +70,7 @@ func (n *nodes) follow(ctx context.Context, key cache.ObjectName, call func()) {
 	})
 }
 
-func (n *nodes) unfollow(key cache.ObjectName) {
+func (n *nodes) unsubscribe(key cache.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.calls, key)

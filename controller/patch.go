@@ -18,14 +18,14 @@ import (
 // is the apiserver's.
 const patchTimeout = 30 * time.Second
 
-// change is a pod and the patch it is to get.
-type change struct {
+// podPatch is a pod and the patch it is to get.
+type podPatch struct {
 	pod   *corev1.Pod
 	patch []byte
 }
 
-// outcome is what became of a batch of changes.
-type outcome struct {
+// patchResult is what became of a batch of changes.
+type patchResult struct {
 	// changed are the pods as the apiserver returned them.
 	changed []*corev1.Pod
 	// conflicts counts pods that made way for others of the same name, or were
@@ -42,16 +42,16 @@ type outcome struct {
 
 // err is nil if every pod still there got its patch. It sums up, since thousands
 // of pods may have been refused for the same reason.
-func (o *outcome) err() error {
+func (o *patchResult) err() error {
 	if o.first == nil {
 		return nil
 	}
-	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.conflicts+o.failed, o.total, said(o.first))
+	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.conflicts+o.failed, o.total, quoteError(o.first))
 }
 
-// stuck is err unless any pod got its patch: then others may, and those that did not are
+// errIfNone is err unless any pod got its patch: then others may, and those that did not are
 // tried again by themselves.
-func (o *outcome) stuck() error {
+func (o *patchResult) errIfNone() error {
 	if len(o.changed) > 0 {
 		return nil
 	}
@@ -60,10 +60,10 @@ func (o *outcome) stuck() error {
 
 // apply sends the changes, a few at once, and goes on after an error. A pod that
 // is gone is none. It returns early only when ctx is done.
-func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
+func (r *reconciler) apply(ctx context.Context, changes []podPatch) patchResult {
 	var mu sync.Mutex
-	out := outcome{total: len(changes)}
-	forEach(ctx, r.patches, changes, func(c change) {
+	out := patchResult{total: len(changes)}
+	forEach(ctx, r.patches, changes, func(c podPatch) {
 		pod, err := r.send(ctx, c)
 		mu.Lock()
 		defer mu.Unlock()
@@ -76,7 +76,7 @@ func (r *reconciler) apply(ctx context.Context, changes []change) outcome {
 }
 
 // add counts one answer: a pod, an error, or neither for a pod that is gone.
-func (o *outcome) add(uid types.UID, pod *corev1.Pod, err error) {
+func (o *patchResult) add(uid types.UID, pod *corev1.Pod, err error) {
 	switch {
 	case err == nil && pod != nil:
 		o.changed = append(o.changed, pod)
@@ -94,7 +94,7 @@ func (o *outcome) add(uid types.UID, pod *corev1.Pod, err error) {
 }
 
 // send returns nil and no error when the pod is gone.
-func (r *reconciler) send(ctx context.Context, c change) (*corev1.Pod, error) {
+func (r *reconciler) send(ctx context.Context, c podPatch) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 	pod, err := r.client.CoreV1().Pods(c.pod.Namespace).Patch(ctx, c.pod.Name, types.StrategicMergePatchType,

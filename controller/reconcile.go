@@ -47,7 +47,7 @@ type reconciler struct {
 	patches    int
 	timing     rollout.Timing
 	nodes      *nodes
-	tracked    *register
+	states     *states
 }
 
 // work takes keys until the queue is shut down.
@@ -66,7 +66,7 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	if ctx.Err() != nil {
 		return
 	}
-	if wait := r.mustWait(key, time.Now()); wait > 0 {
+	if wait := r.retryDelay(key, time.Now()); wait > 0 {
 		r.queue.AddAfter(key, wait)
 		return
 	}
@@ -99,11 +99,11 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // its pods go with it
 		return nil
 	}
-	if t := r.tracked.get(key); t != nil && t.ds.UID != ds.UID {
+	if t := r.states.get(key); t != nil && t.ds.UID != ds.UID {
 		r.forget(key) // what is known is about another DaemonSet of the same name
 	}
 	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.tracked.get(key) == nil && !hasOurs(ds) {
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !hasOwned(ds) {
 		return nil // by far the most of them
 	}
 	return r.follow(ctx, key, ds, wanted, problem)
@@ -111,26 +111,26 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 
 // follow does what ds asks for, and undoes what it no longer asks for.
 func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted daemonset.Strategy, problem string) error {
-	t := r.tracked.getOrAdd(key)
+	t := r.states.getOrAdd(key)
 	t.ds = ds
 	options, err := optionsOf(ds, wanted)
 	if err != nil {
 		problem = err.Error()
 	}
-	r.tellProblem(ds, t, problem)
+	r.reportProblem(ds, t, problem)
 	switch {
 	case wanted == daemonset.Unmanaged:
-		return r.letGo(ctx, key, ds, t, problem)
+		return r.cleanup(ctx, key, ds, t, problem)
 	case problem != "":
-		return r.setConditions(ctx, key, ds, t, stuck(ds, problem))
+		return r.setConditions(ctx, key, ds, t, invalid(ds, problem))
 	case wanted == daemonset.OTA:
-		r.stopRolling(key, t)
+		r.stopRollout(key, t)
 		return errors.Join(
 			r.markPods(ctx, key, ds, t, options.Prepull),
-			r.setConditions(ctx, key, ds, t, withdrawn(mended(ds), ofRollouts[:]...)),
+			r.setConditions(ctx, key, ds, t, removing(accepted(ds), rolloutTypes[:]...)),
 		)
 	default:
-		if t.marked == forOwners {
+		if t.marked == otaMarks {
 			if err := r.unmarkPods(ctx, key, ds, t, options.Prepull); err != nil {
 				return err
 			}
@@ -150,10 +150,10 @@ func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Optio
 	return o, err
 }
 
-// letGo undoes everything on a DaemonSet that asks for nothing, or for something
+// cleanup undoes everything on a DaemonSet that asks for nothing, or for something
 // that Kubernetes does itself.
-func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, problem string) error {
-	r.stopRolling(key, t)
+func (r *reconciler) cleanup(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, problem string) error {
+	r.stopRollout(key, t)
 	if err := r.unmarkPods(ctx, key, ds, t, false); err != nil {
 		return err
 	}
@@ -164,9 +164,9 @@ func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1
 	if problem != "" {
 		want := conditions{}
 		want.set(rollout.Invalid(problem))
-		return r.setConditions(ctx, key, ds, t, withdrawn(want, ofRollouts[:]...))
+		return r.setConditions(ctx, key, ds, t, removing(want, rolloutTypes[:]...))
 	}
-	if err := r.setConditions(ctx, key, ds, t, withdrawn(conditions{}, ours[:]...)); err != nil {
+	if err := r.setConditions(ctx, key, ds, t, removing(conditions{}, ownedTypes[:]...)); err != nil {
 		return err
 	}
 	r.forget(key)
@@ -175,7 +175,7 @@ func (r *reconciler) letGo(ctx context.Context, key cache.ObjectName, ds *appsv1
 
 // markPods carries out the strategy OTA. With prepull, nodes pull the images before
 // their owners ask.
-func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, prepull bool) error {
+func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, prepull bool) error {
 	w, err := r.watchFor(ctx, key, ds, t)
 	if err != nil {
 		return err
@@ -183,8 +183,8 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if !w.synced() {
 		return nil // it calls when it is
 	}
-	t.marked = forOwners
-	revision := daemonset.NewestRevision(ds, w.revisionsSeen())
+	t.marked = otaMarks
+	revision := daemonset.NewestRevision(ds, w.revisionList())
 	if revision == nil {
 		return nil // the DaemonSet or a revision will change
 	}
@@ -197,28 +197,28 @@ func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *app
 	if prepull {
 		m = newPrepullMarker(target, now)
 	}
-	pods := w.podsOf(ds)
+	pods := w.activePods(ds)
 	p := planMarks(m, pods, now)
 	r.metrics.setPods(key, p.need, p.total-p.need)
-	done := r.apply(ctx, t.retries.ofDue(p.changes, pods, now))
+	done := r.apply(ctx, t.podBackoff.filter(p.changes, pods, now))
 	w.wrote(done.changed)
-	r.wake(key, t.retries.took(&done, time.Now()), time.Now())
+	r.wakeAt(key, t.podBackoff.took(&done, time.Now()), time.Now())
 	if ctx.Err() == nil {
-		r.tellMarked(ds, t, target.Revision, p, done)
+		r.reportMarked(ds, t, target.Revision, p, done)
 	}
-	return done.stuck()
+	return done.errIfNone()
 }
 
 // watchFor returns the watch of ds, started if need be.
-func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked) (*watch, error) {
-	if t.watch != nil && t.watch.serves(ds) {
+func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state) (*watch, error) {
+	if t.watch != nil && t.watch.matches(ds) {
 		return t.watch, nil
 	}
 	if t.watch != nil {
 		t.watch.stop()
 		t.watch = nil
 	}
-	w, err := startWatch(ctx, r.client, ds, func() { r.queue.AddAfter(key, t.pace.wait(time.Now())) })
+	w, err := startOwned(ctx, r.client, ds, func() { r.queue.AddAfter(key, t.throttle.wait(time.Now())) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,11 +228,11 @@ func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *app
 
 // forget lets go of everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
-	if t := r.tracked.remove(key); t != nil {
+	if t := r.states.remove(key); t != nil {
 		if t.watch != nil {
 			t.watch.stop()
 		}
-		r.stopRolling(key, t)
+		r.stopRollout(key, t)
 	}
 	r.metrics.forgetPods(key)
 	r.queue.Forget(key)
@@ -240,7 +240,7 @@ func (r *reconciler) forget(key cache.ObjectName) {
 
 // stop is called when no worker runs any more.
 func (r *reconciler) stop() {
-	for _, key := range r.tracked.keys() {
+	for _, key := range r.states.keys() {
 		r.forget(key)
 	}
 	r.nodes.running.Wait()
@@ -248,7 +248,7 @@ func (r *reconciler) stop() {
 
 // plan is what is to be done with the pods of a DaemonSet.
 type plan struct {
-	changes []change
+	changes []podPatch
 	// need of total pods need an upgrade.
 	need, total int
 }
@@ -259,8 +259,8 @@ func planMarks(m marker, pods []*corev1.Pod, now time.Time) plan {
 		if m.needsUpgrade(pod) {
 			p.need++
 		}
-		if patch := patchTo(m.markFor(pod), pod, now); patch != nil {
-			p.changes = append(p.changes, change{pod: pod, patch: patch})
+		if patch := markPatch(m.markFor(pod), pod, now); patch != nil {
+			p.changes = append(p.changes, podPatch{pod: pod, patch: patch})
 		}
 	}
 	return p

@@ -43,7 +43,7 @@ func trimDaemonSet(object any) (any, error) {
 		},
 		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration},
 	}
-	for _, t := range ours {
+	for _, t := range ownedTypes {
 		if c := conditionOn(ds, t); c != nil {
 			out.Status.Conditions = append(out.Status.Conditions, *c)
 		}

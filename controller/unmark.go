@@ -27,11 +27,11 @@ import (
 // the pods are replaced, or the DaemonSet opts in and out again: finding them
 // would take a list of all pods of the cluster. The same goes for a DaemonSet
 // that is deleted without its pods.
-func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *tracked, keepTargets bool) error {
-	if t.marked == forNobody {
+func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, keepTargets bool) error {
+	if t.marked == noMarks {
 		return nil
 	}
-	if t.watch != nil && t.watch.serves(ds) { // else it is another DaemonSet by now
+	if t.watch != nil && t.watch.matches(ds) { // else it is another DaemonSet by now
 		changes, err := r.marked(ctx, ds, t.watch, keepTargets)
 		if err != nil {
 			return err
@@ -41,9 +41,9 @@ func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *a
 		if err := done.err(); err != nil {
 			return err
 		}
-		r.tellUnmarked(ds, t, len(done.changed))
+		r.reportUnmarked(ds, t, len(done.changed))
 	}
-	t.marked = forNobody
+	t.marked = noMarks
 	r.metrics.forgetPods(key)
 	return nil
 }
@@ -51,9 +51,9 @@ func (r *reconciler) unmarkPods(ctx context.Context, key cache.ObjectName, ds *a
 // marked returns what takes the marks off ds's pods. It asks the apiserver, since
 // the watch may not have seen the last marks yet, and page by page, since pods
 // arrive whole.
-func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch, keepTargets bool) ([]change, error) {
+func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch, keepTargets bool) ([]podPatch, error) {
 	var (
-		changes []change
+		changes []podPatch
 		now     = time.Now()
 		pods    = r.client.CoreV1().Pods(ds.Namespace)
 	)
@@ -67,8 +67,8 @@ func (r *reconciler) marked(ctx context.Context, ds *appsv1.DaemonSet, w *watch,
 		if keepTargets {
 			want.target = pod.Annotations[upgrade.TargetAnnotation]
 		}
-		if patch := patchTo(want, pod, now); patch != nil {
-			changes = append(changes, change{
+		if patch := markPatch(want, pod, now); patch != nil {
+			changes = append(changes, podPatch{
 				pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
 				patch: patch,
 			})

@@ -24,7 +24,7 @@ import (
 )
 
 // watch follows the pods and ControllerRevisions of one DaemonSet, by its
-// namespace and selector. It lives from startWatch to stop. Its methods are for
+// namespace and selector. It lives from startOwned to stop. Its methods are for
 // the worker that holds the DaemonSet's key.
 type watch struct {
 	uid       types.UID
@@ -42,17 +42,17 @@ type watch struct {
 	running sync.WaitGroup
 }
 
-// startWatch returns at once. It calls changed when everything has been listed,
+// startOwned returns at once. It calls changed when everything has been listed,
 // and from then on, and possibly before, whenever something changes that a
 // reconcile looks at. It ends with stop, or silently with ctx.
-func startWatch(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*watch, error) {
+func startOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*watch, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: selector of the DaemonSet: %w", err)
 	}
 	narrow := func(o *metav1.ListOptions) {
 		o.LabelSelector = selector.String()
-		upToDate(o)
+		consistentList(o)
 	}
 	w := &watch{
 		uid:       ds.UID,
@@ -119,7 +119,7 @@ func podChanged(before, after any) bool {
 		unscheduled(a) != unscheduled(b) ||
 		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
 		waiting(a) != waiting(b) ||
-		markOn(a) != markOn(b) ||
+		markOf(a) != markOf(b) ||
 		imagesOn(a) != imagesOn(b) ||
 		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
@@ -174,8 +174,8 @@ func (w *watch) stop() {
 	w.running.Wait()
 }
 
-// serves tells whether w still is the right watch for ds.
-func (w *watch) serves(ds *appsv1.DaemonSet) bool {
+// matches tells whether w still is the right watch for ds.
+func (w *watch) matches(ds *appsv1.DaemonSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	return err == nil && ds.UID == w.uid && selector.String() == w.selector.String()
 }
@@ -183,8 +183,8 @@ func (w *watch) serves(ds *appsv1.DaemonSet) bool {
 // synced tells whether everything has been listed once.
 func (w *watch) synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
 
-// revisionsSeen returns the ControllerRevisions that the selector matches.
-func (w *watch) revisionsSeen() []*appsv1.ControllerRevision {
+// revisionList returns the ControllerRevisions that the selector matches.
+func (w *watch) revisionList() []*appsv1.ControllerRevision {
 	var out []*appsv1.ControllerRevision
 	for _, object := range w.revisions.GetStore().List() {
 		if revision, ok := object.(*appsv1.ControllerRevision); ok {
@@ -194,16 +194,16 @@ func (w *watch) revisionsSeen() []*appsv1.ControllerRevision {
 	return out
 }
 
-// podsOf returns ds's pods that are not on their way out, each in the newest
+// activePods returns ds's pods that are not on their way out, each in the newest
 // state known. They are shared and must not be changed.
-func (w *watch) podsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
-	all := w.allPodsOf(ds)
+func (w *watch) activePods(ds *appsv1.DaemonSet) []*corev1.Pod {
+	all := w.allPods(ds)
 	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
 }
 
-// allPodsOf returns ds's pods, also those on their way out, each in the newest
+// allPods returns ds's pods, also those on their way out, each in the newest
 // state known. They are shared and must not be changed.
-func (w *watch) allPodsOf(ds *appsv1.DaemonSet) []*corev1.Pod {
+func (w *watch) allPods(ds *appsv1.DaemonSet) []*corev1.Pod {
 	objects := w.pods.GetStore().List()
 	out := make([]*corev1.Pod, 0, len(objects))
 	ahead := map[types.UID]*corev1.Pod{}

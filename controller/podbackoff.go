@@ -24,37 +24,37 @@ const (
 	maxPodBackoff = 5 * time.Minute
 )
 
-// retries are the pods of a DaemonSet for which a request has failed, with when it may
+// podBackoff are the pods of a DaemonSet for which a request has failed, with when it may
 // be sent again: later after each failure, whatever happens to the pod meanwhile. It is
 // not safe for concurrent use.
-type retries struct {
+type podBackoff struct {
 	limiter workqueue.TypedRateLimiter[types.UID]
 	due     map[types.UID]time.Time
 }
 
-func newRetries() *retries {
-	return &retries{
+func newPodBackoff() *podBackoff {
+	return &podBackoff{
 		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minPodBackoff, maxPodBackoff),
 		due:     map[types.UID]time.Time{},
 	}
 }
 
-func (r *retries) failed(uid types.UID, now time.Time) { r.due[uid] = now.Add(r.limiter.When(uid)) }
+func (r *podBackoff) failed(uid types.UID, now time.Time) { r.due[uid] = now.Add(r.limiter.When(uid)) }
 
-func (r *retries) succeeded(uid types.UID) {
+func (r *podBackoff) succeeded(uid types.UID) {
 	r.limiter.Forget(uid)
 	delete(r.due, uid)
 }
 
 // failures is how many there have been in a row.
-func (r *retries) failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
+func (r *podBackoff) failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
 
 // may reports whether a request for the pod may be sent now.
-func (r *retries) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
+func (r *podBackoff) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
 
 // next is when the first of the pods that have to wait may be tried again; zero if none
 // has to.
-func (r *retries) next(now time.Time) (first time.Time) {
+func (r *podBackoff) next(now time.Time) (first time.Time) {
 	for _, due := range r.due {
 		if due.After(now) && (first.IsZero() || due.Before(first)) {
 			first = due
@@ -64,7 +64,7 @@ func (r *retries) next(now time.Time) (first time.Time) {
 }
 
 // keep forgets every pod but these.
-func (r *retries) keep(pods []*corev1.Pod) {
+func (r *podBackoff) keep(pods []*corev1.Pod) {
 	if len(r.due) == 0 {
 		return
 	}
@@ -79,18 +79,18 @@ func (r *retries) keep(pods []*corev1.Pod) {
 	}
 }
 
-// ofDue returns those of the changes that need not wait. pods are all that there are.
-func (r *retries) ofDue(changes []change, pods []*corev1.Pod, now time.Time) []change {
+// filter returns those of the changes that need not wait. pods are all that there are.
+func (r *podBackoff) filter(changes []podPatch, pods []*corev1.Pod, now time.Time) []podPatch {
 	r.keep(pods)
 	if len(r.due) == 0 {
 		return changes
 	}
-	return slices.DeleteFunc(changes, func(c change) bool { return !r.may(c.pod.UID, now) })
+	return slices.DeleteFunc(changes, func(c podPatch) bool { return !r.may(c.pod.UID, now) })
 }
 
 // took takes in what became of changes, and returns when to look again; zero if nothing
 // failed.
-func (r *retries) took(done *outcome, now time.Time) time.Time {
+func (r *podBackoff) took(done *patchResult, now time.Time) time.Time {
 	for _, pod := range done.changed {
 		r.succeeded(pod.UID)
 	}
@@ -100,16 +100,16 @@ func (r *retries) took(done *outcome, now time.Time) time.Time {
 	return r.next(now)
 }
 
-// maxSaid is how much of an error is repeated in conditions and Events: enough for the
+// maxQuoted is how much of an error is repeated in conditions and Events: enough for the
 // name of a webhook or policy and its reason.
-const maxSaid = 200
+const maxQuoted = 200
 
-// said quotes an error of the apiserver within bounds: the text may come from any admission
+// quoteError quotes an error of the apiserver within bounds: the text may come from any admission
 // webhook or policy, and be of any length.
-func said(err error) string {
+func quoteError(err error) string {
 	words := err.Error()
-	if len(words) > maxSaid {
-		words = strings.ToValidUTF8(words[:maxSaid], "") + "..."
+	if len(words) > maxQuoted {
+		words = strings.ToValidUTF8(words[:maxQuoted], "") + "..."
 	}
 	return strconv.Quote(words)
 }

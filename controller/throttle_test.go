@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func TestPace(t *testing.T) {
-	var p pace
+func TestThrottle(t *testing.T) {
+	var p throttle
 	if got := p.wait(now); got > 0 {
 		t.Errorf("the first step waits for %v", got)
 	}
@@ -18,7 +18,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("a second later it waits for %v", got)
 	}
 	p.took(now, now.Add(time.Minute))
-	if got := p.wait(now.Add(time.Minute)); got != maxRest {
-		t.Errorf("after a long step it waits for %v, want %v", got, maxRest)
+	if got := p.wait(now.Add(time.Minute)); got != maxThrottle {
+		t.Errorf("after a long step it waits for %v, want %v", got, maxThrottle)
 	}
 }

@@ -20,9 +20,9 @@ const (
 	reasonDeletingFailed  = "DeletingPodsFailed"
 )
 
-// story is what was told about a rollout. Each thing is told when it begins to be
-// so; what another process told before is read from the conditions.
-type story struct {
+// rolloutHistory is what was reported about a rollout. Each thing is reported when it begins to be
+// so; what another process reported before is read from the conditions.
+type rolloutHistory struct {
 	revision string
 	begun    time.Time
 	// reason is that of the condition, as last told.
@@ -31,12 +31,12 @@ type story struct {
 	failure  string
 }
 
-// tellRollout tells what is new about a rollout, on the DaemonSet and in the log.
-func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, options rollout.Options, now time.Time) {
-	s := &t.rolling.story
+// reportRollout reports what is new about a rollout, on the DaemonSet and in the log.
+func (r *reconciler) reportRollout(ds *appsv1.DaemonSet, t *state, p *rollout.Plan, options rollout.Options, now time.Time) {
+	s := &t.rolloutState.rolloutHistory
 	reason := conditionFor(rollout.ProgressingCondition, p).Reason
 	if s.revision != p.Revision {
-		*s = begin(ds, p, now)
+		*s = historySoFar(ds, p, now)
 		if s.reason == "" && !p.Complete() {
 			s.reason = rollout.ReasonUpdating
 			message := fmt.Sprintf("controllerrevision %s: %s; at most %d of %d Ready nodes are unavailable at a time",
@@ -44,7 +44,7 @@ func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Pl
 			if options.Prepull {
 				message += fmt.Sprintf(", and each keeps its pod until its images are there, for %v at most", options.PrepullTimeout)
 			}
-			r.tell(ds, reasonRolloutStarted, message)
+			r.reportProgress(ds, reasonRolloutStarted, message)
 		}
 	}
 	was := s.reason
@@ -54,27 +54,27 @@ func (r *reconciler) tellRollout(ds *appsv1.DaemonSet, t *tracked, p *rollout.Pl
 	}
 	switch reason {
 	case rollout.ReasonComplete:
-		r.tellComplete(ds, s, p, was, now)
+		r.reportComplete(ds, s, p, was, now)
 	case rollout.ReasonHalted:
 		message := conditionFor(rollout.HaltedCondition, p).Message
 		r.log.Warn("rollout halted: nodes were lost after they got the new revision",
 			"daemonset", ds.Namespace+"/"+ds.Name, "revision", p.Revision, "nodes", p.Breaker.Lost, "updated", p.Breaker.Updated)
 		r.events.warning(ds, reasonRolloutHalted, truncated(message))
 	case rollout.ReasonWaiting:
-		r.tell(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
-	case rollout.ReasonRefused: // tellDeletions names the refusal
+		r.reportProgress(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
+	case rollout.ReasonRefused: // reportDeletions names the refusal
 	case rollout.ReasonUpdating:
 		if was == rollout.ReasonPaused || was == rollout.ReasonHalted {
-			r.tell(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
+			r.reportProgress(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
 		}
 	default:
-		r.tell(ds, reasonRolloutHeld, conditionFor(rollout.ProgressingCondition, p).Message)
+		r.reportProgress(ds, reasonRolloutHeld, conditionFor(rollout.ProgressingCondition, p).Message)
 	}
 }
 
-// begin returns the story of a revision as far as others have told it.
-func begin(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) story {
-	s := story{revision: p.Revision, begun: now}
+// historySoFar returns the history of a rollout as the conditions have it.
+func historySoFar(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rolloutHistory {
+	s := rolloutHistory{revision: p.Revision, begun: now}
 	progressing, complete := conditionOn(ds, rollout.ProgressingCondition), conditionOn(ds, rollout.CompleteCondition)
 	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
 		return s
@@ -85,8 +85,8 @@ func begin(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) story {
 	return s
 }
 
-// tellComplete says nothing where there was nothing to do.
-func (r *reconciler) tellComplete(ds *appsv1.DaemonSet, s *story, p *rollout.Plan, was string, now time.Time) {
+// reportComplete says nothing where there was nothing to do.
+func (r *reconciler) reportComplete(ds *appsv1.DaemonSet, s *rolloutHistory, p *rollout.Plan, was string, now time.Time) {
 	if s.complete {
 		return
 	}
@@ -94,20 +94,20 @@ func (r *reconciler) tellComplete(ds *appsv1.DaemonSet, s *story, p *rollout.Pla
 	if was == "" {
 		return
 	}
-	r.tell(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
+	r.reportProgress(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
 		p.Revision, p.Summary(), now.Sub(s.begun).Round(time.Second/10)))
 }
 
-// tell is for what goes as it should.
-func (r *reconciler) tell(ds *appsv1.DaemonSet, reason, message string) {
+// reportProgress is for what goes as it should.
+func (r *reconciler) reportProgress(ds *appsv1.DaemonSet, reason, message string) {
 	r.log.Info("rollout", "daemonset", ds.Namespace+"/"+ds.Name, "event", reason, "message", message)
 	r.events.normal(ds, reason, truncated(message))
 }
 
-// tellDeletions posts an Event with the reason why pods could not be deleted, unless the
+// reportDeletions posts an Event with the reason why pods could not be deleted, unless the
 // last one had the same reason and pods have been refused ever since.
-func (r *reconciler) tellDeletions(ds *appsv1.DaemonSet, t *tracked, p *rollout.Plan, done deleted) {
-	s := &t.rolling.story
+func (r *reconciler) reportDeletions(ds *appsv1.DaemonSet, t *state, p *rollout.Plan, done deleteResult) {
+	s := &t.rolloutState.rolloutHistory
 	failure := done.problem()
 	switch {
 	case failure == "" && p.Refused == 0:

@@ -21,9 +21,9 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// deleting is a reconciler whose requests to delete pods are answered with err, and
+// newDeleter returns a reconciler whose requests to delete pods are answered with err, and
 // whose lists of pods have these, or fail.
-func deleting(err error, listed ...*corev1.Pod) *reconciler {
+func newDeleter(err error, listed ...*corev1.Pod) *reconciler {
 	client := fake.NewClientset()
 	client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
@@ -51,7 +51,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
 	alive, other := podAt("old"), podAt("old")
 	other.UID = "another"
-	going := terminating(podAt("old"))
+	ended := terminating(podAt("old"))
 	for name, tt := range map[string]struct {
 		idle     bool
 		err      error
@@ -64,7 +64,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 		"gone already":                        {err: apierrors.NewNotFound(pods, "web-1"), expected: true},
 		"the name is another's":               {err: conflict, listed: []*corev1.Pod{other}, expected: true},
 		"the name is nobody's":                {err: conflict, expected: true},
-		"a conflict over a pod that ends":     {err: conflict, listed: []*corev1.Pod{going}, expected: true},
+		"a conflict over a pod that ends":     {err: conflict, listed: []*corev1.Pod{ended}, expected: true},
 		"a conflict over a pod that lives":    {err: conflict, listed: []*corev1.Pod{alive}, refused: true},
 		"a conflict over nobody knows whom":   {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
 		"refused":                             {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
@@ -87,27 +87,27 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sent, pod := newDeletions(), podAt("old")
-				r := deleting(tt.err, tt.listed...)
-				r.deletePods(t.Context(), sent, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
-				if got := sent.has(pod.UID); got != tt.expected {
+				expected, pod := newExpectations(), podAt("old")
+				r := newDeleter(tt.err, tt.listed...)
+				r.deletePods(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
+				if got := expected.has(pod.UID); got != tt.expected {
 					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if again := sent.caughtUp([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
+				if again := expected.observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
 					t.Error("it is sent again at once")
 				}
 				time.Sleep(minPodBackoff)
-				if got := len(sent.caughtUp([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
+				if got := len(expected.observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
 					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
 				}
-				if got := sent.has(pod.UID); got != tt.expected {
+				if got := expected.has(pod.UID); got != tt.expected {
 					t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if got := sent.refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
+				if got := expected.refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
 					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
 				}
-				sent.caughtUp([]*corev1.Pod{other}, time.Now())
-				if sent.has(pod.UID) || sent.refusal(pod.UID) != nil {
+				expected.observed([]*corev1.Pod{other}, time.Now())
+				if expected.has(pod.UID) || expected.refusal(pod.UID) != nil {
 					t.Error("it still counts when the watch no longer shows it")
 				}
 			})
@@ -116,20 +116,20 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 }
 
 func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
-	d, pod := newDeletions(), podAt("old")
+	d, pod := newExpectations(), podAt("old")
 	d.expect(pod)
-	d.answered(pod, unsure, false, errors.New("no answer"), now)
-	if again := d.caughtUp([]*corev1.Pod{terminating(podAt("old"))}, now.Add(time.Hour)); len(again) != 0 || d.has(pod.UID) {
+	d.answered(pod, unknown, false, errors.New("no answer"), now)
+	if again := d.observed([]*corev1.Pod{terminating(podAt("old"))}, now.Add(time.Hour)); len(again) != 0 || d.has(pod.UID) {
 		t.Errorf("sent again %v, expected %t", again, d.has(pod.UID))
 	}
 }
 
 // Whatever happens meanwhile, each failure doubles the wait, and one success ends it.
 func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
-	d, pod, at := newDeletions(), podAt("old"), now
+	d, pod, at := newExpectations(), podAt("old"), now
 	for want := minPodBackoff; want < maxPodBackoff; want *= 2 {
 		d.answered(pod, kept, false, errors.New("no"), at)
-		d.caughtUp([]*corev1.Pod{pod}, at)
+		d.observed([]*corev1.Pod{pod}, at)
 		if got := d.refusal(pod.UID).Until.Sub(at); got != want {
 			t.Fatalf("it is tried again after %v, want %v", got, want)
 		}
@@ -145,7 +145,7 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 	if d.refusalsInARow() < 3 {
 		t.Errorf("%d refusals in a row", d.refusalsInARow())
 	}
-	d.answered(pod, going, false, nil, at)
+	d.answered(pod, deleting, false, nil, at)
 	if d.refusal(pod.UID) != nil || !d.next(at).IsZero() || d.refusalsInARow() != 0 {
 		t.Error("something is left of them when it is deleted")
 	}
@@ -154,18 +154,18 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 // A pod that serves nobody changes often, so that its first conflicts are bad luck. One
 // that ends in nothing but conflicts is refused.
 func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
-	d, pod := newDeletions(), podAt("old")
-	for i := range forgiven + 1 {
+	d, pod := newExpectations(), podAt("old")
+	for i := range toleratedConflicts + 1 {
 		d.answered(pod, kept, true, errors.New("conflict"), now)
-		if named, want := d.refusal(pod.UID).Words != "", i == forgiven; named != want {
+		if named, want := d.refusal(pod.UID).Words != "", i == toleratedConflicts; named != want {
 			t.Errorf("after %d conflicts it is named: %t", i+1, named)
 		}
 	}
 }
 
 func TestWhatIsSaidIsQuotedAndShort(t *testing.T) {
-	got := said(errors.New("no\x1b[31m\n" + strings.Repeat("ü", 1000)))
-	if !utf8.ValidString(got) || len(got) > 2*maxSaid || strings.ContainsAny(got, "\x1b\n") || !strings.HasPrefix(got, `"no\x1b[31m\n`) {
+	got := quoteError(errors.New("no\x1b[31m\n" + strings.Repeat("ü", 1000)))
+	if !utf8.ValidString(got) || len(got) > 2*maxQuoted || strings.ContainsAny(got, "\x1b\n") || !strings.HasPrefix(got, `"no\x1b[31m\n`) {
 		t.Errorf("got %s", got)
 	}
 	if got := truncated(strings.Repeat("ü", 1000)); !utf8.ValidString(got) || len(got) > maxEventMessage {
@@ -177,7 +177,7 @@ func TestWhatIsSaidIsQuotedAndShort(t *testing.T) {
 func TestOutlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		longer, cancel := outlive(ctx, time.Second, time.Hour)
+		longer, cancel := withGrace(ctx, time.Second, time.Hour)
 		defer cancel()
 		stop()
 		time.Sleep(time.Second - 1)
@@ -190,7 +190,7 @@ func TestOutlive(t *testing.T) {
 		if longer.Err() == nil {
 			t.Fatal("it goes on")
 		}
-		longer, cancel = outlive(t.Context(), time.Second, time.Minute)
+		longer, cancel = withGrace(t.Context(), time.Second, time.Minute)
 		defer cancel()
 		time.Sleep(time.Minute)
 		synctest.Wait()

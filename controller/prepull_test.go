@@ -36,14 +36,14 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan, sent := rollout.Plan{Revision: "new"}, newDeletions()
+			plan, expected := rollout.Plan{Revision: "new"}, newExpectations()
 			if tt.pulls {
 				plan.Pulls = map[types.UID]time.Time{uid: before}
 			}
 			if tt.deleted {
-				sent.expect(tt.pod)
+				expected.expect(tt.pod)
 			}
-			changes := planTold(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, sent, now)
+			changes := prepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected, now)
 			if len(changes) != tt.changes {
 				t.Fatalf("%d changes, want %d", len(changes), tt.changes)
 			}

@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// state is what the controller remembers of a DaemonSet from one reconcile to
+// the next. Nothing in it decides what should be; losing it costs a list, and an
+// Event told twice. It belongs to the worker that holds the DaemonSet's key.
+type state struct {
+	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
+	// has nothing of what follows.
+	ds *appsv1.DaemonSet
+	// until is when it may be worked on again after a failure, and podBackoff has the pods
+	// that could not be patched.
+	until      time.Time
+	podBackoff *podBackoff
+	// watch is nil unless the DaemonSet opted in.
+	watch *watch
+	// marked is for whom pods may have marks.
+	marked markKind
+	// rolloutState is nil unless the DaemonSet is rolled out by its nodes.
+	rolloutState *rolloutState
+	// throttle is the only part that is not for the worker alone.
+	throttle throttle
+	// report is about the conditions.
+	report report
+	// What was last said about it, each "" when the matter is settled: the
+	// problem with what it asks for, pods that could not be marked, and the sum
+	// of the marks.
+	problem  string
+	unmarked string
+	summary  string
+}
+
+// markKind is for whom the marks are that pods may have.
+type markKind int
+
+const (
+	noMarks      markKind = iota
+	otaMarks              // OTA
+	prepullMarks          // AdvancedRollingUpdate, with images first
+)
+
+// states holds the state of each DaemonSet. It is safe for concurrent use.
+type states struct {
+	mu    sync.Mutex
+	byKey map[cache.ObjectName]*state // guarded by mu; the values are not
+}
+
+func newStates() *states { return &states{byKey: map[cache.ObjectName]*state{}} }
+
+// get returns nil when there is no state for the DaemonSet.
+func (r *states) get(key cache.ObjectName) *state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byKey[key]
+}
+
+func (r *states) getOrAdd(key cache.ObjectName) *state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.byKey[key]
+	if !ok {
+		t = &state{podBackoff: newPodBackoff()}
+		r.byKey[key] = t
+	}
+	return t
+}
+
+// remove returns the state that was removed, or nil.
+func (r *states) remove(key cache.ObjectName) *state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.byKey[key]
+	delete(r.byKey, key)
+	return t
+}
+
+func (r *states) keys() []cache.ObjectName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.byKey))
+}
