@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -44,8 +43,8 @@ func (c conditions) set(all ...appsv1.DaemonSetCondition) {
 	}
 }
 
-// report is what was last written to a DaemonSet's conditions.
-type report struct {
+// written is what was last written to a DaemonSet's conditions.
+type written struct {
 	// ds is what the apiserver returned, which the watch may be behind of.
 	ds *appsv1.DaemonSet
 	at time.Time
@@ -108,22 +107,23 @@ func hasOwned(ds *appsv1.DaemonSet) bool {
 
 // setConditions patches ds if need be: at once when a status or a reason changes,
 // and not more often than minInterval when only words do.
-func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, want conditions) error {
-	if t.report.ds != nil && t.report.ds.UID == ds.UID && newerThan(t.report.ds, ds) {
-		ds = t.report.ds
+func (s *scope) setConditions(ctx context.Context, want conditions) error {
+	ds, last := s.ds, &s.state.written
+	if last.ds != nil && last.ds.UID == ds.UID && newerThan(last.ds, ds) {
+		ds = last.ds
 	}
 	now := time.Now()
 	patch, urgent := conditionsPatch(ds, want, now)
 	if patch == nil {
 		return nil
 	}
-	if wait := minInterval - now.Sub(t.report.at); !urgent && wait > 0 {
-		r.queue.AddAfter(key, wait)
+	if wait := minInterval - now.Sub(last.at); !urgent && wait > 0 {
+		s.queue.AddAfter(s.key, wait)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
-	written, err := r.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
+	answer, err := s.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
 		patch, metav1.PatchOptions{FieldManager: Name}, "status")
 	if apierrors.IsNotFound(err) || isConflict(err) {
 		return nil // gone, or another of the same name, which brings an event
@@ -131,8 +131,8 @@ func (r *reconciler) setConditions(ctx context.Context, key cache.ObjectName, ds
 	if err != nil {
 		return fmt.Errorf("patch conditions: %w", err)
 	}
-	if trimmed, err := trimDaemonSet(written); err == nil {
-		t.report = report{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
+	if trimmed, err := trimDaemonSet(answer); err == nil {
+		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
 	}
 	return nil
 }

@@ -135,16 +135,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		queue.ShutDown()
 		return fmt.Errorf("watch nodes: %w", err)
 	}
-	events := newEvents(ctx, c.client.CoreV1())
 	r := &reconciler{
 		client:     c.client,
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
 		backoff:    backoff,
-		events:     events,
+		podClient:  &podClient{client: c.client, limit: c.options.Patches, patched: c.metrics.patched, deleted: c.metrics.deleted},
+		events:     newRecorder(ctx, c.client.CoreV1(), c.options.Logger),
 		metrics:    c.metrics,
 		log:        c.options.Logger,
-		patches:    c.options.Patches,
 		timing:     c.options.Timing,
 		nodes:      nodes,
 		states:     newStates(),

@@ -49,12 +49,12 @@ func (d *deleteResult) err() error {
 	return fmt.Errorf("%s", d.problem())
 }
 
-// deletePods deletes them, a few at once, and goes on after a failure.
-func (r *reconciler) deletePods(ctx context.Context, expected *expectations, all []rollout.Deletion) deleteResult {
+// delete deletes the pods, a few at once, and goes on after a failure.
+func (c *podClient) delete(ctx context.Context, expected *expectations, all []rollout.Deletion) deleteResult {
 	var mu sync.Mutex
 	out := deleteResult{total: len(all)}
-	forEach(ctx, r.patches, all, func(deletion rollout.Deletion) {
-		f, conflict, err := r.deletePod(ctx, expected, deletion)
+	forEach(ctx, c.limit, all, func(deletion rollout.Deletion) {
+		f, conflict, err := c.deletePod(ctx, expected, deletion)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -72,7 +72,7 @@ func (r *reconciler) deletePods(ctx context.Context, expected *expectations, all
 
 // deletePod deletes the pod and returns what became of it. conflict is true if the only
 // reason for a failure is that the pod has changed since it was seen.
-func (r *reconciler) deletePod(ctx context.Context, expected *expectations, deletion rollout.Deletion) (f outcome, conflict bool, err error) {
+func (c *podClient) deletePod(ctx context.Context, expected *expectations, deletion rollout.Deletion) (f outcome, conflict bool, err error) {
 	ctx, cancel := withGrace(ctx, deleteGrace, deleteTimeout)
 	defer cancel()
 	pod := deletion.Pod
@@ -81,12 +81,12 @@ func (r *reconciler) deletePod(ctx context.Context, expected *expectations, dele
 		only.ResourceVersion = &pod.ResourceVersion
 	}
 	expected.expect(pod)
-	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
-	r.metrics.deleted(err)
+	err = c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
+	c.deleted(err)
 	f = outcomeOfError(err)
 	conflict = apierrors.IsConflict(err) && deletion.Idle
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
-		f = r.outcomeOf(ctx, pod)
+		f = c.outcomeOf(ctx, pod)
 	}
 	if deletion.Idle && f != deleting {
 		// If it was done all the same, the pod is no more available than it looked, and
@@ -129,8 +129,8 @@ func refused(err error) bool {
 // outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
 // found: its name may be another pod's or nobody's by now, or something that admits
 // requests may have answered so while the pod lives on.
-func (r *reconciler) outcomeOf(ctx context.Context, pod *corev1.Pod) outcome {
-	list, err := r.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+func (c *podClient) outcomeOf(ctx context.Context, pod *corev1.Pod) outcome {
+	list, err := c.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,45 +20,57 @@ const (
 	reasonOptedOut        = "UpgradeMarksRemoved"
 )
 
-// events reports what happens to a DaemonSet where people look for it, in `kubectl
-// describe`. The same thing is reported once, until something else is.
+// recorder reports what happens to DaemonSets, in the log and where people look for it, in
+// `kubectl describe`. The same thing is reported once, until something else is. It is safe
+// for concurrent use.
 //
 // They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
 // reason into the first one's words, and "3 of 5 pods" would never become "2 of
 // 5".
-type events struct {
-	recorder record.EventRecorder
+type recorder struct {
+	events record.EventRecorder
+	log    *slog.Logger
 }
 
-// newEvents returns a recorder that runs until ctx is done, and drops what is not
+// reported is what was last reported about a DaemonSet, each "" when the matter is
+// settled: the problem with what it asks for, pods that could not be marked, and the sum
+// of the marks.
+type reported struct {
+	problem  string
+	unmarked string
+	summary  string
+}
+
+// newRecorder returns a recorder that runs until ctx is done, and drops what is not
 // written by then.
-func newEvents(ctx context.Context, client typedcorev1.EventsGetter) *events {
+func newRecorder(ctx context.Context, client typedcorev1.EventsGetter, log *slog.Logger) *recorder {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
-	return &events{recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})}
+	return &recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}), log: log}
 }
 
-func (e *events) normal(ds *appsv1.DaemonSet, reason, message string) {
-	e.recorder.Event(ds, corev1.EventTypeNormal, reason, message)
+func (r *recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
+	r.events.Event(ds, corev1.EventTypeNormal, reason, message)
 }
 
-func (e *events) warning(ds *appsv1.DaemonSet, reason, message string) {
-	e.recorder.Event(ds, corev1.EventTypeWarning, reason, message)
+func (r *recorder) warning(ds *appsv1.DaemonSet, reason, message string) {
+	r.events.Event(ds, corev1.EventTypeWarning, reason, message)
 }
 
-// reportProblem says what is wrong with what ds asks for; "" is nothing.
-func (r *reconciler) reportProblem(ds *appsv1.DaemonSet, t *state, problem string) {
-	if problem != "" && problem != t.problem {
+// problem reports what is wrong with what ds asks for; "" is nothing.
+func (r *recorder) problem(ds *appsv1.DaemonSet, last *reported, problem string) {
+	if problem != "" && problem != last.problem {
 		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
 			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
-		r.events.warning(ds, reasonInvalidStrategy, truncated(problem))
+		r.warning(ds, reasonInvalidStrategy, truncated(problem))
 	}
-	t.problem = problem
+	last.problem = problem
 }
 
-// reportMarked sums up what a reconcile did to the pods.
-func (r *reconciler) reportMarked(ds *appsv1.DaemonSet, t *state, revision string, p plan, done patchResult) {
-	r.reportPatchFailure(ds, t, done)
+// marked sums up what a reconcile did to the pods. waiting is true if patches that failed
+// have yet to be tried again.
+func (r *recorder) marked(ds *appsv1.DaemonSet, last *reported, revision string, p plan, done patchResult, waiting bool) {
+	r.patchFailure(ds, last, done, waiting)
 	if len(done.changed) == 0 {
 		return
 	}
@@ -70,40 +83,51 @@ func (r *reconciler) reportMarked(ds *appsv1.DaemonSet, t *state, revision strin
 	}
 	r.log.Info("pods marked", "daemonset", ds.Namespace+"/"+ds.Name, "revision", revision,
 		"needUpgrade", p.need, "pods", p.total, "changed", len(done.changed))
-	if summary != t.summary {
-		r.events.normal(ds, reason, summary)
-		t.summary = summary
+	if summary != last.summary {
+		r.normal(ds, reason, summary)
+		last.summary = summary
 	}
 }
 
-// reportPatchFailure is silent about conflicts: the next try, at once, settles them.
-func (r *reconciler) reportPatchFailure(ds *appsv1.DaemonSet, t *state, done patchResult) {
+// prepulls posts an Event only if something failed: that a rollout began with its images
+// is reported with its start. waiting is as for marked.
+func (r *recorder) prepulls(ds *appsv1.DaemonSet, last *reported, revision string, done patchResult, waiting bool) {
+	r.patchFailure(ds, last, done, waiting)
+	if len(done.changed) > 0 {
+		r.log.Info("pods tell their nodes which images to pull, or no longer do",
+			"daemonset", ds.Namespace+"/"+ds.Name, "revision", revision, "changed", len(done.changed))
+	}
+}
+
+// patchFailure is silent about conflicts: the next try, at once, settles them.
+func (r *recorder) patchFailure(ds *appsv1.DaemonSet, last *reported, done patchResult, waiting bool) {
 	failure := ""
 	if done.failed > 0 {
 		failure = done.err().Error() + "; it is tried again"
 	}
-	if failure == "" && len(t.podBackoff.due) > 0 {
-		return // those that failed before have yet to be tried again
+	if failure == "" && waiting {
+		return
 	}
-	if failure != "" && failure != t.unmarked {
+	if failure != "" && failure != last.unmarked {
 		r.log.Warn("pods could not be marked", "daemonset", ds.Namespace+"/"+ds.Name, "problem", failure)
-		r.events.warning(ds, reasonMarkingFailed, truncated(failure))
+		r.warning(ds, reasonMarkingFailed, truncated(failure))
 	}
-	t.unmarked = failure
+	last.unmarked = failure
 }
 
-// reportUnmarked says that the controller lets go of ds.
-func (r *reconciler) reportUnmarked(ds *appsv1.DaemonSet, t *state, pods int) {
-	t.summary, t.unmarked = "", ""
+// unmarked reports that the marks were taken off pods. prepull is true if they were for
+// nodes that pull images before a rollout replaces their pod.
+func (r *recorder) unmarked(ds *appsv1.DaemonSet, last *reported, pods int, prepull bool) {
+	last.summary, last.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
 	r.log.Info("marks taken off pods: the DaemonSet no longer asks for them", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
 	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
-	if t.marked == prepullMarks {
+	if prepull {
 		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images"
 	}
-	r.events.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))
+	r.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))
 }
 
 // maxEventMessage is the apiserver's limit for the message of a core/v1 Event.

@@ -21,9 +21,9 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// newDeleter returns a reconciler whose requests to delete pods are answered with err, and
+// newDeleter returns a client whose requests to delete pods are answered with err, and
 // whose lists of pods have these, or fail.
-func newDeleter(err error, listed ...*corev1.Pod) *reconciler {
+func newDeleter(err error, listed ...*corev1.Pod) *podClient {
 	client := fake.NewClientset()
 	client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
@@ -36,7 +36,7 @@ func newDeleter(err error, listed ...*corev1.Pod) *reconciler {
 		}
 		return true, list, nil
 	})
-	return &reconciler{client: client, metrics: newMetrics(), patches: 1}
+	return &podClient{client: client, limit: 1, deleted: func(error) {}}
 }
 
 // denied is the answer when an admission webhook denies a request with this code.
@@ -89,7 +89,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				expected, pod := newExpectations(), podAt("old")
 				r := newDeleter(tt.err, tt.listed...)
-				r.deletePods(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
+				r.delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
 				if got := expected.has(pod.UID); got != tt.expected {
 					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 				}

@@ -11,12 +11,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 // patchTimeout is for one pod. It is well above the time the apiserver gives
 // itself to admit a write (10 s for each webhook by default), so that the answer
 // is the apiserver's.
 const patchTimeout = 30 * time.Second
+
+// podClient patches and deletes pods, a few at once. It is safe for concurrent use.
+type podClient struct {
+	client  kubernetes.Interface
+	limit   int         // how many requests of one call are under way at once
+	patched func(error) // called with the answer to each patch
+	deleted func(error) // called with the answer to each deletion
+}
 
 // podPatch is a pod and the patch it is to get.
 type podPatch struct {
@@ -58,16 +67,16 @@ func (o *patchResult) errIfNone() error {
 	return o.err()
 }
 
-// apply sends the changes, a few at once, and goes on after an error. A pod that
+// patch sends the patches, a few at once, and goes on after an error. A pod that
 // is gone is none. It returns early only when ctx is done.
-func (r *reconciler) apply(ctx context.Context, changes []podPatch) patchResult {
+func (c *podClient) patch(ctx context.Context, patches []podPatch) patchResult {
 	var mu sync.Mutex
-	out := patchResult{total: len(changes)}
-	forEach(ctx, r.patches, changes, func(c podPatch) {
-		pod, err := r.send(ctx, c)
+	out := patchResult{total: len(patches)}
+	forEach(ctx, c.limit, patches, func(p podPatch) {
+		pod, err := c.send(ctx, p)
 		mu.Lock()
 		defer mu.Unlock()
-		out.add(c.pod.UID, pod, err)
+		out.add(p.pod.UID, pod, err)
 	})
 	if err := ctx.Err(); err != nil && out.first == nil {
 		out.first = err
@@ -94,17 +103,17 @@ func (o *patchResult) add(uid types.UID, pod *corev1.Pod, err error) {
 }
 
 // send returns nil and no error when the pod is gone.
-func (r *reconciler) send(ctx context.Context, c podPatch) (*corev1.Pod, error) {
+func (c *podClient) send(ctx context.Context, p podPatch) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
-	pod, err := r.client.CoreV1().Pods(c.pod.Namespace).Patch(ctx, c.pod.Name, types.StrategicMergePatchType,
-		c.patch, metav1.PatchOptions{FieldManager: Name}, "status")
-	r.metrics.patched(err)
+	pod, err := c.client.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType,
+		p.patch, metav1.PatchOptions{FieldManager: Name}, "status")
+	c.patched(err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil // a pod that is gone needs nothing
 	case err != nil:
-		return nil, fmt.Errorf("pod %s: %w", c.pod.Name, err)
+		return nil, fmt.Errorf("pod %s: %w", p.pod.Name, err)
 	}
 	return pod, nil
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,26 +78,8 @@ func (r *podBackoff) keep(pods []*corev1.Pod) {
 	}
 }
 
-// filter returns those of the changes that need not wait. pods are all that there are.
-func (r *podBackoff) filter(changes []podPatch, pods []*corev1.Pod, now time.Time) []podPatch {
-	r.keep(pods)
-	if len(r.due) == 0 {
-		return changes
-	}
-	return slices.DeleteFunc(changes, func(c podPatch) bool { return !r.may(c.pod.UID, now) })
-}
-
-// took takes in what became of changes, and returns when to look again; zero if nothing
-// failed.
-func (r *podBackoff) took(done *patchResult, now time.Time) time.Time {
-	for _, pod := range done.changed {
-		r.succeeded(pod.UID)
-	}
-	for _, uid := range done.unchanged {
-		r.failed(uid, now)
-	}
-	return r.next(now)
-}
+// waiting reports whether any pod's request has failed since it last succeeded.
+func (r *podBackoff) waiting() bool { return len(r.due) > 0 }
 
 // maxQuoted is how much of an error is repeated in conditions and Events: enough for the
 // name of a webhook or policy and its reason.

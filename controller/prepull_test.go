@@ -43,7 +43,7 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 			if tt.deleted {
 				expected.expect(tt.pod)
 			}
-			changes := prepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected, now)
+			changes := prepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected.has, now)
 			if len(changes) != tt.changes {
 				t.Fatalf("%d changes, want %d", len(changes), tt.changes)
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -41,10 +40,10 @@ type reconciler struct {
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
 	backoff    backoff // the queue's
-	events     *events
+	podClient  *podClient
+	events     *recorder
 	metrics    *metrics
 	log        *slog.Logger
-	patches    int
 	timing     rollout.Timing
 	nodes      *nodes
 	states     *states
@@ -106,36 +105,35 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !hasOwned(ds) {
 		return nil // by far the most of them
 	}
-	return r.follow(ctx, key, ds, wanted, problem)
+	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}
+	s.state.ds = ds
+	return s.apply(ctx, wanted, problem)
 }
 
-// follow does what ds asks for, and undoes what it no longer asks for.
-func (r *reconciler) follow(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, wanted daemonset.Strategy, problem string) error {
-	t := r.states.getOrAdd(key)
-	t.ds = ds
-	options, err := optionsOf(ds, wanted)
-	if err != nil {
+// apply does what the DaemonSet asks for, and undoes what it no longer asks for.
+func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem string) (err error) {
+	if s.options, err = optionsOf(s.ds, wanted); err != nil {
 		problem = err.Error()
 	}
-	r.reportProblem(ds, t, problem)
+	s.events.problem(s.ds, &s.state.reported, problem)
 	switch {
 	case wanted == daemonset.Unmanaged:
-		return r.cleanup(ctx, key, ds, t, problem)
+		return s.cleanup(ctx, problem)
 	case problem != "":
-		return r.setConditions(ctx, key, ds, t, invalid(ds, problem))
+		return s.setConditions(ctx, invalid(s.ds, problem))
 	case wanted == daemonset.OTA:
-		r.stopRollout(key, t)
+		s.stopRollout(s.key, s.state)
 		return errors.Join(
-			r.markPods(ctx, key, ds, t, options.Prepull),
-			r.setConditions(ctx, key, ds, t, removing(accepted(ds), rolloutTypes[:]...)),
+			s.markPods(ctx),
+			s.setConditions(ctx, removing(accepted(s.ds), rolloutTypes[:]...)),
 		)
 	default:
-		if t.marked == otaMarks {
-			if err := r.unmarkPods(ctx, key, ds, t, options.Prepull); err != nil {
+		if s.state.marked == otaMarks {
+			if err := s.unmarkPods(ctx, s.options.Prepull); err != nil {
 				return err
 			}
 		}
-		return r.advance(ctx, key, ds, t, options)
+		return s.advance(ctx)
 	}
 }
 
@@ -148,82 +146,6 @@ func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Optio
 		o.Prepull, err = rollout.ParsePrepull(ds.Annotations)
 	}
 	return o, err
-}
-
-// cleanup undoes everything on a DaemonSet that asks for nothing, or for something
-// that Kubernetes does itself.
-func (r *reconciler) cleanup(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, problem string) error {
-	r.stopRollout(key, t)
-	if err := r.unmarkPods(ctx, key, ds, t, false); err != nil {
-		return err
-	}
-	if t.watch != nil {
-		t.watch.stop()
-		t.watch = nil
-	}
-	if problem != "" {
-		want := conditions{}
-		want.set(rollout.Invalid(problem))
-		return r.setConditions(ctx, key, ds, t, removing(want, rolloutTypes[:]...))
-	}
-	if err := r.setConditions(ctx, key, ds, t, removing(conditions{}, ownedTypes[:]...)); err != nil {
-		return err
-	}
-	r.forget(key)
-	return nil
-}
-
-// markPods carries out the strategy OTA. With prepull, nodes pull the images before
-// their owners ask.
-func (r *reconciler) markPods(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state, prepull bool) error {
-	w, err := r.watchFor(ctx, key, ds, t)
-	if err != nil {
-		return err
-	}
-	if !w.synced() {
-		return nil // it calls when it is
-	}
-	t.marked = otaMarks
-	revision := daemonset.NewestRevision(ds, w.revisionList())
-	if revision == nil {
-		return nil // the DaemonSet or a revision will change
-	}
-	target, err := targetOf(revision)
-	if err != nil {
-		return err
-	}
-	target.MinReadySeconds = ds.Spec.MinReadySeconds
-	now, m := time.Now(), newMarker(target)
-	if prepull {
-		m = newPrepullMarker(target, now)
-	}
-	pods := w.activePods(ds)
-	p := planMarks(m, pods, now)
-	r.metrics.setPods(key, p.need, p.total-p.need)
-	done := r.apply(ctx, t.podBackoff.filter(p.changes, pods, now))
-	w.wrote(done.changed)
-	r.wakeAt(key, t.podBackoff.took(&done, time.Now()), time.Now())
-	if ctx.Err() == nil {
-		r.reportMarked(ds, t, target.Revision, p, done)
-	}
-	return done.errIfNone()
-}
-
-// watchFor returns the watch of ds, started if need be.
-func (r *reconciler) watchFor(ctx context.Context, key cache.ObjectName, ds *appsv1.DaemonSet, t *state) (*watch, error) {
-	if t.watch != nil && t.watch.matches(ds) {
-		return t.watch, nil
-	}
-	if t.watch != nil {
-		t.watch.stop()
-		t.watch = nil
-	}
-	w, err := startOwned(ctx, r.client, ds, func() { r.queue.AddAfter(key, t.throttle.wait(time.Now())) })
-	if err != nil {
-		return nil, err
-	}
-	t.watch = w
-	return w, nil
 }
 
 // forget lets go of everything that is kept of a DaemonSet.
@@ -244,24 +166,4 @@ func (r *reconciler) stop() {
 		r.forget(key)
 	}
 	r.nodes.running.Wait()
-}
-
-// plan is what is to be done with the pods of a DaemonSet.
-type plan struct {
-	changes []podPatch
-	// need of total pods need an upgrade.
-	need, total int
-}
-
-func planMarks(m marker, pods []*corev1.Pod, now time.Time) plan {
-	p := plan{total: len(pods)}
-	for _, pod := range pods {
-		if m.needsUpgrade(pod) {
-			p.need++
-		}
-		if patch := markPatch(m.markFor(pod), pod, now); patch != nil {
-			p.changes = append(p.changes, podPatch{pod: pod, patch: patch})
-		}
-	}
-	return p
 }

@@ -20,9 +20,9 @@ const (
 	reasonDeletingFailed  = "DeletingPodsFailed"
 )
 
-// rolloutHistory is what was reported about a rollout. Each thing is reported when it begins to be
+// rolloutReported is what was reported about a rollout. Each thing is reported when it begins to be
 // so; what another process reported before is read from the conditions.
-type rolloutHistory struct {
+type rolloutReported struct {
 	revision string
 	begun    time.Time
 	// reason is that of the condition, as last told.
@@ -31,12 +31,11 @@ type rolloutHistory struct {
 	failure  string
 }
 
-// reportRollout reports what is new about a rollout, on the DaemonSet and in the log.
-func (r *reconciler) reportRollout(ds *appsv1.DaemonSet, t *state, p *rollout.Plan, options rollout.Options, now time.Time) {
-	s := &t.rolloutState.rolloutHistory
+// rollout reports what is new about a rollout, on the DaemonSet and in the log.
+func (r *recorder) rollout(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, options rollout.Options, now time.Time) {
 	reason := conditionFor(rollout.ProgressingCondition, p).Reason
 	if s.revision != p.Revision {
-		*s = historySoFar(ds, p, now)
+		*s = reportedBefore(ds, p, now)
 		if s.reason == "" && !p.Complete() {
 			s.reason = rollout.ReasonUpdating
 			message := fmt.Sprintf("controllerrevision %s: %s; at most %d of %d Ready nodes are unavailable at a time",
@@ -44,7 +43,7 @@ func (r *reconciler) reportRollout(ds *appsv1.DaemonSet, t *state, p *rollout.Pl
 			if options.Prepull {
 				message += fmt.Sprintf(", and each keeps its pod until its images are there, for %v at most", options.PrepullTimeout)
 			}
-			r.reportProgress(ds, reasonRolloutStarted, message)
+			r.progress(ds, reasonRolloutStarted, message)
 		}
 	}
 	was := s.reason
@@ -54,27 +53,27 @@ func (r *reconciler) reportRollout(ds *appsv1.DaemonSet, t *state, p *rollout.Pl
 	}
 	switch reason {
 	case rollout.ReasonComplete:
-		r.reportComplete(ds, s, p, was, now)
+		r.complete(ds, s, p, was, now)
 	case rollout.ReasonHalted:
 		message := conditionFor(rollout.HaltedCondition, p).Message
 		r.log.Warn("rollout halted: nodes were lost after they got the new revision",
 			"daemonset", ds.Namespace+"/"+ds.Name, "revision", p.Revision, "nodes", p.Breaker.Lost, "updated", p.Breaker.Updated)
-		r.events.warning(ds, reasonRolloutHalted, truncated(message))
+		r.warning(ds, reasonRolloutHalted, truncated(message))
 	case rollout.ReasonWaiting:
-		r.reportProgress(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
-	case rollout.ReasonRefused: // reportDeletions names the refusal
+		r.progress(ds, reasonRolloutWaiting, conditionFor(rollout.ProgressingCondition, p).Message+"; the rest is done")
+	case rollout.ReasonRefused: // deletions names the refusal
 	case rollout.ReasonUpdating:
 		if was == rollout.ReasonPaused || was == rollout.ReasonHalted {
-			r.reportProgress(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
+			r.progress(ds, reasonRolloutResumed, conditionFor(rollout.ProgressingCondition, p).Message)
 		}
 	default:
-		r.reportProgress(ds, reasonRolloutHeld, conditionFor(rollout.ProgressingCondition, p).Message)
+		r.progress(ds, reasonRolloutHeld, conditionFor(rollout.ProgressingCondition, p).Message)
 	}
 }
 
-// historySoFar returns the history of a rollout as the conditions have it.
-func historySoFar(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rolloutHistory {
-	s := rolloutHistory{revision: p.Revision, begun: now}
+// reportedBefore returns the history of a rollout as the conditions have it.
+func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rolloutReported {
+	s := rolloutReported{revision: p.Revision, begun: now}
 	progressing, complete := conditionOn(ds, rollout.ProgressingCondition), conditionOn(ds, rollout.CompleteCondition)
 	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
 		return s
@@ -85,8 +84,8 @@ func historySoFar(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rolloutH
 	return s
 }
 
-// reportComplete says nothing where there was nothing to do.
-func (r *reconciler) reportComplete(ds *appsv1.DaemonSet, s *rolloutHistory, p *rollout.Plan, was string, now time.Time) {
+// complete says nothing where there was nothing to do.
+func (r *recorder) complete(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, was string, now time.Time) {
 	if s.complete {
 		return
 	}
@@ -94,20 +93,19 @@ func (r *reconciler) reportComplete(ds *appsv1.DaemonSet, s *rolloutHistory, p *
 	if was == "" {
 		return
 	}
-	r.reportProgress(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
+	r.progress(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
 		p.Revision, p.Summary(), now.Sub(s.begun).Round(time.Second/10)))
 }
 
-// reportProgress is for what goes as it should.
-func (r *reconciler) reportProgress(ds *appsv1.DaemonSet, reason, message string) {
+// progress is for what goes as it should.
+func (r *recorder) progress(ds *appsv1.DaemonSet, reason, message string) {
 	r.log.Info("rollout", "daemonset", ds.Namespace+"/"+ds.Name, "event", reason, "message", message)
-	r.events.normal(ds, reason, truncated(message))
+	r.normal(ds, reason, truncated(message))
 }
 
-// reportDeletions posts an Event with the reason why pods could not be deleted, unless the
+// deletions posts an Event with the reason why pods could not be deleted, unless the
 // last one had the same reason and pods have been refused ever since.
-func (r *reconciler) reportDeletions(ds *appsv1.DaemonSet, t *state, p *rollout.Plan, done deleteResult) {
-	s := &t.rolloutState.rolloutHistory
+func (r *recorder) deletions(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, done deleteResult) {
 	failure := done.problem()
 	switch {
 	case failure == "" && p.Refused == 0:
@@ -115,7 +113,7 @@ func (r *reconciler) reportDeletions(ds *appsv1.DaemonSet, t *state, p *rollout.
 	case failure != "" && failure != s.failure:
 		r.log.Warn("pods could not be deleted; each is tried again, later and later",
 			"daemonset", ds.Namespace+"/"+ds.Name, "problem", failure)
-		r.events.warning(ds, reasonDeletingFailed, truncated(failure+"; it is tried again"))
+		r.warning(ds, reasonDeletingFailed, truncated(failure+"; it is tried again"))
 		s.failure = failure
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // state is what the controller remembers of a DaemonSet from one reconcile to
 // the next. Nothing in it decides what should be; losing it costs a list, and an
-// Event told twice. It belongs to the worker that holds the DaemonSet's key.
+// Event repeated. It belongs to the worker that holds the DaemonSet's key.
 type state struct {
 	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
 	// has nothing of what follows.
@@ -25,18 +25,14 @@ type state struct {
 	watch *watch
 	// marked is for whom pods may have marks.
 	marked markKind
-	// rolloutState is nil unless the DaemonSet is rolled out by its nodes.
-	rolloutState *rolloutState
+	// rollout is nil unless the DaemonSet is rolled out by its nodes.
+	rollout *rolloutState
 	// throttle is the only part that is not for the worker alone.
 	throttle throttle
-	// report is about the conditions.
-	report report
-	// What was last said about it, each "" when the matter is settled: the
-	// problem with what it asks for, pods that could not be marked, and the sum
-	// of the marks.
-	problem  string
-	unmarked string
-	summary  string
+	// written is what the conditions were last patched to.
+	written written
+	// reported is what Events last said about it.
+	reported reported
 }
 
 // markKind is for whom the marks are that pods may have.

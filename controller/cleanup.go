@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// cleanup undoes everything on a DaemonSet that asks for nothing, or for something
+// that Kubernetes does itself.
+func (s *scope) cleanup(ctx context.Context, problem string) error {
+	s.stopRollout(s.key, s.state)
+	if err := s.unmarkPods(ctx, false); err != nil {
+		return err
+	}
+	if s.state.watch != nil {
+		s.state.watch.stop()
+		s.state.watch = nil
+	}
+	if problem != "" {
+		want := conditions{}
+		want.set(rollout.Invalid(problem))
+		return s.setConditions(ctx, removing(want, rolloutTypes[:]...))
+	}
+	if err := s.setConditions(ctx, removing(conditions{}, ownedTypes[:]...)); err != nil {
+		return err
+	}
+	s.forget(s.key)
+	return nil
+}
+
+// unmarkPods takes what the controller said off the pods of a DaemonSet that no
+// longer asks for it. A pod that went on saying that it needs an upgrade would let
+// its node delete it. With keepTargets, nodes that pull images need not begin anew:
+// what is said of the target is for advance to put right.
+//
+// That a DaemonSet once asked is known only from its watch, which is kept until
+// all is done. If nobody watched when the DaemonSet changed its mind, because the
+// controller was down or another took over that very moment, the marks stay until
+// the pods are replaced, or the DaemonSet opts in and out again: finding them
+// would take a list of all pods of the cluster. The same goes for a DaemonSet
+// that is deleted without its pods.
+func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
+	if s.state.marked == noMarks {
+		return nil
+	}
+	if w := s.state.watch; w != nil && w.matches(s.ds) { // else it is another DaemonSet by now
+		patches, err := s.unmarkPatches(ctx, keepTargets)
+		if err != nil {
+			return err
+		}
+		done := s.podClient.patch(ctx, patches)
+		w.wrote(done.changed)
+		if err := done.err(); err != nil {
+			return err
+		}
+		s.events.unmarked(s.ds, &s.state.reported, len(done.changed), s.state.marked == prepullMarks)
+	}
+	s.state.marked = noMarks
+	s.metrics.forgetPods(s.key)
+	return nil
+}
+
+// unmarkPatches returns what takes the marks off the DaemonSet's pods. It asks the
+// apiserver, since the watch may not have seen the last marks yet, and page by page, since
+// pods arrive whole.
+func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]podPatch, error) {
+	var (
+		patches []podPatch
+		now     = time.Now()
+		pods    = s.client.CoreV1().Pods(s.ds.Namespace)
+	)
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) })
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.watch.selector.String()}, func(object runtime.Object) error {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
+			return nil
+		}
+		var want mark
+		if keepTargets {
+			want.target = pod.Annotations[upgrade.TargetAnnotation]
+		}
+		if patch := markPatch(want, pod, now); patch != nil {
+			patches = append(patches, podPatch{
+				pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
+				patch: patch,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pods to take their marks off: %w", err)
+	}
+	return patches, nil
+}

@@ -1,0 +1,130 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// rolloutState is what is remembered of a DaemonSet that is rolled out by its nodes.
+// Losing it delays the rollout and does no harm; see package rollout.
+type rolloutState struct {
+	observations *rollout.Observations
+	expected     *expectations
+	// confirmed is the newest revision as the apiserver itself said when
+	// generation was new.
+	confirmed  *appsv1.ControllerRevision
+	generation int64
+	asked      map[string]bool // revisions of the pods that there were then
+	reported   rolloutReported
+}
+
+// step is one step of a rollout: the scope, and what is known at its time.
+type step struct {
+	*scope
+	now    time.Time
+	pods   []*corev1.Pod // all that the DaemonSet controls
+	target upgrade.Target
+	plan   rollout.Plan
+}
+
+// advance carries out the strategy AdvancedRollingUpdate: one step of it, once everything
+// has been listed and the target revision is known.
+func (s *scope) advance(ctx context.Context) error {
+	w, err := s.ownedWatch(ctx)
+	if err != nil {
+		return err
+	}
+	s.nodes.follow(ctx, s.key, s.requeue())
+	if !w.synced() || !s.nodes.informer.HasSynced() {
+		return nil // they call when they are
+	}
+	if s.state.rollout == nil {
+		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: newExpectations()}
+	}
+	pods := w.allPods(s.ds)
+	newest, err := s.targetRevision(ctx, w, pods)
+	if err != nil {
+		return err
+	}
+	if newest == nil { // the DaemonSet or a revision will change
+		return s.setConditions(ctx, forRollout(s.ds, rollout.AwaitRevision()...))
+	}
+	target, err := targetOf(newest)
+	if err != nil {
+		return err
+	}
+	return (&step{scope: s, now: time.Now(), pods: pods, target: target}).run(ctx)
+}
+
+// run deletes what is to be deleted now, has nodes pull images, and reports where
+// everything stands.
+func (s *step) run(ctx context.Context) error {
+	deleted := s.planAndDelete(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.revertFailed()
+	prepullErr := s.requestPrepulls(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.requeueAt(s.state.rollout.expected.next(s.now), s.now) // the watch may have no event for a pod that was kept
+	s.requeueAt(s.plan.Wake, s.now)
+	s.metrics.setRollout(s.key, &s.plan)
+	s.events.rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
+	s.events.deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
+	return errors.Join(deleted.err(), prepullErr, s.setConditions(ctx, forRollout(s.ds, rollout.Conditions(&s.plan)...)))
+}
+
+// planAndDelete makes the plan and carries out its deletions, and those whose requests
+// have to be sent again. Only planning counts for the throttle.
+func (s *step) planAndDelete(ctx context.Context) deleteResult {
+	expected := s.state.rollout.expected
+	again := expected.observed(s.pods, s.now)
+	s.plan = s.newPlan()
+	s.state.throttle.took(s.now, time.Now())
+	for _, d := range s.plan.Delete {
+		s.log.Info("pod is deleted, to be replaced by one of the new revision",
+			"daemonset", s.key.String(), "revision", s.target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
+	}
+	return s.podClient.delete(ctx, expected, append(again, s.plan.Delete...))
+}
+
+func (s *step) newPlan() rollout.Plan {
+	expected := s.state.rollout.expected
+	return rollout.NewPlan(rollout.Input{
+		DaemonSet: s.ds, Options: s.options, Revision: s.target.Revision,
+		Nodes: s.nodes.seen(), Pods: s.pods,
+		Deleted: expected.has, Refused: expected.refusal, RefusedInARow: expected.refusalsInARow(),
+		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
+		Now: s.now, Timing: s.timing,
+	})
+}
+
+// revertFailed takes deletions that failed out of the plan, which takes them for done.
+func (s *step) revertFailed() {
+	expected := s.state.rollout.expected
+	for _, d := range s.plan.Delete {
+		if !expected.has(d.Pod.UID) {
+			if refusal := expected.refusal(d.Pod.UID); refusal != nil {
+				s.plan.Revert(d, refusal)
+			}
+		}
+	}
+	s.plan.RefusedInARow = expected.refusalsInARow()
+}
+
+// stopRollout forgets a rollout that is no longer asked for.
+func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
+	t.rollout = nil
+	r.nodes.unsubscribe(key)
+	r.metrics.forgetRollout(key)
+}
