@@ -40,7 +40,7 @@ func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prome
 	e, err := engine.New(engine.Options{
 		Address:   c.RuntimeEndpoint,
 		HostsDir:  c.RegistryConfigDir,
-		Bandwidth: c.PullBandwidth,
+		Bandwidth: c.PullRate,
 		MinFree:   c.PullMinFree,
 		Fetched:   fetched,
 		UserAgent: cloud.UserAgent,

@@ -44,7 +44,7 @@ func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*C
 	}
 	err := errors.New("--caller-check=off")
 	if c.CallerCheck != config.CheckOff {
-		cs.peers, err = tellingPeers(c.NodeIdentityUsers)
+		cs.peers, err = tellingPeers(c.IdentityUIDs)
 	}
 	switch {
 	case err == nil:

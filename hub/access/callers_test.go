@@ -25,7 +25,7 @@ func lookingCallers(t testing.TB, users ...uint32) *Callers {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT RUN: only Linux tells who is at the other end")
 	}
-	c, err := NewCallers(&config.Config{CallerCheck: config.CheckOff, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	c, err := NewCallers(&config.Config{Options: config.Options{CallerCheck: config.CheckOff}, ProxyAddress: "127.0.0.1:0"}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,8 +122,8 @@ func TestBadFlagsAreNamed(t *testing.T) {
 func TestBandwidth(t *testing.T) {
 	for flag, want := range map[string]int64{"0": 0, "500k": 500_000, "2Mi": 2 << 20, "1500": 1500} {
 		c, err := configOf(t, "--node-name=n", "--image-pull-bandwidth="+flag)
-		if err != nil || c.PullBandwidth != want {
-			t.Errorf("%s: %d, %v; want %d", flag, c.PullBandwidth, err, want)
+		if err != nil || c.PullRate != want {
+			t.Errorf("%s: %d, %v; want %d", flag, c.PullRate, err, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
+			c := &config.Config{Options: config.Options{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}}
 			source, err := Open(c, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 
 // Another token in the bootstrap file makes no other node: nothing is to be opened anew.
 func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
-	c := &config.Config{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}
+	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}}
 	source, err := Open(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
 	cert, key := filepath.Join(dir, "mine.crt"), filepath.Join(dir, "mine.key")
 	writeOld(t, cert, key)
 	before, _ := pinned(t, cert)
-	c := &config.Config{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}
+	c := &config.Config{Options: config.Options{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}}
 	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -60,12 +60,12 @@ func TestWhatDoesNotFitIntoAUnit(t *testing.T) {
 	if err := fits("--server-addr=https://192.0.2.1:6443,https://[2001:db8::1]:6443", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"); err != nil {
 		t.Error(err)
 	}
-	for _, c := range []config.Config{{Kubeconfig: "kubelet.conf"}, {RootDir: "/var/lib/a%n"}, {BootstrapFile: "./b"}, {TLSCertFile: "/etc/a: b"}} {
-		if err := checkPaths(&c); err == nil {
+	for _, c := range []config.Options{{Kubeconfig: "kubelet.conf"}, {RootDir: "/var/lib/a%n"}, {BootstrapFile: "./b"}, {TLSCertFile: "/etc/a: b"}} {
+		if err := checkPaths(&config.Config{Options: c}); err == nil {
 			t.Errorf("%+v is taken for good", c)
 		}
 	}
-	if err := checkPaths(&config.Config{Kubeconfig: "/etc/kubernetes/kubelet.conf", RootDir: "/data/edgehub"}); err != nil {
+	if err := checkPaths(&config.Config{Options: config.Options{Kubeconfig: "/etc/kubernetes/kubelet.conf", RootDir: "/data/edgehub"}}); err != nil {
 		t.Error(err)
 	}
 }

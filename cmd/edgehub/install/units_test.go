@@ -21,7 +21,7 @@ func writeUnits(t *testing.T) (folder string) {
 	folder = t.TempDir()
 	p := &plan{options: NewOptions(), config: &config.Config{
 		ServeAddress: "127.0.0.1:10267", ProxyAddress: "127.0.0.1:10261", SecureAddress: "127.0.0.1:10268",
-		RootDir: "/var/lib/edgehub", ShutdownGrace: 5 * time.Second,
+		Options: config.Options{RootDir: "/var/lib/edgehub", ShutdownGrace: 5 * time.Second},
 	}}
 	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet{})
 	if err != nil {

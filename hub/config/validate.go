@@ -1,0 +1,190 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+	"github.com/edgehub-io/edgehub/proxy"
+)
+
+const (
+	// minCacheBytes is the smallest cache, in bytes.
+	minCacheBytes = 1 << 20
+	// minBandwidth is the smallest bandwidth for images, in bytes a second: below, the
+	// answer to a request for a manifest takes longer than a registry waits.
+	minBandwidth = 1000
+	// MinConnections is what a node's own programs need, with room.
+	MinConnections = 64
+)
+
+// problems are the flags that have to change, each with the reason.
+type problems []error
+
+func (p *problems) add(flag, format string, args ...any) {
+	*p = append(*p, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
+}
+
+// err joins the problems, each text once: two ports share one address flag.
+func (p *problems) err() error {
+	seen := map[string]bool{}
+	var out []error
+	for _, err := range *p {
+		if !seen[err.Error()] {
+			seen[err.Error()] = true
+			out = append(out, err)
+		}
+	}
+	return errors.Join(out...)
+}
+
+func (c *Config) checkRequired(p *problems) {
+	if c.NodeName == "" {
+		p.add("node-name", "is required: the name that `kubectl get nodes` shows for this node")
+	} else if reasons := validation.IsDNS1123Subdomain(c.NodeName); len(reasons) > 0 {
+		p.add("node-name", "%q is no node name: %s", c.NodeName, reasons[0])
+	}
+	if c.Balance != proxy.RoundRobin && c.Balance != proxy.Priority {
+		p.add("lb-mode", "%q is neither rr nor priority", c.Balance)
+	}
+	if c.Kubeconfig == "" && c.BootstrapFile == "" {
+		p.add("kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
+	}
+	if c.RootDir == "" {
+		p.add("root-dir", "is required")
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		p.add("tls-cert-file", "goes with --tls-private-key-file: give both or neither")
+	}
+	if c.ShutdownGrace < 0 {
+		p.add("shutdown-grace-period", "%v is negative", c.ShutdownGrace)
+	}
+}
+
+func (c *Config) checkBounds(p *problems) {
+	atLeast := func(flag string, got, least time.Duration, why string) {
+		if got < least {
+			p.add(flag, "%v is less than %v: %s", got, least, why)
+		}
+	}
+	atLeast("upstream-loss-timeout", c.Limits.Loss, 500*time.Millisecond, "a busy apiserver that is well would be taken for lost")
+	atLeast("upstream-probe-interval", c.Limits.Probe, 100*time.Millisecond, "an apiserver that comes back is busy enough")
+	atLeast("upstream-idle-ping-interval", c.Limits.IdlePing, time.Second, "pings would be most of the traffic")
+	atLeast("reconnect-jitter", c.ReconnectJitter, 0, "0 is none")
+	atLeast("offline-authorization-ttl", c.OfflineAuthorizationTTL, 0, "0 lets nobody use kubelet's API without the cloud")
+	atLeast("offline-token-grace", c.OfflineTokenGrace, 0, "0 is the whole outage")
+	if c.Limits.BadAnswers < 1 {
+		p.add("upstream-bad-answers", "%d is less than 1", c.Limits.BadAnswers)
+	}
+	if c.CacheMaxBytes < minCacheBytes {
+		p.add("cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", c.CacheMaxBytes, minCacheBytes)
+	}
+	if c.EventSpoolMaxCount < 0 {
+		p.add("event-spool-max-count", "%d is negative; 0 keeps no events", c.EventSpoolMaxCount)
+	}
+	if c.EventSpoolMaxBytes < 0 {
+		p.add("event-spool-max-bytes", "%d is negative; 0 keeps no events", c.EventSpoolMaxBytes)
+	}
+}
+
+func (c *Config) checkCallers(p *problems) {
+	switch c.CallerCheck {
+	case CheckAuto, CheckRequired, CheckOff:
+	default:
+		p.add("caller-check", "%q is none of auto, required and off", c.CallerCheck)
+	}
+	if c.MaxConnections < MinConnections {
+		p.add("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
+	}
+	for _, id := range c.NodeIdentityUsers {
+		if id >= math.MaxUint32 { // which stands for no user
+			p.add("node-identity-users", "%d is no user ID", id)
+		}
+		c.IdentityUIDs = append(c.IdentityUIDs, uint32(id))
+	}
+}
+
+func (c *Config) checkPulls(p *problems) {
+	if e := c.RuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
+		p.add("container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", e)
+	}
+	if c.PullParallelism < 1 {
+		p.add("image-pull-parallelism", "%d is less than 1", c.PullParallelism)
+	}
+	if c.PullMinFree < 0 || c.PullMinFree > 99 {
+		p.add("image-pull-min-free", "%d is no percentage from 0 to 99", c.PullMinFree)
+	}
+	if c.PullJitter < 0 {
+		p.add("image-pull-jitter", "%v is negative; 0 is none", c.PullJitter)
+	}
+	rate, err := resource.ParseQuantity(c.PullBandwidth)
+	switch {
+	case err != nil:
+		p.add("image-pull-bandwidth", "%q is no number of bytes: write 500k, 2Mi, or 0 for no limit", c.PullBandwidth)
+	case rate.Sign() < 0, rate.Sign() > 0 && rate.Value() < minBandwidth:
+		p.add("image-pull-bandwidth", "%s is less than %d bytes a second: nothing would ever be there; 0 is no limit", c.PullBandwidth, minBandwidth)
+	}
+	c.PullRate = rate.Value()
+}
+
+func (c *Config) checkAddresses(p *problems) {
+	c.ServeAddress = p.address("bind-address", c.BindAddress, "serve-port", c.ServePort, 1)
+	c.ProxyAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-port", c.ProxyPort, 0)
+	c.SecureAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-secure-port", c.ProxySecurePort, 0)
+	c.ProxyHost, _ = netip.ParseAddr(c.BindProxyAddress)
+	if ip, err := netip.ParseAddr(c.BindAddress); err == nil && !ip.IsLoopback() && c.ServeClientCAFile == "" {
+		p.add("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", ip)
+	}
+	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0 {
+		p.add("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
+	}
+	if c.ProxyPort == 0 && c.ProxySecurePort == 0 {
+		p.add("proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
+	}
+	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
+		if clash[0] != "" && clash[0] == clash[1] {
+			p.add("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
+		}
+	}
+}
+
+// address returns host:port, or nothing for port 0 and for what makes no sense.
+func (p *problems) address(hostFlag, host, portFlag string, port, lowest int) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		p.add(hostFlag, "%q is no IP address", host)
+	}
+	if port < lowest || port > 65535 {
+		p.add(portFlag, "%d is not a port from %d to 65535", port, lowest)
+	}
+	if port == 0 || err != nil {
+		return ""
+	}
+	return netip.AddrPortFrom(ip, uint16(port)).String()
+}
+
+// checkServers comes after checkAddresses: no apiserver may be the hub itself.
+func (c *Config) checkServers(p *problems) {
+	for word := range strings.SplitSeq(c.ServerAddr, ",") {
+		if word = strings.TrimSpace(word); word == "" {
+			continue
+		}
+		server, err := kubeconfig.ParseServer(word)
+		if err == nil {
+			err = c.CheckLoop(server)
+		}
+		if err != nil {
+			p.add("server-addr", "%v", err)
+			continue
+		}
+		c.Servers = append(c.Servers, server)
+	}
+}
