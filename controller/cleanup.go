@@ -29,9 +29,9 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	if problem != "" {
 		want := conditions{}
 		want.set(rollout.Invalid(problem))
-		return s.setConditions(ctx, removing(want, rolloutTypes[:]...))
+		return s.setConditions(ctx, want.removeRollout())
 	}
-	if err := s.setConditions(ctx, removing(conditions{}, ownedTypes[:]...)); err != nil {
+	if err := s.setConditions(ctx, conditions{}.removeOwned()); err != nil {
 		return err
 	}
 	s.forget(s.key)
@@ -80,7 +80,7 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]podPatch
 		pods    = s.client.CoreV1().Pods(s.ds.Namespace)
 	)
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) })
-	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.watch.selector.String()}, func(object runtime.Object) error {
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.watch.selector().String()}, func(object runtime.Object) error {
 		pod, ok := object.(*corev1.Pod)
 		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil

@@ -1,25 +1,17 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
-
-// minInterval is how long the words of a condition are left as they are while its
-// status and reason do not change. Each patch makes Kubernetes look at the whole
-// DaemonSet.
-const minInterval = time.Second
 
 // ownedTypes are the types of conditions that the controller sets on a DaemonSet, and
 // rolloutTypes those that only AdvancedRollingUpdate has. Those of others are left
@@ -37,17 +29,11 @@ var (
 // is absent stays as it is.
 type conditions map[appsv1.DaemonSetConditionType]*appsv1.DaemonSetCondition
 
+// set adds these conditions.
 func (c conditions) set(all ...appsv1.DaemonSetCondition) {
 	for i := range all {
 		c[all[i].Type] = &all[i]
 	}
-}
-
-// written is what was last written to a DaemonSet's conditions.
-type written struct {
-	// ds is what the apiserver returned, which the watch may be behind of.
-	ds *appsv1.DaemonSet
-	at time.Time
 }
 
 // forRollout are the conditions of a DaemonSet that is rolled out.
@@ -77,6 +63,12 @@ func invalid(ds *appsv1.DaemonSet, problem string) conditions {
 	return out
 }
 
+// removeOwned adds to c that every condition of the controller is to be removed.
+func (c conditions) removeOwned() conditions { return removing(c, ownedTypes[:]...) }
+
+// removeRollout adds to c that the conditions of rollouts are to be removed.
+func (c conditions) removeRollout() conditions { return removing(c, rolloutTypes[:]...) }
+
 // removing adds to c that conditions of these types are to be removed.
 func removing(c conditions, types ...appsv1.DaemonSetConditionType) conditions {
 	for _, t := range types {
@@ -95,7 +87,18 @@ func conditionOn(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.
 	return nil
 }
 
-// hasOwned tells whether any condition of ours is on ds.
+// ownedConditions returns the conditions on ds that the controller sets.
+func ownedConditions(ds *appsv1.DaemonSet) []appsv1.DaemonSetCondition {
+	var out []appsv1.DaemonSetCondition
+	for _, t := range ownedTypes {
+		if c := conditionOn(ds, t); c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out
+}
+
+// hasOwned reports whether any condition on ds is one that the controller sets.
 func hasOwned(ds *appsv1.DaemonSet) bool {
 	for _, t := range ownedTypes {
 		if conditionOn(ds, t) != nil {
@@ -103,38 +106,6 @@ func hasOwned(ds *appsv1.DaemonSet) bool {
 		}
 	}
 	return false
-}
-
-// setConditions patches ds if need be: at once when a status or a reason changes,
-// and not more often than minInterval when only words do.
-func (s *scope) setConditions(ctx context.Context, want conditions) error {
-	ds, last := s.ds, &s.state.written
-	if last.ds != nil && last.ds.UID == ds.UID && newerThan(last.ds, ds) {
-		ds = last.ds
-	}
-	now := time.Now()
-	patch, urgent := conditionsPatch(ds, want, now)
-	if patch == nil {
-		return nil
-	}
-	if wait := minInterval - now.Sub(last.at); !urgent && wait > 0 {
-		s.queue.AddAfter(s.key, wait)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-	answer, err := s.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
-		patch, metav1.PatchOptions{FieldManager: Name}, "status")
-	if apierrors.IsNotFound(err) || isConflict(err) {
-		return nil // gone, or another of the same name, which brings an event
-	}
-	if err != nil {
-		return fmt.Errorf("patch conditions: %w", err)
-	}
-	if trimmed, err := trimDaemonSet(answer); err == nil {
-		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
-	}
-	return nil
 }
 
 // daemonSetStatusPatch is a strategic merge patch of a DaemonSet's status, which merges

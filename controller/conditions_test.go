@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -23,7 +24,7 @@ func withConditions(all ...appsv1.DaemonSetCondition) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{}
 	ds.Namespace, ds.Name, ds.UID = "default", "web", "ds-uid"
 	for _, c := range append(all, condition(foreign, corev1.ConditionTrue, "Theirs", "")) {
-		c.LastTransitionTime = metav1.NewTime(before)
+		c.LastTransitionTime = metav1.NewTime(podtest.Before)
 		ds.Status.Conditions = append(ds.Status.Conditions, c)
 	}
 	return ds
@@ -101,7 +102,7 @@ func TestConditionsPatch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
-			patch, urgent := conditionsPatch(ds, tt.want, now)
+			patch, urgent := conditionsPatch(ds, tt.want, podtest.Now)
 			if (patch == nil) != tt.none || urgent != tt.pressed {
 				t.Fatalf("got %s, pressing: %t", patch, urgent)
 			}
@@ -116,7 +117,7 @@ func TestConditionsPatch(t *testing.T) {
 					t.Errorf("%s is %v, want %s", conditionType, c, status)
 				}
 			}
-			if c := conditionOn(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(now) != tt.moved {
+			if c := conditionOn(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
 				t.Errorf("the transition is of %v", c.LastTransitionTime)
 			}
 		})
@@ -140,35 +141,5 @@ func TestWhatAWrongWordDoesToConditions(t *testing.T) {
 	}
 	if !hasOwned(invalid) || hasOwned(withConditions()) {
 		t.Error("whose conditions are whose?")
-	}
-}
-
-func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
-	ds := withConditions(rollout.Invalid("problem"))
-	ds.Annotations = map[string]string{
-		"kubectl.kubernetes.io/last-applied-configuration": "long",
-		"apps.openyurt.io/update-strategy":                 "AdvancedRollingUpdate", rollout.PausedAnnotation: "true",
-	}
-	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	ds.Spec.MinReadySeconds = 5
-	ds.Spec.Template.Spec = corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "app"}}, NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
-		Tolerations: []corev1.Toleration{{Key: "x"}}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}},
-	}
-	object, err := trimDaemonSet(ds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := object.(*appsv1.DaemonSet)
-	spec := &got.Spec.Template.Spec
-	if spec.Containers != nil || spec.Affinity.PodAffinity != nil || len(got.Annotations) != 2 || len(got.Status.Conditions) != 1 {
-		t.Errorf("got more than is read: %v", got)
-	}
-	if spec.NodeSelector == nil || !spec.HostNetwork || spec.Tolerations == nil || spec.Affinity.NodeAffinity == nil || got.Spec.MinReadySeconds != 5 {
-		t.Errorf("got less than is read: %v", got)
-	}
-	ds.Annotations = nil
-	if object, _ = trimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
-		t.Error("the template of one that did not opt in is kept")
 	}
 }

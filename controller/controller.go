@@ -37,7 +37,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -125,7 +124,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	backoff := newBackoff()
 	queue := newQueue(backoff, c.queues)
-	daemonSets, err := c.watchDaemonSets(queue)
+	daemonSets, err := newDaemonSets(c.client, queue.Add)
 	if err != nil {
 		queue.ShutDown()
 		return err
@@ -164,27 +163,4 @@ func (c *Controller) Run(ctx context.Context) error {
 	err = g.Wait()
 	r.stop()
 	return err
-}
-
-// watchDaemonSets returns an informer, not started yet, of all DaemonSets, which
-// puts each one that changes into queue.
-func (c *Controller) watchDaemonSets(queue queue) (cache.SharedIndexInformer, error) {
-	informer := appsinformers.NewDaemonSetInformer(c.client, "", 0, cache.Indexers{})
-	if err := informer.SetTransform(trimDaemonSet); err != nil {
-		return nil, fmt.Errorf("watch DaemonSets: %w", err)
-	}
-	add := func(object any) {
-		if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
-			queue.Add(key)
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    add,
-		UpdateFunc: func(_, object any) { add(object) },
-		DeleteFunc: add,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch DaemonSets: %w", err)
-	}
-	return informer, nil
 }

@@ -69,7 +69,7 @@ func (r *recorder) problem(ds *appsv1.DaemonSet, last *reported, problem string)
 
 // marked sums up what a reconcile did to the pods. waiting is true if patches that failed
 // have yet to be tried again.
-func (r *recorder) marked(ds *appsv1.DaemonSet, last *reported, revision string, p plan, done patchResult, waiting bool) {
+func (r *recorder) marked(ds *appsv1.DaemonSet, last *reported, revision string, p markPlan, done patchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.changed) == 0 {
 		return

@@ -69,7 +69,7 @@ func (e *expectations) refusal(uid types.UID) *rollout.Refusal {
 	if !ok || a.outcome == deleting {
 		return nil
 	}
-	return &rollout.Refusal{Words: a.words, Until: e.podBackoff.due[uid]}
+	return &rollout.Refusal{Words: a.words, Until: e.podBackoff.until(uid)}
 }
 
 // refusalsInARow counts those since a pod was last deleted.

@@ -1,132 +1,27 @@
 package controller
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
-	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/podtest"
 )
 
-// newDeleter returns a client whose requests to delete pods are answered with err, and
-// whose lists of pods have these, or fail.
-func newDeleter(err error, listed ...*corev1.Pod) *podClient {
-	client := fake.NewClientset()
-	client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
-	client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-		list := &corev1.PodList{}
-		for _, pod := range listed {
-			if pod == nil {
-				return true, nil, errors.New("connection refused")
-			}
-			list.Items = append(list.Items, *pod)
-		}
-		return true, list, nil
-	})
-	return &podClient{client: client, limit: 1, deleted: func(error) {}}
-}
-
-// denied is the answer when an admission webhook denies a request with this code.
-func denied(code int32) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "guard.example.com" denied the request: out of order`,
-	}}
-}
-
-func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
-	pods := schema.GroupResource{Resource: "pods"}
-	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
-	alive, other := podAt("old"), podAt("old")
-	other.UID = "another"
-	ended := terminating(podAt("old"))
-	for name, tt := range map[string]struct {
-		idle     bool
-		err      error
-		listed   []*corev1.Pod // when it is asked for after a conflict; nil is an error
-		expected bool          // counts as deleted
-		again    bool          // is sent again, as it is
-		refused  bool
-	}{
-		"done":                                {expected: true},
-		"gone already":                        {err: apierrors.NewNotFound(pods, "web-1"), expected: true},
-		"the name is another's":               {err: conflict, listed: []*corev1.Pod{other}, expected: true},
-		"the name is nobody's":                {err: conflict, expected: true},
-		"a conflict over a pod that ends":     {err: conflict, listed: []*corev1.Pod{ended}, expected: true},
-		"a conflict over a pod that lives":    {err: conflict, listed: []*corev1.Pod{alive}, refused: true},
-		"a conflict over nobody knows whom":   {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
-		"refused":                             {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
-		"told to come later":                  {err: apierrors.NewTooManyRequests("later", 1), refused: true},
-		"a policy finds it too large":         {err: apierrors.NewRequestEntityTooLargeError("no"), refused: true},
-		"a webhook denies it with code 500":   {err: denied(500), refused: true},
-		"a webhook denies it with code 503":   {err: denied(503), refused: true},
-		"a webhook denies it with code 404":   {err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
-		"a webhook does not answer":           {err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
-		"no answer":                           {err: errors.New("connection reset"), expected: true, again: true, refused: true},
-		"the apiserver lost its way":          {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
-		"the apiserver took too long":         {err: apierrors.NewTimeoutError("slow", 1), expected: true, again: true, refused: true},
-		"nobody waited for the answer":        {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
-		"idle, and done":                      {idle: true, expected: true},
-		"idle, and not so any more":           {idle: true, err: conflict},
-		"idle, and gone already":              {idle: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
-		"idle, and a webhook denies it, 404":  {idle: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
-		"idle, and no answer":                 {idle: true, err: errors.New("connection reset"), refused: true},
-		"idle, and a webhook does not answer": {idle: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				expected, pod := newExpectations(), podAt("old")
-				r := newDeleter(tt.err, tt.listed...)
-				r.delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
-				if got := expected.has(pod.UID); got != tt.expected {
-					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
-				}
-				if again := expected.observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
-					t.Error("it is sent again at once")
-				}
-				time.Sleep(minPodBackoff)
-				if got := len(expected.observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
-					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
-				}
-				if got := expected.has(pod.UID); got != tt.expected {
-					t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
-				}
-				if got := expected.refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
-					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
-				}
-				expected.observed([]*corev1.Pod{other}, time.Now())
-				if expected.has(pod.UID) || expected.refusal(pod.UID) != nil {
-					t.Error("it still counts when the watch no longer shows it")
-				}
-			})
-		})
-	}
-}
-
 func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
-	d, pod := newExpectations(), podAt("old")
+	d, pod := newExpectations(), podtest.PodAt("old")
 	d.expect(pod)
-	d.answered(pod, unknown, false, errors.New("no answer"), now)
-	if again := d.observed([]*corev1.Pod{terminating(podAt("old"))}, now.Add(time.Hour)); len(again) != 0 || d.has(pod.UID) {
+	d.answered(pod, unknown, false, errors.New("no answer"), podtest.Now)
+	if again := d.observed([]*corev1.Pod{podtest.Terminating(podtest.PodAt("old"))}, podtest.Now.Add(time.Hour)); len(again) != 0 || d.has(pod.UID) {
 		t.Errorf("sent again %v, expected %t", again, d.has(pod.UID))
 	}
 }
 
 // Whatever happens meanwhile, each failure doubles the wait, and one success ends it.
 func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
-	d, pod, at := newExpectations(), podAt("old"), now
+	d, pod, at := newExpectations(), podtest.PodAt("old"), podtest.Now
 	for want := minPodBackoff; want < maxPodBackoff; want *= 2 {
 		d.answered(pod, kept, false, errors.New("no"), at)
 		d.observed([]*corev1.Pod{pod}, at)
@@ -154,82 +49,11 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 // A pod that serves nobody changes often, so that its first conflicts are bad luck. One
 // that ends in nothing but conflicts is refused.
 func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
-	d, pod := newExpectations(), podAt("old")
+	d, pod := newExpectations(), podtest.PodAt("old")
 	for i := range toleratedConflicts + 1 {
-		d.answered(pod, kept, true, errors.New("conflict"), now)
+		d.answered(pod, kept, true, errors.New("conflict"), podtest.Now)
 		if named, want := d.refusal(pod.UID).Words != "", i == toleratedConflicts; named != want {
 			t.Errorf("after %d conflicts it is named: %t", i+1, named)
-		}
-	}
-}
-
-func TestWhatIsSaidIsQuotedAndShort(t *testing.T) {
-	got := quoteError(errors.New("no\x1b[31m\n" + strings.Repeat("ü", 1000)))
-	if !utf8.ValidString(got) || len(got) > 2*maxQuoted || strings.ContainsAny(got, "\x1b\n") || !strings.HasPrefix(got, `"no\x1b[31m\n`) {
-		t.Errorf("got %s", got)
-	}
-	if got := truncated(strings.Repeat("ü", 1000)); !utf8.ValidString(got) || len(got) > maxEventMessage {
-		t.Errorf("got %d bytes: %q", len(got), got)
-	}
-}
-
-// What is under way when the controller stops gets its answer, if it comes soon.
-func TestOutlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		longer, cancel := withGrace(ctx, time.Second, time.Hour)
-		defer cancel()
-		stop()
-		time.Sleep(time.Second - 1)
-		synctest.Wait()
-		if longer.Err() != nil {
-			t.Fatal("it ended before its time of grace")
-		}
-		time.Sleep(2 * time.Nanosecond)
-		synctest.Wait()
-		if longer.Err() == nil {
-			t.Fatal("it goes on")
-		}
-		longer, cancel = withGrace(t.Context(), time.Second, time.Minute)
-		defer cancel()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if !errors.Is(longer.Err(), context.DeadlineExceeded) {
-			t.Errorf("after its timeout it is %v", longer.Err())
-		}
-	})
-}
-
-func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
-	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n", Labels: map[string]string{"a": "b"}}}
-		n.Status.Conditions = []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(before), LastHeartbeatTime: metav1.NewTime(before)},
-			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
-		}
-		change(n)
-		trimmed, err := trimNode(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return trimmed.(*corev1.Node)
-	}
-	same := node(func(*corev1.Node) {})
-	for name, tt := range map[string]struct {
-		change func(*corev1.Node)
-		want   bool
-	}{
-		"a heartbeat":       {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now) }, false},
-		"another condition": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }, false},
-		"an annotation":     {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
-		"not Ready":         {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
-		"Ready once more":   {func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now) }, true},
-		"a label":           {func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
-		"a taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
-		"another node":      {func(n *corev1.Node) { n.UID = types.UID("other") }, true},
-	} {
-		if got := nodeChanged(same, node(tt.change)); got != tt.want {
-			t.Errorf("%s: got %t, want %t", name, got, tt.want)
 		}
 	}
 }

@@ -22,14 +22,14 @@ type nodes struct {
 	started  sync.Once
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	calls map[cache.ObjectName]func() // for the DaemonSets to look at when a node changes; guarded by mu
+	mu          sync.Mutex
+	subscribers map[cache.ObjectName]func() // for the DaemonSets to look at when a node changes; guarded by mu
 }
 
 func newNodes(client kubernetes.Interface) (*nodes, error) {
 	n := &nodes{
-		informer: coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),
-		calls:    map[cache.ObjectName]func(){},
+		informer:    coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),
+		subscribers: map[cache.ObjectName]func(){},
 	}
 	if err := n.informer.SetTransform(trimNode); err != nil {
 		return nil, err
@@ -54,11 +54,11 @@ func consistentList(o *metav1.ListOptions) {
 	}
 }
 
-// follow has call called whenever a node changes in a way that a rollout looks at,
+// subscribe has call called whenever a node changes in a way that a rollout looks at,
 // and when all nodes have been listed. The watch ends with ctx.
-func (n *nodes) follow(ctx context.Context, key cache.ObjectName, call func()) {
+func (n *nodes) subscribe(ctx context.Context, key cache.ObjectName, call func()) {
 	n.mu.Lock()
-	n.calls[key] = call
+	n.subscribers[key] = call
 	n.mu.Unlock()
 	n.started.Do(func() {
 		n.running.Go(func() { n.informer.RunWithContext(ctx) })
@@ -70,23 +70,30 @@ func (n *nodes) follow(ctx context.Context, key cache.ObjectName, call func()) {
 	})
 }
 
+// synced reports whether all nodes have been listed once.
+func (n *nodes) synced() bool { return n.informer.HasSynced() }
+
+// wait returns when nothing of the watch runs any more.
+func (n *nodes) wait() { n.running.Wait() }
+
+// unsubscribe ends the calls for the DaemonSet.
 func (n *nodes) unsubscribe(key cache.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.calls, key)
+	delete(n.subscribers, key)
 }
 
 func (n *nodes) changed() {
 	n.mu.Lock()
-	calls := slices.Collect(maps.Values(n.calls))
+	calls := slices.Collect(maps.Values(n.subscribers))
 	n.mu.Unlock()
 	for _, call := range calls {
 		call()
 	}
 }
 
-// seen returns all nodes, which are shared and must not be changed.
-func (n *nodes) seen() []*corev1.Node {
+// list returns all nodes, which are shared and must not be changed.
+func (n *nodes) list() []*corev1.Node {
 	objects := n.informer.GetStore().List()
 	out := make([]*corev1.Node, 0, len(objects))
 	for _, object := range objects {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
@@ -41,24 +39,4 @@ func (s *scope) markPods(ctx context.Context) error {
 		s.events.marked(s.ds, &s.state.reported, target.Revision, p, done, s.state.podBackoff.waiting())
 	}
 	return done.errIfNone()
-}
-
-// plan is what is to be done with the pods of a DaemonSet.
-type plan struct {
-	changes []podPatch
-	// need of total pods need an upgrade.
-	need, total int
-}
-
-func planMarks(m marker, pods []*corev1.Pod, now time.Time) plan {
-	p := plan{total: len(pods)}
-	for _, pod := range pods {
-		if m.needsUpgrade(pod) {
-			p.need++
-		}
-		if patch := markPatch(m.markFor(pod), pod, now); patch != nil {
-			p.changes = append(p.changes, podPatch{pod: pod, patch: patch})
-		}
-	}
-	return p
 }

@@ -27,12 +27,6 @@ type podClient struct {
 	deleted func(error) // called with the answer to each deletion
 }
 
-// podPatch is a pod and the patch it is to get.
-type podPatch struct {
-	pod   *corev1.Pod
-	patch []byte
-}
-
 // patchResult is what became of a batch of changes.
 type patchResult struct {
 	// changed are the pods as the apiserver returned them.

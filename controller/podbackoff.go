@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +49,9 @@ func (r *podBackoff) failures(uid types.UID) int { return r.limiter.NumRequeues(
 // may reports whether a request for the pod may be sent now.
 func (r *podBackoff) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
 
+// until is when a request for the pod may be sent again; zero if none has failed.
+func (r *podBackoff) until(uid types.UID) time.Time { return r.due[uid] }
+
 // next is when the first of the pods that have to wait may be tried again; zero if none
 // has to.
 func (r *podBackoff) next(now time.Time) (first time.Time) {
@@ -80,17 +81,3 @@ func (r *podBackoff) keep(pods []*corev1.Pod) {
 
 // waiting reports whether any pod's request has failed since it last succeeded.
 func (r *podBackoff) waiting() bool { return len(r.due) > 0 }
-
-// maxQuoted is how much of an error is repeated in conditions and Events: enough for the
-// name of a webhook or policy and its reason.
-const maxQuoted = 200
-
-// quoteError quotes an error of the apiserver within bounds: the text may come from any admission
-// webhook or policy, and be of any length.
-func quoteError(err error) string {
-	words := err.Error()
-	if len(words) > maxQuoted {
-		words = strings.ToValidUTF8(words[:maxQuoted], "") + "..."
-	}
-	return strconv.Quote(words)
-}

@@ -125,7 +125,7 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 		s.stopRollout(s.key, s.state)
 		return errors.Join(
 			s.markPods(ctx),
-			s.setConditions(ctx, removing(accepted(s.ds), rolloutTypes[:]...)),
+			s.setConditions(ctx, accepted(s.ds).removeRollout()),
 		)
 	default:
 		if s.state.marked == otaMarks {
@@ -165,5 +165,5 @@ func (r *reconciler) stop() {
 	for _, key := range r.states.keys() {
 		r.forget(key)
 	}
-	r.nodes.running.Wait()
+	r.nodes.wait()
 }

@@ -42,8 +42,8 @@ func (s *scope) advance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.nodes.follow(ctx, s.key, s.requeue())
-	if !w.synced() || !s.nodes.informer.HasSynced() {
+	s.nodes.subscribe(ctx, s.key, s.requeue())
+	if !w.synced() || !s.nodes.synced() {
 		return nil // they call when they are
 	}
 	if s.state.rollout == nil {
@@ -102,7 +102,7 @@ func (s *step) newPlan() rollout.Plan {
 	expected := s.state.rollout.expected
 	return rollout.NewPlan(rollout.Input{
 		DaemonSet: s.ds, Options: s.options, Revision: s.target.Revision,
-		Nodes: s.nodes.seen(), Pods: s.pods,
+		Nodes: s.nodes.list(), Pods: s.pods,
 		Deleted: expected.has, Refused: expected.refusal, RefusedInARow: expected.refusalsInARow(),
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
 		Now: s.now, Timing: s.timing,

@@ -28,7 +28,7 @@ func (s *scope) targetRevision(ctx context.Context, w *watch, pods []*corev1.Pod
 		revisions = append(revisions, t.confirmed)
 	}
 	if t.generation != s.ds.Generation || t.confirmed == nil || t.hasUnknown(pods, revisions) {
-		list, err := s.client.AppsV1().ControllerRevisions(s.ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector.String()})
+		list, err := s.client.AppsV1().ControllerRevisions(s.ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector().String()})
 		if err != nil {
 			return nil, fmt.Errorf("list ControllerRevisions: %w", err)
 		}

@@ -41,12 +41,7 @@ func trimDaemonSet(object any) (any, error) {
 			UpdateStrategy:  appsv1.DaemonSetUpdateStrategy{Type: ds.Spec.UpdateStrategy.Type},
 			MinReadySeconds: ds.Spec.MinReadySeconds,
 		},
-		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration},
-	}
-	for _, t := range ownedTypes {
-		if c := conditionOn(ds, t); c != nil {
-			out.Status.Conditions = append(out.Status.Conditions, *c)
-		}
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration, Conditions: ownedConditions(ds)},
 	}
 	if wanted, _ := daemonset.StrategyOf(ds); wanted != daemonset.Unmanaged {
 		out.Spec.Template.Spec = trimTemplate(&ds.Spec.Template.Spec)

@@ -3,16 +3,19 @@ package controller
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // unscheduledPod is one that the DaemonSet controller made for a node and that the
 // scheduler finds no room for.
 func unscheduledPod(node string) *corev1.Pod {
-	pod := podAt("old")
+	pod := podtest.PodAt("old")
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{
@@ -35,23 +38,83 @@ func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
 		}
 		return out.(*corev1.Pod)
 	}
-	before := trimmed(unscheduledPod("n1"))
-	if got := rollout.NodeOf(before); got != "n1" {
+	original := trimmed(unscheduledPod("n1"))
+	if got := rollout.NodeOf(original); got != "n1" {
 		t.Errorf("it is for node %q, want n1", got)
 	}
 	gated := unscheduledPod("n1")
 	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
-	if !podChanged(before, trimmed(gated)) {
+	if !podChanged(original, trimmed(gated)) {
 		t.Error("that it waits for something else now goes unnoticed")
 	}
 	reworded := unscheduledPod("n1")
 	reworded.Status.Conditions[0].Message = "0/11 nodes"
-	if podChanged(before, trimmed(reworded)) {
+	if podChanged(original, trimmed(reworded)) {
 		t.Error("the scheduler's words change all the time, and are taken for a change")
 	}
 	scheduled := unscheduledPod("n1")
 	scheduled.Spec.NodeName = "n1"
-	if after := trimmed(scheduled); after.Spec.Affinity != nil || !podChanged(before, after) {
+	if after := trimmed(scheduled); after.Spec.Affinity != nil || !podChanged(original, after) {
 		t.Errorf("once it is scheduled, its affinity %v is of no use, and the change is one", after.Spec.Affinity)
+	}
+}
+
+func TestWhatANodeSaysOfImagesIsKeptAndNoticed(t *testing.T) {
+	trimmed := func(change func(*corev1.PodCondition)) *corev1.Pod {
+		pod := podtest.PodAt("old")
+		change(upgrade.Condition(pod, upgrade.ImageCondition))
+		out, err := trimPod(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.(*corev1.Pod)
+	}
+	first := trimmed(func(*corev1.PodCondition) {})
+	if c := upgrade.Condition(first, upgrade.ImageCondition); c == nil || upgrade.RevisionOf(c) != "new" {
+		t.Fatalf("got %+v", c)
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.PodCondition)
+		want   bool
+	}{
+		"the status":   {func(c *corev1.PodCondition) { c.Status = corev1.ConditionTrue }, true},
+		"the reason":   {func(c *corev1.PodCondition) { c.Reason = "PrepullUnauthorized" }, true},
+		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
+		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.NewTime(podtest.Now) }, false},
+	} {
+		if got := podChanged(first, trimmed(tt.change)); got != tt.want {
+			t.Errorf("%s changed: got %t", name, got)
+		}
+	}
+}
+
+func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
+	ds := &appsv1.DaemonSet{}
+	ds.Status.Conditions = []appsv1.DaemonSetCondition{rollout.Invalid("problem"), {Type: "SomebodyElses", Status: corev1.ConditionTrue}}
+	ds.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": "long",
+		"apps.openyurt.io/update-strategy":                 "AdvancedRollingUpdate", rollout.PausedAnnotation: "true",
+	}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	ds.Spec.MinReadySeconds = 5
+	ds.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "app"}}, NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
+		Tolerations: []corev1.Toleration{{Key: "x"}}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}},
+	}
+	object, err := trimDaemonSet(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := object.(*appsv1.DaemonSet)
+	spec := &got.Spec.Template.Spec
+	if spec.Containers != nil || spec.Affinity.PodAffinity != nil || len(got.Annotations) != 2 || len(got.Status.Conditions) != 1 {
+		t.Errorf("got more than is read: %v", got)
+	}
+	if spec.NodeSelector == nil || !spec.HostNetwork || spec.Tolerations == nil || spec.Affinity.NodeAffinity == nil || got.Spec.MinReadySeconds != 5 {
+		t.Errorf("got less than is read: %v", got)
+	}
+	ds.Annotations = nil
+	if object, _ = trimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
+		t.Error("the template of one that did not opt in is kept")
 	}
 }

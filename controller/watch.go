@@ -28,7 +28,7 @@ import (
 // the worker that holds the DaemonSet's key.
 type watch struct {
 	uid       types.UID
-	selector  labels.Selector
+	labels    labels.Selector
 	pods      cache.SharedIndexInformer
 	revisions cache.SharedIndexInformer
 
@@ -56,7 +56,7 @@ func startOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 	}
 	w := &watch{
 		uid:       ds.UID,
-		selector:  selector,
+		labels:    selector,
 		pods:      coreinformers.NewFilteredPodInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
 		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
 		written:   map[types.UID]*corev1.Pod{},
@@ -177,11 +177,14 @@ func (w *watch) stop() {
 // matches tells whether w still is the right watch for ds.
 func (w *watch) matches(ds *appsv1.DaemonSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-	return err == nil && ds.UID == w.uid && selector.String() == w.selector.String()
+	return err == nil && ds.UID == w.uid && selector.String() == w.labels.String()
 }
 
 // synced tells whether everything has been listed once.
 func (w *watch) synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
+
+// selector returns that of the DaemonSet when the watch was started.
+func (w *watch) selector() labels.Selector { return w.labels }
 
 // revisionList returns the ControllerRevisions that the selector matches.
 func (w *watch) revisionList() []*appsv1.ControllerRevision {

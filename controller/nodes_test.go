@@ -1,0 +1,45 @@
+package controller
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/podtest"
+)
+
+func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n", Labels: map[string]string{"a": "b"}}}
+		n.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(podtest.Before), LastHeartbeatTime: metav1.NewTime(podtest.Before)},
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
+		}
+		change(n)
+		trimmed, err := trimNode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trimmed.(*corev1.Node)
+	}
+	same := node(func(*corev1.Node) {})
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat":       {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(podtest.Now) }, false},
+		"another condition": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }, false},
+		"an annotation":     {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
+		"not Ready":         {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"Ready once more":   {func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(podtest.Now) }, true},
+		"a label":           {func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
+		"a taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
+		"another node":      {func(n *corev1.Node) { n.UID = types.UID("other") }, true},
+	} {
+		if got := nodeChanged(same, node(tt.change)); got != tt.want {
+			t.Errorf("%s: got %t, want %t", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package controller
+
+import (
+	"strconv"
+	"strings"
+)
+
+// maxQuoted is how much of an error is repeated in conditions and Events: enough for the
+// name of a webhook or policy and its reason.
+const maxQuoted = 200
+
+// quoteError quotes an error of the apiserver within bounds: the text may come from any admission
+// webhook or policy, and be of any length.
+func quoteError(err error) string {
+	words := err.Error()
+	if len(words) > maxQuoted {
+		words = strings.ToValidUTF8(words[:maxQuoted], "") + "..."
+	}
+	return strconv.Quote(words)
+}

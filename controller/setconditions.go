@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// minInterval is how long the words of a condition are left as they are while its
+// status and reason do not change. Each patch makes Kubernetes look at the whole
+// DaemonSet.
+const minInterval = time.Second
+
+// written is what was last written to a DaemonSet's conditions.
+type written struct {
+	// ds is what the apiserver returned, which the watch may be behind of.
+	ds *appsv1.DaemonSet
+	at time.Time
+}
+
+// setConditions patches ds if need be: at once when a status or a reason changes,
+// and not more often than minInterval when only words do.
+func (s *scope) setConditions(ctx context.Context, want conditions) error {
+	ds, last := s.ds, &s.state.written
+	if last.ds != nil && last.ds.UID == ds.UID && newerThan(last.ds, ds) {
+		ds = last.ds
+	}
+	now := time.Now()
+	patch, urgent := conditionsPatch(ds, want, now)
+	if patch == nil {
+		return nil
+	}
+	if wait := minInterval - now.Sub(last.at); !urgent && wait > 0 {
+		s.queue.AddAfter(s.key, wait)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	answer, err := s.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{FieldManager: Name}, "status")
+	if apierrors.IsNotFound(err) || isConflict(err) {
+		return nil // gone, or another of the same name, which brings an event
+	}
+	if err != nil {
+		return fmt.Errorf("patch conditions: %w", err)
+	}
+	if trimmed, err := trimDaemonSet(answer); err == nil {
+		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
+	}
+	return nil
+}
