@@ -22,16 +22,16 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	if err := s.unmarkPods(ctx, false); err != nil {
 		return err
 	}
-	if s.state.watch != nil {
-		s.state.watch.stop()
-		s.state.watch = nil
+	if s.state.owned != nil {
+		s.state.owned.Stop()
+		s.state.owned = nil
 	}
 	if problem != "" {
-		want := conditions{}
-		want.set(rollout.Invalid(problem))
-		return s.setConditions(ctx, want.removeRollout())
+		want := Conditions{}
+		want.Set(rollout.Invalid(problem))
+		return s.setConditions(ctx, want.RemoveRollout())
 	}
-	if err := s.setConditions(ctx, conditions{}.removeOwned()); err != nil {
+	if err := s.setConditions(ctx, Conditions{}.RemoveOwned()); err != nil {
 		return err
 	}
 	s.forget(s.key)
@@ -53,17 +53,17 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	if s.state.marked == noMarks {
 		return nil
 	}
-	if w := s.state.watch; w != nil && w.matches(s.ds) { // else it is another DaemonSet by now
+	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else it is another DaemonSet by now
 		patches, err := s.unmarkPatches(ctx, keepTargets)
 		if err != nil {
 			return err
 		}
-		done := s.podClient.patch(ctx, patches)
-		w.wrote(done.changed)
-		if err := done.err(); err != nil {
+		done := s.podClient.Patch(ctx, patches)
+		w.Wrote(done.Changed)
+		if err := done.Err(); err != nil {
 			return err
 		}
-		s.events.unmarked(s.ds, &s.state.reported, len(done.changed), s.state.marked == prepullMarks)
+		s.events.Unmarked(s.ds, &s.state.reported, len(done.Changed), s.state.marked == prepullMarks)
 	}
 	s.state.marked = noMarks
 	s.metrics.forgetPods(s.key)
@@ -73,26 +73,26 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 // unmarkPatches returns what takes the marks off the DaemonSet's pods. It asks the
 // apiserver, since the watch may not have seen the last marks yet, and page by page, since
 // pods arrive whole.
-func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]podPatch, error) {
+func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]PodPatch, error) {
 	var (
-		patches []podPatch
+		patches []PodPatch
 		now     = time.Now()
 		pods    = s.client.CoreV1().Pods(s.ds.Namespace)
 	)
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) })
-	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.watch.selector().String()}, func(object runtime.Object) error {
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.owned.Selector().String()}, func(object runtime.Object) error {
 		pod, ok := object.(*corev1.Pod)
 		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		var want mark
+		var want Mark
 		if keepTargets {
-			want.target = pod.Annotations[upgrade.TargetAnnotation]
+			want.Target = pod.Annotations[upgrade.TargetAnnotation]
 		}
-		if patch := markPatch(want, pod, now); patch != nil {
-			patches = append(patches, podPatch{
-				pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
-				patch: patch,
+		if patch := PatchMark(want, pod, now); patch != nil {
+			patches = append(patches, PodPatch{
+				Pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
+				Patch: patch,
 			})
 		}
 		return nil

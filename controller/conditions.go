@@ -27,58 +27,58 @@ var (
 
 // conditions are those that a DaemonSet is to have: nil is to be removed, and what
 // is absent stays as it is.
-type conditions map[appsv1.DaemonSetConditionType]*appsv1.DaemonSetCondition
+type Conditions map[appsv1.DaemonSetConditionType]*appsv1.DaemonSetCondition
 
-// set adds these conditions.
-func (c conditions) set(all ...appsv1.DaemonSetCondition) {
+// Set adds these conditions.
+func (c Conditions) Set(all ...appsv1.DaemonSetCondition) {
 	for i := range all {
 		c[all[i].Type] = &all[i]
 	}
 }
 
-// forRollout are the conditions of a DaemonSet that is rolled out.
-func forRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) conditions {
-	out := accepted(ds)
-	out.set(all...)
+// ForRollout are the conditions of a DaemonSet that is rolled out.
+func ForRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) Conditions {
+	out := Accepted(ds)
+	out.Set(all...)
 	return out
 }
 
 // accepted says that nothing is wrong with what ds asks for, if it once was.
-func accepted(ds *appsv1.DaemonSet) conditions {
-	out := conditions{}
-	if conditionOn(ds, rollout.InvalidCondition) != nil {
-		out.set(rollout.Invalid(""))
+func Accepted(ds *appsv1.DaemonSet) Conditions {
+	out := Conditions{}
+	if Find(ds, rollout.InvalidCondition) != nil {
+		out.Set(rollout.Invalid(""))
 	}
 	return out
 }
 
-// invalid are the conditions of a DaemonSet that asks for something wrong. If it was
+// ForInvalid are the conditions of a DaemonSet that asks for something wrong. If it was
 // rolled out, that ends here.
-func invalid(ds *appsv1.DaemonSet, problem string) conditions {
-	out := conditions{}
-	out.set(rollout.Invalid(problem))
-	if wanted, _ := daemonset.StrategyOf(ds); wanted == daemonset.AdvancedRollingUpdate || conditionOn(ds, rollout.CompleteCondition) != nil {
-		out.set(rollout.Stuck(problem)...)
+func ForInvalid(ds *appsv1.DaemonSet, problem string) Conditions {
+	out := Conditions{}
+	out.Set(rollout.Invalid(problem))
+	if wanted, _ := daemonset.StrategyOf(ds); wanted == daemonset.AdvancedRollingUpdate || Find(ds, rollout.CompleteCondition) != nil {
+		out.Set(rollout.Stuck(problem)...)
 	}
 	return out
 }
 
-// removeOwned adds to c that every condition of the controller is to be removed.
-func (c conditions) removeOwned() conditions { return removing(c, ownedTypes[:]...) }
+// RemoveOwned adds to c that every condition of the controller is to be removed.
+func (c Conditions) RemoveOwned() Conditions { return removing(c, ownedTypes[:]...) }
 
-// removeRollout adds to c that the conditions of rollouts are to be removed.
-func (c conditions) removeRollout() conditions { return removing(c, rolloutTypes[:]...) }
+// RemoveRollout adds to c that the conditions of rollouts are to be removed.
+func (c Conditions) RemoveRollout() Conditions { return removing(c, rolloutTypes[:]...) }
 
 // removing adds to c that conditions of these types are to be removed.
-func removing(c conditions, types ...appsv1.DaemonSetConditionType) conditions {
+func removing(c Conditions, types ...appsv1.DaemonSetConditionType) Conditions {
 	for _, t := range types {
 		c[t] = nil
 	}
 	return c
 }
 
-// conditionOn returns ds's condition of type t, or nil. It points into ds.
-func conditionOn(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
+// Find returns ds's condition of type t, or nil. It points into ds.
+func Find(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
 	for i := range ds.Status.Conditions {
 		if ds.Status.Conditions[i].Type == t {
 			return &ds.Status.Conditions[i]
@@ -87,21 +87,21 @@ func conditionOn(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.
 	return nil
 }
 
-// ownedConditions returns the conditions on ds that the controller sets.
-func ownedConditions(ds *appsv1.DaemonSet) []appsv1.DaemonSetCondition {
+// OwnedConditions returns the conditions on ds that the controller sets.
+func OwnedConditions(ds *appsv1.DaemonSet) []appsv1.DaemonSetCondition {
 	var out []appsv1.DaemonSetCondition
 	for _, t := range ownedTypes {
-		if c := conditionOn(ds, t); c != nil {
+		if c := Find(ds, t); c != nil {
 			out = append(out, *c)
 		}
 	}
 	return out
 }
 
-// hasOwned reports whether any condition on ds is one that the controller sets.
-func hasOwned(ds *appsv1.DaemonSet) bool {
+// HasOwned reports whether any condition on ds is one that the controller sets.
+func HasOwned(ds *appsv1.DaemonSet) bool {
 	for _, t := range ownedTypes {
-		if conditionOn(ds, t) != nil {
+		if Find(ds, t) != nil {
 			return true
 		}
 	}
@@ -119,14 +119,14 @@ type daemonSetStatusPatch struct {
 	} `json:"status"`
 }
 
-// conditionsPatch returns what makes ds's conditions want, nil when they are that
+// PatchConditions returns what makes ds's conditions want, nil when they are that
 // already. It is pressing when more than a message changes.
-func conditionsPatch(ds *appsv1.DaemonSet, want conditions, now time.Time) (patch []byte, urgent bool) {
+func PatchConditions(ds *appsv1.DaemonSet, want Conditions, now time.Time) (patch []byte, urgent bool) {
 	var p daemonSetStatusPatch
 	p.Metadata.UID = ds.UID
 	for _, t := range ownedTypes {
 		w, said := want[t]
-		have := conditionOn(ds, t)
+		have := Find(ds, t)
 		switch {
 		case !said, w == nil && have == nil:
 			continue

@@ -54,14 +54,14 @@ func TestConditionsPatch(t *testing.T) {
 		progressing = rollout.ProgressingCondition
 		yes, no     = corev1.ConditionTrue, corev1.ConditionFalse
 	)
-	want := func(all ...appsv1.DaemonSetCondition) conditions {
-		c := conditions{}
-		c.set(all...)
+	want := func(all ...appsv1.DaemonSetCondition) Conditions {
+		c := Conditions{}
+		c.Set(all...)
 		return c
 	}
 	tests := map[string]struct {
 		have    []appsv1.DaemonSetCondition
-		want    conditions
+		want    Conditions
 		none    bool
 		pressed bool
 		after   map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
@@ -94,30 +94,30 @@ func TestConditionsPatch(t *testing.T) {
 		},
 		"one that is withdrawn": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
-			want: removing(conditions{}, complete), pressed: true,
+			want: removing(Conditions{}, complete), pressed: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
 		},
-		"one that is withdrawn and was not there": {want: removing(conditions{}, complete), none: true},
+		"one that is withdrawn and was not there": {want: removing(Conditions{}, complete), none: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
-			patch, urgent := conditionsPatch(ds, tt.want, podtest.Now)
+			patch, urgent := PatchConditions(ds, tt.want, podtest.Now)
 			if (patch == nil) != tt.none || urgent != tt.pressed {
 				t.Fatalf("got %s, pressing: %t", patch, urgent)
 			}
 			if patch != nil {
 				ds = daemonSetPatched(t, ds, patch)
 			}
-			if c := conditionOn(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
+			if c := Find(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
 				t.Errorf("got %v", ds.Status.Conditions)
 			}
 			for conditionType, status := range tt.after {
-				if c := conditionOn(ds, conditionType); c == nil || c.Status != status {
+				if c := Find(ds, conditionType); c == nil || c.Status != status {
 					t.Errorf("%s is %v, want %s", conditionType, c, status)
 				}
 			}
-			if c := conditionOn(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
+			if c := Find(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
 				t.Errorf("the transition is of %v", c.LastTransitionTime)
 			}
 		})
@@ -126,20 +126,20 @@ func TestConditionsPatch(t *testing.T) {
 
 func TestWhatAWrongWordDoesToConditions(t *testing.T) {
 	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
-	if got := invalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
+	if got := ForInvalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
 		t.Errorf("a rollout that is stuck is not complete: got %v", got)
 	}
-	if got := invalid(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
+	if got := ForInvalid(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
 		t.Errorf("got %v", got)
 	}
-	if got := accepted(withConditions()); len(got) != 0 {
+	if got := Accepted(withConditions()); len(got) != 0 {
 		t.Errorf("got %v, though nothing was ever wrong", got)
 	}
 	invalid := withConditions(rollout.Invalid("problem"))
-	if got := accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
+	if got := Accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
 		t.Errorf("got %v", got)
 	}
-	if !hasOwned(invalid) || hasOwned(withConditions()) {
+	if !HasOwned(invalid) || HasOwned(withConditions()) {
 		t.Error("whose conditions are whose?")
 	}
 }

@@ -14,7 +14,7 @@
 // One reconcile per DaemonSet brings its pods to where they should be, from what
 // is seen now and never from what an event said. Failures are retried with
 // backoff, and one pod's failure holds up no other: each pod has a backoff of its own, for
-// deletions in expectations and for patches in podBackoff. A reconcile in which nothing succeeded
+// deletions in expectations and for patches in Pods. A reconcile in which nothing succeeded
 // is one of the DaemonSet, which events about its pods and nodes do not cut short.
 //
 // Memory and load grow with the pods of the DaemonSets that opted in, not with
@@ -124,12 +124,12 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	backoff := newBackoff()
 	queue := newQueue(backoff, c.queues)
-	daemonSets, err := newDaemonSets(c.client, queue.Add)
+	daemonSets, err := NewDaemonSets(c.client, queue.Add)
 	if err != nil {
 		queue.ShutDown()
 		return err
 	}
-	nodes, err := newNodes(c.client)
+	nodes, err := NewNodes(c.client)
 	if err != nil {
 		queue.ShutDown()
 		return fmt.Errorf("watch nodes: %w", err)
@@ -139,8 +139,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
 		backoff:    backoff,
-		podClient:  &podClient{client: c.client, limit: c.options.Patches, patched: c.metrics.patched, deleted: c.metrics.deleted},
-		events:     newRecorder(ctx, c.client.CoreV1(), c.options.Logger),
+		podClient:  &Client{Kube: c.client, Limit: c.options.Patches, OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted},
+		events:     NewRecorder(ctx, c.client.CoreV1(), c.options.Logger),
 		metrics:    c.metrics,
 		log:        c.options.Logger,
 		timing:     c.options.Timing,

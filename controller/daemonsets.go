@@ -8,11 +8,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// newDaemonSets returns an informer, not started yet, of all DaemonSets. It calls add with
+// NewDaemonSets returns an informer, not started yet, of all DaemonSets. It calls add with
 // the name of each one that changes.
-func newDaemonSets(client kubernetes.Interface, add func(cache.ObjectName)) (cache.SharedIndexInformer, error) {
+func NewDaemonSets(client kubernetes.Interface, add func(cache.ObjectName)) (cache.SharedIndexInformer, error) {
 	informer := appsinformers.NewDaemonSetInformer(client, "", 0, cache.Indexers{})
-	if err := informer.SetTransform(trimDaemonSet); err != nil {
+	if err := informer.SetTransform(TrimDaemonSet); err != nil {
 		return nil, fmt.Errorf("watch DaemonSets: %w", err)
 	}
 	changed := func(object any) {

@@ -19,51 +19,51 @@ import (
 
 // Bounds of a request that deletes a pod.
 const (
-	deleteTimeout = patchTimeout
+	deleteTimeout = Timeout
 	// deleteGrace is how long a deletion in flight may still take after the
 	// controller has been asked to stop. A deletion that reaches the apiserver
 	// after the next controller has listed the pods would exceed the maximum.
 	deleteGrace = time.Second
 )
 
-// deleteResult sums up what became of pods that were to be deleted.
-type deleteResult struct {
+// DeleteResult sums up what became of pods that were to be deleted.
+type DeleteResult struct {
 	total, deleting, failed int
 	first                   string // what was answered to the first that failed
 }
 
-// problem is "" unless a pod was refused, or it is not known what became of one.
-func (d *deleteResult) problem() string {
+// Problem is "" unless a pod was refused, or it is not known what became of one.
+func (d *DeleteResult) Problem() string {
 	if d.failed == 0 {
 		return ""
 	}
 	return fmt.Sprintf("delete pods: %d of %d not done, the first: %s", d.failed, d.total, d.first)
 }
 
-// err is nil if any pod was deleted: then others may be, and those that failed are
+// Err is nil if any pod was deleted: then others may be, and those that failed are
 // tried again by themselves.
-func (d *deleteResult) err() error {
+func (d *DeleteResult) Err() error {
 	if d.failed == 0 || d.deleting > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s", d.problem())
+	return fmt.Errorf("%s", d.Problem())
 }
 
-// delete deletes the pods, a few at once, and goes on after a failure.
-func (c *podClient) delete(ctx context.Context, expected *expectations, all []rollout.Deletion) deleteResult {
+// Delete deletes the pods, a few at once, and goes on after a failure.
+func (c *Client) Delete(ctx context.Context, expected *Deletions, all []rollout.Deletion) DeleteResult {
 	var mu sync.Mutex
-	out := deleteResult{total: len(all)}
-	forEach(ctx, c.limit, all, func(deletion rollout.Deletion) {
+	out := DeleteResult{total: len(all)}
+	forEach(ctx, c.Limit, all, func(deletion rollout.Deletion) {
 		f, conflict, err := c.deletePod(ctx, expected, deletion)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case f == deleting:
+		case f == Deleting:
 			out.deleting++
 		case !conflict:
 			out.failed++
 			if out.first == "" {
-				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, quoteError(err))
+				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, QuoteError(err))
 			}
 		}
 	})
@@ -72,7 +72,7 @@ func (c *podClient) delete(ctx context.Context, expected *expectations, all []ro
 
 // deletePod deletes the pod and returns what became of it. conflict is true if the only
 // reason for a failure is that the pod has changed since it was seen.
-func (c *podClient) deletePod(ctx context.Context, expected *expectations, deletion rollout.Deletion) (f outcome, conflict bool, err error) {
+func (c *Client) deletePod(ctx context.Context, expected *Deletions, deletion rollout.Deletion) (f Outcome, conflict bool, err error) {
 	ctx, cancel := withGrace(ctx, deleteGrace, deleteTimeout)
 	defer cancel()
 	pod := deletion.Pod
@@ -80,32 +80,32 @@ func (c *podClient) deletePod(ctx context.Context, expected *expectations, delet
 	if deletion.Idle {
 		only.ResourceVersion = &pod.ResourceVersion
 	}
-	expected.expect(pod)
-	err = c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
-	c.deleted(err)
+	expected.Expect(pod)
+	err = c.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
+	c.OnDelete(err)
 	f = outcomeOfError(err)
 	conflict = apierrors.IsConflict(err) && deletion.Idle
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
 		f = c.outcomeOf(ctx, pod)
 	}
-	if deletion.Idle && f != deleting {
+	if deletion.Idle && f != Deleting {
 		// If it was done all the same, the pod is no more available than it looked, and
 		// the next try has the same precondition.
-		f = kept
+		f = Kept
 	}
-	expected.answered(pod, f, conflict, err, time.Now())
+	expected.Answered(pod, f, conflict, err, time.Now())
 	return f, conflict, err
 }
 
 // outcomeOfError reads an answer.
-func outcomeOfError(err error) outcome {
+func outcomeOfError(err error) Outcome {
 	switch {
 	case err == nil:
-		return deleting
+		return Deleting
 	case refused(err):
-		return kept
+		return Kept
 	default:
-		return unknown
+		return Unknown
 	}
 }
 
@@ -129,19 +129,19 @@ func refused(err error) bool {
 // outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
 // found: its name may be another pod's or nobody's by now, or something that admits
 // requests may have answered so while the pod lives on.
-func (c *podClient) outcomeOf(ctx context.Context, pod *corev1.Pod) outcome {
-	list, err := c.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) Outcome {
+	list, err := c.Kube.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
 	})
 	if err != nil {
-		return unknown
+		return Unknown
 	}
 	for i := range list.Items {
 		if p := &list.Items[i]; p.UID == pod.UID && p.DeletionTimestamp.IsZero() {
-			return kept
+			return Kept
 		}
 	}
-	return deleting
+	return Deleting
 }
 
 // withGrace returns a context that is done after timeout, and not before ctx has

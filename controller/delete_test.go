@@ -21,7 +21,7 @@ import (
 
 // newDeleter returns a client whose requests to delete pods are answered with err, and
 // whose lists of pods have these, or fail.
-func newDeleter(err error, listed ...*corev1.Pod) *podClient {
+func newDeleter(err error, listed ...*corev1.Pod) *Client {
 	client := fake.NewClientset()
 	client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
@@ -34,7 +34,7 @@ func newDeleter(err error, listed ...*corev1.Pod) *podClient {
 		}
 		return true, list, nil
 	})
-	return &podClient{client: client, limit: 1, deleted: func(error) {}}
+	return &Client{Kube: client, Limit: 1, OnDelete: func(error) {}}
 }
 
 // denied is the answer when an admission webhook denies a request with this code.
@@ -85,27 +85,27 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				expected, pod := newExpectations(), podtest.PodAt("old")
+				expected, pod := NewDeletions(), podtest.PodAt("old")
 				r := newDeleter(tt.err, tt.listed...)
-				r.delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
-				if got := expected.has(pod.UID); got != tt.expected {
+				r.Delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
+				if got := expected.Has(pod.UID); got != tt.expected {
 					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if again := expected.observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
+				if again := expected.Observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
 					t.Error("it is sent again at once")
 				}
-				time.Sleep(minPodBackoff)
-				if got := len(expected.observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
+				time.Sleep(MinDelay)
+				if got := len(expected.Observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
 					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
 				}
-				if got := expected.has(pod.UID); got != tt.expected {
+				if got := expected.Has(pod.UID); got != tt.expected {
 					t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if got := expected.refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
+				if got := expected.Refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
 					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
 				}
-				expected.observed([]*corev1.Pod{other}, time.Now())
-				if expected.has(pod.UID) || expected.refusal(pod.UID) != nil {
+				expected.Observed([]*corev1.Pod{other}, time.Now())
+				if expected.Has(pod.UID) || expected.Refusal(pod.UID) != nil {
 					t.Error("it still counts when the watch no longer shows it")
 				}
 			})

@@ -27,38 +27,38 @@ const (
 // They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
 // reason into the first one's words, and "3 of 5 pods" would never become "2 of
 // 5".
-type recorder struct {
+type Recorder struct {
 	events record.EventRecorder
 	log    *slog.Logger
 }
 
-// reported is what was last reported about a DaemonSet, each "" when the matter is
+// Reported is what was last reported about a DaemonSet, each "" when the matter is
 // settled: the problem with what it asks for, pods that could not be marked, and the sum
 // of the marks.
-type reported struct {
+type Reported struct {
 	problem  string
 	unmarked string
 	summary  string
 }
 
-// newRecorder returns a recorder that runs until ctx is done, and drops what is not
+// NewRecorder returns a recorder that runs until ctx is done, and drops what is not
 // written by then.
-func newRecorder(ctx context.Context, client typedcorev1.EventsGetter, log *slog.Logger) *recorder {
+func NewRecorder(ctx context.Context, client typedcorev1.EventsGetter, log *slog.Logger) *Recorder {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
-	return &recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}), log: log}
+	return &Recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}), log: log}
 }
 
-func (r *recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
+func (r *Recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
 	r.events.Event(ds, corev1.EventTypeNormal, reason, message)
 }
 
-func (r *recorder) warning(ds *appsv1.DaemonSet, reason, message string) {
+func (r *Recorder) warning(ds *appsv1.DaemonSet, reason, message string) {
 	r.events.Event(ds, corev1.EventTypeWarning, reason, message)
 }
 
-// problem reports what is wrong with what ds asks for; "" is nothing.
-func (r *recorder) problem(ds *appsv1.DaemonSet, last *reported, problem string) {
+// Problem reports what is wrong with what ds asks for; "" is nothing.
+func (r *Recorder) Problem(ds *appsv1.DaemonSet, last *Reported, problem string) {
 	if problem != "" && problem != last.problem {
 		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
 			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
@@ -67,43 +67,43 @@ func (r *recorder) problem(ds *appsv1.DaemonSet, last *reported, problem string)
 	last.problem = problem
 }
 
-// marked sums up what a reconcile did to the pods. waiting is true if patches that failed
+// Marked sums up what a reconcile did to the pods. waiting is true if patches that failed
 // have yet to be tried again.
-func (r *recorder) marked(ds *appsv1.DaemonSet, last *reported, revision string, p markPlan, done patchResult, waiting bool) {
+func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p MarkPlan, done PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
-	if len(done.changed) == 0 {
+	if len(done.Changed) == 0 {
 		return
 	}
-	reason := reasonUpToDate
+	reason := ReasonUpToDate
 	summary := "every pod runs controllerrevision " + revision
-	if p.need > 0 {
-		reason = reasonUpgradeAvailable
+	if p.Need > 0 {
+		reason = ReasonUpgradeAvailable
 		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",
-			p.need, p.total, revision)
+			p.Need, p.Total, revision)
 	}
 	r.log.Info("pods marked", "daemonset", ds.Namespace+"/"+ds.Name, "revision", revision,
-		"needUpgrade", p.need, "pods", p.total, "changed", len(done.changed))
+		"needUpgrade", p.Need, "pods", p.Total, "changed", len(done.Changed))
 	if summary != last.summary {
 		r.normal(ds, reason, summary)
 		last.summary = summary
 	}
 }
 
-// prepulls posts an Event only if something failed: that a rollout began with its images
+// Prepulls posts an Event only if something failed: that a rollout began with its images
 // is reported with its start. waiting is as for marked.
-func (r *recorder) prepulls(ds *appsv1.DaemonSet, last *reported, revision string, done patchResult, waiting bool) {
+func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision string, done PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
-	if len(done.changed) > 0 {
+	if len(done.Changed) > 0 {
 		r.log.Info("pods tell their nodes which images to pull, or no longer do",
-			"daemonset", ds.Namespace+"/"+ds.Name, "revision", revision, "changed", len(done.changed))
+			"daemonset", ds.Namespace+"/"+ds.Name, "revision", revision, "changed", len(done.Changed))
 	}
 }
 
 // patchFailure is silent about conflicts: the next try, at once, settles them.
-func (r *recorder) patchFailure(ds *appsv1.DaemonSet, last *reported, done patchResult, waiting bool) {
+func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done PatchResult, waiting bool) {
 	failure := ""
-	if done.failed > 0 {
-		failure = done.err().Error() + "; it is tried again"
+	if done.Failed > 0 {
+		failure = done.Err().Error() + "; it is tried again"
 	}
 	if failure == "" && waiting {
 		return
@@ -115,9 +115,9 @@ func (r *recorder) patchFailure(ds *appsv1.DaemonSet, last *reported, done patch
 	last.unmarked = failure
 }
 
-// unmarked reports that the marks were taken off pods. prepull is true if they were for
+// Unmarked reports that the marks were taken off pods. prepull is true if they were for
 // nodes that pull images before a rollout replaces their pod.
-func (r *recorder) unmarked(ds *appsv1.DaemonSet, last *reported, pods int, prepull bool) {
+func (r *Recorder) Unmarked(ds *appsv1.DaemonSet, last *Reported, pods int, prepull bool) {
 	last.summary, last.unmarked = "", ""
 	if pods == 0 {
 		return

@@ -12,16 +12,16 @@ import (
 
 // outcome is what became of a pod that was to be deleted, as far as is known from the
 // apiserver's answers.
-type outcome int
+type Outcome int
 
 const (
 	// deleting pods are deleted. The watch will show it.
-	deleting outcome = iota
+	Deleting Outcome = iota
 	// unknown is a pod for which the answer leaves open whether it was deleted. It
 	// counts as going until another answer shows that it was not.
-	unknown
+	Unknown
 	// kept pods live on as they are.
-	kept
+	Kept
 )
 
 // toleratedConflicts is how many conflicts in a row over a pod that serves nobody are taken for
@@ -32,16 +32,16 @@ const toleratedConflicts = 3
 // sent until the watch shows that the pod goes. A stale watch can cause no second
 // deletion because of them, neither of the same pod nor of one too many; and a pod that
 // cannot be deleted is tried later and later. It is safe for concurrent use.
-type expectations struct {
-	mu         sync.Mutex
-	byUID      map[types.UID]answer // guarded by mu
-	podBackoff *podBackoff          // guarded by mu
-	refusals   int                  // in a row, of whichever pods; guarded by mu
+type Deletions struct {
+	mu       sync.Mutex
+	byUID    map[types.UID]answer // guarded by mu
+	backoff  *Pods                // guarded by mu
+	refusals int                  // in a row, of whichever pods; guarded by mu
 }
 
 // answer is the last one to a request to delete a pod.
 type answer struct {
-	outcome outcome
+	outcome Outcome
 	// words are those of a refusal or failure, quoted; "" for a conflict that is likely
 	// to go away.
 	words string
@@ -49,75 +49,75 @@ type answer struct {
 	conflict string
 }
 
-func newExpectations() *expectations {
-	return &expectations{byUID: map[types.UID]answer{}, podBackoff: newPodBackoff()}
+func NewDeletions() *Deletions {
+	return &Deletions{byUID: map[types.UID]answer{}, backoff: NewPods()}
 }
 
-// has reports whether the pod counts as deleted.
-func (e *expectations) has(uid types.UID) bool {
+// Has reports whether the pod counts as deleted.
+func (e *Deletions) Has(uid types.UID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a, ok := e.byUID[uid]
-	return ok && a.outcome != kept
+	return ok && a.outcome != Kept
 }
 
-// refusal returns what keeps the pod from being deleted, nil if nothing does.
-func (e *expectations) refusal(uid types.UID) *rollout.Refusal {
+// Refusal returns what keeps the pod from being deleted, nil if nothing does.
+func (e *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a, ok := e.byUID[uid]
-	if !ok || a.outcome == deleting {
+	if !ok || a.outcome == Deleting {
 		return nil
 	}
-	return &rollout.Refusal{Words: a.words, Until: e.podBackoff.until(uid)}
+	return &rollout.Refusal{Words: a.words, Until: e.backoff.Until(uid)}
 }
 
-// refusalsInARow counts those since a pod was last deleted.
-func (e *expectations) refusalsInARow() int {
+// RefusalsInARow counts those since a pod was last deleted.
+func (e *Deletions) RefusalsInARow() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.refusals
 }
 
-// next is when the first deletion that failed may be tried again; zero if none has.
-func (e *expectations) next(now time.Time) time.Time {
+// Next is when the first deletion that failed may be tried again; zero if none has.
+func (e *Deletions) Next(now time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.podBackoff.next(now)
+	return e.backoff.Next(now)
 }
 
-// expect is called before the request is sent.
-func (e *expectations) expect(pod *corev1.Pod) {
+// Expect is called before the request is sent.
+func (e *Deletions) Expect(pod *corev1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.byUID[pod.UID] = answer{outcome: unknown, words: e.byUID[pod.UID].words}
+	e.byUID[pod.UID] = answer{outcome: Unknown, words: e.byUID[pod.UID].words}
 }
 
-// answered records what became of the pod, and the error if it was not deleted. conflict
+// Answered records what became of the pod, and the error if it was not deleted. conflict
 // means that the deletion failed only because the pod had changed since it was seen.
-func (e *expectations) answered(pod *corev1.Pod, f outcome, conflict bool, err error, now time.Time) {
+func (e *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err error, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a := answer{outcome: f}
-	if f == deleting {
-		e.podBackoff.succeeded(pod.UID)
+	if f == Deleting {
+		e.backoff.Succeeded(pod.UID)
 		e.refusals = 0
 	} else {
-		e.podBackoff.failed(pod.UID, now)
+		e.backoff.Failed(pod.UID, now)
 		if conflict {
 			a.conflict = pod.ResourceVersion
 		}
-		if !conflict || e.podBackoff.failures(pod.UID) > toleratedConflicts {
-			a.words = quoteError(err)
+		if !conflict || e.backoff.Failures(pod.UID) > toleratedConflicts {
+			a.words = QuoteError(err)
 			e.refusals++
 		}
 	}
 	e.byUID[pod.UID] = a
 }
 
-// observed forgets the pods that the watch shows as terminating or not at all, and
+// Observed forgets the pods that the watch shows as terminating or not at all, and
 // returns those for which the request has to be sent again now.
-func (e *expectations) observed(pods []*corev1.Pod, now time.Time) (again []rollout.Deletion) {
+func (e *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout.Deletion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.byUID) == 0 {
@@ -135,11 +135,11 @@ func (e *expectations) observed(pods []*corev1.Pod, now time.Time) (again []roll
 		}
 		behind[pod.UID] = a
 		left = append(left, pod)
-		if a.outcome == unknown && e.podBackoff.may(pod.UID, now) {
+		if a.outcome == Unknown && e.backoff.Ready(pod.UID, now) {
 			again = append(again, rollout.Deletion{Pod: pod, Reason: "the apiserver did not say whether it was deleted"})
 		}
 	}
 	e.byUID = behind
-	e.podBackoff.keep(left)
+	e.backoff.Retain(left)
 	return again
 }

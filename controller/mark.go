@@ -14,8 +14,8 @@ import (
 
 // Reasons of the condition PodNeedUpgrade, and of the Events that sum it up.
 const (
-	reasonUpgradeAvailable = "UpgradeAvailable"
-	reasonUpToDate         = "UpToDate"
+	ReasonUpgradeAvailable = "UpgradeAvailable"
+	ReasonUpToDate         = "UpToDate"
 )
 
 // mark is what the controller says about one pod, on the pod: the condition
@@ -23,44 +23,44 @@ const (
 // with the target. One without a condition is for a pod that the controller itself
 // replaces once the node has the images. The zero value is a pod about which nothing
 // is said.
-type mark struct {
+type Mark struct {
 	status  corev1.ConditionStatus
 	reason  string
 	message string
-	// target is the annotation's value, "" for no annotation.
-	target string
+	// Target is the annotation's value, "" for no annotation.
+	Target string
 }
 
 // marker says what the marks of a DaemonSet's pods should be.
-type marker struct {
+type Marker struct {
 	revision  string
 	targetFor func(*corev1.Pod) string
 }
 
-// newMarker is for nodes that pull images when their owner asks for it.
-func newMarker(t upgrade.Target) marker {
+// NewMarker is for nodes that pull images when their owner asks for it.
+func NewMarker(t upgrade.Target) Marker {
 	encoded := t.Encode()
-	return marker{revision: t.Revision, targetFor: func(*corev1.Pod) string { return encoded }}
+	return Marker{revision: t.Revision, targetFor: func(*corev1.Pod) string { return encoded }}
 }
 
-// newPrepullMarker is for nodes that pull images as soon as they are told.
-func newPrepullMarker(t upgrade.Target, now time.Time) marker {
-	target, prepulls := newPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
-	return marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.encode(prepulls.From(pod, now)) }}
+// NewPrepullMarker is for nodes that pull images as soon as they are told.
+func NewPrepullMarker(t upgrade.Target, now time.Time) Marker {
+	target, prepulls := NewPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
+	return Marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.Encode(prepulls.From(pod, now)) }}
 }
 
 // dated encodes one target with a time since when nodes are to pull its images. Most
 // pods of a DaemonSet share one of a few times.
-type prepullTarget struct {
+type PrepullTarget struct {
 	target  upgrade.Target
 	encoded map[int64]string // by Unix time
 }
 
-func newPrepullTarget(t upgrade.Target) prepullTarget {
-	return prepullTarget{target: t, encoded: map[int64]string{}}
+func NewPrepullTarget(t upgrade.Target) PrepullTarget {
+	return PrepullTarget{target: t, encoded: map[int64]string{}}
 }
 
-func (d prepullTarget) encode(t time.Time) string {
+func (d PrepullTarget) Encode(t time.Time) string {
 	out, ok := d.encoded[t.Unix()]
 	if !ok {
 		d.target.Prepull = &metav1.Time{Time: t}
@@ -70,28 +70,28 @@ func (d prepullTarget) encode(t time.Time) string {
 	return out
 }
 
-// markFor is what should be said about pod.
-func (m marker) markFor(pod *corev1.Pod) mark {
-	if !m.needsUpgrade(pod) {
-		return mark{status: corev1.ConditionFalse, reason: reasonUpToDate, message: upgrade.Message(m.revision)}
+// MarkFor is what should be said about pod.
+func (m Marker) MarkFor(pod *corev1.Pod) Mark {
+	if !m.NeedsUpgrade(pod) {
+		return Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
 	}
-	return mark{
+	return Mark{
 		status:  corev1.ConditionTrue,
-		reason:  reasonUpgradeAvailable,
+		reason:  ReasonUpgradeAvailable,
 		message: upgrade.Message(m.revision),
-		target:  m.targetFor(pod),
+		Target:  m.targetFor(pod),
 	}
 }
 
-// needsUpgrade tells whether pod runs another revision than the target. A pod
+// NeedsUpgrade tells whether pod runs another revision than the target. A pod
 // that does not say which one it runs is taken for an old one.
-func (m marker) needsUpgrade(pod *corev1.Pod) bool {
+func (m Marker) NeedsUpgrade(pod *corev1.Pod) bool {
 	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
 }
 
-// markOf is what is said about pod now.
-func markOf(pod *corev1.Pod) mark {
-	out := mark{target: pod.Annotations[upgrade.TargetAnnotation]}
+// MarkOf is what is said about pod now.
+func MarkOf(pod *corev1.Pod) Mark {
+	out := Mark{Target: pod.Annotations[upgrade.TargetAnnotation]}
 	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
 		out.status, out.reason, out.message = c.Status, c.Reason, c.Message
 	}
@@ -124,22 +124,22 @@ type conditionPatch struct {
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// markPatch returns what makes pod's mark want, nil when it is that already. The
+// PatchMark returns what makes pod's mark want, nil when it is that already. The
 // zero mark removes condition and annotation.
-func markPatch(want mark, pod *corev1.Pod, now time.Time) []byte {
-	have := markOf(pod)
+func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
+	have := MarkOf(pod)
 	if have == want {
 		return nil
 	}
 	var p podStatusPatch
 	p.Metadata.UID = pod.UID
-	if have.target != want.target {
+	if have.Target != want.Target {
 		p.Metadata.Annotations = map[string]*string{upgrade.TargetAnnotation: nil}
-		if want.target != "" {
-			p.Metadata.Annotations[upgrade.TargetAnnotation] = &want.target
+		if want.Target != "" {
+			p.Metadata.Annotations[upgrade.TargetAnnotation] = &want.Target
 		}
 	}
-	if have.target = want.target; have != want {
+	if have.Target = want.Target; have != want {
 		p.Status.Conditions = []conditionPatch{needConditionPatch(want, have, now)}
 	}
 	b, err := json.Marshal(p)
@@ -149,7 +149,7 @@ func markPatch(want mark, pod *corev1.Pod, now time.Time) []byte {
 	return b
 }
 
-func needConditionPatch(want, have mark, now time.Time) conditionPatch {
+func needConditionPatch(want, have Mark, now time.Time) conditionPatch {
 	c := conditionPatch{Type: upgrade.NeedCondition}
 	if want.status == "" {
 		c.Directive = "delete"

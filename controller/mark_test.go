@@ -14,18 +14,18 @@ import (
 )
 
 // marked is pod with m on it since the time before.
-func marked(pod *corev1.Pod, m mark) *corev1.Pod {
+func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: upgrade.NeedCondition, Status: m.status, Reason: m.reason, Message: m.message, LastTransitionTime: metav1.NewTime(podtest.Before),
 	})
-	if m.target != "" {
-		pod.Annotations[upgrade.TargetAnnotation] = m.target
+	if m.Target != "" {
+		pod.Annotations[upgrade.TargetAnnotation] = m.Target
 	}
 	return pod
 }
 
-func newTarget(hash string) marker {
-	return newMarker(imagesOf(hash))
+func newTarget(hash string) Marker {
+	return NewMarker(imagesOf(hash))
 }
 
 func imagesOf(hash string) upgrade.Target {
@@ -52,16 +52,16 @@ func patched(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {
 	toNew, toNewer := newTarget("new"), newTarget("newer")
-	needs, fine := toNew.markFor(podtest.PodAt("old")), toNew.markFor(podtest.PodAt("new"))
+	needs, fine := toNew.MarkFor(podtest.PodAt("old")), toNew.MarkFor(podtest.PodAt("new"))
 	otherReason := needs
 	otherReason.reason = "Other"
 	noTarget := needs
-	noTarget.target = ""
+	noTarget.Target = ""
 	staleTarget := fine
-	staleTarget.target = needs.target
+	staleTarget.Target = needs.Target
 	tests := map[string]struct {
 		pod  *corev1.Pod
-		want mark
+		want Mark
 		// flips: lastTransitionTime is now; else it stays.
 		flips bool
 	}{
@@ -70,22 +70,22 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 		"a pod without a hash counts as old":      {podtest.PodAt(""), needs, true},
 		"it needed none, and does now":            {marked(podtest.PodAt("old"), fine), needs, true},
 		"it needed one, and after an undo not":    {marked(podtest.PodAt("new"), needs), fine, true},
-		"it still needs one, to a newer revision": {marked(podtest.PodAt("old"), needs), toNewer.markFor(podtest.PodAt("old")), false},
+		"it still needs one, to a newer revision": {marked(podtest.PodAt("old"), needs), toNewer.MarkFor(podtest.PodAt("old")), false},
 		"somebody changed the reason":             {marked(podtest.PodAt("old"), otherReason), needs, false},
 		"somebody removed the annotation":         {marked(podtest.PodAt("old"), noTarget), needs, false},
 		"an annotation was left behind":           {marked(podtest.PodAt("new"), staleTarget), fine, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			patch := markPatch(tt.want, tt.pod, podtest.Now)
+			patch := PatchMark(tt.want, tt.pod, podtest.Now)
 			if patch == nil {
 				t.Fatal("got no patch, want one")
 			}
 			got := patched(t, tt.pod, patch)
-			if m := markOf(got); m != tt.want {
+			if m := MarkOf(got); m != tt.want {
 				t.Errorf("patch %s\ngot  %+v\nwant %+v", patch, m, tt.want)
 			}
-			if again := markPatch(tt.want, got, podtest.Now); again != nil {
+			if again := PatchMark(tt.want, got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			since := podtest.Before
@@ -103,16 +103,16 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
 	m := newTarget("new")
 	for name, pod := range map[string]*corev1.Pod{
-		"needs an upgrade": marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
-		"up to date":       marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
+		"needs an upgrade": marked(podtest.PodAt("old"), m.MarkFor(podtest.PodAt("old"))),
+		"up to date":       marked(podtest.PodAt("new"), m.MarkFor(podtest.PodAt("new"))),
 	} {
-		got := patched(t, pod, markPatch(mark{}, pod, podtest.Now))
+		got := patched(t, pod, PatchMark(Mark{}, pod, podtest.Now))
 		if upgrade.Condition(got, upgrade.NeedCondition) != nil || got.Annotations[upgrade.TargetAnnotation] != "" {
-			t.Errorf("%s: got %+v, want no mark", name, markOf(got))
+			t.Errorf("%s: got %+v, want no mark", name, MarkOf(got))
 		}
 		checkRestUntouched(t, got)
 	}
-	if patch := markPatch(mark{}, podtest.PodAt("old"), podtest.Now); patch != nil {
+	if patch := PatchMark(Mark{}, podtest.PodAt("old"), podtest.Now); patch != nil {
 		t.Errorf("got patch %s for a pod without a mark, want none", patch)
 	}
 }
@@ -132,18 +132,18 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // told is pod with what tells its node to pull the images of the revision with this
 // hash.
 func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = newPrepullTarget(imagesOf(hash)).encode(since)
+	pod.Annotations[upgrade.TargetAnnotation] = NewPrepullTarget(imagesOf(hash)).Encode(since)
 	return pod
 }
 
 func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
-	m := newPrepullMarker(imagesOf("new"), podtest.Now)
+	m := NewPrepullMarker(imagesOf("new"), podtest.Now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
 	}{
 		"a pod without a mark":                 {podtest.PodAt("old"), podtest.Now},
-		"one that had none of this":            {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), podtest.Now},
+		"one that had none of this":            {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), podtest.Now},
 		"one that has told already":            {told(podtest.PodAt("old"), "new", podtest.Before), podtest.Before},
 		"one that has told of another":         {told(podtest.PodAt("old"), "between", podtest.Before), podtest.Now},
 		"one that has told a time yet to come": {told(podtest.PodAt("old"), "new", podtest.Now.Add(time.Hour)), podtest.Now},
@@ -151,33 +151,33 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := tt.pod
-			if patch := markPatch(m.markFor(got), got, podtest.Now); patch != nil {
+			if patch := PatchMark(m.MarkFor(got), got, podtest.Now); patch != nil {
 				got = patched(t, got, patch)
 			}
 			target, ok, err := upgrade.TargetOf(got)
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := newPrepullMarker(imagesOf("new"), podtest.Now.Add(time.Hour))
-			if again := markPatch(later.markFor(got), got, podtest.Now); again != nil {
+			later := NewPrepullMarker(imagesOf("new"), podtest.Now.Add(time.Hour))
+			if again := PatchMark(later.MarkFor(got), got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			checkRestUntouched(t, got)
 		})
 	}
-	fine := patched(t, told(podtest.PodAt("new"), "new", podtest.Before), markPatch(m.markFor(podtest.PodAt("new")), told(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
+	fine := patched(t, told(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.MarkFor(podtest.PodAt("new")), told(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
 	if fine.Annotations[upgrade.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
-	off := newTarget("new").markFor(podtest.PodAt("old"))
-	if got := patched(t, told(podtest.PodAt("old"), "new", podtest.Before), markPatch(off, told(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); markOf(got) != off {
-		t.Errorf("without images first: got %+v, want %+v", markOf(got), off)
+	off := newTarget("new").MarkFor(podtest.PodAt("old"))
+	if got := patched(t, told(podtest.PodAt("old"), "new", podtest.Before), PatchMark(off, told(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); MarkOf(got) != off {
+		t.Errorf("without images first: got %+v, want %+v", MarkOf(got), off)
 	}
 }
 
 func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 	pod := podtest.PodAt("old")
-	got := patched(t, pod, markPatch(newTarget("new").markFor(pod), pod, podtest.Now))
+	got := patched(t, pod, PatchMark(newTarget("new").MarkFor(pod), pod, podtest.Now))
 	if r := upgrade.RevisionOf(upgrade.Condition(got, upgrade.NeedCondition)); r != "new" {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
@@ -192,7 +192,7 @@ func TestPatchNamesTheUID(t *testing.T) {
 	var patch struct {
 		Metadata struct{ UID string }
 	}
-	if err := json.Unmarshal(markPatch(newTarget("new").markFor(pod), pod, podtest.Now), &patch); err != nil {
+	if err := json.Unmarshal(PatchMark(newTarget("new").MarkFor(pod), pod, podtest.Now), &patch); err != nil {
 		t.Fatal(err)
 	}
 	if patch.Metadata.UID != "pod-uid" {
@@ -203,12 +203,12 @@ func TestPatchNamesTheUID(t *testing.T) {
 func TestPlanCountsAndLeavesAloneWhatIsRight(t *testing.T) {
 	m := newTarget("new")
 	pods := []*corev1.Pod{
-		marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
-		marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
+		marked(podtest.PodAt("new"), m.MarkFor(podtest.PodAt("new"))),
+		marked(podtest.PodAt("old"), m.MarkFor(podtest.PodAt("old"))),
 		podtest.PodAt("old"),
 	}
-	p := planMarks(m, pods, podtest.Now)
-	if p.total != 3 || p.need != 2 || len(p.changes) != 1 || p.changes[0].pod != pods[2] {
-		t.Errorf("got %d of %d pods and %d changes, want 2 of 3 and a change for the last", p.need, p.total, len(p.changes))
+	p := PlanMarks(m, pods, podtest.Now)
+	if p.Total != 3 || p.Need != 2 || len(p.Patches) != 1 || p.Patches[0].Pod != pods[2] {
+		t.Errorf("got %d of %d pods and %d changes, want 2 of 3 and a change for the last", p.Need, p.Total, len(p.Patches))
 	}
 }

@@ -92,7 +92,7 @@ func resultOf(err error) string {
 		result = "success"
 	case apierrors.IsNotFound(err):
 		result = "gone"
-	case isConflict(err):
+	case IsConflict(err):
 		result = "conflict"
 	}
 	return result

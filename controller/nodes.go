@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// nodes follows all nodes, from the first DaemonSet that is rolled out by them
+// Nodes follows all nodes, from the first DaemonSet that is rolled out by them
 // until Run ends: one list of nodes for all DaemonSets, and none in a cluster that
 // needs none. It is safe for concurrent use.
-type nodes struct {
+type Nodes struct {
 	informer cache.SharedIndexInformer
 	started  sync.Once
 	running  sync.WaitGroup
@@ -26,8 +26,8 @@ type nodes struct {
 	subscribers map[cache.ObjectName]func() // for the DaemonSets to look at when a node changes; guarded by mu
 }
 
-func newNodes(client kubernetes.Interface) (*nodes, error) {
-	n := &nodes{
+func NewNodes(client kubernetes.Interface) (*Nodes, error) {
+	n := &Nodes{
 		informer:    coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),
 		subscribers: map[cache.ObjectName]func(){},
 	}
@@ -54,9 +54,9 @@ func consistentList(o *metav1.ListOptions) {
 	}
 }
 
-// subscribe has call called whenever a node changes in a way that a rollout looks at,
+// Subscribe has call called whenever a node changes in a way that a rollout looks at,
 // and when all nodes have been listed. The watch ends with ctx.
-func (n *nodes) subscribe(ctx context.Context, key cache.ObjectName, call func()) {
+func (n *Nodes) Subscribe(ctx context.Context, key cache.ObjectName, call func()) {
 	n.mu.Lock()
 	n.subscribers[key] = call
 	n.mu.Unlock()
@@ -70,20 +70,20 @@ func (n *nodes) subscribe(ctx context.Context, key cache.ObjectName, call func()
 	})
 }
 
-// synced reports whether all nodes have been listed once.
-func (n *nodes) synced() bool { return n.informer.HasSynced() }
+// Synced reports whether all nodes have been listed once.
+func (n *Nodes) Synced() bool { return n.informer.HasSynced() }
 
-// wait returns when nothing of the watch runs any more.
-func (n *nodes) wait() { n.running.Wait() }
+// Wait returns when nothing of the watch runs any more.
+func (n *Nodes) Wait() { n.running.Wait() }
 
-// unsubscribe ends the calls for the DaemonSet.
-func (n *nodes) unsubscribe(key cache.ObjectName) {
+// Unsubscribe ends the calls for the DaemonSet.
+func (n *Nodes) Unsubscribe(key cache.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.subscribers, key)
 }
 
-func (n *nodes) changed() {
+func (n *Nodes) changed() {
 	n.mu.Lock()
 	calls := slices.Collect(maps.Values(n.subscribers))
 	n.mu.Unlock()
@@ -92,8 +92,8 @@ func (n *nodes) changed() {
 	}
 }
 
-// list returns all nodes, which are shared and must not be changed.
-func (n *nodes) list() []*corev1.Node {
+// List returns all nodes, which are shared and must not be changed.
+func (n *Nodes) List() []*corev1.Node {
 	objects := n.informer.GetStore().List()
 	out := make([]*corev1.Node, 0, len(objects))
 	for _, object := range objects {

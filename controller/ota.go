@@ -14,11 +14,11 @@ func (s *scope) markPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !w.synced() {
+	if !w.Synced() {
 		return nil // it calls when it is
 	}
 	s.state.marked = otaMarks
-	revision := daemonset.NewestRevision(s.ds, w.revisionList())
+	revision := daemonset.NewestRevision(s.ds, w.Revisions())
 	if revision == nil {
 		return nil // the DaemonSet or a revision will change
 	}
@@ -27,16 +27,16 @@ func (s *scope) markPods(ctx context.Context) error {
 		return err
 	}
 	target.MinReadySeconds = s.ds.Spec.MinReadySeconds
-	now, m := time.Now(), newMarker(target)
+	now, m := time.Now(), NewMarker(target)
 	if s.options.Prepull {
-		m = newPrepullMarker(target, now)
+		m = NewPrepullMarker(target, now)
 	}
-	pods := w.activePods(s.ds)
-	p := planMarks(m, pods, now)
-	s.metrics.setPods(s.key, p.need, p.total-p.need)
-	done := s.patchPods(ctx, s.ready(p.changes, pods, now))
+	pods := w.ActivePods(s.ds)
+	p := PlanMarks(m, pods, now)
+	s.metrics.setPods(s.key, p.Need, p.Total-p.Need)
+	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
-		s.events.marked(s.ds, &s.state.reported, target.Revision, p, done, s.state.podBackoff.waiting())
+		s.events.Marked(s.ds, &s.state.reported, target.Revision, p, done, s.state.patchBackoff.Waiting())
 	}
-	return done.errIfNone()
+	return done.ErrIfNone()
 }

@@ -14,108 +14,108 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patchTimeout is for one pod. It is well above the time the apiserver gives
+// Timeout is for one pod. It is well above the time the apiserver gives
 // itself to admit a write (10 s for each webhook by default), so that the answer
 // is the apiserver's.
-const patchTimeout = 30 * time.Second
+const Timeout = 30 * time.Second
 
-// podClient patches and deletes pods, a few at once. It is safe for concurrent use.
-type podClient struct {
-	client  kubernetes.Interface
-	limit   int         // how many requests of one call are under way at once
-	patched func(error) // called with the answer to each patch
-	deleted func(error) // called with the answer to each deletion
+// Client patches and deletes pods, a few at once. It is safe for concurrent use.
+type Client struct {
+	Kube     kubernetes.Interface
+	Limit    int         // how many requests of one call are under way at once
+	OnPatch  func(error) // called with the answer to each patch
+	OnDelete func(error) // called with the answer to each deletion
 }
 
-// patchResult is what became of a batch of changes.
-type patchResult struct {
-	// changed are the pods as the apiserver returned them.
-	changed []*corev1.Pod
-	// conflicts counts pods that made way for others of the same name, or were
+// PatchResult is what became of a batch of changes.
+type PatchResult struct {
+	// Changed are the pods as the apiserver returned them.
+	Changed []*corev1.Pod
+	// Conflicts counts pods that made way for others of the same name, or were
 	// written by others again and again.
-	conflicts int
-	// failed counts those refused for any other reason, and unchanged are the pods of
+	Conflicts int
+	// Failed counts those refused for any other reason, and Unchanged are the pods of
 	// both.
-	failed    int
-	unchanged []types.UID
-	total     int
-	// first is the first error, with the pod's name.
-	first error
+	Failed    int
+	Unchanged []types.UID
+	Total     int
+	// First is the first error, with the pod's name.
+	First error
 }
 
-// err is nil if every pod still there got its patch. It sums up, since thousands
+// Err is nil if every pod still there got its patch. It sums up, since thousands
 // of pods may have been refused for the same reason.
-func (o *patchResult) err() error {
-	if o.first == nil {
+func (o *PatchResult) Err() error {
+	if o.First == nil {
 		return nil
 	}
-	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.conflicts+o.failed, o.total, quoteError(o.first))
+	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.Conflicts+o.Failed, o.Total, QuoteError(o.First))
 }
 
-// errIfNone is err unless any pod got its patch: then others may, and those that did not are
+// ErrIfNone is err unless any pod got its patch: then others may, and those that did not are
 // tried again by themselves.
-func (o *patchResult) errIfNone() error {
-	if len(o.changed) > 0 {
+func (o *PatchResult) ErrIfNone() error {
+	if len(o.Changed) > 0 {
 		return nil
 	}
-	return o.err()
+	return o.Err()
 }
 
-// patch sends the patches, a few at once, and goes on after an error. A pod that
+// Patch sends the patches, a few at once, and goes on after an error. A pod that
 // is gone is none. It returns early only when ctx is done.
-func (c *podClient) patch(ctx context.Context, patches []podPatch) patchResult {
+func (c *Client) Patch(ctx context.Context, patches []PodPatch) PatchResult {
 	var mu sync.Mutex
-	out := patchResult{total: len(patches)}
-	forEach(ctx, c.limit, patches, func(p podPatch) {
+	out := PatchResult{Total: len(patches)}
+	forEach(ctx, c.Limit, patches, func(p PodPatch) {
 		pod, err := c.send(ctx, p)
 		mu.Lock()
 		defer mu.Unlock()
-		out.add(p.pod.UID, pod, err)
+		out.add(p.Pod.UID, pod, err)
 	})
-	if err := ctx.Err(); err != nil && out.first == nil {
-		out.first = err
+	if err := ctx.Err(); err != nil && out.First == nil {
+		out.First = err
 	}
 	return out
 }
 
 // add counts one answer: a pod, an error, or neither for a pod that is gone.
-func (o *patchResult) add(uid types.UID, pod *corev1.Pod, err error) {
+func (o *PatchResult) add(uid types.UID, pod *corev1.Pod, err error) {
 	switch {
 	case err == nil && pod != nil:
-		o.changed = append(o.changed, pod)
+		o.Changed = append(o.Changed, pod)
 	case err == nil:
 		return
-	case isConflict(err):
-		o.conflicts++
+	case IsConflict(err):
+		o.Conflicts++
 	default:
-		o.failed++
+		o.Failed++
 	}
-	o.unchanged = append(o.unchanged, uid)
-	if o.first == nil {
-		o.first = err
+	o.Unchanged = append(o.Unchanged, uid)
+	if o.First == nil {
+		o.First = err
 	}
 }
 
 // send returns nil and no error when the pod is gone.
-func (c *podClient) send(ctx context.Context, p podPatch) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+func (c *Client) send(ctx context.Context, p PodPatch) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	pod, err := c.client.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType,
-		p.patch, metav1.PatchOptions{FieldManager: Name}, "status")
-	c.patched(err)
+	pod, err := c.Kube.CoreV1().Pods(p.Pod.Namespace).Patch(ctx, p.Pod.Name, types.StrategicMergePatchType,
+		p.Patch, metav1.PatchOptions{FieldManager: Name}, "status")
+	c.OnPatch(err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil // a pod that is gone needs nothing
 	case err != nil:
-		return nil, fmt.Errorf("pod %s: %w", p.pod.Name, err)
+		return nil, fmt.Errorf("pod %s: %w", p.Pod.Name, err)
 	}
 	return pod, nil
 }
 
-// isConflict tells whether err comes of somebody else's write, so that looking
+// IsConflict tells whether err comes of somebody else's write, so that looking
 // again is all it takes. A patch for a pod whose name belongs to another by now
 // is refused as a change of an immutable UID.
-func isConflict(err error) bool {
+func IsConflict(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
 	}

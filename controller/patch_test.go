@@ -32,7 +32,7 @@ func TestConflicts(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := isConflict(tt.err); got != tt.want {
+			if got := IsConflict(tt.err); got != tt.want {
 				t.Errorf("got %t for %v, want %t", got, tt.err, tt.want)
 			}
 		})

@@ -6,28 +6,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podPatch is a pod and the patch it is to get.
-type podPatch struct {
-	pod   *corev1.Pod
-	patch []byte
+// PodPatch is a pod and the patch it is to get.
+type PodPatch struct {
+	Pod   *corev1.Pod
+	Patch []byte
 }
 
-// markPlan is what is to be done with the pods of a DaemonSet.
-type markPlan struct {
-	changes []podPatch
-	// need of total pods need an upgrade.
-	need, total int
+// MarkPlan is what is to be done with the pods of a DaemonSet.
+type MarkPlan struct {
+	Patches []PodPatch
+	// Need of Total pods need an upgrade.
+	Need, Total int
 }
 
-// planMarks returns the patches that give each pod its mark.
-func planMarks(m marker, pods []*corev1.Pod, now time.Time) markPlan {
-	p := markPlan{total: len(pods)}
+// PlanMarks returns the patches that give each pod its mark.
+func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
+	p := MarkPlan{Total: len(pods)}
 	for _, pod := range pods {
-		if m.needsUpgrade(pod) {
-			p.need++
+		if m.NeedsUpgrade(pod) {
+			p.Need++
 		}
-		if patch := markPatch(m.markFor(pod), pod, now); patch != nil {
-			p.changes = append(p.changes, podPatch{pod: pod, patch: patch})
+		if patch := PatchMark(m.MarkFor(pod), pod, now); patch != nil {
+			p.Patches = append(p.Patches, PodPatch{Pod: pod, Patch: patch})
 		}
 	}
 	return p

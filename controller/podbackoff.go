@@ -15,46 +15,46 @@ import (
 // DaemonSet: between its tries there is one look at the others, which does not fail and
 // ends the DaemonSet's backoff.
 const (
-	minBackoff    = 100 * time.Millisecond
-	maxBackoff    = time.Minute
-	minPodBackoff = 2 * minBackoff
-	maxPodBackoff = 5 * time.Minute
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = time.Minute
+	MinDelay   = 2 * minBackoff
+	MaxDelay   = 5 * time.Minute
 )
 
-// podBackoff are the pods of a DaemonSet for which a request has failed, with when it may
+// Pods are the pods of a DaemonSet for which a request has failed, with when it may
 // be sent again: later after each failure, whatever happens to the pod meanwhile. It is
 // not safe for concurrent use.
-type podBackoff struct {
+type Pods struct {
 	limiter workqueue.TypedRateLimiter[types.UID]
 	due     map[types.UID]time.Time
 }
 
-func newPodBackoff() *podBackoff {
-	return &podBackoff{
-		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minPodBackoff, maxPodBackoff),
+func NewPods() *Pods {
+	return &Pods{
+		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](MinDelay, MaxDelay),
 		due:     map[types.UID]time.Time{},
 	}
 }
 
-func (r *podBackoff) failed(uid types.UID, now time.Time) { r.due[uid] = now.Add(r.limiter.When(uid)) }
+func (r *Pods) Failed(uid types.UID, now time.Time) { r.due[uid] = now.Add(r.limiter.When(uid)) }
 
-func (r *podBackoff) succeeded(uid types.UID) {
+func (r *Pods) Succeeded(uid types.UID) {
 	r.limiter.Forget(uid)
 	delete(r.due, uid)
 }
 
-// failures is how many there have been in a row.
-func (r *podBackoff) failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
+// Failures is how many there have been in a row.
+func (r *Pods) Failures(uid types.UID) int { return r.limiter.NumRequeues(uid) }
 
-// may reports whether a request for the pod may be sent now.
-func (r *podBackoff) may(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
+// Ready reports whether a request for the pod may be sent now.
+func (r *Pods) Ready(uid types.UID, now time.Time) bool { return !now.Before(r.due[uid]) }
 
-// until is when a request for the pod may be sent again; zero if none has failed.
-func (r *podBackoff) until(uid types.UID) time.Time { return r.due[uid] }
+// Until is when a request for the pod may be sent again; zero if none has failed.
+func (r *Pods) Until(uid types.UID) time.Time { return r.due[uid] }
 
-// next is when the first of the pods that have to wait may be tried again; zero if none
+// Next is when the first of the pods that have to wait may be tried again; zero if none
 // has to.
-func (r *podBackoff) next(now time.Time) (first time.Time) {
+func (r *Pods) Next(now time.Time) (first time.Time) {
 	for _, due := range r.due {
 		if due.After(now) && (first.IsZero() || due.Before(first)) {
 			first = due
@@ -63,8 +63,8 @@ func (r *podBackoff) next(now time.Time) (first time.Time) {
 	return first
 }
 
-// keep forgets every pod but these.
-func (r *podBackoff) keep(pods []*corev1.Pod) {
+// Retain forgets every pod but these.
+func (r *Pods) Retain(pods []*corev1.Pod) {
 	if len(r.due) == 0 {
 		return
 	}
@@ -74,10 +74,10 @@ func (r *podBackoff) keep(pods []*corev1.Pod) {
 	}
 	for uid := range r.due {
 		if !left[uid] {
-			r.succeeded(uid)
+			r.Succeeded(uid)
 		}
 	}
 }
 
-// waiting reports whether any pod's request has failed since it last succeeded.
-func (r *podBackoff) waiting() bool { return len(r.due) > 0 }
+// Waiting reports whether any pod's request has failed since it last succeeded.
+func (r *Pods) Waiting() bool { return len(r.due) > 0 }

@@ -10,7 +10,7 @@ import (
 // other pod. At most a burst of them is patched, so that deletions do not wait for
 // thousands; the next step goes on with the others.
 func (s *step) requestPrepulls(ctx context.Context) error {
-	patches := s.ready(prepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.has, s.now), s.pods, s.now)
+	patches := s.ready(PrepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 {
 		s.state.marked = prepullMarks
 	}
@@ -20,7 +20,7 @@ func (s *step) requestPrepulls(ctx context.Context) error {
 	}
 	done := s.patchPods(ctx, patches)
 	if ctx.Err() == nil {
-		s.events.prepulls(s.ds, &s.state.reported, s.target.Revision, done, s.state.podBackoff.waiting())
+		s.events.Prepulls(s.ds, &s.state.reported, s.target.Revision, done, s.state.patchBackoff.Waiting())
 	}
-	return done.errIfNone()
+	return done.ErrIfNone()
 }

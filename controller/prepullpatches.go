@@ -10,12 +10,12 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// prepullPatches returns the patches that bring the pods' conditions in line with the plan. It
+// PrepullPatches returns the patches that bring the pods' conditions in line with the plan. It
 // leaves alone pods that are being deleted, and pods whose deletion failed: the next step
 // determines the conditions of those.
-func prepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []podPatch {
-	var changes []podPatch
-	dates := newPrepullTarget(target)
+func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
+	var changes []PodPatch
+	dates := NewPrepullTarget(target)
 	tried := map[types.UID]bool{}
 	for _, d := range plan.Delete {
 		tried[d.Pod.UID] = true
@@ -24,12 +24,12 @@ func prepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Po
 		if !pod.DeletionTimestamp.IsZero() || deleted(pod.UID) || tried[pod.UID] {
 			continue
 		}
-		var want mark
+		var want Mark
 		if from, ok := plan.Pulls[pod.UID]; ok {
-			want.target = dates.encode(from)
+			want.Target = dates.Encode(from)
 		}
-		if patch := markPatch(want, pod, now); patch != nil {
-			changes = append(changes, podPatch{pod: pod, patch: patch})
+		if patch := PatchMark(want, pod, now); patch != nil {
+			changes = append(changes, PodPatch{Pod: pod, Patch: patch})
 		}
 	}
 	return changes

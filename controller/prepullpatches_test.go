@@ -28,28 +28,28 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 		"one that is to say no more":                  {told(podtest.PodAt("old"), "new", podtest.Before), false, false, "", 1},
 		"one that never said anything":                {podtest.PodAt("old"), false, false, "", 0},
 		"one that is at the target by an undo":        {told(podtest.PodAt("new"), "new", podtest.Before), false, false, "", 1},
-		"one that waits for an owner still":           {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), true, false, "new", 1},
-		"one that waits for an owner, for no reason":  {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), false, false, "", 1},
+		"one that waits for an owner still":           {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), true, false, "new", 1},
+		"one that waits for an owner, for no reason":  {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), false, false, "", 1},
 		"one that is told to go":                      {podtest.Terminating(podtest.PodAt("old")), true, false, "", 0},
 		"one whose deletion the watch does not show":  {podtest.PodAt("old"), true, true, "", 0},
 		"one whose deletion has had no answer so far": {told(podtest.PodAt("old"), "new", podtest.Before), false, true, "new", 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan, expected := rollout.Plan{Revision: "new"}, newExpectations()
+			plan, expected := rollout.Plan{Revision: "new"}, NewDeletions()
 			if tt.pulls {
 				plan.Pulls = map[types.UID]time.Time{uid: podtest.Before}
 			}
 			if tt.deleted {
-				expected.expect(tt.pod)
+				expected.Expect(tt.pod)
 			}
-			changes := prepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected.has, podtest.Now)
+			changes := PrepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected.Has, podtest.Now)
 			if len(changes) != tt.changes {
 				t.Fatalf("%d changes, want %d", len(changes), tt.changes)
 			}
 			got := tt.pod
 			for _, c := range changes {
-				got = patched(t, got, c.patch)
+				got = patched(t, got, c.Patch)
 			}
 			target, _, _ := upgrade.TargetOf(got)
 			if target.Revision != tt.want || upgrade.Condition(got, upgrade.NeedCondition) != nil {

@@ -9,9 +9,9 @@ import (
 // name of a webhook or policy and its reason.
 const maxQuoted = 200
 
-// quoteError quotes an error of the apiserver within bounds: the text may come from any admission
+// QuoteError quotes an error of the apiserver within bounds: the text may come from any admission
 // webhook or policy, and be of any length.
-func quoteError(err error) string {
+func QuoteError(err error) string {
 	words := err.Error()
 	if len(words) > maxQuoted {
 		words = strings.ToValidUTF8(words[:maxQuoted], "") + "..."

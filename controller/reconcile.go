@@ -40,12 +40,12 @@ type reconciler struct {
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
 	backoff    backoff // the queue's
-	podClient  *podClient
-	events     *recorder
+	podClient  *Client
+	events     *Recorder
 	metrics    *metrics
 	log        *slog.Logger
 	timing     rollout.Timing
-	nodes      *nodes
+	nodes      *Nodes
 	states     *states
 }
 
@@ -102,7 +102,7 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // what is known is about another DaemonSet of the same name
 	}
 	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !hasOwned(ds) {
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !HasOwned(ds) {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}
@@ -115,17 +115,17 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 	if s.options, err = optionsOf(s.ds, wanted); err != nil {
 		problem = err.Error()
 	}
-	s.events.problem(s.ds, &s.state.reported, problem)
+	s.events.Problem(s.ds, &s.state.reported, problem)
 	switch {
 	case wanted == daemonset.Unmanaged:
 		return s.cleanup(ctx, problem)
 	case problem != "":
-		return s.setConditions(ctx, invalid(s.ds, problem))
+		return s.setConditions(ctx, ForInvalid(s.ds, problem))
 	case wanted == daemonset.OTA:
 		s.stopRollout(s.key, s.state)
 		return errors.Join(
 			s.markPods(ctx),
-			s.setConditions(ctx, accepted(s.ds).removeRollout()),
+			s.setConditions(ctx, Accepted(s.ds).RemoveRollout()),
 		)
 	default:
 		if s.state.marked == otaMarks {
@@ -151,8 +151,8 @@ func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Optio
 // forget lets go of everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
 	if t := r.states.remove(key); t != nil {
-		if t.watch != nil {
-			t.watch.stop()
+		if t.owned != nil {
+			t.owned.Stop()
 		}
 		r.stopRollout(key, t)
 	}
@@ -165,5 +165,5 @@ func (r *reconciler) stop() {
 	for _, key := range r.states.keys() {
 		r.forget(key)
 	}
-	r.nodes.wait()
+	r.nodes.Wait()
 }

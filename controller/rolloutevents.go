@@ -20,9 +20,9 @@ const (
 	reasonDeletingFailed  = "DeletingPodsFailed"
 )
 
-// rolloutReported is what was reported about a rollout. Each thing is reported when it begins to be
+// RolloutReported is what was reported about a rollout. Each thing is reported when it begins to be
 // so; what another process reported before is read from the conditions.
-type rolloutReported struct {
+type RolloutReported struct {
 	revision string
 	begun    time.Time
 	// reason is that of the condition, as last told.
@@ -31,8 +31,8 @@ type rolloutReported struct {
 	failure  string
 }
 
-// rollout reports what is new about a rollout, on the DaemonSet and in the log.
-func (r *recorder) rollout(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, options rollout.Options, now time.Time) {
+// Rollout reports what is new about a rollout, on the DaemonSet and in the log.
+func (r *Recorder) Rollout(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, options rollout.Options, now time.Time) {
 	reason := conditionFor(rollout.ProgressingCondition, p).Reason
 	if s.revision != p.Revision {
 		*s = reportedBefore(ds, p, now)
@@ -72,9 +72,9 @@ func (r *recorder) rollout(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.
 }
 
 // reportedBefore returns the history of a rollout as the conditions have it.
-func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rolloutReported {
-	s := rolloutReported{revision: p.Revision, begun: now}
-	progressing, complete := conditionOn(ds, rollout.ProgressingCondition), conditionOn(ds, rollout.CompleteCondition)
+func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) RolloutReported {
+	s := RolloutReported{revision: p.Revision, begun: now}
+	progressing, complete := Find(ds, rollout.ProgressingCondition), Find(ds, rollout.CompleteCondition)
 	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
 		return s
 	}
@@ -85,7 +85,7 @@ func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) rollou
 }
 
 // complete says nothing where there was nothing to do.
-func (r *recorder) complete(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, was string, now time.Time) {
+func (r *Recorder) complete(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, was string, now time.Time) {
 	if s.complete {
 		return
 	}
@@ -98,15 +98,15 @@ func (r *recorder) complete(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout
 }
 
 // progress is for what goes as it should.
-func (r *recorder) progress(ds *appsv1.DaemonSet, reason, message string) {
+func (r *Recorder) progress(ds *appsv1.DaemonSet, reason, message string) {
 	r.log.Info("rollout", "daemonset", ds.Namespace+"/"+ds.Name, "event", reason, "message", message)
 	r.normal(ds, reason, truncated(message))
 }
 
-// deletions posts an Event with the reason why pods could not be deleted, unless the
+// Deletions posts an Event with the reason why pods could not be deleted, unless the
 // last one had the same reason and pods have been refused ever since.
-func (r *recorder) deletions(ds *appsv1.DaemonSet, s *rolloutReported, p *rollout.Plan, done deleteResult) {
-	failure := done.problem()
+func (r *Recorder) Deletions(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, done DeleteResult) {
+	failure := done.Problem()
 	switch {
 	case failure == "" && p.Refused == 0:
 		s.failure = ""

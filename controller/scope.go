@@ -23,27 +23,27 @@ type scope struct {
 }
 
 // ownedWatch returns the watch of the DaemonSet's pods and revisions, started if need be.
-func (s *scope) ownedWatch(ctx context.Context) (*watch, error) {
-	if s.state.watch != nil && s.state.watch.matches(s.ds) {
-		return s.state.watch, nil
+func (s *scope) ownedWatch(ctx context.Context) (*Owned, error) {
+	if s.state.owned != nil && s.state.owned.Matches(s.ds) {
+		return s.state.owned, nil
 	}
-	if s.state.watch != nil {
-		s.state.watch.stop()
-		s.state.watch = nil
+	if s.state.owned != nil {
+		s.state.owned.Stop()
+		s.state.owned = nil
 	}
-	w, err := startOwned(ctx, s.client, s.ds, s.requeue())
+	w, err := StartOwned(ctx, s.client, s.ds, s.requeue())
 	if err != nil {
 		return nil, err
 	}
-	s.state.watch = w
+	s.state.owned = w
 	return w, nil
 }
 
 // requeue returns a function that puts the DaemonSet into the queue again, once the
 // throttle allows. Watches call it when they see a change, from any goroutine.
 func (s *scope) requeue() func() {
-	queue, key, throttle := s.queue, s.key, &s.state.throttle
-	return func() { queue.AddAfter(key, throttle.wait(time.Now())) }
+	queue, key, Throttle := s.queue, s.key, &s.state.throttle
+	return func() { queue.AddAfter(key, Throttle.Delay(time.Now())) }
 }
 
 // requeueAt puts the DaemonSet into the queue again at a time, if that is not zero.
@@ -55,22 +55,22 @@ func (s *scope) requeueAt(at, now time.Time) {
 
 // ready returns those of the patches that need not wait because of a failure. pods are
 // all pods of the DaemonSet. It reuses the array of patches.
-func (s *scope) ready(patches []podPatch, pods []*corev1.Pod, now time.Time) []podPatch {
-	s.state.podBackoff.keep(pods)
-	return slices.DeleteFunc(patches, func(p podPatch) bool { return !s.state.podBackoff.may(p.pod.UID, now) })
+func (s *scope) ready(patches []PodPatch, pods []*corev1.Pod, now time.Time) []PodPatch {
+	s.state.patchBackoff.Retain(pods)
+	return slices.DeleteFunc(patches, func(p PodPatch) bool { return !s.state.patchBackoff.Ready(p.Pod.UID, now) })
 }
 
 // patchPods sends the patches, and looks again when the first that failed may be repeated.
-func (s *scope) patchPods(ctx context.Context, patches []podPatch) patchResult {
-	done := s.podClient.patch(ctx, patches)
-	s.state.watch.wrote(done.changed)
-	now, failures := time.Now(), s.state.podBackoff
-	for _, pod := range done.changed {
-		failures.succeeded(pod.UID)
+func (s *scope) patchPods(ctx context.Context, patches []PodPatch) PatchResult {
+	done := s.podClient.Patch(ctx, patches)
+	s.state.owned.Wrote(done.Changed)
+	now, failures := time.Now(), s.state.patchBackoff
+	for _, pod := range done.Changed {
+		failures.Succeeded(pod.UID)
 	}
-	for _, uid := range done.unchanged {
-		failures.failed(uid, now)
+	for _, uid := range done.Unchanged {
+		failures.Failed(uid, now)
 	}
-	s.requeueAt(failures.next(now), now)
+	s.requeueAt(failures.Next(now), now)
 	return done
 }

@@ -25,13 +25,13 @@ type written struct {
 
 // setConditions patches ds if need be: at once when a status or a reason changes,
 // and not more often than minInterval when only words do.
-func (s *scope) setConditions(ctx context.Context, want conditions) error {
+func (s *scope) setConditions(ctx context.Context, want Conditions) error {
 	ds, last := s.ds, &s.state.written
-	if last.ds != nil && last.ds.UID == ds.UID && newerThan(last.ds, ds) {
+	if last.ds != nil && last.ds.UID == ds.UID && Newer(last.ds, ds) {
 		ds = last.ds
 	}
 	now := time.Now()
-	patch, urgent := conditionsPatch(ds, want, now)
+	patch, urgent := PatchConditions(ds, want, now)
 	if patch == nil {
 		return nil
 	}
@@ -39,18 +39,18 @@ func (s *scope) setConditions(ctx context.Context, want conditions) error {
 		s.queue.AddAfter(s.key, wait)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	answer, err := s.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
 		patch, metav1.PatchOptions{FieldManager: Name}, "status")
-	if apierrors.IsNotFound(err) || isConflict(err) {
+	if apierrors.IsNotFound(err) || IsConflict(err) {
 		return nil // gone, or another of the same name, which brings an event
 	}
 	if err != nil {
 		return fmt.Errorf("patch conditions: %w", err)
 	}
-	if trimmed, err := trimDaemonSet(answer); err == nil {
-		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // trimDaemonSet keeps the type
+	if trimmed, err := TrimDaemonSet(answer); err == nil {
+		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // TrimDaemonSet keeps the type
 	}
 	return nil
 }

@@ -17,22 +17,22 @@ type state struct {
 	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
 	// has nothing of what follows.
 	ds *appsv1.DaemonSet
-	// until is when it may be worked on again after a failure, and podBackoff has the pods
+	// until is when it may be worked on again after a failure, and Pods has the pods
 	// that could not be patched.
-	until      time.Time
-	podBackoff *podBackoff
-	// watch is nil unless the DaemonSet opted in.
-	watch *watch
+	until        time.Time
+	patchBackoff *Pods
+	// owned is nil unless the DaemonSet opted in.
+	owned *Owned
 	// marked is for whom pods may have marks.
 	marked markKind
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.
 	rollout *rolloutState
 	// throttle is the only part that is not for the worker alone.
-	throttle throttle
+	throttle Throttle
 	// written is what the conditions were last patched to.
 	written written
 	// reported is what Events last said about it.
-	reported reported
+	reported Reported
 }
 
 // markKind is for whom the marks are that pods may have.
@@ -64,7 +64,7 @@ func (r *states) getOrAdd(key cache.ObjectName) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{podBackoff: newPodBackoff()}
+		t = &state{patchBackoff: NewPods()}
 		r.byKey[key] = t
 	}
 	return t

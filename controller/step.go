@@ -17,13 +17,13 @@ import (
 // Losing it delays the rollout and does no harm; see package rollout.
 type rolloutState struct {
 	observations *rollout.Observations
-	expected     *expectations
+	expected     *Deletions
 	// confirmed is the newest revision as the apiserver itself said when
 	// generation was new.
 	confirmed  *appsv1.ControllerRevision
 	generation int64
 	asked      map[string]bool // revisions of the pods that there were then
-	reported   rolloutReported
+	reported   RolloutReported
 }
 
 // step is one step of a rollout: the scope, and what is known at its time.
@@ -42,20 +42,20 @@ func (s *scope) advance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.nodes.subscribe(ctx, s.key, s.requeue())
-	if !w.synced() || !s.nodes.synced() {
+	s.nodes.Subscribe(ctx, s.key, s.requeue())
+	if !w.Synced() || !s.nodes.Synced() {
 		return nil // they call when they are
 	}
 	if s.state.rollout == nil {
-		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: newExpectations()}
+		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: NewDeletions()}
 	}
-	pods := w.allPods(s.ds)
+	pods := w.AllPods(s.ds)
 	newest, err := s.targetRevision(ctx, w, pods)
 	if err != nil {
 		return err
 	}
 	if newest == nil { // the DaemonSet or a revision will change
-		return s.setConditions(ctx, forRollout(s.ds, rollout.AwaitRevision()...))
+		return s.setConditions(ctx, ForRollout(s.ds, rollout.AwaitRevision()...))
 	}
 	target, err := targetOf(newest)
 	if err != nil {
@@ -76,34 +76,34 @@ func (s *step) run(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.requeueAt(s.state.rollout.expected.next(s.now), s.now) // the watch may have no event for a pod that was kept
+	s.requeueAt(s.state.rollout.expected.Next(s.now), s.now) // the watch may have no event for a pod that was kept
 	s.requeueAt(s.plan.Wake, s.now)
 	s.metrics.setRollout(s.key, &s.plan)
-	s.events.rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
-	s.events.deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
-	return errors.Join(deleted.err(), prepullErr, s.setConditions(ctx, forRollout(s.ds, rollout.Conditions(&s.plan)...)))
+	s.events.Rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
+	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
+	return errors.Join(deleted.Err(), prepullErr, s.setConditions(ctx, ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests
 // have to be sent again. Only planning counts for the throttle.
-func (s *step) planAndDelete(ctx context.Context) deleteResult {
+func (s *step) planAndDelete(ctx context.Context) DeleteResult {
 	expected := s.state.rollout.expected
-	again := expected.observed(s.pods, s.now)
+	again := expected.Observed(s.pods, s.now)
 	s.plan = s.newPlan()
-	s.state.throttle.took(s.now, time.Now())
+	s.state.throttle.Took(s.now, time.Now())
 	for _, d := range s.plan.Delete {
 		s.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", s.key.String(), "revision", s.target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
 	}
-	return s.podClient.delete(ctx, expected, append(again, s.plan.Delete...))
+	return s.podClient.Delete(ctx, expected, append(again, s.plan.Delete...))
 }
 
 func (s *step) newPlan() rollout.Plan {
 	expected := s.state.rollout.expected
 	return rollout.NewPlan(rollout.Input{
 		DaemonSet: s.ds, Options: s.options, Revision: s.target.Revision,
-		Nodes: s.nodes.list(), Pods: s.pods,
-		Deleted: expected.has, Refused: expected.refusal, RefusedInARow: expected.refusalsInARow(),
+		Nodes: s.nodes.List(), Pods: s.pods,
+		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
 		Now: s.now, Timing: s.timing,
 	})
@@ -113,18 +113,18 @@ func (s *step) newPlan() rollout.Plan {
 func (s *step) revertFailed() {
 	expected := s.state.rollout.expected
 	for _, d := range s.plan.Delete {
-		if !expected.has(d.Pod.UID) {
-			if refusal := expected.refusal(d.Pod.UID); refusal != nil {
+		if !expected.Has(d.Pod.UID) {
+			if refusal := expected.Refusal(d.Pod.UID); refusal != nil {
 				s.plan.Revert(d, refusal)
 			}
 		}
 	}
-	s.plan.RefusedInARow = expected.refusalsInARow()
+	s.plan.RefusedInARow = expected.RefusalsInARow()
 }
 
 // stopRollout forgets a rollout that is no longer asked for.
 func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
 	t.rollout = nil
-	r.nodes.unsubscribe(key)
+	r.nodes.Unsubscribe(key)
 	r.metrics.forgetRollout(key)
 }

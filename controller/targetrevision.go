@@ -19,16 +19,16 @@ import (
 // So once for each generation the apiserver itself is asked, and once for each revision
 // that pods have and nobody has heard of here: then it is the watches of the DaemonSet and
 // of its revisions that are late.
-func (s *scope) targetRevision(ctx context.Context, w *watch, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
+func (s *scope) targetRevision(ctx context.Context, w *Owned, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
 	if s.ds.Status.ObservedGeneration < s.ds.Generation {
 		return nil, nil
 	}
-	t, revisions := s.state.rollout, w.revisionList()
+	t, revisions := s.state.rollout, w.Revisions()
 	if t.confirmed != nil {
 		revisions = append(revisions, t.confirmed)
 	}
 	if t.generation != s.ds.Generation || t.confirmed == nil || t.hasUnknown(pods, revisions) {
-		list, err := s.client.AppsV1().ControllerRevisions(s.ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.selector().String()})
+		list, err := s.client.AppsV1().ControllerRevisions(s.ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector().String()})
 		if err != nil {
 			return nil, fmt.Errorf("list ControllerRevisions: %w", err)
 		}

@@ -12,17 +12,17 @@ import (
 const throttleFactor = 4
 
 // throttle says when the next step may be taken. It is safe for concurrent use.
-type throttle struct {
+type Throttle struct {
 	next atomic.Int64 // Unix time in nanoseconds
 }
 
 // maxThrottle bounds the wait, for a machine that stood still meanwhile.
 const maxThrottle = 250 * time.Millisecond
 
-// took says when a step was thought out. Waiting for answers does not count.
-func (t *throttle) took(began, ended time.Time) {
+// Took says when a step was thought out. Waiting for answers does not count.
+func (t *Throttle) Took(began, ended time.Time) {
 	t.next.Store(ended.Add(min(throttleFactor*ended.Sub(began), maxThrottle)).UnixNano())
 }
 
-// wait is how long the next step has to wait; 0 or less is not at all.
-func (t *throttle) wait(now time.Time) time.Duration { return time.Unix(0, t.next.Load()).Sub(now) }
+// Delay is how long the next step has to wait; 0 or less is not at all.
+func (t *Throttle) Delay(now time.Time) time.Duration { return time.Unix(0, t.next.Load()).Sub(now) }

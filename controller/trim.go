@@ -15,10 +15,10 @@ import (
 // resourceVersion). Objects of other types, such as the tombstones of an
 // informer, pass unchanged.
 
-// trimDaemonSet drops most of the pod template, which is most of a DaemonSet: the
+// TrimDaemonSet drops most of the pod template, which is most of a DaemonSet: the
 // images of a revision are read from its ControllerRevision. What says on which
 // nodes it runs is kept for those that opted in.
-func trimDaemonSet(object any) (any, error) {
+func TrimDaemonSet(object any) (any, error) {
 	ds, ok := object.(*appsv1.DaemonSet)
 	if !ok {
 		return object, nil
@@ -41,7 +41,7 @@ func trimDaemonSet(object any) (any, error) {
 			UpdateStrategy:  appsv1.DaemonSetUpdateStrategy{Type: ds.Spec.UpdateStrategy.Type},
 			MinReadySeconds: ds.Spec.MinReadySeconds,
 		},
-		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration, Conditions: ownedConditions(ds)},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration, Conditions: OwnedConditions(ds)},
 	}
 	if wanted, _ := daemonset.StrategyOf(ds); wanted != daemonset.Unmanaged {
 		out.Spec.Template.Spec = trimTemplate(&ds.Spec.Template.Spec)

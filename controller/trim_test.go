@@ -101,7 +101,7 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 		Containers: []corev1.Container{{Name: "app"}}, NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
 		Tolerations: []corev1.Toleration{{Key: "x"}}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}},
 	}
-	object, err := trimDaemonSet(ds)
+	object, err := TrimDaemonSet(ds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 		t.Errorf("got less than is read: %v", got)
 	}
 	ds.Annotations = nil
-	if object, _ = trimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
+	if object, _ = TrimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
 		t.Error("the template of one that did not opt in is kept")
 	}
 }

@@ -24,9 +24,9 @@ import (
 )
 
 // watch follows the pods and ControllerRevisions of one DaemonSet, by its
-// namespace and selector. It lives from startOwned to stop. Its methods are for
+// namespace and selector. It lives from StartOwned to stop. Its methods are for
 // the worker that holds the DaemonSet's key.
-type watch struct {
+type Owned struct {
 	uid       types.UID
 	labels    labels.Selector
 	pods      cache.SharedIndexInformer
@@ -42,10 +42,10 @@ type watch struct {
 	running sync.WaitGroup
 }
 
-// startOwned returns at once. It calls changed when everything has been listed,
+// StartOwned returns at once. It calls changed when everything has been listed,
 // and from then on, and possibly before, whenever something changes that a
 // reconcile looks at. It ends with stop, or silently with ctx.
-func startOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*watch, error) {
+func StartOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*Owned, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: selector of the DaemonSet: %w", err)
@@ -54,7 +54,7 @@ func startOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 		o.LabelSelector = selector.String()
 		consistentList(o)
 	}
-	w := &watch{
+	w := &Owned{
 		uid:       ds.UID,
 		labels:    selector,
 		pods:      coreinformers.NewFilteredPodInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
@@ -78,7 +78,7 @@ func startOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 	return w, nil
 }
 
-func (w *watch) prepare(changed func()) error {
+func (w *Owned) prepare(changed func()) error {
 	if err := w.pods.SetTransform(trimPod); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func podChanged(before, after any) bool {
 		unscheduled(a) != unscheduled(b) ||
 		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
 		waiting(a) != waiting(b) ||
-		markOf(a) != markOf(b) ||
+		MarkOf(a) != MarkOf(b) ||
 		imagesOn(a) != imagesOn(b) ||
 		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
@@ -168,26 +168,26 @@ func sameController(a, b *corev1.Pod) bool {
 	return x.UID == y.UID
 }
 
-// stop returns when nothing of the watch runs any more.
-func (w *watch) stop() {
+// Stop returns when nothing of the watch runs any more.
+func (w *Owned) Stop() {
 	w.cancel()
 	w.running.Wait()
 }
 
-// matches tells whether w still is the right watch for ds.
-func (w *watch) matches(ds *appsv1.DaemonSet) bool {
+// Matches tells whether w still is the right watch for ds.
+func (w *Owned) Matches(ds *appsv1.DaemonSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	return err == nil && ds.UID == w.uid && selector.String() == w.labels.String()
 }
 
-// synced tells whether everything has been listed once.
-func (w *watch) synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
+// Synced tells whether everything has been listed once.
+func (w *Owned) Synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
 
-// selector returns that of the DaemonSet when the watch was started.
-func (w *watch) selector() labels.Selector { return w.labels }
+// Selector returns that of the DaemonSet when the watch was started.
+func (w *Owned) Selector() labels.Selector { return w.labels }
 
-// revisionList returns the ControllerRevisions that the selector matches.
-func (w *watch) revisionList() []*appsv1.ControllerRevision {
+// Revisions returns the ControllerRevisions that the selector matches.
+func (w *Owned) Revisions() []*appsv1.ControllerRevision {
 	var out []*appsv1.ControllerRevision
 	for _, object := range w.revisions.GetStore().List() {
 		if revision, ok := object.(*appsv1.ControllerRevision); ok {
@@ -197,16 +197,16 @@ func (w *watch) revisionList() []*appsv1.ControllerRevision {
 	return out
 }
 
-// activePods returns ds's pods that are not on their way out, each in the newest
+// ActivePods returns ds's pods that are not on their way out, each in the newest
 // state known. They are shared and must not be changed.
-func (w *watch) activePods(ds *appsv1.DaemonSet) []*corev1.Pod {
-	all := w.allPods(ds)
+func (w *Owned) ActivePods(ds *appsv1.DaemonSet) []*corev1.Pod {
+	all := w.AllPods(ds)
 	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
 }
 
-// allPods returns ds's pods, also those on their way out, each in the newest
+// AllPods returns ds's pods, also those on their way out, each in the newest
 // state known. They are shared and must not be changed.
-func (w *watch) allPods(ds *appsv1.DaemonSet) []*corev1.Pod {
+func (w *Owned) AllPods(ds *appsv1.DaemonSet) []*corev1.Pod {
 	objects := w.pods.GetStore().List()
 	out := make([]*corev1.Pod, 0, len(objects))
 	ahead := map[types.UID]*corev1.Pod{}
@@ -215,7 +215,7 @@ func (w *watch) allPods(ds *appsv1.DaemonSet) []*corev1.Pod {
 		if !ok || !daemonset.Controls(ds, pod) {
 			continue
 		}
-		if written, ok := w.written[pod.UID]; ok && newerThan(written, pod) {
+		if written, ok := w.written[pod.UID]; ok && Newer(written, pod) {
 			ahead[pod.UID] = written
 			pod = written
 		}
@@ -225,8 +225,8 @@ func (w *watch) allPods(ds *appsv1.DaemonSet) []*corev1.Pod {
 	return out
 }
 
-// wrote takes pods as a patch returned them.
-func (w *watch) wrote(pods []*corev1.Pod) {
+// Wrote takes pods as a patch returned them.
+func (w *Owned) Wrote(pods []*corev1.Pod) {
 	for _, pod := range pods {
 		if trimmed, err := trimPod(pod); err == nil {
 			w.written[pod.UID] = trimmed.(*corev1.Pod) // trimPod keeps the type
@@ -234,9 +234,9 @@ func (w *watch) wrote(pods []*corev1.Pod) {
 	}
 }
 
-// newerThan compares resourceVersions, which are numbers that grow on every
+// Newer compares resourceVersions, which are numbers that grow on every
 // apiserver that passes conformance. Where they are not, the watch counts.
-func newerThan(a, b metav1.Object) bool {
+func Newer(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0
 }
