@@ -41,6 +41,7 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -122,8 +123,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
 	g, ctx := errgroup.WithContext(ctx)
 
-	backoff := newBackoff()
-	queue := newQueue(backoff, c.queues)
+	delays := backoff.NewDaemonSets()
+	queue := newQueue(delays, c.queues)
 	daemonSets, err := NewDaemonSets(c.client, queue.Add)
 	if err != nil {
 		queue.ShutDown()
@@ -138,7 +139,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		client:     c.client,
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
-		backoff:    backoff,
+		backoff:    delays,
 		podClient:  &Client{Kube: c.client, Limit: c.options.Patches, OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted},
 		events:     NewRecorder(ctx, c.client.CoreV1(), c.options.Logger),
 		metrics:    c.metrics,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -94,7 +95,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 				if again := expected.Observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
 					t.Error("it is sent again at once")
 				}
-				time.Sleep(MinDelay)
+				time.Sleep(backoff.MinDelay)
 				if got := len(expected.Observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
 					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
 				}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -22,14 +23,7 @@ import (
 // worker at a time, and takes it in again meanwhile.
 type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-// backoff computes when a DaemonSet may be reconciled again after a failure.
-type backoff = workqueue.TypedRateLimiter[cache.ObjectName]
-
-func newBackoff() backoff {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minBackoff, maxBackoff)
-}
-
-func newQueue(b backoff, metrics workqueue.MetricsProvider) queue {
+func newQueue(b backoff.DaemonSets, metrics workqueue.MetricsProvider) queue {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(b,
 		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
 }
@@ -39,7 +33,7 @@ type reconciler struct {
 	client     kubernetes.Interface
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
-	backoff    backoff // the queue's
+	backoff    backoff.DaemonSets // the queue's
 	podClient  *Client
 	events     *Recorder
 	metrics    *metrics

@@ -42,8 +42,8 @@ func (s *scope) ownedWatch(ctx context.Context) (*Owned, error) {
 // requeue returns a function that puts the DaemonSet into the queue again, once the
 // throttle allows. Watches call it when they see a change, from any goroutine.
 func (s *scope) requeue() func() {
-	queue, key, Throttle := s.queue, s.key, &s.state.throttle
-	return func() { queue.AddAfter(key, Throttle.Delay(time.Now())) }
+	queue, key, throttle := s.queue, s.key, &s.state.throttle
+	return func() { queue.AddAfter(key, throttle.Delay(time.Now())) }
 }
 
 // requeueAt puts the DaemonSet into the queue again at a time, if that is not zero.

@@ -8,6 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/edgehub-io/edgehub/controller/backoff"
 )
 
 // state is what the controller remembers of a DaemonSet from one reconcile to
@@ -20,7 +22,7 @@ type state struct {
 	// until is when it may be worked on again after a failure, and Pods has the pods
 	// that could not be patched.
 	until        time.Time
-	patchBackoff *Pods
+	patchBackoff *backoff.Pods
 	// owned is nil unless the DaemonSet opted in.
 	owned *Owned
 	// marked is for whom pods may have marks.
@@ -28,7 +30,7 @@ type state struct {
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.
 	rollout *rolloutState
 	// throttle is the only part that is not for the worker alone.
-	throttle Throttle
+	throttle backoff.Throttle
 	// written is what the conditions were last patched to.
 	written written
 	// reported is what Events last said about it.
@@ -64,7 +66,7 @@ func (r *states) getOrAdd(key cache.ObjectName) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{patchBackoff: NewPods()}
+		t = &state{patchBackoff: backoff.NewPods()}
 		r.byKey[key] = t
 	}
 	return t

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -35,7 +36,7 @@ const toleratedConflicts = 3
 type Deletions struct {
 	mu       sync.Mutex
 	byUID    map[types.UID]answer // guarded by mu
-	backoff  *Pods                // guarded by mu
+	backoff  *backoff.Pods        // guarded by mu
 	refusals int                  // in a row, of whichever pods; guarded by mu
 }
 
@@ -50,7 +51,7 @@ type answer struct {
 }
 
 func NewDeletions() *Deletions {
-	return &Deletions{byUID: map[types.UID]answer{}, backoff: NewPods()}
+	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.NewPods()}
 }
 
 // Has reports whether the pod counts as deleted.

@@ -1,4 +1,4 @@
-package controller
+package backoff
 
 import (
 	"sync/atomic"

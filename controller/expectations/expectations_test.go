@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 )
 
@@ -22,7 +23,7 @@ func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
 // Whatever happens meanwhile, each failure doubles the wait, and one success ends it.
 func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 	d, pod, at := NewDeletions(), podtest.PodAt("old"), podtest.Now
-	for want := MinDelay; want < MaxDelay; want *= 2 {
+	for want := backoff.MinDelay; want < backoff.MaxDelay; want *= 2 {
 		d.Answered(pod, Kept, false, errors.New("no"), at)
 		d.Observed([]*corev1.Pod{pod}, at)
 		if got := d.Refusal(pod.UID).Until.Sub(at); got != want {
@@ -34,8 +35,8 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 		at = at.Add(want)
 	}
 	d.Answered(pod, Kept, false, errors.New("no"), at)
-	if got := d.Refusal(pod.UID).Until.Sub(at); got != MaxDelay {
-		t.Errorf("in the end it is tried again after %v, want %v", got, MaxDelay)
+	if got := d.Refusal(pod.UID).Until.Sub(at); got != backoff.MaxDelay {
+		t.Errorf("in the end it is tried again after %v, want %v", got, backoff.MaxDelay)
 	}
 	if d.RefusalsInARow() < 3 {
 		t.Errorf("%d refusals in a row", d.RefusalsInARow())
