@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -50,7 +51,7 @@ func (d *DeleteResult) Err() error {
 }
 
 // Delete deletes the pods, a few at once, and goes on after a failure.
-func (c *Client) Delete(ctx context.Context, expected *Deletions, all []rollout.Deletion) DeleteResult {
+func (c *Client) Delete(ctx context.Context, expected *expectations.Deletions, all []rollout.Deletion) DeleteResult {
 	var mu sync.Mutex
 	out := DeleteResult{total: len(all)}
 	forEach(ctx, c.Limit, all, func(deletion rollout.Deletion) {
@@ -58,12 +59,12 @@ func (c *Client) Delete(ctx context.Context, expected *Deletions, all []rollout.
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case f == Deleting:
+		case f == expectations.Deleting:
 			out.deleting++
 		case !conflict:
 			out.failed++
 			if out.first == "" {
-				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, QuoteError(err))
+				out.first = fmt.Sprintf("pod %s: %s", deletion.Pod.Name, expectations.QuoteError(err))
 			}
 		}
 	})
@@ -72,7 +73,7 @@ func (c *Client) Delete(ctx context.Context, expected *Deletions, all []rollout.
 
 // deletePod deletes the pod and returns what became of it. conflict is true if the only
 // reason for a failure is that the pod has changed since it was seen.
-func (c *Client) deletePod(ctx context.Context, expected *Deletions, deletion rollout.Deletion) (f Outcome, conflict bool, err error) {
+func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions, deletion rollout.Deletion) (f expectations.Outcome, conflict bool, err error) {
 	ctx, cancel := withGrace(ctx, deleteGrace, deleteTimeout)
 	defer cancel()
 	pod := deletion.Pod
@@ -88,24 +89,24 @@ func (c *Client) deletePod(ctx context.Context, expected *Deletions, deletion ro
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
 		f = c.outcomeOf(ctx, pod)
 	}
-	if deletion.Idle && f != Deleting {
+	if deletion.Idle && f != expectations.Deleting {
 		// If it was done all the same, the pod is no more available than it looked, and
 		// the next try has the same precondition.
-		f = Kept
+		f = expectations.Kept
 	}
 	expected.Answered(pod, f, conflict, err, time.Now())
 	return f, conflict, err
 }
 
 // outcomeOfError reads an answer.
-func outcomeOfError(err error) Outcome {
+func outcomeOfError(err error) expectations.Outcome {
 	switch {
 	case err == nil:
-		return Deleting
+		return expectations.Deleting
 	case refused(err):
-		return Kept
+		return expectations.Kept
 	default:
-		return Unknown
+		return expectations.Unknown
 	}
 }
 
@@ -129,19 +130,19 @@ func refused(err error) bool {
 // outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
 // found: its name may be another pod's or nobody's by now, or something that admits
 // requests may have answered so while the pod lives on.
-func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) Outcome {
+func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) expectations.Outcome {
 	list, err := c.Kube.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
 	})
 	if err != nil {
-		return Unknown
+		return expectations.Unknown
 	}
 	for i := range list.Items {
 		if p := &list.Items[i]; p.UID == pod.UID && p.DeletionTimestamp.IsZero() {
-			return Kept
+			return expectations.Kept
 		}
 	}
-	return Deleting
+	return expectations.Deleting
 }
 
 // withGrace returns a context that is done after timeout, and not before ctx has

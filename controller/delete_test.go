@@ -16,6 +16,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -86,7 +87,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				expected, pod := NewDeletions(), podtest.PodAt("old")
+				expected, pod := expectations.NewDeletions(), podtest.PodAt("old")
 				r := newDeleter(tt.err, tt.listed...)
 				r.Delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
 				if got := expected.Has(pod.UID); got != tt.expected {

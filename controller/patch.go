@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/controller/expectations"
 )
 
 // Timeout is for one pod. It is well above the time the apiserver gives
@@ -49,7 +51,7 @@ func (o *PatchResult) Err() error {
 	if o.First == nil {
 		return nil
 	}
-	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.Conflicts+o.Failed, o.Total, QuoteError(o.First))
+	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.Conflicts+o.Failed, o.Total, expectations.QuoteError(o.First))
 }
 
 // ErrIfNone is err unless any pod got its patch: then others may, and those that did not are

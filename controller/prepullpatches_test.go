@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -36,7 +37,7 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan, expected := rollout.Plan{Revision: "new"}, NewDeletions()
+			plan, expected := rollout.Plan{Revision: "new"}, expectations.NewDeletions()
 			if tt.pulls {
 				plan.Pulls = map[types.UID]time.Time{uid: podtest.Before}
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -17,7 +18,7 @@ import (
 // Losing it delays the rollout and does no harm; see package rollout.
 type rolloutState struct {
 	observations *rollout.Observations
-	expected     *Deletions
+	expected     *expectations.Deletions
 	// confirmed is the newest revision as the apiserver itself said when
 	// generation was new.
 	confirmed  *appsv1.ControllerRevision
@@ -47,7 +48,7 @@ func (s *scope) advance(ctx context.Context) error {
 		return nil // they call when they are
 	}
 	if s.state.rollout == nil {
-		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: NewDeletions()}
+		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: expectations.NewDeletions()}
 	}
 	pods := w.AllPods(s.ds)
 	newest, err := s.targetRevision(ctx, w, pods)

@@ -1,4 +1,4 @@
-package controller
+package expectations
 
 import (
 	"sync"
@@ -11,17 +11,17 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// outcome is what became of a pod that was to be deleted, as far as is known from the
+// Outcome is what became of a pod that was to be deleted, as far as is known from the
 // apiserver's answers.
 type Outcome int
 
 const (
-	// deleting pods are deleted. The watch will show it.
+	// Deleting pods are deleted. The watch will show it.
 	Deleting Outcome = iota
-	// unknown is a pod for which the answer leaves open whether it was deleted. It
+	// Unknown is a pod for which the answer leaves open whether it was deleted. It
 	// counts as going until another answer shows that it was not.
 	Unknown
-	// kept pods live on as they are.
+	// Kept pods live on as they are.
 	Kept
 )
 
@@ -29,7 +29,7 @@ const (
 // bad luck: such pods change often, and the watch is a moment behind.
 const toleratedConflicts = 3
 
-// expectations are the requests to delete pods of one DaemonSet, each from before it is
+// Deletions are the requests to delete pods of one DaemonSet, each from before it is
 // sent until the watch shows that the pod goes. A stale watch can cause no second
 // deletion because of them, neither of the same pod nor of one too many; and a pod that
 // cannot be deleted is tried later and later. It is safe for concurrent use.
@@ -50,84 +50,85 @@ type answer struct {
 	conflict string
 }
 
+// NewDeletions returns an empty one.
 func NewDeletions() *Deletions {
 	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.NewPods()}
 }
 
 // Has reports whether the pod counts as deleted.
-func (e *Deletions) Has(uid types.UID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.byUID[uid]
+func (d *Deletions) Has(uid types.UID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.byUID[uid]
 	return ok && a.outcome != Kept
 }
 
 // Refusal returns what keeps the pod from being deleted, nil if nothing does.
-func (e *Deletions) Refusal(uid types.UID) *rollout.Refusal {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.byUID[uid]
+func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.byUID[uid]
 	if !ok || a.outcome == Deleting {
 		return nil
 	}
-	return &rollout.Refusal{Words: a.words, Until: e.backoff.Until(uid)}
+	return &rollout.Refusal{Words: a.words, Until: d.backoff.Until(uid)}
 }
 
 // RefusalsInARow counts those since a pod was last deleted.
-func (e *Deletions) RefusalsInARow() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.refusals
+func (d *Deletions) RefusalsInARow() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refusals
 }
 
 // Next is when the first deletion that failed may be tried again; zero if none has.
-func (e *Deletions) Next(now time.Time) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.backoff.Next(now)
+func (d *Deletions) Next(now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.backoff.Next(now)
 }
 
 // Expect is called before the request is sent.
-func (e *Deletions) Expect(pod *corev1.Pod) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.byUID[pod.UID] = answer{outcome: Unknown, words: e.byUID[pod.UID].words}
+func (d *Deletions) Expect(pod *corev1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byUID[pod.UID] = answer{outcome: Unknown, words: d.byUID[pod.UID].words}
 }
 
 // Answered records what became of the pod, and the error if it was not deleted. conflict
 // means that the deletion failed only because the pod had changed since it was seen.
-func (e *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err error, now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (d *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err error, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	a := answer{outcome: f}
 	if f == Deleting {
-		e.backoff.Succeeded(pod.UID)
-		e.refusals = 0
+		d.backoff.Succeeded(pod.UID)
+		d.refusals = 0
 	} else {
-		e.backoff.Failed(pod.UID, now)
+		d.backoff.Failed(pod.UID, now)
 		if conflict {
 			a.conflict = pod.ResourceVersion
 		}
-		if !conflict || e.backoff.Failures(pod.UID) > toleratedConflicts {
+		if !conflict || d.backoff.Failures(pod.UID) > toleratedConflicts {
 			a.words = QuoteError(err)
-			e.refusals++
+			d.refusals++
 		}
 	}
-	e.byUID[pod.UID] = a
+	d.byUID[pod.UID] = a
 }
 
 // Observed forgets the pods that the watch shows as terminating or not at all, and
 // returns those for which the request has to be sent again now.
-func (e *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout.Deletion) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.byUID) == 0 {
+func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout.Deletion) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.byUID) == 0 {
 		return nil
 	}
 	behind := map[types.UID]answer{}
 	var left []*corev1.Pod
 	for _, pod := range pods {
-		a, ok := e.byUID[pod.UID]
+		a, ok := d.byUID[pod.UID]
 		if !ok || !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -136,11 +137,11 @@ func (e *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout
 		}
 		behind[pod.UID] = a
 		left = append(left, pod)
-		if a.outcome == Unknown && e.backoff.Ready(pod.UID, now) {
+		if a.outcome == Unknown && d.backoff.Ready(pod.UID, now) {
 			again = append(again, rollout.Deletion{Pod: pod, Reason: "the apiserver did not say whether it was deleted"})
 		}
 	}
-	e.byUID = behind
-	e.backoff.Retain(left)
+	d.byUID = behind
+	d.backoff.Retain(left)
 	return again
 }
