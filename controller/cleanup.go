@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -27,11 +28,11 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 		s.state.owned = nil
 	}
 	if problem != "" {
-		want := Conditions{}
+		want := status.Conditions{}
 		want.Set(rollout.Invalid(problem))
 		return s.setConditions(ctx, want.RemoveRollout())
 	}
-	if err := s.setConditions(ctx, Conditions{}.RemoveOwned()); err != nil {
+	if err := s.setConditions(ctx, status.Conditions{}.RemoveOwned()); err != nil {
 		return err
 	}
 	s.forget(s.key)
@@ -73,9 +74,9 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 // unmarkPatches returns what takes the marks off the DaemonSet's pods. It asks the
 // apiserver, since the watch may not have seen the last marks yet, and page by page, since
 // pods arrive whole.
-func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]PodPatch, error) {
+func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.PodPatch, error) {
 	var (
-		patches []PodPatch
+		patches []status.PodPatch
 		now     = time.Now()
 		pods    = s.client.CoreV1().Pods(s.ds.Namespace)
 	)
@@ -85,12 +86,12 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]PodPatch
 		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		var want Mark
+		var want status.Mark
 		if keepTargets {
 			want.Target = pod.Annotations[upgrade.TargetAnnotation]
 		}
-		if patch := PatchMark(want, pod, now); patch != nil {
-			patches = append(patches, PodPatch{
+		if patch := status.PatchMark(want, pod, now); patch != nil {
+			patches = append(patches, status.PodPatch{
 				Pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
 				Patch: patch,
 			})

@@ -114,11 +114,11 @@ func outcomeOfError(err error) expectations.Outcome {
 // an answer that leaves open whether the pod was deleted. Admission webhooks are called
 // before anything is deleted. They may deny a request with any code, or not answer.
 func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
 		return false
 	}
-	s := status.Status()
+	s := apiStatus.Status()
 	for _, words := range []string{"failed calling webhook", "denied the request"} {
 		if strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, words) {
 			return true

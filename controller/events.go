@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // Reasons of Events besides those of the condition.
@@ -69,15 +71,15 @@ func (r *Recorder) Problem(ds *appsv1.DaemonSet, last *Reported, problem string)
 
 // Marked sums up what a reconcile did to the pods. waiting is true if patches that failed
 // have yet to be tried again.
-func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p MarkPlan, done PatchResult, waiting bool) {
+func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p status.MarkPlan, done PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.Changed) == 0 {
 		return
 	}
-	reason := ReasonUpToDate
+	reason := status.ReasonUpToDate
 	summary := "every pod runs controllerrevision " + revision
 	if p.Need > 0 {
-		reason = ReasonUpgradeAvailable
+		reason = status.ReasonUpgradeAvailable
 		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",
 			p.Need, p.Total, revision)
 	}

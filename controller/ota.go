@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // markPods carries out the strategy OTA. With Options.Prepull, nodes pull the images
@@ -27,12 +28,12 @@ func (s *scope) markPods(ctx context.Context) error {
 		return err
 	}
 	target.MinReadySeconds = s.ds.Spec.MinReadySeconds
-	now, m := time.Now(), NewMarker(target)
+	now, m := time.Now(), status.NewMarker(target)
 	if s.options.Prepull {
-		m = NewPrepullMarker(target, now)
+		m = status.NewPrepullMarker(target, now)
 	}
 	pods := w.ActivePods(s.ds)
-	p := PlanMarks(m, pods, now)
+	p := status.PlanMarks(m, pods, now)
 	s.metrics.setPods(s.key, p.Need, p.Total-p.Need)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {

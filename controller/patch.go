@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller/expectations"
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // Timeout is for one pod. It is well above the time the apiserver gives
@@ -65,10 +66,10 @@ func (o *PatchResult) ErrIfNone() error {
 
 // Patch sends the patches, a few at once, and goes on after an error. A pod that
 // is gone is none. It returns early only when ctx is done.
-func (c *Client) Patch(ctx context.Context, patches []PodPatch) PatchResult {
+func (c *Client) Patch(ctx context.Context, patches []status.PodPatch) PatchResult {
 	var mu sync.Mutex
 	out := PatchResult{Total: len(patches)}
-	forEach(ctx, c.Limit, patches, func(p PodPatch) {
+	forEach(ctx, c.Limit, patches, func(p status.PodPatch) {
 		pod, err := c.send(ctx, p)
 		mu.Lock()
 		defer mu.Unlock()
@@ -99,7 +100,7 @@ func (o *PatchResult) add(uid types.UID, pod *corev1.Pod, err error) {
 }
 
 // send returns nil and no error when the pod is gone.
-func (c *Client) send(ctx context.Context, p PodPatch) (*corev1.Pod, error) {
+func (c *Client) send(ctx context.Context, p status.PodPatch) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	pod, err := c.Kube.CoreV1().Pods(p.Pod.Namespace).Patch(ctx, p.Pod.Name, types.StrategicMergePatchType,
@@ -121,11 +122,11 @@ func IsConflict(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
 	}
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+	var apiStatus apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &apiStatus) || apiStatus.Status().Details == nil {
 		return false
 	}
-	for _, cause := range status.Status().Details.Causes {
+	for _, cause := range apiStatus.Status().Details.Causes {
 		if cause.Field == "metadata.uid" {
 			return true
 		}

@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // requestPrepulls has the pods in the plan's Pulls ask their nodes to pull images, and no
 // other pod. At most a burst of them is patched, so that deletions do not wait for
 // thousands; the next step goes on with the others.
 func (s *step) requestPrepulls(ctx context.Context) error {
-	patches := s.ready(PrepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
+	patches := s.ready(status.PrepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 {
 		s.state.marked = prepullMarks
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // queue holds the DaemonSets that are to be looked at. It hands out a key to one
@@ -96,7 +97,7 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // what is known is about another DaemonSet of the same name
 	}
 	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !HasOwned(ds) {
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !status.HasOwned(ds) {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}
@@ -114,12 +115,12 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 	case wanted == daemonset.Unmanaged:
 		return s.cleanup(ctx, problem)
 	case problem != "":
-		return s.setConditions(ctx, ForInvalid(s.ds, problem))
+		return s.setConditions(ctx, status.ForInvalid(s.ds, problem))
 	case wanted == daemonset.OTA:
 		s.stopRollout(s.key, s.state)
 		return errors.Join(
 			s.markPods(ctx),
-			s.setConditions(ctx, Accepted(s.ds).RemoveRollout()),
+			s.setConditions(ctx, status.Accepted(s.ds).RemoveRollout()),
 		)
 	default:
 		if s.state.marked == otaMarks {

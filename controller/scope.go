@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // scope is one reconcile of one DaemonSet: what it is about, and what it works with. It
@@ -55,13 +56,13 @@ func (s *scope) requeueAt(at, now time.Time) {
 
 // ready returns those of the patches that need not wait because of a failure. pods are
 // all pods of the DaemonSet. It reuses the array of patches.
-func (s *scope) ready(patches []PodPatch, pods []*corev1.Pod, now time.Time) []PodPatch {
+func (s *scope) ready(patches []status.PodPatch, pods []*corev1.Pod, now time.Time) []status.PodPatch {
 	s.state.patchBackoff.Retain(pods)
-	return slices.DeleteFunc(patches, func(p PodPatch) bool { return !s.state.patchBackoff.Ready(p.Pod.UID, now) })
+	return slices.DeleteFunc(patches, func(p status.PodPatch) bool { return !s.state.patchBackoff.Ready(p.Pod.UID, now) })
 }
 
 // patchPods sends the patches, and looks again when the first that failed may be repeated.
-func (s *scope) patchPods(ctx context.Context, patches []PodPatch) PatchResult {
+func (s *scope) patchPods(ctx context.Context, patches []status.PodPatch) PatchResult {
 	done := s.podClient.Patch(ctx, patches)
 	s.state.owned.Wrote(done.Changed)
 	now, failures := time.Now(), s.state.patchBackoff

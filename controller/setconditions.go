@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // minInterval is how long the words of a condition are left as they are while its
@@ -25,13 +27,13 @@ type written struct {
 
 // setConditions patches ds if need be: at once when a status or a reason changes,
 // and not more often than minInterval when only words do.
-func (s *scope) setConditions(ctx context.Context, want Conditions) error {
+func (s *scope) setConditions(ctx context.Context, want status.Conditions) error {
 	ds, last := s.ds, &s.state.written
 	if last.ds != nil && last.ds.UID == ds.UID && Newer(last.ds, ds) {
 		ds = last.ds
 	}
 	now := time.Now()
-	patch, urgent := PatchConditions(ds, want, now)
+	patch, urgent := status.PatchConditions(ds, want, now)
 	if patch == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -56,7 +57,7 @@ func (s *scope) advance(ctx context.Context) error {
 		return err
 	}
 	if newest == nil { // the DaemonSet or a revision will change
-		return s.setConditions(ctx, ForRollout(s.ds, rollout.AwaitRevision()...))
+		return s.setConditions(ctx, status.ForRollout(s.ds, rollout.AwaitRevision()...))
 	}
 	target, err := targetOf(newest)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *step) run(ctx context.Context) error {
 	s.metrics.setRollout(s.key, &s.plan)
 	s.events.Rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
-	return errors.Join(deleted.Err(), prepullErr, s.setConditions(ctx, ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
+	return errors.Join(deleted.Err(), prepullErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests

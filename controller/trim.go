@@ -7,6 +7,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -41,7 +42,7 @@ func TrimDaemonSet(object any) (any, error) {
 			UpdateStrategy:  appsv1.DaemonSetUpdateStrategy{Type: ds.Spec.UpdateStrategy.Type},
 			MinReadySeconds: ds.Spec.MinReadySeconds,
 		},
-		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration, Conditions: OwnedConditions(ds)},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: ds.Status.ObservedGeneration, Conditions: status.OwnedConditions(ds)},
 	}
 	if wanted, _ := daemonset.StrategyOf(ds); wanted != daemonset.Unmanaged {
 		out.Spec.Template.Spec = trimTemplate(&ds.Spec.Template.Spec)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -119,7 +120,7 @@ func podChanged(before, after any) bool {
 		unscheduled(a) != unscheduled(b) ||
 		!equality.Semantic.DeepEqual(readyOn(a), readyOn(b)) ||
 		waiting(a) != waiting(b) ||
-		MarkOf(a) != MarkOf(b) ||
+		status.MarkOf(a) != status.MarkOf(b) ||
 		imagesOn(a) != imagesOn(b) ||
 		a.Labels[appsv1.ControllerRevisionHashLabelKey] != b.Labels[appsv1.ControllerRevisionHashLabelKey] ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||

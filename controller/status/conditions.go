@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ var (
 	}
 )
 
-// conditions are those that a DaemonSet is to have: nil is to be removed, and what
+// Conditions are those that a DaemonSet is to have: nil is to be removed, and what
 // is absent stays as it is.
 type Conditions map[appsv1.DaemonSetConditionType]*appsv1.DaemonSetCondition
 
@@ -43,7 +43,7 @@ func ForRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) Conditio
 	return out
 }
 
-// accepted says that nothing is wrong with what ds asks for, if it once was.
+// Accepted says that nothing is wrong with what ds asks for, if it once was.
 func Accepted(ds *appsv1.DaemonSet) Conditions {
 	out := Conditions{}
 	if Find(ds, rollout.InvalidCondition) != nil {
@@ -120,7 +120,7 @@ type daemonSetStatusPatch struct {
 }
 
 // PatchConditions returns what makes ds's conditions want, nil when they are that
-// already. It is pressing when more than a message changes.
+// already. It is urgent when more than a message changes.
 func PatchConditions(ds *appsv1.DaemonSet, want Conditions, now time.Time) (patch []byte, urgent bool) {
 	var p daemonSetStatusPatch
 	p.Metadata.UID = ds.UID

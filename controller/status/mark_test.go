@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"encoding/json"
@@ -52,7 +52,7 @@ func patched(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {
 	toNew, toNewer := newTarget("new"), newTarget("newer")
-	needs, fine := toNew.MarkFor(podtest.PodAt("old")), toNew.MarkFor(podtest.PodAt("new"))
+	needs, fine := toNew.markFor(podtest.PodAt("old")), toNew.markFor(podtest.PodAt("new"))
 	otherReason := needs
 	otherReason.reason = "Other"
 	noTarget := needs
@@ -70,7 +70,7 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 		"a pod without a hash counts as old":      {podtest.PodAt(""), needs, true},
 		"it needed none, and does now":            {marked(podtest.PodAt("old"), fine), needs, true},
 		"it needed one, and after an undo not":    {marked(podtest.PodAt("new"), needs), fine, true},
-		"it still needs one, to a newer revision": {marked(podtest.PodAt("old"), needs), toNewer.MarkFor(podtest.PodAt("old")), false},
+		"it still needs one, to a newer revision": {marked(podtest.PodAt("old"), needs), toNewer.markFor(podtest.PodAt("old")), false},
 		"somebody changed the reason":             {marked(podtest.PodAt("old"), otherReason), needs, false},
 		"somebody removed the annotation":         {marked(podtest.PodAt("old"), noTarget), needs, false},
 		"an annotation was left behind":           {marked(podtest.PodAt("new"), staleTarget), fine, false},
@@ -103,8 +103,8 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
 	m := newTarget("new")
 	for name, pod := range map[string]*corev1.Pod{
-		"needs an upgrade": marked(podtest.PodAt("old"), m.MarkFor(podtest.PodAt("old"))),
-		"up to date":       marked(podtest.PodAt("new"), m.MarkFor(podtest.PodAt("new"))),
+		"needs an upgrade": marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
+		"up to date":       marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
 	} {
 		got := patched(t, pod, PatchMark(Mark{}, pod, podtest.Now))
 		if upgrade.Condition(got, upgrade.NeedCondition) != nil || got.Annotations[upgrade.TargetAnnotation] != "" {
@@ -132,7 +132,7 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // told is pod with what tells its node to pull the images of the revision with this
 // hash.
 func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = NewPrepullTarget(imagesOf(hash)).Encode(since)
+	pod.Annotations[upgrade.TargetAnnotation] = newPrepullTarget(imagesOf(hash)).encode(since)
 	return pod
 }
 
@@ -143,7 +143,7 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 		want time.Time
 	}{
 		"a pod without a mark":                 {podtest.PodAt("old"), podtest.Now},
-		"one that had none of this":            {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), podtest.Now},
+		"one that had none of this":            {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), podtest.Now},
 		"one that has told already":            {told(podtest.PodAt("old"), "new", podtest.Before), podtest.Before},
 		"one that has told of another":         {told(podtest.PodAt("old"), "between", podtest.Before), podtest.Now},
 		"one that has told a time yet to come": {told(podtest.PodAt("old"), "new", podtest.Now.Add(time.Hour)), podtest.Now},
@@ -151,7 +151,7 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := tt.pod
-			if patch := PatchMark(m.MarkFor(got), got, podtest.Now); patch != nil {
+			if patch := PatchMark(m.markFor(got), got, podtest.Now); patch != nil {
 				got = patched(t, got, patch)
 			}
 			target, ok, err := upgrade.TargetOf(got)
@@ -159,17 +159,17 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
 			later := NewPrepullMarker(imagesOf("new"), podtest.Now.Add(time.Hour))
-			if again := PatchMark(later.MarkFor(got), got, podtest.Now); again != nil {
+			if again := PatchMark(later.markFor(got), got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			checkRestUntouched(t, got)
 		})
 	}
-	fine := patched(t, told(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.MarkFor(podtest.PodAt("new")), told(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
+	fine := patched(t, told(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.markFor(podtest.PodAt("new")), told(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
 	if fine.Annotations[upgrade.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
-	off := newTarget("new").MarkFor(podtest.PodAt("old"))
+	off := newTarget("new").markFor(podtest.PodAt("old"))
 	if got := patched(t, told(podtest.PodAt("old"), "new", podtest.Before), PatchMark(off, told(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); MarkOf(got) != off {
 		t.Errorf("without images first: got %+v, want %+v", MarkOf(got), off)
 	}
@@ -177,7 +177,7 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 
 func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 	pod := podtest.PodAt("old")
-	got := patched(t, pod, PatchMark(newTarget("new").MarkFor(pod), pod, podtest.Now))
+	got := patched(t, pod, PatchMark(newTarget("new").markFor(pod), pod, podtest.Now))
 	if r := upgrade.RevisionOf(upgrade.Condition(got, upgrade.NeedCondition)); r != "new" {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
@@ -192,7 +192,7 @@ func TestPatchNamesTheUID(t *testing.T) {
 	var patch struct {
 		Metadata struct{ UID string }
 	}
-	if err := json.Unmarshal(PatchMark(newTarget("new").MarkFor(pod), pod, podtest.Now), &patch); err != nil {
+	if err := json.Unmarshal(PatchMark(newTarget("new").markFor(pod), pod, podtest.Now), &patch); err != nil {
 		t.Fatal(err)
 	}
 	if patch.Metadata.UID != "pod-uid" {
@@ -203,8 +203,8 @@ func TestPatchNamesTheUID(t *testing.T) {
 func TestPlanCountsAndLeavesAloneWhatIsRight(t *testing.T) {
 	m := newTarget("new")
 	pods := []*corev1.Pod{
-		marked(podtest.PodAt("new"), m.MarkFor(podtest.PodAt("new"))),
-		marked(podtest.PodAt("old"), m.MarkFor(podtest.PodAt("old"))),
+		marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
+		marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
 		podtest.PodAt("old"),
 	}
 	p := PlanMarks(m, pods, podtest.Now)

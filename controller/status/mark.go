@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ const (
 	ReasonUpToDate         = "UpToDate"
 )
 
-// mark is what the controller says about one pod, on the pod: the condition
+// Mark is what the controller says about one pod, on the pod: the condition
 // PodNeedUpgrade, which lets the owner of the node upgrade it, and the annotation
 // with the target. One without a condition is for a pod that the controller itself
 // replaces once the node has the images. The zero value is a pod about which nothing
@@ -31,7 +31,7 @@ type Mark struct {
 	Target string
 }
 
-// marker says what the marks of a DaemonSet's pods should be.
+// Marker says what the marks of a DaemonSet's pods should be.
 type Marker struct {
 	revision  string
 	targetFor func(*corev1.Pod) string
@@ -45,22 +45,22 @@ func NewMarker(t upgrade.Target) Marker {
 
 // NewPrepullMarker is for nodes that pull images as soon as they are told.
 func NewPrepullMarker(t upgrade.Target, now time.Time) Marker {
-	target, prepulls := NewPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
-	return Marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.Encode(prepulls.From(pod, now)) }}
+	target, prepulls := newPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
+	return Marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.encode(prepulls.From(pod, now)) }}
 }
 
-// dated encodes one target with a time since when nodes are to pull its images. Most
+// prepullTarget encodes one target with a time since when nodes are to pull its images. Most
 // pods of a DaemonSet share one of a few times.
-type PrepullTarget struct {
+type prepullTarget struct {
 	target  upgrade.Target
 	encoded map[int64]string // by Unix time
 }
 
-func NewPrepullTarget(t upgrade.Target) PrepullTarget {
-	return PrepullTarget{target: t, encoded: map[int64]string{}}
+func newPrepullTarget(t upgrade.Target) prepullTarget {
+	return prepullTarget{target: t, encoded: map[int64]string{}}
 }
 
-func (d PrepullTarget) Encode(t time.Time) string {
+func (d prepullTarget) encode(t time.Time) string {
 	out, ok := d.encoded[t.Unix()]
 	if !ok {
 		d.target.Prepull = &metav1.Time{Time: t}
@@ -70,9 +70,9 @@ func (d PrepullTarget) Encode(t time.Time) string {
 	return out
 }
 
-// MarkFor is what should be said about pod.
-func (m Marker) MarkFor(pod *corev1.Pod) Mark {
-	if !m.NeedsUpgrade(pod) {
+// markFor is what should be said about pod.
+func (m Marker) markFor(pod *corev1.Pod) Mark {
+	if !m.needsUpgrade(pod) {
 		return Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
 	}
 	return Mark{
@@ -83,9 +83,9 @@ func (m Marker) MarkFor(pod *corev1.Pod) Mark {
 	}
 }
 
-// NeedsUpgrade tells whether pod runs another revision than the target. A pod
+// needsUpgrade tells whether pod runs another revision than the target. A pod
 // that does not say which one it runs is taken for an old one.
-func (m Marker) NeedsUpgrade(pod *corev1.Pod) bool {
+func (m Marker) needsUpgrade(pod *corev1.Pod) bool {
 	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
 }
 

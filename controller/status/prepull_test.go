@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"testing"
@@ -29,8 +29,8 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 		"one that is to say no more":                  {told(podtest.PodAt("old"), "new", podtest.Before), false, false, "", 1},
 		"one that never said anything":                {podtest.PodAt("old"), false, false, "", 0},
 		"one that is at the target by an undo":        {told(podtest.PodAt("new"), "new", podtest.Before), false, false, "", 1},
-		"one that waits for an owner still":           {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), true, false, "new", 1},
-		"one that waits for an owner, for no reason":  {marked(podtest.PodAt("old"), newTarget("new").MarkFor(podtest.PodAt("old"))), false, false, "", 1},
+		"one that waits for an owner still":           {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), true, false, "new", 1},
+		"one that waits for an owner, for no reason":  {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), false, false, "", 1},
 		"one that is told to go":                      {podtest.Terminating(podtest.PodAt("old")), true, false, "", 0},
 		"one whose deletion the watch does not show":  {podtest.PodAt("old"), true, true, "", 0},
 		"one whose deletion has had no answer so far": {told(podtest.PodAt("old"), "new", podtest.Before), false, true, "new", 0},

@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"time"
@@ -23,10 +23,10 @@ type MarkPlan struct {
 func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 	p := MarkPlan{Total: len(pods)}
 	for _, pod := range pods {
-		if m.NeedsUpgrade(pod) {
+		if m.needsUpgrade(pod) {
 			p.Need++
 		}
-		if patch := PatchMark(m.MarkFor(pod), pod, now); patch != nil {
+		if patch := PatchMark(m.markFor(pod), pod, now); patch != nil {
 			p.Patches = append(p.Patches, PodPatch{Pod: pod, Patch: patch})
 		}
 	}

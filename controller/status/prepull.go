@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"time"
@@ -15,7 +15,7 @@ import (
 // determines the conditions of those.
 func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
 	var changes []PodPatch
-	dates := NewPrepullTarget(target)
+	dates := newPrepullTarget(target)
 	tried := map[types.UID]bool{}
 	for _, d := range plan.Delete {
 		tried[d.Pod.UID] = true
@@ -26,7 +26,7 @@ func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Po
 		}
 		var want Mark
 		if from, ok := plan.Pulls[pod.UID]; ok {
-			want.Target = dates.Encode(from)
+			want.Target = dates.encode(from)
 		}
 		if patch := PatchMark(want, pod, now); patch != nil {
 			changes = append(changes, PodPatch{Pod: pod, Patch: patch})
