@@ -42,6 +42,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -125,12 +126,12 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	delays := backoff.NewDaemonSets()
 	queue := newQueue(delays, c.queues)
-	daemonSets, err := NewDaemonSets(c.client, queue.Add)
+	daemonSets, err := informer.NewDaemonSets(c.client, queue.Add)
 	if err != nil {
 		queue.ShutDown()
 		return err
 	}
-	nodes, err := NewNodes(c.client)
+	nodes, err := informer.NewNodes(c.client)
 	if err != nil {
 		queue.ShutDown()
 		return fmt.Errorf("watch nodes: %w", err)

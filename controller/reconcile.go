@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
@@ -40,7 +41,7 @@ type reconciler struct {
 	metrics    *metrics
 	log        *slog.Logger
 	timing     rollout.Timing
-	nodes      *Nodes
+	nodes      *informer.Nodes
 	states     *states
 }
 

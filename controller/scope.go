@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
@@ -24,7 +25,7 @@ type scope struct {
 }
 
 // ownedWatch returns the watch of the DaemonSet's pods and revisions, started if need be.
-func (s *scope) ownedWatch(ctx context.Context) (*Owned, error) {
+func (s *scope) ownedWatch(ctx context.Context) (*informer.Owned, error) {
 	if s.state.owned != nil && s.state.owned.Matches(s.ds) {
 		return s.state.owned, nil
 	}
@@ -32,7 +33,7 @@ func (s *scope) ownedWatch(ctx context.Context) (*Owned, error) {
 		s.state.owned.Stop()
 		s.state.owned = nil
 	}
-	w, err := StartOwned(ctx, s.client, s.ds, s.requeue())
+	w, err := informer.StartOwned(ctx, s.client, s.ds, s.requeue())
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
@@ -29,7 +30,7 @@ type written struct {
 // and not more often than minInterval when only words do.
 func (s *scope) setConditions(ctx context.Context, want status.Conditions) error {
 	ds, last := s.ds, &s.state.written
-	if last.ds != nil && last.ds.UID == ds.UID && Newer(last.ds, ds) {
+	if last.ds != nil && last.ds.UID == ds.UID && informer.Newer(last.ds, ds) {
 		ds = last.ds
 	}
 	now := time.Now()
@@ -51,7 +52,7 @@ func (s *scope) setConditions(ctx context.Context, want status.Conditions) error
 	if err != nil {
 		return fmt.Errorf("patch conditions: %w", err)
 	}
-	if trimmed, err := TrimDaemonSet(answer); err == nil {
+	if trimmed, err := informer.TrimDaemonSet(answer); err == nil {
 		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // TrimDaemonSet keeps the type
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/informer"
 )
 
 // state is what the controller remembers of a DaemonSet from one reconcile to
@@ -24,7 +25,7 @@ type state struct {
 	until        time.Time
 	patchBackoff *backoff.Pods
 	// owned is nil unless the DaemonSet opted in.
-	owned *Owned
+	owned *informer.Owned
 	// marked is for whom pods may have marks.
 	marked markKind
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.

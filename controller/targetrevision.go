@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/informer"
 )
 
 // targetRevision returns the revision that the pods should have, nil while it is not known.
@@ -19,7 +20,7 @@ import (
 // So once for each generation the apiserver itself is asked, and once for each revision
 // that pods have and nobody has heard of here: then it is the watches of the DaemonSet and
 // of its revisions that are late.
-func (s *scope) targetRevision(ctx context.Context, w *Owned, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
+func (s *scope) targetRevision(ctx context.Context, w *informer.Owned, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
 	if s.ds.Status.ObservedGeneration < s.ds.Generation {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package controller
+package informer
 
 import (
 	appsv1 "k8s.io/api/apps/v1"

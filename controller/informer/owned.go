@@ -1,4 +1,4 @@
-package controller
+package informer
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// watch follows the pods and ControllerRevisions of one DaemonSet, by its
-// namespace and selector. It lives from StartOwned to stop. Its methods are for
+// Owned follows the pods and ControllerRevisions of one DaemonSet, by its
+// namespace and selector. It lives from StartOwned to Stop. Its methods are for
 // the worker that holds the DaemonSet's key.
 type Owned struct {
 	uid       types.UID
@@ -45,7 +45,7 @@ type Owned struct {
 
 // StartOwned returns at once. It calls changed when everything has been listed,
 // and from then on, and possibly before, whenever something changes that a
-// reconcile looks at. It ends with stop, or silently with ctx.
+// reconcile looks at. It ends with Stop, or silently with ctx.
 func StartOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*Owned, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
