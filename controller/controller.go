@@ -43,6 +43,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -141,13 +142,16 @@ func (c *Controller) Run(ctx context.Context) error {
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
 		backoff:    delays,
-		podClient:  &Client{Kube: c.client, Limit: c.options.Patches, OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted},
-		events:     NewRecorder(ctx, c.client.CoreV1(), c.options.Logger),
-		metrics:    c.metrics,
-		log:        c.options.Logger,
-		timing:     c.options.Timing,
-		nodes:      nodes,
-		states:     newStates(),
+		podClient: &podclient.Client{
+			Kube: c.client, FieldManager: Name, Limit: c.options.Patches,
+			OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted,
+		},
+		events:  NewRecorder(ctx, c.client.CoreV1(), c.options.Logger),
+		metrics: c.metrics,
+		log:     c.options.Logger,
+		timing:  c.options.Timing,
+		nodes:   nodes,
+		states:  newStates(),
 	}
 
 	g.Go(func() error { daemonSets.RunWithContext(ctx); return nil })

@@ -12,6 +12,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
@@ -71,7 +72,7 @@ func (r *Recorder) Problem(ds *appsv1.DaemonSet, last *Reported, problem string)
 
 // Marked sums up what a reconcile did to the pods. waiting is true if patches that failed
 // have yet to be tried again.
-func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p status.MarkPlan, done PatchResult, waiting bool) {
+func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p status.MarkPlan, done podclient.PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.Changed) == 0 {
 		return
@@ -93,7 +94,7 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 
 // Prepulls posts an Event only if something failed: that a rollout began with its images
 // is reported with its start. waiting is as for marked.
-func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision string, done PatchResult, waiting bool) {
+func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.Changed) > 0 {
 		r.log.Info("pods tell their nodes which images to pull, or no longer do",
@@ -102,7 +103,7 @@ func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision strin
 }
 
 // patchFailure is silent about conflicts: the next try, at once, settles them.
-func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done PatchResult, waiting bool) {
+func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podclient.PatchResult, waiting bool) {
 	failure := ""
 	if done.Failed > 0 {
 		failure = done.Err().Error() + "; it is tried again"

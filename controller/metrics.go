@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -92,7 +93,7 @@ func resultOf(err error) string {
 		result = "success"
 	case apierrors.IsNotFound(err):
 		result = "gone"
-	case IsConflict(err):
+	case podclient.IsConflict(err):
 		result = "conflict"
 	}
 	return result

@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
@@ -36,7 +37,7 @@ type reconciler struct {
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
 	backoff    backoff.DaemonSets // the queue's
-	podClient  *Client
+	podClient  *podclient.Client
 	events     *Recorder
 	metrics    *metrics
 	log        *slog.Logger

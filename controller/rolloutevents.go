@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
@@ -106,7 +107,7 @@ func (r *Recorder) progress(ds *appsv1.DaemonSet, reason, message string) {
 
 // Deletions posts an Event with the reason why pods could not be deleted, unless the
 // last one had the same reason and pods have been refused ever since.
-func (r *Recorder) Deletions(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, done DeleteResult) {
+func (r *Recorder) Deletions(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, done podclient.DeleteResult) {
 	failure := done.Problem()
 	switch {
 	case failure == "" && p.Refused == 0:

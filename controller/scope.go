@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
@@ -63,7 +64,7 @@ func (s *scope) ready(patches []status.PodPatch, pods []*corev1.Pod, now time.Ti
 }
 
 // patchPods sends the patches, and looks again when the first that failed may be repeated.
-func (s *scope) patchPods(ctx context.Context, patches []status.PodPatch) PatchResult {
+func (s *scope) patchPods(ctx context.Context, patches []status.PodPatch) podclient.PatchResult {
 	done := s.podClient.Patch(ctx, patches)
 	s.state.owned.Wrote(done.Changed)
 	now, failures := time.Now(), s.state.patchBackoff

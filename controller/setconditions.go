@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
@@ -42,11 +43,11 @@ func (s *scope) setConditions(ctx context.Context, want status.Conditions) error
 		s.queue.AddAfter(s.key, wait)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, podclient.Timeout)
 	defer cancel()
 	answer, err := s.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType,
 		patch, metav1.PatchOptions{FieldManager: Name}, "status")
-	if apierrors.IsNotFound(err) || IsConflict(err) {
+	if apierrors.IsNotFound(err) || podclient.IsConflict(err) {
 		return nil // gone, or another of the same name, which brings an event
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/expectations"
+	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -88,7 +89,7 @@ func (s *step) run(ctx context.Context) error {
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests
 // have to be sent again. Only planning counts for the throttle.
-func (s *step) planAndDelete(ctx context.Context) DeleteResult {
+func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 	expected := s.state.rollout.expected
 	again := expected.Observed(s.pods, s.now)
 	s.plan = s.newPlan()

@@ -1,4 +1,4 @@
-package controller
+package podclient
 
 import (
 	"context"
@@ -24,10 +24,11 @@ const Timeout = 30 * time.Second
 
 // Client patches and deletes pods, a few at once. It is safe for concurrent use.
 type Client struct {
-	Kube     kubernetes.Interface
-	Limit    int         // how many requests of one call are under way at once
-	OnPatch  func(error) // called with the answer to each patch
-	OnDelete func(error) // called with the answer to each deletion
+	Kube         kubernetes.Interface
+	FieldManager string
+	Limit        int         // how many requests of one call are under way at once
+	OnPatch      func(error) // called with the answer to each patch
+	OnDelete     func(error) // called with the answer to each deletion
 }
 
 // PatchResult is what became of a batch of changes.
@@ -104,7 +105,7 @@ func (c *Client) send(ctx context.Context, p status.PodPatch) (*corev1.Pod, erro
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	pod, err := c.Kube.CoreV1().Pods(p.Pod.Namespace).Patch(ctx, p.Pod.Name, types.StrategicMergePatchType,
-		p.Patch, metav1.PatchOptions{FieldManager: Name}, "status")
+		p.Patch, metav1.PatchOptions{FieldManager: c.FieldManager}, "status")
 	c.OnPatch(err)
 	switch {
 	case apierrors.IsNotFound(err):
