@@ -42,6 +42,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -146,7 +147,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			Kube: c.client, FieldManager: Name, Limit: c.options.Patches,
 			OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted,
 		},
-		events:  NewRecorder(ctx, c.client.CoreV1(), c.options.Logger),
+		events:  events.NewRecorder(ctx, c.client.CoreV1(), Name, c.options.Logger),
 		metrics: c.metrics,
 		log:     c.options.Logger,
 		timing:  c.options.Timing,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -38,7 +39,7 @@ type reconciler struct {
 	queue      queue
 	backoff    backoff.DaemonSets // the queue's
 	podClient  *podclient.Client
-	events     *Recorder
+	events     *events.Recorder
 	metrics    *metrics
 	log        *slog.Logger
 	timing     rollout.Timing

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 )
 
@@ -35,7 +36,7 @@ type state struct {
 	// written is what the conditions were last patched to.
 	written written
 	// reported is what Events last said about it.
-	reported Reported
+	reported events.Reported
 }
 
 // markKind is for whom the marks are that pods may have.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -26,7 +27,7 @@ type rolloutState struct {
 	confirmed  *appsv1.ControllerRevision
 	generation int64
 	asked      map[string]bool // revisions of the pods that there were then
-	reported   RolloutReported
+	reported   events.RolloutReported
 }
 
 // step is one step of a rollout: the scope, and what is known at its time.

@@ -1,4 +1,4 @@
-package controller
+package events
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 	reasonOptedOut        = "UpgradeMarksRemoved"
 )
 
-// recorder reports what happens to DaemonSets, in the log and where people look for it, in
+// Recorder reports what happens to DaemonSets, in the log and where people look for it, in
 // `kubectl describe`. The same thing is reported once, until something else is. It is safe
 // for concurrent use.
 //
@@ -45,11 +45,11 @@ type Reported struct {
 }
 
 // NewRecorder returns a recorder that runs until ctx is done, and drops what is not
-// written by then.
-func NewRecorder(ctx context.Context, client typedcorev1.EventsGetter, log *slog.Logger) *Recorder {
+// written by then. component is the source that Events name.
+func NewRecorder(ctx context.Context, client typedcorev1.EventsGetter, component string, log *slog.Logger) *Recorder {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
-	return &Recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}), log: log}
+	return &Recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), log: log}
 }
 
 func (r *Recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
