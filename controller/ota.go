@@ -23,7 +23,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	if revision == nil {
 		return nil // the DaemonSet or a revision will change
 	}
-	target, err := targetOf(revision)
+	target, err := daemonset.TargetOf(revision)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/podclient"
@@ -61,7 +62,7 @@ func (s *scope) advance(ctx context.Context) error {
 	if newest == nil { // the DaemonSet or a revision will change
 		return s.setConditions(ctx, status.ForRollout(s.ds, rollout.AwaitRevision()...))
 	}
-	target, err := targetOf(newest)
+	target, err := daemonset.TargetOf(newest)
 	if err != nil {
 		return err
 	}

@@ -2,4 +2,3 @@
 // log. Each thing is reported once, when it begins to be so: the caller keeps what was
 // reported last, and after a restart the conditions on the DaemonSet have it.
 package events
-

@@ -1,4 +1,4 @@
-package controller
+package daemonset
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// targetOf reads what a node needs to know of revision. The data of a
+// TargetOf reads what a node needs to know of revision. The data of a
 // ControllerRevision of a DaemonSet is a patch with the whole pod template.
-func targetOf(revision *appsv1.ControllerRevision) (upgrade.Target, error) {
+func TargetOf(revision *appsv1.ControllerRevision) (upgrade.Target, error) {
 	name := revision.Namespace + "/" + revision.Name
 	hash := revision.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if hash == "" {
