@@ -37,10 +37,24 @@ var layers = map[string][]string{
 	"ota/upgrade": {},
 	// What the hub's HTTP API and its clients say to each other.
 	"ota/nodeapi": {},
-	"controller":  {"controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"controller": {
+		"controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
+		"controller/podclient", "controller/rollout", "controller/status", "ota/upgrade",
+	},
 	// What the controller thinks, for those who show it: no client, no clock.
-	"controller/daemonset": {},
+	"controller/daemonset": {"ota/upgrade"},
 	"controller/rollout":   {"ota/upgrade"},
+	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},
+	// What it remembers between reconciles: no client either.
+	"controller/backoff":      {},
+	"controller/expectations": {"controller/backoff", "controller/rollout"},
+	// What it reads, writes and reports: each with its own part of the API, and none
+	// knows the reconcile that uses it.
+	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "ota/upgrade"},
+	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
+	"controller/events":    {"controller/podclient", "controller/rollout", "controller/status"},
+	// For tests only: no package may import it.
+	"controller/podtest": {"ota/upgrade"},
 }
 
 // tooCostly is what no program may depend on, also not through others, each with
