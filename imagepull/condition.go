@@ -71,10 +71,10 @@ func leftOver(pod *corev1.Pod, have saying, dismissed string) saying {
 // sayingFor is what pod should say, and has not said yet; false: nothing.
 func (p *Puller) sayingFor(pod *corev1.Pod) (want, have saying, ok bool) {
 	have, ours := saidBy(pod)
+	s, found := p.queue.StateOf(pod.UID)
 	p.mu.Lock()
-	j := p.jobs[pod.UID]
-	if j != nil && !j.Cancelled {
-		want, ours = wantedOf(p.stateLocked(j)), true
+	if found {
+		want, ours = wantedOf(s), true
 	} else if have != (saying{}) && ours {
 		want = leftOver(pod, have, p.dismissed[pod.UID])
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/keyring"
+	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // problem is what kept a secret of a namespace, or the node's own credentials, which are
@@ -21,11 +22,11 @@ type problem struct {
 // credentials returns those that match an image, of all pods that want it and of
 // the node, in kubelet's order; and what kept others from being used. They are
 // read for each attempt, and kept by nobody.
-func (p *Puller) credentials(ctx context.Context, t *task) ([]engineapi.Credential, []problem) {
+func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Credential, []problem) {
 	var problems []problem
 	var secrets []keyring.Entries
 	read := map[types.NamespacedName]bool{}
-	for _, j := range p.jobsOf(t) {
+	for _, j := range p.queue.Wanting(t) {
 		for _, s := range j.Secrets {
 			name := types.NamespacedName{Namespace: j.Namespace, Name: s}
 			if read[name] {
@@ -46,8 +47,8 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engineapi.Credenti
 			problems = append(problems, problem{"", err})
 		}
 	}
-	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.image)
-	return found, append(problems, copies(found, secrets, t.image)...)
+	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.Image)
+	return found, append(problems, copies(found, secrets, t.Image)...)
 }
 
 // copies names the secrets that say the same of an image as others that are in found: who

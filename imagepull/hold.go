@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -30,7 +29,7 @@ func (p *Puller) hold(ctx context.Context) {
 		switch err := p.sweep(ctx); {
 		case err == nil && level == slog.LevelDebug:
 			level = slog.LevelWarn
-			p.returned()
+			p.queue.Retry(engineapi.RuntimeUnavailable, time.Now()) // it is there again
 		case err != nil && ctx.Err() == nil:
 			// Once for each time: on a node that has no containerd this never ends.
 			p.log.Log(ctx, level, "images that nobody waits for any more cannot be let go now; it is tried again", "err", err)
@@ -45,13 +44,13 @@ func (p *Puller) hold(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-p.dropped:
+		case <-p.queue.Dropped():
 		case <-time.After(wait):
 			if unread {
 				p.load()
 			}
 		case <-recheck.C:
-			p.recheck(func(*task) bool { return true })
+			p.queue.Recheck()
 			p.review() // for jobs whose pods are gone
 		}
 	}
@@ -75,9 +74,6 @@ func (p *Puller) waiting(now time.Time) (unread bool, lingers time.Duration) {
 	return p.unread, lingers
 }
 
-// returned has what waits for containerd tried at once, since it is there again.
-func (p *Puller) returned() { p.retry(engineapi.RuntimeUnavailable, time.Now()) }
-
 // CloudReturned is to be called when the cloud can be reached again: pods are told
 // what they could not be told before, and registries, which often are behind the
 // same line, are asked again.
@@ -85,42 +81,11 @@ func (p *Puller) CloudReturned() {
 	p.mu.Lock()
 	p.returns++
 	p.mu.Unlock()
-	p.retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
+	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
 }
 
 // returnJitter keeps nodes that come back together from asking a registry at once.
 const returnJitter = 5 * time.Second
-
-// retry has what failed for a reason tried at a time.
-func (p *Puller) retry(reason engineapi.Reason, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.tasks {
-		if t.failure != nil && t.failure.Reason == reason && !t.running {
-			t.hurry(at)
-		}
-	}
-	p.wakeLocked()
-}
-
-// removed has an image looked for that somebody has removed: kubelet, to make room,
-// where containerd does not know that it is pinned.
-func (p *Puller) removed(name string) {
-	p.recheck(func(t *task) bool {
-		return name == t.name || name == t.ready.ID || strings.HasSuffix(name, "@"+t.ready.Target.Digest.String())
-	})
-}
-
-func (p *Puller) recheck(which func(*task) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.tasks {
-		if t.ready != nil && t.checked && which(t) {
-			t.checked, t.due = false, time.Now()
-			p.wakeLocked()
-		}
-	}
-}
 
 // sweep lets go of every image that is held, by an earlier process perhaps, and that
 // nobody wants.
@@ -131,11 +96,11 @@ func (p *Puller) sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for _, name := range held {
-		if !p.lock(name) {
+		if !p.claim(name) {
 			continue
 		}
 		err := p.engine.Release(ctx, name)
-		p.unlock(name)
+		p.queue.Unclaim(name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
 			continue
@@ -145,25 +110,32 @@ func (p *Puller) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lock reports whether nobody wants the image, and keeps it from being pulled until
-// unlock.
-func (p *Puller) lock(name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.unread || p.tasks[name] != nil {
+// claim reports whether nobody wants the image, and keeps it from being pulled until
+// Unclaim.
+func (p *Puller) claim(name string) bool {
+	if !p.complete() || !p.queue.Claim(name) {
 		return false
 	}
-	if until, ok := p.lingering[name]; ok && time.Now().Before(until) {
+	// What lingers does so from before its job ends.
+	if p.lingers(name, time.Now()) {
+		p.queue.Unclaim(name)
 		return false
 	}
-	delete(p.lingering, name)
-	p.releasing[name] = true
 	return true
 }
 
-func (p *Puller) unlock(name string) {
+func (p *Puller) complete() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.releasing, name)
-	p.wakeLocked()
+	return !p.unread
+}
+
+func (p *Puller) lingers(name string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until, ok := p.lingering[name]; ok && now.Before(until) {
+		return true
+	}
+	delete(p.lingering, name)
+	return false
 }

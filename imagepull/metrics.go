@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehub-io/edgehub/imagepull/queue"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -16,7 +17,7 @@ type metrics struct {
 	seconds prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, p *Puller) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, q *queue.Queue) (*metrics, error) {
 	m := &metrics{
 		pulls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_imagepull_pulls_total",
@@ -31,7 +32,7 @@ func newMetrics(r prometheus.Registerer, p *Puller) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	if err := errors.Join(r.Register(m.pulls), r.Register(m.seconds), r.Register(queueCollector{p})); err != nil {
+	if err := errors.Join(r.Register(m.pulls), r.Register(m.seconds), r.Register(queueCollector{q})); err != nil {
 		return nil, fmt.Errorf("register metrics of image pulls: %w", err)
 	}
 	return m, nil
@@ -64,17 +65,12 @@ var queueDesc = prometheus.NewDesc("edgehub_imagepull_images",
 	"Images that are wanted ahead of an upgrade, by state: Queued, Pulling, Ready or Failed.", []string{"state"}, nil)
 
 // queueCollector counts the queue when it is asked.
-type queueCollector struct{ puller *Puller }
+type queueCollector struct{ queue *queue.Queue }
 
 func (queueCollector) Describe(out chan<- *prometheus.Desc) { out <- queueDesc }
 
 func (c queueCollector) Collect(out chan<- prometheus.Metric) {
-	count := map[nodeapi.State]int{}
-	c.puller.mu.Lock()
-	for _, t := range c.puller.tasks {
-		count[t.state(t.image, "", time.Now()).State]++
-	}
-	c.puller.mu.Unlock()
+	count := c.queue.Count()
 	for _, s := range []nodeapi.State{nodeapi.Queued, nodeapi.Pulling, nodeapi.Ready, nodeapi.Failed} {
 		out <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, float64(count[s]), string(s))
 	}

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // addDead has a pod ask for images that cannot be pulled, each attempt at which takes a time.
@@ -53,7 +55,7 @@ func TestNoImageStarves(t *testing.T) {
 				}
 				pass(time.Hour)
 				// The longest backoff, and a turn of all others.
-				longest := time.Duration((1+retryJitter)*float64(lastRetry)) + time.Duration(count+10)*(takes+pullTime)
+				longest := time.Duration((1+backoff.Jitter)*float64(backoff.Longest)) + time.Duration(count+10)*(takes+pullTime)
 				for _, image := range dead {
 					n.checkTurns(t, image, longest)
 				}
@@ -84,7 +86,7 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 		pass(time.Minute)
 		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
 		n.engine.heal("app")
-		for range 2 * int(patience/time.Minute) {
+		for range 2 * int(queue.MaxOvertaken/time.Minute) {
 			pass(time.Minute)
 			n.CloudReturned()
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
+	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // Engine is what pulls an image. Its methods are called from several goroutines,
@@ -81,30 +82,22 @@ type Puller struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// disk is held while jobs are made, changed or ended, so that the files and jobs
+	// disk is held while jobs are made, changed or ended, so that the files and the queue
 	// say the same.
 	disk    sync.Mutex
 	store   job.Store
 	refused map[types.NamespacedName]string // what the disk said last
 
+	queue *queue.Queue
+	pods  pods
+
 	mu        sync.Mutex
-	jobs      map[types.UID]*job.Job    // changed only while disk is held, too
-	tasks     map[string]*task          // by the image's name
-	pods      map[types.UID]*corev1.Pod // of this node; nil until they are known
-	seen      int                       // how often pods was set
-	gone      map[types.UID]time.Time   // since when the pods of jobs are missing
-	dismissed map[types.UID]string      // revisions that pods are to say nothing of
-	ended     map[types.UID]ending      // jobs whose watches are still to hear of it
-	releasing map[string]bool           // names of images that are let go right now
-	lingering map[string]time.Time      // until when what is not wanted any more is held
-	unread    bool                      // not all of the folder could be read yet
-	returns   int                       // of the cloud
-	overdue   bool                      // the turn before was that of an overdue task; see turnLocked
-	changed   chan struct{}             // closed, and made anew, at each change
+	dismissed map[types.UID]string // revisions that pods are to say nothing of
+	lingering map[string]time.Time // until when what is not wanted any more is held
+	unread    bool                 // not all of the folder could be read yet
+	returns   int                  // of the cloud
 
 	stopped chan struct{} // closed when Run is to end
-	// dropped tells hold that an image is wanted no more; one message says all.
-	dropped chan struct{}
 }
 
 // New reads the queue from disk. It starts nothing. Its error says that an option
@@ -122,13 +115,12 @@ func New(o Options) (*Puller, error) {
 	o.Parallelism = max(o.Parallelism, 1)
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
-		jobs: map[types.UID]*job.Job{}, tasks: map[string]*task{}, gone: map[types.UID]time.Time{},
-		ended: map[types.UID]ending{}, releasing: map[string]bool{}, changed: make(chan struct{}),
+		queue: queue.New(o.Jitter), pods: pods{online: o.Online, missing: map[types.UID]time.Time{}},
 		refused: map[types.NamespacedName]string{}, dismissed: map[types.UID]string{}, lingering: map[string]time.Time{},
-		dropped: make(chan struct{}, 1), stopped: make(chan struct{}),
+		stopped: make(chan struct{}),
 	}
 	var err error
-	if p.metrics, err = newMetrics(o.Registerer, p); err != nil {
+	if p.metrics, err = newMetrics(o.Registerer, p.queue); err != nil {
 		return nil, err
 	}
 	p.load()
@@ -144,15 +136,10 @@ func (p *Puller) load() {
 	if err != nil {
 		p.log.Error("pre-pulls that were asked for before cannot all be read; it is tried again, and their images stay", "err", err)
 	}
+	p.queue.Add(jobs)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unread = err != nil
-	for _, j := range jobs {
-		if p.jobs[j.UID] == nil {
-			p.jobs[j.UID] = j
-		}
-	}
-	p.refreshLocked(time.Now())
 }
 
 // Run works until ctx ends.
@@ -165,7 +152,7 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Go(func() { p.check(ctx) })
 	all.Go(func() { p.hold(ctx) })
 	all.Go(func() { p.tag(ctx) })
-	all.Go(func() { p.engine.Removals(ctx, p.removed) })
+	all.Go(func() { p.engine.Removals(ctx, p.queue.Removed) })
 	all.Go(func() { p.tell(ctx) })
 	all.Go(func() { p.cloud.Watch(ctx, p.see) })
 	all.Wait()

@@ -186,7 +186,7 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		synctest.Wait()
 		want(t, "state", n.shows("web-1"), "none")
 		want(t, "the engine", n.engine.took(), "pull app:2")
-		pass(linger + time.Second)
+		pass(lingerTime + time.Second)
 		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
 		want(t, "the pod", n.cloud.says("web-1"), "nothing")
 		n.ask(t, "web-1")

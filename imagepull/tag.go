@@ -3,6 +3,7 @@ package imagepull
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -23,7 +24,8 @@ const tagRetry = time.Second
 func (p *Puller) tag(ctx context.Context) {
 	level := slog.LevelWarn
 	for ctx.Err() == nil {
-		images, changed := p.untagged()
+		changed := p.queue.Changed()
+		images := p.queue.Untagged(p.endingJobs())
 		var again <-chan time.Time
 		for _, image := range images {
 			err := p.engine.Tag(ctx, image)
@@ -47,48 +49,16 @@ func (p *Puller) tag(ctx context.Context) {
 	}
 }
 
-// untagged returns the images whose tags are to be set, and what tells of a change.
-func (p *Puller) untagged() (images []engineapi.Image, changed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	found := map[string]bool{}
-	for _, j := range p.jobs {
-		if j.Cancelled || !p.isEndingLocked(j) {
-			continue
-		}
-		for i := range j.Images {
-			t := p.tasks[j.Images[i].Name]
-			if t == nil || t.ready == nil || t.tagged == t.ready.Target.Digest || found[t.name] {
-				continue
-			}
-			found[t.name] = true
-			images = append(images, *t.ready)
-		}
-	}
-	return images, p.changed
-}
-
-// isEndingLocked reports whether the pod of a job is being deleted, or gone. What was
-// seen of the pods before the job was made may lack a pod that is there.
-func (p *Puller) isEndingLocked(j *job.Job) bool {
-	if pod := p.pods[j.UID]; pod != nil {
-		return pod.DeletionTimestamp != nil
-	}
-	return p.seen > j.Seen
+// endingJobs returns the jobs whose pods are being deleted, or gone.
+func (p *Puller) endingJobs() []*job.Job {
+	return slices.DeleteFunc(p.queue.Jobs(), func(j *job.Job) bool { return j.Cancelled || !p.pods.isEnding(j) })
 }
 
 // tagged notes that a tag was set, or that its image is gone, for which it is looked then.
 func (p *Puller) tagged(image engineapi.Image, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.tasks[image.Name]
-	if t == nil {
-		return
-	}
 	if err == nil {
-		t.tagged = image.Target.Digest
-	} else if failureOf(err).Reason == engineapi.Gone && t.ready != nil && t.checked {
-		t.checked, t.due = false, time.Now()
-		p.wakeLocked()
+		p.queue.Tagged(image)
+	} else if failureOf(err).Reason == engineapi.Gone {
+		p.queue.Removed(image.Name)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/imagepull/backoff"
 )
 
 const (
 	// tellRetry is when a pod is told again what did not arrive. What is refused is
-	// said again less and less often, down to every lastRetry.
+	// said again less and less often, down to every backoff.Longest.
 	tellRetry = 10 * time.Second
 	// tellPause collects what changes together.
 	tellPause = 200 * time.Millisecond
@@ -32,8 +34,8 @@ func (p *Puller) tell(ctx context.Context) {
 	sent := map[types.UID]*told{}
 	returns := 0
 	for {
+		changed := p.queue.Changed()
 		p.mu.Lock()
-		changed := p.changed
 		if p.returns != returns { // what was said before may not have arrived
 			returns = p.returns
 			clear(sent)
@@ -59,9 +61,7 @@ func (p *Puller) tell(ctx context.Context) {
 
 // tellAll reports whether something is left to be told.
 func (p *Puller) tellAll(ctx context.Context, sent map[types.UID]*told) (left bool) {
-	p.mu.Lock()
-	pods := p.pods
-	p.mu.Unlock()
+	pods := p.pods.all()
 	for uid := range sent {
 		if pods[uid] == nil {
 			delete(sent, uid)
@@ -99,7 +99,7 @@ func (p *Puller) tellPod(ctx context.Context, pod *corev1.Pod, want, have saying
 		return
 	}
 	last.failures++
-	wait := backoff(last.failures, tellRetry, lastRetry)
+	wait := backoff.After(last.failures, tellRetry)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		wait = max(wait, time.Duration(seconds)*time.Second)
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
@@ -120,7 +120,7 @@ func TestWhatTheNextTargetNeedsIsNotLetGo(t *testing.T) {
 		pass(20*time.Second + 3*pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
 		want(t, "the engine", n.engine.took(), "pull app:3")
-		pass(linger)
+		pass(lingerTime)
 		if got := n.engine.took(); !strings.Contains(got, "release app:2") || strings.Contains(got, "release side") {
 			t.Errorf("the engine, later: %s", got)
 		}
@@ -198,7 +198,7 @@ func TestWhatIsRefusedIsSaidLessAndLessOften(t *testing.T) {
 		n.cloud.mu.Lock()
 		n.cloud.refuse = nil
 		n.cloud.mu.Unlock()
-		pass(2 * lastRetry)
+		pass(2 * backoff.Longest)
 		want(t, "the pod, when it is let", n.cloud.says("web-1"), "True PrepullReady v2")
 	})
 }
@@ -365,32 +365,4 @@ func TestATargetThatWasMendedByHandIsPulledAnew(t *testing.T) {
 		pass(3 * pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app=Ready side=Ready")
 	})
-}
-
-// How long the queue's lock is held with the pods of a full node: each attempt, and
-// each request, waits for it. In a thousandth of a second a core does all of it.
-func BenchmarkQueueOfAFullNode(b *testing.B) {
-	p, err := New(Options{Dir: b.TempDir(), Engine: newScripted(), Cloud: newSky()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range 110 {
-		var images []string
-		for k := range 5 {
-			images = append(images, fmt.Sprintf("registry.example.com/team-%d/service-%d/app:v1", i, k))
-		}
-		j := job.New(oldPod(fmt.Sprintf("web-%d", i), "v2", images...), target("v2", images...), false, time.Now())
-		p.jobs[j.UID] = j
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b.ReportAllocs()
-	for b.Loop() {
-		p.refreshLocked(time.Now())
-		for _, j := range p.jobs {
-			if p.stateLocked(j).State != nodeapi.Queued {
-				b.Fatal("not queued")
-			}
-		}
-	}
 }

@@ -11,11 +11,12 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
+	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // work pulls one image after the other until ctx ends.
 func (p *Puller) work(ctx context.Context) {
-	for t, within := p.take(ctx, toPull); t != nil; t, within = p.take(ctx, toPull) {
+	for t, within := p.queue.TakePull(ctx); t != nil; t, within = p.queue.TakePull(ctx) {
 		p.pull(within, t)
 	}
 }
@@ -23,59 +24,39 @@ func (p *Puller) work(ctx context.Context) {
 // check looks for images that were ready, one after the other, until ctx ends. It
 // does not wait for pulls, which may take hours.
 func (p *Puller) check(ctx context.Context) {
-	for t, within := p.take(ctx, toCheck); t != nil; t, within = p.take(ctx, toCheck) {
-		p.checkOne(within, t)
+	for t, known, within := p.queue.TakeCheck(ctx); t != nil; t, known, within = p.queue.TakeCheck(ctx) {
+		p.queue.Finish(within, t, p.checkOne(within, t, known))
 	}
 }
 
-func (p *Puller) checkOne(ctx context.Context, t *task) {
-	p.mu.Lock()
-	known := *t.ready
-	p.mu.Unlock()
+func (p *Puller) checkOne(ctx context.Context, t *queue.Task, known engineapi.Image) queue.Outcome {
 	failure := failureOf(p.engine.Keep(ctx, known))
-	away := failure != nil && failure.Reason == engineapi.RuntimeUnavailable
-	gone := failure != nil && !away && ctx.Err() == nil
-	if gone { // whatever is in the way, a pull will tell
-		p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.image, "pods", p.podsOf(t), "err", failure)
-		p.note(t, func(j *job.Job) *job.Job { return j.With(t.name, nil) })
+	switch {
+	case failure == nil || ctx.Err() != nil:
+		return queue.Kept
+	case failure.Reason == engineapi.RuntimeUnavailable:
+		return queue.CheckFailed(failure)
 	}
-	p.finish(ctx, t, func() {
-		switch {
-		case gone:
-			t.ready, t.progress, t.failure, t.failures, t.due = nil, engineapi.Progress{}, nil, 0, time.Now()
-		case away:
-			t.failed(failure, time.Now())
-		default:
-			t.checked, t.failure, t.failures = true, nil, 0
-		}
-	})
+	// Whatever is in the way, a pull will tell.
+	p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.Image, "pods", p.podsOf(t), "err", failure)
+	p.note(t, func(j *job.Job) *job.Job { return j.With(t.Name, nil) })
+	return queue.Missing
 }
 
-func (p *Puller) pull(ctx context.Context, t *task) {
+func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 	start := time.Now()
-	p.mu.Lock()
-	t.attempts++
-	again := t.ready != nil
-	p.mu.Unlock()
 	image, problems, err := p.ask(ctx, t)
 	took := time.Since(start)
+	outcome := queue.Pulled(image)
 	failure := failureOf(err)
-	if failure != nil && ctx.Err() == nil {
-		failure = explained(failure, problems)
-		p.pullFailed(t, failure, took)
-	}
-	whole := p.finish(ctx, t, func() {
-		t.again = false
-		switch {
-		case failure != nil && again: // what is there is good enough
-			return
-		case failure != nil:
-			t.failed(failure, time.Now())
-			return
+	if failure != nil {
+		if ctx.Err() == nil {
+			failure = explained(failure, problems)
+			p.pullFailed(t, failure, took)
 		}
-		t.ready, t.checked, t.failure, t.failures = &image, true, nil, 0
-		t.progress = engineapi.Progress{Done: image.Size, Total: image.Size}
-	})
+		outcome = queue.PullFailed(failure)
+	}
+	whole := p.queue.Finish(ctx, t, outcome)
 	switch {
 	case !whole:
 		p.metrics.pulled("Cancelled", took)
@@ -85,33 +66,26 @@ func (p *Puller) pull(ctx context.Context, t *task) {
 }
 
 // ask has the engine pull t. It also returns what kept credentials from being used.
-func (p *Puller) ask(ctx context.Context, t *task) (image engineapi.Image, problems []problem, err error) {
+func (p *Puller) ask(ctx context.Context, t *queue.Task) (image engineapi.Image, problems []problem, err error) {
 	// Without containerd, nothing has to be read from the cloud.
 	if _, err := p.engine.Held(ctx); err != nil {
 		return engineapi.Image{}, nil, err
 	}
 	credentials, problems := p.credentials(ctx, t)
-	p.log.Info("image is pulled ahead", "image", t.image, "pods", p.podsOf(t), "attempt", t.attempts)
+	p.log.Info("image is pulled ahead", "image", t.Image, "pods", p.podsOf(t), "attempt", t.Attempts())
 	image, err = p.engine.Pull(ctx, engineapi.Request{
-		Image: t.image, Credentials: credentials,
-		Progress: func(g engineapi.Progress) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if t.ready == nil {
-				t.progress = g
-				p.wakeLocked()
-			}
-		},
+		Image: t.Image, Credentials: credentials,
+		Progress: func(g engineapi.Progress) { p.queue.Progress(t, g) },
 	})
 	return image, problems, err
 }
 
 // pulled comes after finish: a job that is made from now on finds the image ready.
-func (p *Puller) pulled(t *task, image engineapi.Image, took time.Duration) {
+func (p *Puller) pulled(t *queue.Task, image engineapi.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
-	p.log.Info("image is ready", "image", t.image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
-	p.note(t, func(j *job.Job) *job.Job { return j.With(t.name, &image) })
-	message := fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.image, image.Size, took.Round(time.Millisecond))
+	p.log.Info("image is ready", "image", t.Image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
+	p.note(t, func(j *job.Job) *job.Job { return j.With(t.Name, &image) })
+	message := fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.Image, image.Size, took.Round(time.Millisecond))
 	p.event(t, corev1.EventTypeNormal, "ImagePrepulled", func(string) string { return message })
 }
 
@@ -126,74 +100,43 @@ func explained(failure *engineapi.Error, problems []problem) *engineapi.Error {
 	return failure
 }
 
-func (p *Puller) pullFailed(t *task, failure *engineapi.Error, took time.Duration) {
+func (p *Puller) pullFailed(t *queue.Task, failure *engineapi.Error, took time.Duration) {
 	p.metrics.pulled(string(failure.Reason), took)
-	p.mu.Lock()
-	news := t.failure == nil || t.failure.Reason != failure.Reason
-	p.mu.Unlock()
 	level := slog.LevelDebug
-	if news {
+	if p.queue.IsNewFailure(t, failure.Reason) {
 		level = slog.LevelWarn
 		p.event(t, corev1.EventTypeWarning, "ImagePrepullFailed", failure.For)
 	}
-	p.log.Log(context.Background(), level, "image could not be pulled ahead; it is tried again", "image", t.image, "pods", p.podsOf(t),
-		"reason", failure.Reason, "attempt", t.attempts, "err", failure)
-}
-
-// finish ends what take has begun: what was found is noted by change, unless it was
-// cut short. It reports whether it was not.
-func (p *Puller) finish(ctx context.Context, t *task, change func()) (whole bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if whole = ctx.Err() == nil; whole {
-		change()
-	}
-	t.cancel()
-	t.running, t.cancel = false, nil
-	p.refreshLocked(time.Now())
-	return whole
+	p.log.Log(context.Background(), level, "image could not be pulled ahead; it is tried again", "image", t.Image, "pods", p.podsOf(t),
+		"reason", failure.Reason, "attempt", t.Attempts(), "err", failure)
 }
 
 // note changes all jobs that want t, on disk and in memory. A change that the disk
 // does not take is made again at the next start: the image is looked for then.
-func (p *Puller) note(t *task, change func(*job.Job) *job.Job) {
+func (p *Puller) note(t *queue.Task, change func(*job.Job) *job.Job) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	for _, j := range p.jobsOf(t) {
+	for _, j := range p.queue.Wanting(t) {
 		next := change(j)
 		if err := p.store.Save(next); err != nil {
-			p.log.Error("that an image is ready cannot be kept; it is found out again at the next start", "image", t.image, "err", err)
+			p.log.Error("that an image is ready cannot be kept; it is found out again at the next start", "image", t.Image, "err", err)
 		}
-		p.mu.Lock()
-		p.jobs[j.UID] = next
-		p.mu.Unlock()
+		p.queue.Update(next)
 	}
-}
-
-func (p *Puller) jobsOf(t *task) []*job.Job {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var jobs []*job.Job
-	for _, j := range p.sortedLocked() {
-		if j.Wants(t.name) {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs
 }
 
 // podsOf names the pods that want t, for a line of the log.
-func (p *Puller) podsOf(t *task) []string {
+func (p *Puller) podsOf(t *queue.Task) []string {
 	var names []string
-	for _, j := range p.jobsOf(t) {
+	for _, j := range p.queue.Wanting(t) {
 		names = append(names, j.Name().String())
 	}
 	return names
 }
 
 // event tells all pods that want t what message says to those of their namespace.
-func (p *Puller) event(t *task, eventType, reason string, message func(namespace string) string) {
-	for _, j := range p.jobsOf(t) {
+func (p *Puller) event(t *queue.Task, eventType, reason string, message func(namespace string) string) {
+	for _, j := range p.queue.Wanting(t) {
 		p.cloud.Event(&corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: j.Namespace, Name: j.Pod, UID: j.UID,
 		}, eventType, reason, message(j.Namespace))

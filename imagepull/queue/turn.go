@@ -1,4 +1,4 @@
-package imagepull
+package queue
 
 import (
 	"cmp"
@@ -7,10 +7,10 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// patience is how long a task that is due may be overtaken by tasks with fewer
+// MaxOvertaken is how long a task that is due may be overtaken by tasks with fewer
 // failures. It matters where the failures of other tasks are reset again and again:
 // whenever the cloud returns, for example.
-const patience = 6 * time.Hour
+const MaxOvertaken = 6 * time.Hour
 
 // turn is where a task that is due stands in the queue.
 type turn struct {
@@ -20,14 +20,14 @@ type turn struct {
 }
 
 // isOverdue reports whether a task has been overtaken for too long.
-func (t *task) isOverdue(now time.Time) bool { return t.failures > 0 && now.Sub(t.due) > patience }
+func (t *Task) isOverdue(now time.Time) bool { return t.failures > 0 && now.Sub(t.due) > MaxOvertaken }
 
 // turnLocked returns the turn of a task of a job with that many failing images. Where
 // several jobs want an image, each gives it a turn, and the first of these counts. At most
 // every second turn is that of an overdue task: where these are many, and take long, they
 // must not delay what can be pulled for a whole round.
-func (p *Puller) turnLocked(t *task, failing int, now time.Time) turn {
-	if t.isOverdue(now) && !p.overdue {
+func (q *Queue) turnLocked(t *Task, failing int, now time.Time) turn {
+	if t.isOverdue(now) && !q.overdue {
 		return turn{due: t.due}
 	}
 	return turn{t.failures, failing, t.due}
@@ -42,10 +42,10 @@ func (t turn) precedes(other turn) bool {
 }
 
 // failingLocked counts the images of j whose last attempt has failed.
-func (p *Puller) failingLocked(j *job.Job) int {
+func (q *Queue) failingLocked(j *job.Job) int {
 	count := 0
 	for i := range j.Images {
-		if t := p.tasks[j.Images[i].Name]; t != nil && t.failures > 0 {
+		if t := q.tasks[j.Images[i].Name]; t != nil && t.failures > 0 {
 			count++
 		}
 	}
