@@ -78,9 +78,7 @@ func (p *Puller) waiting(now time.Time) (unread bool, lingers time.Duration) {
 // what they could not be told before, and registries, which often are behind the
 // same line, are asked again.
 func (p *Puller) CloudReturned() {
-	p.mu.Lock()
-	p.returns++
-	p.mu.Unlock()
+	p.conditions.CloudReturned()
 	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
 }
 

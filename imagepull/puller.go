@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/imagepull/queue"
@@ -43,8 +44,7 @@ type Cloud interface {
 	// they have changed, until ctx ends. They are not changed by anybody.
 	Watch(ctx context.Context, each func([]*corev1.Pod))
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// PatchStatus sends a strategic merge patch.
-	PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error
+	condition.Cloud
 	// Event tells of a pod what happened. It does not block.
 	Event(pod *corev1.ObjectReference, eventType, reason, message string)
 }
@@ -88,14 +88,13 @@ type Puller struct {
 	store   job.Store
 	refused map[types.NamespacedName]string // what the disk said last
 
-	queue *queue.Queue
-	pods  pods
+	queue      *queue.Queue
+	conditions *condition.Reporter
+	pods       pods
 
 	mu        sync.Mutex
-	dismissed map[types.UID]string // revisions that pods are to say nothing of
 	lingering map[string]time.Time // until when what is not wanted any more is held
 	unread    bool                 // not all of the folder could be read yet
-	returns   int                  // of the cloud
 
 	stopped chan struct{} // closed when Run is to end
 }
@@ -116,9 +115,12 @@ func New(o Options) (*Puller, error) {
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
 		queue: queue.New(o.Jitter), pods: pods{online: o.Online, missing: map[types.UID]time.Time{}},
-		refused: map[types.NamespacedName]string{}, dismissed: map[types.UID]string{}, lingering: map[string]time.Time{},
+		refused: map[types.NamespacedName]string{}, lingering: map[string]time.Time{},
 		stopped: make(chan struct{}),
 	}
+	p.conditions = condition.New(condition.Options{
+		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
+	})
 	var err error
 	if p.metrics, err = newMetrics(o.Registerer, p.queue); err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Go(func() { p.hold(ctx) })
 	all.Go(func() { p.tag(ctx) })
 	all.Go(func() { p.engine.Removals(ctx, p.queue.Removed) })
-	all.Go(func() { p.tell(ctx) })
+	all.Go(func() { p.conditions.Run(ctx) })
 	all.Go(func() { p.cloud.Watch(ctx, p.see) })
 	all.Wait()
 }

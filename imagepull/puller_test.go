@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -21,10 +22,10 @@ func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 		n.ask(t, "web-1")
 		synctest.Wait()
 		want(t, "at once", n.shows("web-1"), "Pulling: app=Pulling side=Queued")
-		pass(pullTime + tellPause)
+		pass(pullTime + condition.Pause)
 		want(t, "then", n.shows("web-1"), "Pulling: app=Ready side=Pulling")
 		want(t, "the pod, while pulling", n.cloud.says("web-1"), "False PrepullPulling v2")
-		pass(pullTime + tellPause)
+		pass(pullTime + condition.Pause)
 		want(t, "at last", n.shows("web-1"), "Ready: app=Ready side=Ready")
 		want(t, "the pod, at last", n.cloud.says("web-1"), "True PrepullReady v2")
 		want(t, "the engine", n.engine.took(), "pull app, pull side")
@@ -142,7 +143,7 @@ func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.NotFound, errors.New("no such tag"))
 		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
 		n.ask(t, "web-1")
-		pass(2*pullTime + tellPause)
+		pass(2*pullTime + condition.Pause)
 		want(t, "state", n.shows("web-1"), "Failed: app=Failed side=Ready")
 	})
 }
@@ -190,7 +191,7 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
 		want(t, "the pod", n.cloud.says("web-1"), "nothing")
 		n.ask(t, "web-1")
-		pass(2*pullTime + tellPause)
+		pass(2*pullTime + condition.Pause)
 		want(t, "asked for again", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
 
 		pod := oldPod("web-1", "v4", "app:4", "side")

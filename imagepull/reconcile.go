@@ -26,13 +26,6 @@ func (p *Puller) see(list []*corev1.Pod) {
 		pods[pod.UID] = pod
 	}
 	p.pods.set(pods)
-	p.mu.Lock()
-	for uid := range p.dismissed {
-		if pods[uid] == nil {
-			delete(p.dismissed, uid)
-		}
-	}
-	p.mu.Unlock()
 	p.queue.Wake()
 	p.review()
 }

@@ -43,9 +43,7 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 		p.linger(before)
 	}
 	p.queue.Replace(j, nodeapi.Superseded)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.dismissed, pod.UID)
+	p.conditions.Allow(pod.UID)
 	return nil
 }
 
@@ -68,7 +66,7 @@ func (p *Puller) linger(j *job.Job) {
 func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	j, said := p.queue.Find(pod), p.dismiss(pod)
+	j, said := p.queue.Find(pod), p.conditions.Dismiss(pod)
 	if j == nil {
 		return said, nil
 	}
@@ -87,25 +85,6 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	}
 	p.queue.Replace(next, nodeapi.Cancelled)
 	return true, nil
-}
-
-// dismiss has a pod say nothing of images until its target changes. It reports
-// whether it says anything now that is ours.
-func (p *Puller) dismiss(name types.NamespacedName) bool {
-	for uid, pod := range p.pods.all() {
-		if pod.Namespace != name.Namespace || pod.Name != name.Name {
-			continue
-		}
-		have, ours := saidBy(pod)
-		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil {
-			p.mu.Lock()
-			p.dismissed[uid] = t.Revision
-			p.mu.Unlock()
-			p.queue.Wake()
-			return ours && have != (saying{})
-		}
-	}
-	return false
 }
 
 // end forgets a job. p.disk is held.

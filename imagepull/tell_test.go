@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -22,7 +23,7 @@ func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
 		}
 		n.cloud.be(false, true) // the first patch meets the cache
 		n.CloudReturned()
-		pass(tellRetry + time.Second)
+		pass(condition.RetryInterval + time.Second)
 		want(t, "the pod, after a patch that got lost", n.cloud.says("web-1"), "nothing")
 		n.cloud.be(false, false)
 		n.CloudReturned()

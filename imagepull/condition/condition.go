@@ -1,4 +1,8 @@
-package imagepull
+// Package condition keeps the condition PodImageReady of a node's pods as it should be:
+// it compares what the pods' watch shows with how far their pre-pulls are, and patches
+// what differs while the cloud can be reached. So it does not matter when that is, nor
+// what became of an earlier patch.
+package condition
 
 import (
 	"encoding/json"
@@ -68,20 +72,6 @@ func leftOver(pod *corev1.Pod, have saying, dismissed string) saying {
 	return saying{} // cancelled
 }
 
-// sayingFor is what pod should say, and has not said yet; false: nothing.
-func (p *Puller) sayingFor(pod *corev1.Pod) (want, have saying, ok bool) {
-	have, ours := saidBy(pod)
-	s, found := p.queue.StateOf(pod.UID)
-	p.mu.Lock()
-	if found {
-		want, ours = wantedOf(s), true
-	} else if have != (saying{}) && ours {
-		want = leftOver(pod, have, p.dismissed[pod.UID])
-	}
-	p.mu.Unlock()
-	return want, have, ours && want != have
-}
-
 // patchTo is the strategic merge patch that makes a pod say want. Conditions are
 // merged by their type; the UID keeps it from a pod that has taken the name.
 func patchTo(uid types.UID, want, have saying, now time.Time) []byte {
@@ -99,7 +89,7 @@ func patchTo(uid types.UID, want, have saying, now time.Time) []byte {
 		"status":   map[string]any{"conditions": []any{c}},
 	})
 	if err != nil {
-		panic("imagepull: encode patch: " + err.Error()) // strings and a time only
+		panic("condition: encode patch: " + err.Error()) // strings and a time only
 	}
 	return patch
 }
