@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // Invariant 4, as far as it is ours, and the end of it.
@@ -48,7 +50,7 @@ func TestImagesOfAPodWithoutSuccessorAreLetGo(t *testing.T) {
 		if got := n.engine.took(); strings.Contains(got, "release") {
 			t.Errorf("too early: %s", got)
 		}
-		pass(time.Minute + checkEvery)
+		pass(time.Minute + retention.CheckInterval)
 		if got := n.engine.took(); !strings.Contains(got, "release app") {
 			t.Errorf("never let go: %s", got)
 		}
@@ -66,7 +68,7 @@ func TestWhatNobodyWantsIsLetGoAtTheStart(t *testing.T) {
 		n.engine.mu.Lock()
 		n.engine.absent = false
 		n.engine.mu.Unlock()
-		pass(sweepRetry + time.Second)
+		pass(retention.RetryInterval + time.Second)
 		want(t, "with it", n.engine.took(), "release left")
 	})
 }
@@ -107,7 +109,7 @@ func TestReadyImagesAreLookedForNowAndThen(t *testing.T) {
 		n.ask(t, "web-1")
 		pass(2 * pullTime)
 		n.engine.took()
-		pass(checkEvery)
+		pass(retention.CheckInterval)
 		want(t, "the engine", n.engine.took(), "keep app")
 	})
 }

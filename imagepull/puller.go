@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/imagepull/queue"
+	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // Engine is what pulls an image. Its methods are called from several goroutines,
@@ -25,16 +28,7 @@ type Engine interface {
 	// Keep makes sure without the network that an image that Pull returned once is
 	// there and held. Its error has the reason engine.Gone where that takes a pull.
 	Keep(ctx context.Context, i engineapi.Image) error
-	// Tag has the tag of an image that Pull returned stand for it, which until then may
-	// stand for the one that the pod runs. It may be called while the image is pulled again.
-	Tag(ctx context.Context, i engineapi.Image) error
-	// Release lets go of an image by its name, as Held returns it.
-	Release(ctx context.Context, name string) error
-	// Held returns the names of all images that are held, by earlier processes too.
-	Held(ctx context.Context) ([]string, error)
-	// Removals calls each with the names of images that somebody else removes, until
-	// ctx ends. It survives restarts of containerd, and may then miss some.
-	Removals(ctx context.Context, each func(name string))
+	retention.Engine
 }
 
 // Cloud is what a node says to its apiserver about pods, and hears from it. While
@@ -90,11 +84,10 @@ type Puller struct {
 
 	queue      *queue.Queue
 	conditions *condition.Reporter
+	retention  *retention.Retainer
 	pods       pods
 
-	mu        sync.Mutex
-	lingering map[string]time.Time // until when what is not wanted any more is held
-	unread    bool                 // not all of the folder could be read yet
+	unread atomic.Bool // not all of the folder could be read yet
 
 	stopped chan struct{} // closed when Run is to end
 }
@@ -115,11 +108,14 @@ func New(o Options) (*Puller, error) {
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
 		queue: queue.New(o.Jitter), pods: pods{online: o.Online, missing: map[types.UID]time.Time{}},
-		refused: map[types.NamespacedName]string{}, lingering: map[string]time.Time{},
-		stopped: make(chan struct{}),
+		refused: map[types.NamespacedName]string{}, stopped: make(chan struct{}),
 	}
 	p.conditions = condition.New(condition.Options{
 		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
+	})
+	p.retention = retention.New(retention.Options{
+		Engine: o.Engine, Queue: p.queue, Complete: func() bool { return !p.unread.Load() }, Load: p.load,
+		IsEnding: p.pods.isEnding, Logger: o.Logger,
 	})
 	var err error
 	if p.metrics, err = newMetrics(o.Registerer, p.queue); err != nil {
@@ -139,9 +135,7 @@ func (p *Puller) load() {
 		p.log.Error("pre-pulls that were asked for before cannot all be read; it is tried again, and their images stay", "err", err)
 	}
 	p.queue.Add(jobs)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unread = err != nil
+	p.unread.Store(err != nil) // after the jobs are in the queue
 }
 
 // Run works until ctx ends.
@@ -152,10 +146,20 @@ func (p *Puller) Run(ctx context.Context) {
 		all.Go(func() { p.work(ctx) })
 	}
 	all.Go(func() { p.check(ctx) })
-	all.Go(func() { p.hold(ctx) })
-	all.Go(func() { p.tag(ctx) })
-	all.Go(func() { p.engine.Removals(ctx, p.queue.Removed) })
+	all.Go(func() { p.retention.Run(ctx) })
 	all.Go(func() { p.conditions.Run(ctx) })
 	all.Go(func() { p.cloud.Watch(ctx, p.see) })
+	all.Go(func() { p.reviewNowAndThen(ctx) })
 	all.Wait()
 }
+
+// CloudReturned is to be called when the cloud can be reached again: pods are told
+// what they could not be told before, and registries, which often are behind the
+// same line, are asked again.
+func (p *Puller) CloudReturned() {
+	p.conditions.CloudReturned()
+	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
+}
+
+// returnJitter keeps nodes that come back together from asking a registry at once.
+const returnJitter = 5 * time.Second

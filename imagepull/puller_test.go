@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/retention"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -187,7 +188,7 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		synctest.Wait()
 		want(t, "state", n.shows("web-1"), "none")
 		want(t, "the engine", n.engine.took(), "pull app:2")
-		pass(lingerTime + time.Second)
+		pass(retention.GracePeriod + time.Second)
 		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
 		want(t, "the pod", n.cloud.says("web-1"), "nothing")
 		n.ask(t, "web-1")

@@ -1,6 +1,7 @@
 package imagepull
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -28,6 +29,22 @@ func (p *Puller) see(list []*corev1.Pod) {
 	p.pods.set(pods)
 	p.queue.Wake()
 	p.review()
+}
+
+// reviewEvery is how often jobs are looked at whose pods are gone.
+const reviewEvery = 5 * time.Minute
+
+func (p *Puller) reviewNowAndThen(ctx context.Context) {
+	tick := time.NewTicker(reviewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.review()
+		}
+	}
 }
 
 // review ends jobs that are done, or no longer wanted, and makes those that a

@@ -40,25 +40,11 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
 	}
 	p.log.Info("pre-pull is queued", "pod", j.Name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
 	if before := p.queue.Job(pod.UID); before != nil {
-		p.linger(before)
+		p.retention.Linger(before)
 	}
 	p.queue.Replace(j, nodeapi.Superseded)
 	p.conditions.Allow(pod.UID)
 	return nil
-}
-
-// lingerTime is how long images are held that are of a target which the pod has no
-// longer: most of the next one is often the same.
-const lingerTime = 10 * time.Minute
-
-// linger is to be called before the job ends, so that sweep does not come in between.
-func (p *Puller) linger(j *job.Job) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	until := time.Now().Add(lingerTime)
-	for _, w := range j.Images {
-		p.lingering[w.Name] = until
-	}
 }
 
 // Cancel ends the pre-pull of a pod, and takes back what the pod says of it. It
@@ -93,7 +79,7 @@ func (p *Puller) end(j *job.Job, how nodeapi.State) error {
 		return fmt.Errorf("pod %s: %w", j.Name(), err)
 	}
 	if how == nodeapi.Superseded && p.pods.all()[j.UID] != nil {
-		p.linger(j)
+		p.retention.Linger(j)
 	}
 	p.queue.End(j, how)
 	p.pods.forget(j.UID)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
+	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // kubelet looks a tag up whenever it restarts a container. Until the old pod ends, it has
@@ -61,7 +62,7 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 		n.engine.mu.Lock()
 		n.engine.absent = false
 		n.engine.mu.Unlock()
-		pass(tagRetry)
+		pass(retention.TagRetryInterval)
 		want(t, "tags", n.engine.tagged(), "app")
 	})
 }

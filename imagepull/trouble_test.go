@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
+	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
@@ -120,7 +121,7 @@ func TestWhatTheNextTargetNeedsIsNotLetGo(t *testing.T) {
 		pass(20*time.Second + 3*pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
 		want(t, "the engine", n.engine.took(), "pull app:3")
-		pass(lingerTime)
+		pass(retention.GracePeriod)
 		if got := n.engine.took(); !strings.Contains(got, "release app:2") || strings.Contains(got, "release side") {
 			t.Errorf("the engine, later: %s", got)
 		}
@@ -179,7 +180,7 @@ func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
 		n.engine.mu.Lock()
 		n.engine.absent = false
 		n.engine.mu.Unlock()
-		pass(sweepRetry + 2*pullTime)
+		pass(retention.RetryInterval + 2*pullTime)
 		want(t, "as soon as it is there", n.shows("web-1"), "Ready: app=Ready")
 	})
 }
@@ -279,7 +280,7 @@ func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
 				if err := errors.Join(os.Remove(path), os.Rename(path+".aside", path)); err != nil {
 					t.Fatal(err)
 				}
-				pass(sweepRetry + time.Second)
+				pass(retention.RetryInterval + time.Second)
 				want(t, "read later", n.shows("web-1"), "Ready: app=Ready")
 			})
 		})

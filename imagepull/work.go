@@ -2,7 +2,6 @@ package imagepull
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -30,7 +29,7 @@ func (p *Puller) check(ctx context.Context) {
 }
 
 func (p *Puller) checkOne(ctx context.Context, t *queue.Task, known engineapi.Image) queue.Outcome {
-	failure := failureOf(p.engine.Keep(ctx, known))
+	failure := engineapi.AsError(p.engine.Keep(ctx, known))
 	switch {
 	case failure == nil || ctx.Err() != nil:
 		return queue.Kept
@@ -48,7 +47,7 @@ func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 	image, problems, err := p.ask(ctx, t)
 	took := time.Since(start)
 	outcome := queue.Pulled(image)
-	failure := failureOf(err)
+	failure := engineapi.AsError(err)
 	if failure != nil {
 		if ctx.Err() == nil {
 			failure = explained(failure, problems)
@@ -141,15 +140,4 @@ func (p *Puller) event(t *queue.Task, eventType, reason string, message func(nam
 			APIVersion: "v1", Kind: "Pod", Namespace: j.Namespace, Name: j.Pod, UID: j.UID,
 		}, eventType, reason, message(j.Namespace))
 	}
-}
-
-// failureOf is err as the engine's own type, or nil.
-func failureOf(err error) *engineapi.Error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*engineapi.Error](err); ok {
-		return e
-	}
-	return engineapi.NewError(engineapi.Other, err)
 }

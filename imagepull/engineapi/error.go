@@ -1,6 +1,7 @@
 package engineapi
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,4 +96,15 @@ func (e *Error) ForImage(name string) *Error {
 	more := *e
 	more.text = line("image "+name+": "+e.text, errorLimit)
 	return &more
+}
+
+// AsError returns err as an *Error, of reason Other if it is none; nil for nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return NewError(Other, err)
 }

@@ -1,4 +1,4 @@
-package imagepull
+package retention
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// tagRetry is when a tag is set again that containerd did not take.
-const tagRetry = time.Second
+// TagRetryInterval is when a tag is set again that containerd did not take.
+const TagRetryInterval = time.Second
 
 // tag sets the tags of images that are ready once the pods that they replace are ending.
 // Until then a tag stands for what the present pod runs, since kubelet looks it up whenever
@@ -21,19 +21,19 @@ const tagRetry = time.Second
 // after a restart, too. kubelet restarts no container of a pod that is being deleted. The
 // next pod is created when the old one has gone, which kubelet reports, so there are several
 // round trips to the cloud between the deletion and the first container that needs the tag.
-func (p *Puller) tag(ctx context.Context) {
+func (r *Retainer) tag(ctx context.Context) {
 	level := slog.LevelWarn
 	for ctx.Err() == nil {
-		changed := p.queue.Changed()
-		images := p.queue.Untagged(p.endingJobs())
+		changed := r.Queue.Changed()
+		images := r.Queue.Untagged(r.endingJobs())
 		var again <-chan time.Time
 		for _, image := range images {
-			err := p.engine.Tag(ctx, image)
-			p.tagged(image, err)
+			err := r.Engine.Tag(ctx, image)
+			r.tagged(image, err)
 			if err != nil && ctx.Err() == nil {
 				// Once for each time: containerd may be away for long.
-				p.log.Log(ctx, level, "tag cannot be set to the image that was pulled ahead; it is tried again", "image", image.Name, "err", err)
-				level, again = slog.LevelDebug, time.After(tagRetry)
+				r.Logger.Log(ctx, level, "tag cannot be set to the image that was pulled ahead; it is tried again", "image", image.Name, "err", err)
+				level, again = slog.LevelDebug, time.After(TagRetryInterval)
 			}
 		}
 		if again == nil {
@@ -50,15 +50,15 @@ func (p *Puller) tag(ctx context.Context) {
 }
 
 // endingJobs returns the jobs whose pods are being deleted, or gone.
-func (p *Puller) endingJobs() []*job.Job {
-	return slices.DeleteFunc(p.queue.Jobs(), func(j *job.Job) bool { return j.Cancelled || !p.pods.isEnding(j) })
+func (r *Retainer) endingJobs() []*job.Job {
+	return slices.DeleteFunc(r.Queue.Jobs(), func(j *job.Job) bool { return j.Cancelled || !r.IsEnding(j) })
 }
 
 // tagged notes that a tag was set, or that its image is gone, for which it is looked then.
-func (p *Puller) tagged(image engineapi.Image, err error) {
+func (r *Retainer) tagged(image engineapi.Image, err error) {
 	if err == nil {
-		p.queue.Tagged(image)
-	} else if failureOf(err).Reason == engineapi.Gone {
-		p.queue.Removed(image.Name)
+		r.Queue.Tagged(image)
+	} else if engineapi.AsError(err).Reason == engineapi.Gone {
+		r.Queue.Removed(image.Name)
 	}
 }
