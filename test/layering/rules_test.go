@@ -16,7 +16,7 @@ var layers = map[string][]string{
 	"cmd/internal":           {},
 	"hub": {
 		"cache", "hub/access", "hub/config", "hub/credentials", "hub/durable", "hub/guard", "hub/servertls", "hub/systemd",
-		"imagepull", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
 	},
 	"hub/access":      {"hub/config", "hub/guard", "hub/peer", "ota/nodeapi", "proxy"},
 	"hub/config":      {"hub/kubeconfig", "proxy"},
@@ -31,8 +31,24 @@ var layers = map[string][]string{
 	"proxy":           {},
 	"ota":             {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient":  {},
-	"imagepull":       {"ota/nodeapi", "ota/upgrade"},
 	"cache":           {},
+
+	// What is pulled, what stays, and what pods are told. None of this knows containerd:
+	// the engine is an interface, and hub connects the two.
+	"imagepull": {
+		"imagepull/backoff", "imagepull/condition", "imagepull/engineapi", "imagepull/job", "imagepull/keyring",
+		"imagepull/queue", "imagepull/retention", "ota/nodeapi", "ota/upgrade",
+	},
+	"imagepull/retention": {"imagepull/engineapi", "imagepull/job", "imagepull/queue"},
+	"imagepull/queue":     {"imagepull/backoff", "imagepull/engineapi", "imagepull/job", "ota/nodeapi"},
+	"imagepull/condition": {"imagepull/backoff", "ota/nodeapi", "ota/upgrade"}, // not queue: it asks how far a pull is
+	"imagepull/job":       {"imagepull/engineapi", "ota/upgrade"},
+	"imagepull/keyring":   {"imagepull/engineapi"},
+	"imagepull/apiserver": {"ota/upgrade"},
+	"imagepull/engine":    {"imagepull/engineapi"},
+	"imagepull/engineapi": {}, // what is asked of the engine, and what it answers
+	"imagepull/backoff":   {},
+
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
 	// What the hub's HTTP API and its clients say to each other.
@@ -93,17 +109,17 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},      // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":  {only: []string{"imagepull"}}, // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api": {only: []string{"imagepull"}}, // its events
-	"github.com/containerd/errdefs":        {only: []string{"imagepull"}}, // what its errors are
-	"github.com/containerd/log":            {only: []string{"imagepull"}}, // to silence its client, which logs requests
-	"github.com/containerd/platforms":      {only: []string{"imagepull"}}, // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull"}}, // how its events are packed
-	"github.com/distribution/reference":    {only: []string{"imagepull"}}, // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":  {only: []string{"imagepull"}}, // types of what containerd keeps
-	"github.com/opencontainers/image-spec": {only: []string{"imagepull"}}, // the same
-	"github.com/sirupsen/logrus":           {only: []string{"imagepull"}}, // the type of the log that is silenced
-	"golang.org/x/time":                    {only: []string{"imagepull"}}, // the limit on bandwidth
-	"google.golang.org/grpc":               {only: []string{"imagepull"}}, // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                       {only: []string{"imagepull"}}, // which snapshotter CRI uses, and where
+	"github.com/containerd/containerd/v2":  {only: []string{"imagepull/engine"}},                                             // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api": {only: []string{"imagepull/engine"}},                                             // its events
+	"github.com/containerd/errdefs":        {only: []string{"imagepull/engine"}},                                             // what its errors are
+	"github.com/containerd/log":            {only: []string{"imagepull/engine"}},                                             // to silence its client, which logs requests
+	"github.com/containerd/platforms":      {only: []string{"imagepull/engine"}},                                             // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull/engine"}},                                             // how its events are packed
+	"github.com/distribution/reference":    {only: []string{"imagepull/engine", "imagepull/engineapi", "imagepull/keyring"}}, // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":  {only: []string{"imagepull/engine", "imagepull/queue"}},                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec": {only: []string{"imagepull/engine", "imagepull/engineapi"}},                      // the same
+	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                             // the type of the log that is silenced
+	"golang.org/x/time":                    {only: []string{"imagepull/engine"}},                                             // the limit on bandwidth
+	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                             // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                             // which snapshotter CRI uses, and where
 }
