@@ -39,14 +39,14 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	return nil
 }
 
-// unmarkPods takes what the controller said off the pods of a DaemonSet that no
-// longer asks for it. A pod that went on saying that it needs an upgrade would let
-// its node delete it. With keepTargets, nodes that pull images need not begin anew:
-// what is said of the target is for advance to put right.
+// unmarkPods removes the marks from the pods of a DaemonSet that no longer asks for them. A
+// pod that kept the condition would let its node delete it. With keepTargets, the
+// annotations stay, so that nodes that pull images need not start again; advance corrects
+// them.
 //
 // That a DaemonSet once asked is known only from its watch, which is kept until
-// all is done. If nobody watched when the DaemonSet changed its mind, because the
-// controller was down or another took over that very moment, the marks stay until
+// all is done. If the DaemonSet changed while no controller was watching, because it
+// was down or another just took over, the marks stay until
 // the pods are replaced, or the DaemonSet opts in and out again: finding them
 // would take a list of all pods of the cluster. The same goes for a DaemonSet
 // that is deleted without its pods.
@@ -71,7 +71,7 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	return nil
 }
 
-// unmarkPatches returns what takes the marks off the DaemonSet's pods. It asks the
+// unmarkPatches returns the patches that remove the marks. It asks the
 // apiserver, since the watch may not have seen the last marks yet, and page by page, since
 // pods arrive whole.
 func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.PodPatch, error) {

@@ -3,29 +3,49 @@
 //
 // A DaemonSet opts in with spec.updateStrategy.type OnDelete, so that Kubernetes
 // itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
-// With OTA, every pod is told through a condition and an annotation whether its
-// DaemonSet has a newer revision, and the owner of the node decides when to take
-// it: the controller deletes nothing. Package ota/upgrade holds the words. With
-// AdvancedRollingUpdate, the controller deletes pods, so that Kubernetes makes new
-// ones, on nodes that are Ready and as fast as the DaemonSet allows. Package
-// rollout says which. With either, pods may have their nodes pull the images of the
-// newer revision first.
+// With OTA, a condition and an annotation on every pod show whether its DaemonSet has
+// a newer revision, and the owner of the node decides when to take it: the controller
+// deletes nothing. Package ota/upgrade defines both. With AdvancedRollingUpdate, the
+// controller deletes pods, so that Kubernetes creates new ones, on nodes that are
+// Ready and as fast as the DaemonSet allows. Package rollout decides which. With
+// either, nodes may be asked to pull the images of the newer revision first.
 //
-// One reconcile per DaemonSet brings its pods to where they should be, from what
-// is seen now and never from what an event said. Failures are retried with
-// backoff, and one pod's failure holds up no other: each pod has a backoff of its own, for
-// deletions in expectations and for patches in Pods. A reconcile in which nothing succeeded
-// is one of the DaemonSet, which events about its pods and nodes do not cut short.
+// # A rollout step
+//
+// A change of a DaemonSet, pod, ControllerRevision or node reaches an event handler of
+// package informer, which puts the DaemonSet's key into the queue: at once for the
+// DaemonSet itself, and no sooner than backoff.Throttle allows for the others. A worker
+// takes the key, waits out the DaemonSet's backoff if the last reconcile failed, and makes
+// a scope: key, DaemonSet, remembered state and options. scope.apply picks the strategy;
+// scope.advance makes sure that everything has been listed, finds the target revision, and
+// runs one step. The step drops from expectations.Deletions what the watch shows by now,
+// has rollout.NewPlan decide, and deletes the planned pods through podclient, each with its
+// UID as precondition. Deletions that failed are taken out of the plan again. Pods that
+// should ask their nodes to pull images get their annotation patched. In the end the step
+// asks the queue for the times at which something may change without an event, and reports
+// the plan in metrics, Events and the DaemonSet's conditions. The deleted pods come back as
+// events of the watch: they begin the next step.
+//
+// # Failures
+//
+// One reconcile per DaemonSet brings its pods to where they should be, from what is
+// observed now and never from the content of an event. Failures are retried with backoff,
+// and one pod's failure delays no other: each pod has a backoff of its own, for deletions
+// in package expectations and for patches in the DaemonSet's state. A reconcile in which
+// nothing succeeded counts as a failure of the DaemonSet; events about its pods and nodes
+// do not shorten that wait.
+//
+// # Load
 //
 // Memory and load grow with the pods of the DaemonSets that opted in, not with
-// the cluster: DaemonSets are watched everywhere, stripped to a few fields, but
+// the cluster: DaemonSets are watched everywhere, trimmed to a few fields, but
 // pods and ControllerRevisions only by the selectors of those DaemonSets. Nodes
 // are watched once one of them asks for AdvancedRollingUpdate.
 //
-// Run must be called by one process at a time; who that is, is for a lease to
-// say. Two at once would mark pods twice but do no harm, since each patch names
-// the pod's UID and is the same whoever sends it. Rolling out, each of them would
-// make the most of what may be unavailable, and delete twice as much.
+// Run must be called by one process at a time, which a lease has to ensure. With OTA, two
+// at once would patch pods twice and do no harm, since each patch names the pod's UID and
+// is the same from either. With AdvancedRollingUpdate, each would delete as many pods as
+// may be unavailable, twice as many in all.
 package controller
 
 import (
@@ -115,7 +135,7 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Synced tells whether Run has seen every DaemonSet and acts on them. It is
+// Synced reports whether Run has listed every DaemonSet and acts on them. It is
 // false before, after, and while another process has the lead.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 

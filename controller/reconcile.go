@@ -146,7 +146,7 @@ func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Optio
 	return o, err
 }
 
-// forget lets go of everything that is kept of a DaemonSet.
+// forget drops everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
 	if t := r.states.remove(key); t != nil {
 		if t.owned != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
-// minInterval is how long the words of a condition are left as they are while its
-// status and reason do not change. Each patch makes Kubernetes look at the whole
-// DaemonSet.
+// minInterval is the least time between patches that change only messages of conditions.
+// Each patch makes Kubernetes reconcile the whole DaemonSet.
 const minInterval = time.Second
 
 // written is what was last written to a DaemonSet's conditions.
@@ -28,7 +27,7 @@ type written struct {
 }
 
 // setConditions patches ds if need be: at once when a status or a reason changes,
-// and not more often than minInterval when only words do.
+// and not more often than minInterval when only a message does.
 func (s *scope) setConditions(ctx context.Context, want status.Conditions) error {
 	ds, last := s.ds, &s.state.written
 	if last.ds != nil && last.ds.UID == ds.UID && informer.Newer(last.ds, ds) {

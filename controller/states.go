@@ -21,13 +21,13 @@ type state struct {
 	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
 	// has nothing of what follows.
 	ds *appsv1.DaemonSet
-	// until is when it may be worked on again after a failure, and Pods has the pods
+	// until is when it may be worked on again after a failure, and patchBackoff has the pods
 	// that could not be patched.
 	until        time.Time
 	patchBackoff *backoff.Pods
 	// owned is nil unless the DaemonSet opted in.
 	owned *informer.Owned
-	// marked is for whom pods may have marks.
+	// marked is the kind of marks that pods may have.
 	marked markKind
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.
 	rollout *rolloutState
@@ -35,11 +35,11 @@ type state struct {
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.
 	written written
-	// reported is what Events last said about it.
+	// reported is what was last reported in Events.
 	reported events.Reported
 }
 
-// markKind is for whom the marks are that pods may have.
+// markKind is a reason for marks on pods.
 type markKind int
 
 const (

@@ -18,13 +18,13 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// rolloutState is what is remembered of a DaemonSet that is rolled out by its nodes.
+// rolloutState is what is remembered of a DaemonSet with AdvancedRollingUpdate.
 // Losing it delays the rollout and does no harm; see package rollout.
 type rolloutState struct {
 	observations *rollout.Observations
 	expected     *expectations.Deletions
-	// confirmed is the newest revision as the apiserver itself said when
-	// generation was new.
+	// confirmed is the newest revision according to a list sent when generation was
+	// new.
 	confirmed  *appsv1.ControllerRevision
 	generation int64
 	asked      map[string]bool // revisions of the pods that there were then
@@ -69,8 +69,7 @@ func (s *scope) advance(ctx context.Context) error {
 	return (&step{scope: s, now: time.Now(), pods: pods, target: target}).run(ctx)
 }
 
-// run deletes what is to be deleted now, has nodes pull images, and reports where
-// everything stands.
+// run deletes the pods that may go now, requests pre-pulls, and reports the plan.
 func (s *step) run(ctx context.Context) error {
 	deleted := s.planAndDelete(ctx)
 	if err := ctx.Err(); err != nil {

@@ -14,12 +14,11 @@ import (
 
 // targetRevision returns the revision that the pods should have, nil while it is not known.
 //
-// That Kubernetes has seen the newest template can be known here before its
-// revision is, since they come by two watches. For that moment the revision
-// before would be the newest, and new pods would be deleted for being none of it.
-// So once for each generation the apiserver itself is asked, and once for each revision
-// that pods have and nobody has heard of here: then it is the watches of the DaemonSet and
-// of its revisions that are late.
+// DaemonSets and ControllerRevisions come by two watches, so the status may show that
+// Kubernetes has observed the newest template before its revision arrives here. The
+// previous revision would then be taken for the newest, and new pods would be deleted. So
+// the apiserver itself is asked: once for each generation, and once for each unknown
+// revision among the pods, which shows that those watches are behind.
 func (s *scope) targetRevision(ctx context.Context, w *informer.Owned, pods []*corev1.Pod) (*appsv1.ControllerRevision, error) {
 	if s.ds.Status.ObservedGeneration < s.ds.Generation {
 		return nil, nil

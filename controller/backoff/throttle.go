@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// throttleFactor is how many times longer than it took a step of a rollout is not taken
-// again for what happens to pods and nodes. A step on thousands of nodes takes
-// milliseconds, and thousands of pods change; so they share steps, and the
-// controller is busy for a fifth of the time at most. On few nodes nobody notices.
+// throttleFactor times the duration of a rollout step is the least time from its end to the
+// next step that a change of a pod or node causes. A step on thousands of nodes takes
+// milliseconds, and thousands of pods change: with the throttle they share steps, and the
+// controller is busy for at most a fifth of the time. On few nodes the wait is too short to
+// notice.
 const throttleFactor = 4
 
-// throttle says when the next step may be taken. It is safe for concurrent use.
+// Throttle limits how often rollout steps are taken: it decides when the next step may be taken. It is safe for concurrent use.
 type Throttle struct {
 	next atomic.Int64 // Unix time in nanoseconds
 }
 
-// maxThrottle bounds the wait, for a machine that stood still meanwhile.
+// maxThrottle bounds the wait, in case the machine was suspended during a step.
 const maxThrottle = 250 * time.Millisecond
 
-// Took says when a step was thought out. Waiting for answers does not count.
+// Took records how long it took to plan a step, without waiting for the apiserver.
 func (t *Throttle) Took(began, ended time.Time) {
 	t.next.Store(ended.Add(min(throttleFactor*ended.Sub(began), maxThrottle)).UnixNano())
 }
 
-// Delay is how long the next step has to wait; 0 or less is not at all.
+// Delay returns how long the next step has to wait; 0 or less is no wait.
 func (t *Throttle) Delay(now time.Time) time.Duration { return time.Unix(0, t.next.Load()).Sub(now) }

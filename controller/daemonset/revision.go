@@ -35,7 +35,7 @@ func newer(a, b *appsv1.ControllerRevision) bool {
 	return a.Name > b.Name
 }
 
-// Controls tells whether ds is object's controller, by UID: one that was deleted
+// Controls reports whether ds is object's controller, by UID: one that was deleted
 // and made again under the same name does not own what the first one left.
 func Controls(ds *appsv1.DaemonSet, object metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)

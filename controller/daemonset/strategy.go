@@ -23,11 +23,11 @@ const (
 type Strategy int
 
 const (
-	// Unmanaged DaemonSets are none of our business.
+	// Unmanaged DaemonSets have not opted in.
 	Unmanaged Strategy = iota
-	// Undecided is a DaemonSet that opted in with words nobody understands. It is
-	// left as it is, marks on its pods included, until somebody corrects them: a
-	// slip of the pen should not undo what is under way.
+	// Undecided is a DaemonSet whose annotation has an unknown value. It is left as it
+	// is, marks on its pods included, until the value is corrected: a typo should not
+	// undo what is under way.
 	Undecided
 	// OTA marks pods and lets the owners of the nodes decide.
 	OTA
@@ -57,7 +57,7 @@ func (s Strategy) String() string {
 	}
 }
 
-// maxQuoted is how many bytes of somebody's words are repeated in an Event, whose
+// maxQuoted is how many bytes of a value are repeated in an Event, whose
 // message may have 1024 (the apiserver's limit for core/v1 Events).
 const maxQuoted = 100
 

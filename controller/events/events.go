@@ -28,7 +28,7 @@ const (
 // for concurrent use.
 //
 // They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
-// reason into the first one's words, and "3 of 5 pods" would never become "2 of
+// reason into the first one's message, and "3 of 5 pods" would never become "2 of
 // 5".
 type Recorder struct {
 	events record.EventRecorder
@@ -102,7 +102,7 @@ func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision strin
 	}
 }
 
-// patchFailure is silent about conflicts: the next try, at once, settles them.
+// patchFailure does not report conflicts: the next try, at once, resolves them.
 func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podclient.PatchResult, waiting bool) {
 	failure := ""
 	if done.Failed > 0 {

@@ -27,9 +27,9 @@ const (
 type RolloutReported struct {
 	revision string
 	begun    time.Time
-	// reason is that of the condition, as last told.
+	// reason is that of the condition, as last reported.
 	reason   string
-	complete bool // told, once for each revision
+	complete bool // reported, once for each revision
 	failure  string
 }
 
@@ -86,7 +86,7 @@ func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) Rollou
 	return s
 }
 
-// complete says nothing where there was nothing to do.
+// complete reports the end of a rollout, unless there was nothing to do.
 func (r *Recorder) complete(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, was string, now time.Time) {
 	if s.complete {
 		return
@@ -99,7 +99,7 @@ func (r *Recorder) complete(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout
 		p.Revision, p.Summary(), now.Sub(s.begun).Round(time.Second/10)))
 }
 
-// progress is for what goes as it should.
+// progress reports what needs no attention.
 func (r *Recorder) progress(ds *appsv1.DaemonSet, reason, message string) {
 	r.log.Info("rollout", "daemonset", ds.Namespace+"/"+ds.Name, "event", reason, "message", message)
 	r.normal(ds, reason, truncated(message))

@@ -25,14 +25,14 @@ const (
 	Kept
 )
 
-// toleratedConflicts is how many conflicts in a row over a pod that serves nobody are taken for
-// bad luck: such pods change often, and the watch is a moment behind.
+// toleratedConflicts is how many conflicts in a row over a pod that is not Ready are
+// expected: such pods change often, and the watch is a moment behind.
 const toleratedConflicts = 3
 
 // Deletions are the requests to delete pods of one DaemonSet, each from before it is
-// sent until the watch shows that the pod goes. A stale watch can cause no second
+// sent until the watch shows that the pod terminates. A stale watch can cause no second
 // deletion because of them, neither of the same pod nor of one too many; and a pod that
-// cannot be deleted is tried later and later. It is safe for concurrent use.
+// cannot be deleted is tried less and less often. It is safe for concurrent use.
 type Deletions struct {
 	mu       sync.Mutex
 	byUID    map[types.UID]answer // guarded by mu

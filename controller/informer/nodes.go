@@ -54,7 +54,7 @@ func consistentList(o *metav1.ListOptions) {
 	}
 }
 
-// Subscribe has call called whenever a node changes in a way that a rollout looks at,
+// Subscribe calls call whenever a node changes in a way that a rollout depends on,
 // and when all nodes have been listed. The watch ends with ctx.
 func (n *Nodes) Subscribe(ctx context.Context, key cache.ObjectName, call func()) {
 	n.mu.Lock()

@@ -66,7 +66,7 @@ func StartOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 		return nil, fmt.Errorf("watch pods and ControllerRevisions: %w", err)
 	}
 
-	// client-go logs what goes wrong with a watch: let it say whose it is.
+	// client-go logs failures of a watch: add which DaemonSet it belongs to.
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("daemonset", ds.Namespace+"/"+ds.Name))
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.running.Go(func() { w.pods.RunWithContext(ctx) })
@@ -139,7 +139,7 @@ func unscheduled(pod *corev1.Pod) string {
 	return ""
 }
 
-// imagesOn is what pod's node says about the images of the next revision, without
+// imagesOn is what pod's node reports about the images of the next revision, without
 // the times.
 func imagesOn(pod *corev1.Pod) corev1.PodCondition {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
@@ -175,13 +175,13 @@ func (w *Owned) Stop() {
 	w.running.Wait()
 }
 
-// Matches tells whether w still is the right watch for ds.
+// Matches reports whether w still is the right watch for ds.
 func (w *Owned) Matches(ds *appsv1.DaemonSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	return err == nil && ds.UID == w.uid && selector.String() == w.labels.String()
 }
 
-// Synced tells whether everything has been listed once.
+// Synced reports whether everything has been listed once.
 func (w *Owned) Synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
 
 // Selector returns that of the DaemonSet when the watch was started.

@@ -17,8 +17,8 @@ import (
 // informer, pass unchanged.
 
 // TrimDaemonSet drops most of the pod template, which is most of a DaemonSet: the
-// images of a revision are read from its ControllerRevision. What says on which
-// nodes it runs is kept for those that opted in.
+// images of a revision are read from its ControllerRevision. The fields that
+// decide on which nodes it runs are kept for those that opted in.
 func TrimDaemonSet(object any) (any, error) {
 	ds, ok := object.(*appsv1.DaemonSet)
 	if !ok {
@@ -64,8 +64,7 @@ func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
-// trimNode keeps who a node is, what decides on which pods it gets, and whether it
-// is Ready.
+// trimNode keeps a node's identity, its labels and taints, and whether it is Ready.
 func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -90,8 +89,8 @@ func trimNode(object any) (any, error) {
 	return out, nil
 }
 
-// trimPod keeps who a pod is, whose it is, where it runs, what it is marked with,
-// and how it is.
+// trimPod keeps a pod's identity, owner, node, mark, phase, readiness and what its
+// containers wait for.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -98,7 +98,7 @@ func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions
 	return f, conflict, err
 }
 
-// outcomeOfError reads an answer.
+// outcomeOfError returns what the answer to a deletion means.
 func outcomeOfError(err error) expectations.Outcome {
 	switch {
 	case err == nil:
@@ -128,8 +128,8 @@ func refused(err error) bool {
 }
 
 // outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
-// found: its name may be another pod's or nobody's by now, or something that admits
-// requests may have answered so while the pod lives on.
+// found: its name may belong to another pod by now, or to none, or an admission
+// webhook may have answered so while the pod lives on.
 func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) expectations.Outcome {
 	list, err := c.Kube.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),

@@ -31,7 +31,7 @@ type Client struct {
 	OnDelete     func(error) // called with the answer to each deletion
 }
 
-// PatchResult is what became of a batch of changes.
+// PatchResult sums up the answers to a batch of patches.
 type PatchResult struct {
 	// Changed are the pods as the apiserver returned them.
 	Changed []*corev1.Pod
@@ -56,7 +56,7 @@ func (o *PatchResult) Err() error {
 	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s", o.Conflicts+o.Failed, o.Total, expectations.QuoteError(o.First))
 }
 
-// ErrIfNone is err unless any pod got its patch: then others may, and those that did not are
+// ErrIfNone is Err unless any pod got its patch: then others may, and those that did not are
 // tried again by themselves.
 func (o *PatchResult) ErrIfNone() error {
 	if len(o.Changed) > 0 {
@@ -116,7 +116,7 @@ func (c *Client) send(ctx context.Context, p status.PodPatch) (*corev1.Pod, erro
 	return pod, nil
 }
 
-// IsConflict tells whether err comes of somebody else's write, so that looking
+// IsConflict reports whether err was caused by another client's write, so that reading
 // again is all it takes. A patch for a pod whose name belongs to another by now
 // is refused as a change of an immutable UID.
 func IsConflict(err error) bool {

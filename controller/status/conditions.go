@@ -43,7 +43,7 @@ func ForRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) Conditio
 	return out
 }
 
-// Accepted says that nothing is wrong with what ds asks for, if it once was.
+// Accepted returns the condition that the annotations are valid, if they once were not.
 func Accepted(ds *appsv1.DaemonSet) Conditions {
 	out := Conditions{}
 	if Find(ds, rollout.InvalidCondition) != nil {
@@ -98,7 +98,7 @@ func OwnedConditions(ds *appsv1.DaemonSet) []appsv1.DaemonSetCondition {
 	return out
 }
 
-// HasOwned reports whether any condition on ds is one that the controller sets.
+// HasOwned reports whether ds has any condition that the controller sets.
 func HasOwned(ds *appsv1.DaemonSet) bool {
 	for _, t := range ownedTypes {
 		if Find(ds, t) != nil {

@@ -18,11 +18,10 @@ const (
 	ReasonUpToDate         = "UpToDate"
 )
 
-// Mark is what the controller says about one pod, on the pod: the condition
+// Mark is what the controller writes on a pod: the condition
 // PodNeedUpgrade, which lets the owner of the node upgrade it, and the annotation
 // with the target. One without a condition is for a pod that the controller itself
-// replaces once the node has the images. The zero value is a pod about which nothing
-// is said.
+// replaces once the node has the images. The zero value is a pod with neither.
 type Mark struct {
 	status  corev1.ConditionStatus
 	reason  string
@@ -31,19 +30,19 @@ type Mark struct {
 	Target string
 }
 
-// Marker says what the marks of a DaemonSet's pods should be.
+// Marker computes the marks that a DaemonSet's pods should have.
 type Marker struct {
 	revision  string
 	targetFor func(*corev1.Pod) string
 }
 
-// NewMarker is for nodes that pull images when their owner asks for it.
+// NewMarker returns one for nodes that pull images when their owner asks for it.
 func NewMarker(t upgrade.Target) Marker {
 	encoded := t.Encode()
 	return Marker{revision: t.Revision, targetFor: func(*corev1.Pod) string { return encoded }}
 }
 
-// NewPrepullMarker is for nodes that pull images as soon as they are told.
+// NewPrepullMarker returns one for nodes that pull images as soon as they are asked.
 func NewPrepullMarker(t upgrade.Target, now time.Time) Marker {
 	target, prepulls := newPrepullTarget(t), upgrade.NewPrepulls(t.Revision)
 	return Marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return target.encode(prepulls.From(pod, now)) }}
@@ -70,7 +69,7 @@ func (d prepullTarget) encode(t time.Time) string {
 	return out
 }
 
-// markFor is what should be said about pod.
+// markFor returns the mark that pod should have.
 func (m Marker) markFor(pod *corev1.Pod) Mark {
 	if !m.needsUpgrade(pod) {
 		return Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
@@ -83,13 +82,13 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 	}
 }
 
-// needsUpgrade tells whether pod runs another revision than the target. A pod
-// that does not say which one it runs is taken for an old one.
+// needsUpgrade reports whether pod runs another revision than the target. A pod
+// without a revision counts as old.
 func (m Marker) needsUpgrade(pod *corev1.Pod) bool {
 	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
 }
 
-// MarkOf is what is said about pod now.
+// MarkOf returns the mark that pod has now.
 func MarkOf(pod *corev1.Pod) Mark {
 	out := Mark{Target: pod.Annotations[upgrade.TargetAnnotation]}
 	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {

@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodPatch is a pod and the patch it is to get.
+// PodPatch is a patch of a pod's status.
 type PodPatch struct {
 	Pod   *corev1.Pod
 	Patch []byte
 }
 
-// MarkPlan is what is to be done with the pods of a DaemonSet.
+// MarkPlan has the patches that give the pods of a DaemonSet their marks.
 type MarkPlan struct {
 	Patches []PodPatch
 	// Need of Total pods need an upgrade.
