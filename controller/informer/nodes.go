@@ -26,6 +26,7 @@ type Nodes struct {
 	subscribers map[cache.ObjectName]func() // for the DaemonSets to look at when a node changes; guarded by mu
 }
 
+// NewNodes returns one that starts with the first call of Subscribe.
 func NewNodes(client kubernetes.Interface) (*Nodes, error) {
 	n := &Nodes{
 		informer:    coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),

@@ -1,6 +1,6 @@
 package rollout
 
-// Annotations of a DaemonSet that say how it is rolled out, besides
+// Annotations of a DaemonSet that control its rollout, besides
 // upgrade.PrepullAnnotation. See Options.
 const (
 	MaxUnavailableAnnotation = "apps.openyurt.io/max-unavailable"

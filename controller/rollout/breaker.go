@@ -16,11 +16,11 @@ const BreakerWindow = 5 * time.Minute
 // minLost is how many nodes it takes at least: one may have died of anything.
 const minLost = 2
 
-// Breaker is what a Plan tells about the circuit breaker.
+// Breaker is the state of the circuit breaker in a Plan.
 type Breaker struct {
 	// Open is true while too many nodes with the target revision are lost.
 	Open bool
-	// Overridden is true when the admin said to go on with this revision.
+	// Overridden is true when ContinueAnnotation names this revision although Open is true.
 	Overridden bool
 	// Lost are the nodes that went NotReady soon after they got the target
 	// revision and have not been Ready for NodeSettle since, by name. Updated is
@@ -29,7 +29,7 @@ type Breaker struct {
 	Updated int
 }
 
-// Holds tells whether pods are kept from being deleted.
+// Holds reports whether the breaker keeps pods from being deleted.
 func (b Breaker) Holds() bool { return b.Open && !b.Overridden }
 
 // breaker is the part of Observations that Breaker comes from.
@@ -51,7 +51,7 @@ func (b *breaker) setTarget(revision, halted string) {
 	*b = breaker{revision: revision, open: inherited, inherited: inherited}
 }
 
-// observe takes in the nodes.
+// observe updates the lost nodes.
 func (b *breaker) observe(nodes []nodePods, in *Input) {
 	lost := map[string]bool{}
 	for i := range nodes {
@@ -60,7 +60,7 @@ func (b *breaker) observe(nodes []nodePods, in *Input) {
 			lost[p.node.Name] = true
 		}
 	}
-	b.lost = lost // a node that is gone is not lost to this revision
+	b.lost = lost // without nodes that were removed from the cluster
 	b.inherited = false
 }
 
@@ -82,7 +82,7 @@ func (b *breaker) isLost(p *nodePods, in *Input) bool {
 	return p.observed.before == corev1.ConditionTrue && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
 }
 
-// inDoubt tells whether a node that nobody saw go NotReady may have done so within
+// inDoubt reports whether a node that was NotReady at the first look may have become so within
 // the window. When its pod started is not known but for its creation, so the
 // window is twice as long. Unknown is written by the control plane and its time
 // counts; False is written by the kubelet, whose time may be anything.

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// order is that in which candidates get their turn. Pods whose deletion was refused come
+// order sorts candidates: the first are admitted first. Pods whose deletion was refused come
 // last, and of them first the one that may be tried again first. Of the others, nodes that
-// may be touched come first, so that the rest holds up nothing; then pods that serve
-// nobody; then those whose images are there, and those that have waited for them long
+// have settled come first, so that the others delay nothing; then pods that are not
+// Ready; then those whose images are there, and those that have waited for them long
 // enough; then the pods that have been Ready for longest; then by name.
 func order(a, b candidate) int {
 	return cmp.Or(
@@ -28,7 +28,7 @@ func rank(first bool) int {
 	return 1
 }
 
-// choose says which candidates are deleted and what the others wait for.
+// choose decides which candidates are deleted and what the others wait for.
 func (pl *planner) choose() {
 	slices.SortFunc(pl.candidates, order)
 	allowed := pl.old - pl.in.Options.Partition.Of(len(pl.nodes))
@@ -70,7 +70,7 @@ func (pl *planner) admit(c candidate) {
 	}
 }
 
-// canDelete reports whether c's pod may go. One that is not Ready serves nobody. One that
+// canDelete reports whether c's pod may be deleted. One that is not Ready always may. One that
 // counts as unavailable, being Ready for too short a time, adds nothing to the
 // count; but after a restart, when this holds for every pod, only as many of them
 // may go as if they were available.

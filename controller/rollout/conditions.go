@@ -14,7 +14,7 @@ const (
 	// available pod of the target revision, or is NotReady with a pod of it.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
 	// ProgressingCondition is True while nodes are being updated without anyone's
-	// help. When it is False, its reason says what the rest waits for.
+	// help. When it is False, its reason is what the other nodes wait for.
 	ProgressingCondition appsv1.DaemonSetConditionType = "RolloutProgressing"
 	// HaltedCondition is True while the circuit breaker is open.
 	HaltedCondition appsv1.DaemonSetConditionType = "RolloutHalted"
@@ -50,7 +50,7 @@ const messagePrefix = "controllerrevision "
 // maxNamed is how many nodes a message names.
 const maxNamed = 5
 
-// Conditions says where a rollout stands, without the times.
+// Conditions returns the conditions that describe the plan, without their times.
 func Conditions(p *Plan) []appsv1.DaemonSetCondition {
 	status, reason, message := progress(p)
 	prefix := messagePrefix + p.Revision + ": "
@@ -124,7 +124,7 @@ func condition(t appsv1.DaemonSetConditionType, is bool, reason, message string)
 	return c
 }
 
-// progress says whether nodes are being updated, or what the rest waits for.
+// progress reports whether nodes are being updated, or what the others wait for.
 func progress(p *Plan) (is bool, reason, message string) {
 	sum := p.Summary()
 	switch {
@@ -147,7 +147,7 @@ func progress(p *Plan) (is bool, reason, message string) {
 	}
 }
 
-// Summary says in a line how many nodes are in which state, with the names of
+// Summary is one line: how many nodes are in which state, with the names of
 // those a person may want to look at.
 func (p *Plan) Summary() string {
 	if len(p.Nodes) == 0 {
@@ -178,7 +178,7 @@ func (p *Plan) Summary() string {
 	return strings.Join(out, ", ")
 }
 
-// awaiting says how many of the pending nodes are not in line for their turn.
+// awaiting describes how many of the pending nodes wait for images.
 func (p *Plan) awaiting() string {
 	if p.AwaitImages == 0 {
 		return ""

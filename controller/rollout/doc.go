@@ -9,7 +9,7 @@
 // Kubernetes itself. The most that may be unavailable is a number or a percentage
 // of R. A node of R is unavailable while it has no pod, a terminating one, more
 // than one, or one that is not available. Nodes that are not Ready are neither
-// touched nor counted. An old pod that is not even Ready serves nobody, so it is
+// touched nor counted. An old pod that is not Ready serves no one, so it is
 // replaced without regard to the maximum, on condition that it is still as it was
 // seen; one that is available only while the count is below it.
 //
@@ -31,7 +31,7 @@
 // recorded on the pod, except when the node was Ready again. Pods that wait count as what they are, available, and
 // come last.
 //
-// # Whose clock
+// # Clocks
 //
 // A node's clock may be wrong by years. What a kubelet writes as the time of a
 // transition is compared with itself only, to tell that there was one, and to put
@@ -45,12 +45,12 @@
 //
 // # After a restart
 //
-// Nothing has been seen for long then, and every doubt is settled so that the
+// Nothing has been seen for long then, and every doubt is resolved so that the
 // maximum holds:
 //
 //   - A pod that is Ready counts as unavailable until it has been seen Ready for
-//     minReadySeconds, however old it is. It is not taken for one that serves
-//     nobody, though: that takes a pod that is not Ready.
+//     minReadySeconds, however old it is. It is not replaced without regard to the
+//     maximum, though: that takes a pod that is not Ready.
 //   - A node is left alone until it has been seen Ready for NodeSettle.
 //   - Deletions that the last process sent are in what is listed, provided that
 //     the list is not served from a stale cache: that is the caller's to ensure.

@@ -12,11 +12,11 @@ import (
 )
 
 // images is how far a node is with the images of the target. The numbers are the
-// order in which candidates get their turn.
+// order in which candidates are admitted.
 type images int
 
 const (
-	// imagesThere is also what holds when nobody asked for images first.
+	// imagesThere also holds without PrepullAnnotation.
 	imagesThere images = iota
 	// imagesLate have had their time: the pod goes without them.
 	imagesLate
@@ -27,7 +27,7 @@ const (
 type imageWait struct {
 	images images
 	// until is when it ends at the latest; zero when that is not known, because the
-	// node has not been told to pull yet.
+	// node has not been asked to pull yet.
 	until  time.Time
 	reason string
 }
@@ -58,8 +58,8 @@ func (pl *planner) imagesFor(p *nodePods, pod *corev1.Pod) imageWait {
 	return w
 }
 
-// ImageWaitReason puts into words what a pod's condition, which is nil or not True, says
-// about the images of the next revision.
+// ImageWaitReason describes why the images of the next revision are not there, from a
+// pod's condition, which is nil or not True.
 func ImageWaitReason(c *corev1.PodCondition) string {
 	if c == nil {
 		return "its images are being pulled"
@@ -74,7 +74,7 @@ func ImageWaitReason(c *corev1.PodCondition) string {
 	}
 }
 
-// pulls returns which pods tell their nodes to pull, and since when.
+// pulls returns which pods ask their nodes to pull, and since when.
 func (pl *planner) pulls() map[types.UID]time.Time {
 	if !pl.in.Options.Prepull {
 		return nil

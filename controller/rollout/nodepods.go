@@ -11,7 +11,7 @@ import (
 type nodePods struct {
 	node     *corev1.Node
 	observed nodeObservation
-	// live pods have not been told to go; terminating ones have, and still run.
+	// live pods are not being deleted; terminating ones are, and still run.
 	live        []*corev1.Pod
 	terminating []*corev1.Pod
 }
@@ -40,12 +40,12 @@ func (in *Input) nodePods(placement Placement) []nodePods {
 	return out
 }
 
-// isTerminating reports whether pod is on its way out, as far as anybody knows.
+// isTerminating reports whether pod is being deleted, or its deletion has been sent.
 func (in *Input) isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero() || (in.Deleted != nil && in.Deleted(pod.UID))
 }
 
-// terminal pods run nothing any more. One that is told to go, and stays because of
+// terminal pods run nothing any more. One that is being deleted, and stays because of
 // a finalizer, does not block its node.
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
@@ -65,7 +65,7 @@ func (p *nodePods) at(revision string) (*corev1.Pod, bool) {
 	return pod, ok && revisionOf(pod) == revision && scheduled(pod)
 }
 
-// conflict says why no pod here can be the only one.
+// conflict describes why there is not exactly one pod.
 func (p *nodePods) conflict() string {
 	switch {
 	case len(p.terminating) > 0:
@@ -77,10 +77,10 @@ func (p *nodePods) conflict() string {
 	}
 }
 
-// revisionOf is "" for a pod that does not say, which is taken for an old one.
+// revisionOf is "" for a pod without the label, which counts as old.
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
-// notReadyReason says in a few words why pod is not Ready.
+// notReadyReason describes in a few words why pod is not Ready.
 func notReadyReason(pod *corev1.Pod) string {
 	if terminal(pod) {
 		if pod.Status.Reason != "" {

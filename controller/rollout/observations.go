@@ -19,7 +19,7 @@ type Observations struct {
 	breaker  breaker
 }
 
-// NewObservations returns one that has seen nothing, and counts from what it sees.
+// NewObservations returns one without observations. Times count from the first one.
 func NewObservations() *Observations {
 	return &Observations{nodes: map[string]nodeObservation{}, pods: map[types.UID]podObservation{}}
 }
@@ -37,7 +37,7 @@ func NewTrustingObservations() *Observations {
 type observation struct {
 	status corev1.ConditionStatus
 	since  time.Time
-	// transitionTime is the transition's time in the words of whoever wrote it. If it
+	// transitionTime is that of the condition, by the clock of its writer. If it
 	// changes, something happened in between, even if the status is as before.
 	transitionTime time.Time
 }
@@ -58,13 +58,13 @@ type nodeObservation struct {
 	round uint64
 	// before is the status when it was looked at the last time, "" if it was not.
 	before corev1.ConditionStatus
-	// witnessed is false while the status is that of the first look: since when it
-	// has been so, nobody saw.
+	// witnessed is false while the status is that of the first look, so that the
+	// transition was not observed.
 	witnessed bool
 }
 
-// readySince is when the node became Ready, as far as anybody knows. If nobody saw it, its
-// own word counts, which may be wrong but not later than the first look.
+// readySince is when the node became Ready. If that was not observed, it is the
+// transition time that the node wrote, which may be wrong but not later than the first look.
 func (n nodeObservation) readySince() time.Time {
 	if !n.witnessed && !n.transitionTime.IsZero() && n.transitionTime.Before(n.since) {
 		return n.transitionTime
@@ -79,7 +79,7 @@ type podObservation struct {
 	started time.Time
 }
 
-// observe takes in what in shows, and forgets what is gone.
+// observe records the nodes and pods of in, and forgets those that are gone.
 func (s *Observations) observe(in *Input) {
 	s.round++
 	for _, pod := range in.Pods {
@@ -113,14 +113,14 @@ func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation
 	case known:
 		out.started = now
 	default:
-		// Nobody saw it start. It cannot have before this, and it is the control
-		// plane's time.
+		// Its start was not observed. It cannot have started before this time,
+		// which is the control plane's.
 		out.started = pod.CreationTimestamp.Time
 	}
 	return out
 }
 
-// next says since when a status holds that was before, if known, something else.
+// next returns the observation that follows before, which counts only if known.
 func (s *Observations) next(before observation, known bool, status corev1.ConditionStatus, transitionTime, now time.Time) observation {
 	if known && before.status == status && before.transitionTime.Equal(transitionTime) {
 		return before

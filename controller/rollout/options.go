@@ -26,7 +26,7 @@ const (
 	maxPrepullTimeout     = 720 * time.Hour
 )
 
-// Options are what the annotations of a DaemonSet say. The zero value is that of
+// Options are the annotations of a DaemonSet, parsed. The zero value is that of
 // a DaemonSet without any, except for MaxUnavailable and PrepullTimeout.
 type Options struct {
 	// MaxUnavailable is how many of the Ready nodes that should run the daemon may
@@ -42,9 +42,9 @@ type Options struct {
 	NodeSelector labels.Selector
 	// Continue is the revision for which the circuit breaker does not count.
 	Continue string
-	// Prepull has nodes pull the images of the target first. A pod that serves
-	// somebody is deleted once they are there, or when PrepullTimeout has passed
-	// since its node was told and Ready. It is not 0.
+	// Prepull has nodes pull the images of the target first. A Ready
+	// pod is deleted once they are there, or when PrepullTimeout has passed
+	// since its node was asked and Ready. It is not 0.
 	Prepull        bool
 	PrepullTimeout time.Duration
 }
@@ -100,7 +100,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 	return o, nil
 }
 
-// ParsePrepull reads the only one of these annotations that says something with the
+// ParsePrepull reads the only one of these annotations that counts with the
 // strategy OTA as well. The error is as that of ParseOptions.
 func ParsePrepull(annotations map[string]string) (bool, error) {
 	var o Options
@@ -187,7 +187,7 @@ func (o *Options) parseNodeSelector(s string) error {
 }
 
 // parseContinue refuses what people write when they do not know that a revision
-// is asked for. No hash is such a word: Kubernetes leaves vowels out of them.
+// is asked for. No hash is one of these: Kubernetes leaves vowels out of them.
 func (o *Options) parseContinue(s string) error {
 	switch strings.ToLower(s) {
 	case "", "true", "false", "yes", "no":
@@ -213,7 +213,7 @@ func parseAmount(s string) (Amount, error) {
 	return Amount{Value: value, Percent: m[2] != ""}, nil
 }
 
-// maxQuoted is how many bytes of somebody's words are repeated, so that five wrong
+// maxQuoted is how many bytes of a value are repeated, so that five wrong
 // values at once fit an Event, whose message may have 1024.
 const maxQuoted = 60
 

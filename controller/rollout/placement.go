@@ -7,7 +7,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Placement says which nodes should run a daemon. The zero value is every node
+// Placement decides which nodes should run a daemon. The zero value is every node
 // without a taint.
 type Placement struct {
 	nodeName    string
@@ -25,7 +25,7 @@ func NewPlacement(template *corev1.PodSpec) Placement {
 	}
 }
 
-// ShouldRun tells whether node should run the daemon when it is Ready. It answers
+// ShouldRun reports whether node should run the daemon when it is Ready. It answers
 // as Kubernetes' DaemonSet controller does, but for the taints that come and go
 // with Ready: a node does not leave the rollout when it is cut off. An affinity
 // that cannot be parsed matches nothing.
@@ -33,7 +33,7 @@ func (p Placement) ShouldRun(node *corev1.Node) bool {
 	return p.matches(node) && !p.hasUntoleratedTaint(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })
 }
 
-// canSchedule reports whether Kubernetes would make a pod on node now.
+// canSchedule reports whether Kubernetes would create a pod on node now.
 func (p Placement) canSchedule(node *corev1.Node) bool {
 	return p.matches(node) && !p.hasUntoleratedTaint(node, func(*corev1.Taint) bool { return true })
 }
@@ -46,7 +46,7 @@ func (p Placement) matches(node *corev1.Node) bool {
 	return err == nil && matches
 }
 
-// ofReadiness tells whether the node lifecycle controller keeps t on nodes that
+// ofReadiness reports whether the node lifecycle controller keeps t on nodes that
 // are not Ready, and takes it off when they are. NoSchedule is among the effects,
 // which the pods of a DaemonSet do not tolerate by themselves.
 func ofReadiness(t *corev1.Taint) bool {

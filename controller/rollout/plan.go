@@ -16,8 +16,8 @@ import (
 
 const (
 	// NodeSettle is how long a node must have been Ready before its pod is deleted.
-	// A kubelet says how it is every 10 s (nodeStatusUpdateFrequency), so one that
-	// cannot make up its mind is caught changing it.
+	// A kubelet reports its status every 10 s (nodeStatusUpdateFrequency), so one that
+	// flaps is noticed.
 	NodeSettle = 10 * time.Second
 	// Burst is how many pods a Plan deletes at most. It is what the DaemonSet
 	// controller creates and deletes at once (BurstReplicas).
@@ -35,7 +35,7 @@ type Input struct {
 	// Nodes are all nodes of the cluster, Pods all pods that DaemonSet controls.
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
-	// Deleted tells whether the deletion of a pod has been sent, though Pods may
+	// Deleted reports whether the deletion of a pod has been sent, though Pods may
 	// not show it yet; nil is none.
 	Deleted func(types.UID) bool
 	// Refused returns what kept a pod from being deleted when that was last tried, nil
@@ -45,8 +45,8 @@ type Input struct {
 	RefusedInARow int
 	// Observations is what earlier calls saw. NewPlan brings it up to date.
 	Observations *Observations
-	// Halted is the revision for which the condition of DaemonSet says that the
-	// circuit breaker is open; see HaltedRevision. It counts in the first call with
+	// Halted is the revision for which the circuit breaker is open according to the
+	// condition of DaemonSet; see HaltedRevision. It counts in the first call with
 	// Observations.
 	Halted string
 	Now    time.Time
@@ -69,7 +69,7 @@ func (in *Input) minReady() time.Duration {
 	return time.Duration(in.DaemonSet.Spec.MinReadySeconds) * time.Second
 }
 
-// NewPlan takes in what in shows and says what to do next. Called again with the
+// NewPlan records the observations of in and decides what to do next. Called again with the
 // same input, and the deletions it asked for in Deleted, it asks for no more of
 // them.
 func NewPlan(in Input) Plan {
@@ -111,7 +111,7 @@ type candidate struct {
 	avail             bool
 	settled           bool // its node may be touched
 	settles           time.Time
-	readyTransition   time.Time // Ready, in the words of its node: for the order only
+	readyTransition   time.Time // to Ready, by the clock of its node: for the order only
 	unavailableReason string    // why it is not available
 	wait              imageWait
 	refusal           *Refusal
@@ -191,7 +191,7 @@ func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, avail bool, why strin
 	}
 }
 
-// available tells whether pod has been seen Ready for long enough, or why not.
+// available reports whether pod has been seen Ready for long enough, or why not.
 func (pl *planner) available(pod *corev1.Pod) (bool, string) {
 	observed := pl.in.Observations.pods[pod.UID]
 	if !observed.ready() {

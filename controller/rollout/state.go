@@ -11,7 +11,7 @@ import (
 // daemon is in exactly one.
 type State string
 
-// The states. Their words are those of the metric's label and of JSON.
+// The states. Their values are those of the metric's label and of JSON.
 const (
 	// Updated nodes have an available pod of the target revision, or are NotReady
 	// and have a pod of it, which is all that can be known.
@@ -19,12 +19,12 @@ const (
 	// Unavailable nodes are Ready and have no available pod, of whatever revision:
 	// most of them are being updated right now.
 	Unavailable State = "unavailable"
-	// Pending nodes have an available old pod and wait for their turn, or for
+	// Pending nodes have an available old pod and wait to be admitted, or for
 	// their images.
 	Pending State = "pending"
 	// WaitingNotReady nodes are NotReady and lack a pod of the target revision.
 	WaitingNotReady State = "waiting_not_ready"
-	// The other nodes keep their old pod because of the admin's words, or because
+	// The other nodes keep their old pod because of an annotation, or because
 	// the circuit breaker is open.
 	HeldBySelector  State = "held_by_node_selector"
 	HeldByPartition State = "held_by_partition"
@@ -44,15 +44,15 @@ func States() []State {
 type NodeStatus struct {
 	Name  string
 	State State
-	// Reason says why the state is not Updated, in a few words; "" when the state
-	// says it all.
+	// Reason describes why the state is not Updated; "" when the state alone is
+	// clear.
 	Reason string
 	// Pod and Revision are those of the only pod on the node; "" when there is
 	// none or more than one.
 	Pod      string
 	Revision string
-	// AwaitsImages is set on Pending nodes whose turn does not come before the
-	// images of the target are there.
+	// AwaitsImages is set on Pending nodes that keep their old pod until the images
+	// of the target are there.
 	AwaitsImages bool
 	// Refused is set on nodes that are Pending or Unavailable and whose old pod is still
 	// there because its deletion was refused. Reason names who refused it.
@@ -62,7 +62,7 @@ type NodeStatus struct {
 // Deletion is a pod to delete, with its UID as precondition.
 type Deletion struct {
 	Pod *corev1.Pod
-	// Idle is set when the pod goes because it serves nobody, whatever the maximum
+	// Idle is set when the pod is deleted because it is not Ready, whatever the maximum
 	// is. Its resourceVersion has to be a precondition as well: it may be Ready by
 	// now, which would make it one too many.
 	Idle   bool
@@ -72,14 +72,14 @@ type Deletion struct {
 	unavailableReason string
 }
 
-// Plan is what NewPlan says: what to do now, and where everything stands.
+// Plan is what to do now, and the state of every node.
 type Plan struct {
 	// Revision is the target.
 	Revision string
 	// Delete are the pods to delete now.
 	Delete []Deletion
-	// Pulls are the old pods that are to tell their nodes, by a Target with this
-	// Prepull, to pull the images of the target; no other pod is to. Those that do
+	// Pulls are the old pods that should ask their nodes, by a Target with this
+	// Prepull, to pull the images of the target; no other pod should. Those that do
 	// already keep their time.
 	Pulls map[types.UID]time.Time
 	// Nodes are all nodes that should run the daemon, by name. Counts sums them
@@ -97,7 +97,7 @@ type Plan struct {
 	Ready       int
 	Unavailable int
 	Max         int
-	// Breaker tells about the circuit breaker.
+	// Breaker is the state of the circuit breaker.
 	Breaker Breaker
 	// Wake is when to call NewPlan again at the latest, though nothing has happened;
 	// zero when only an event can change anything.
@@ -107,7 +107,7 @@ type Plan struct {
 // Total is how many nodes should run the daemon.
 func (p *Plan) Total() int { return len(p.Nodes) }
 
-// Complete tells whether there is nothing left to do, not even later.
+// Complete reports whether there is nothing left to do, not even later.
 func (p *Plan) Complete() bool { return p.Counts[Updated] == len(p.Nodes) }
 
 // In returns the nodes in a state, by name.
