@@ -43,9 +43,9 @@ type Deletions struct {
 // answer is the last one to a request to delete a pod.
 type answer struct {
 	outcome Outcome
-	// words are those of a refusal or failure, quoted; "" for a conflict that is likely
+	// message is that of a refusal or failure, quoted; "" for a conflict that is likely
 	// to go away.
-	words string
+	message string
 	// conflict is the resourceVersion that the pod no longer had, "" for another answer.
 	conflict string
 }
@@ -71,7 +71,7 @@ func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	if !ok || a.outcome == Deleting {
 		return nil
 	}
-	return &rollout.Refusal{Words: a.words, Until: d.backoff.Until(uid)}
+	return &rollout.Refusal{Message: a.message, Until: d.backoff.Until(uid)}
 }
 
 // RefusalsInARow counts those since a pod was last deleted.
@@ -92,7 +92,7 @@ func (d *Deletions) Next(now time.Time) time.Time {
 func (d *Deletions) Expect(pod *corev1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.byUID[pod.UID] = answer{outcome: Unknown, words: d.byUID[pod.UID].words}
+	d.byUID[pod.UID] = answer{outcome: Unknown, message: d.byUID[pod.UID].message}
 }
 
 // Answered records what became of the pod, and the error if it was not deleted. conflict
@@ -110,7 +110,7 @@ func (d *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err erro
 			a.conflict = pod.ResourceVersion
 		}
 		if !conflict || d.backoff.Failures(pod.UID) > toleratedConflicts {
-			a.words = QuoteError(err)
+			a.message = QuoteError(err)
 			d.refusals++
 		}
 	}
@@ -133,7 +133,7 @@ func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout
 			continue
 		}
 		if a.conflict != "" && a.conflict != pod.ResourceVersion {
-			a.words = "" // that was about the pod as it was before
+			a.message = "" // that was about the pod as it was before
 		}
 		behind[pod.UID] = a
 		left = append(left, pod)

@@ -53,7 +53,7 @@ func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
 	d, pod := NewDeletions(), podtest.PodAt("old")
 	for i := range toleratedConflicts + 1 {
 		d.Answered(pod, Kept, true, errors.New("conflict"), podtest.Now)
-		if named, want := d.Refusal(pod.UID).Words != "", i == toleratedConflicts; named != want {
+		if named, want := d.Refusal(pod.UID).Message != "", i == toleratedConflicts; named != want {
 			t.Errorf("after %d conflicts it is named: %t", i+1, named)
 		}
 	}

@@ -12,9 +12,9 @@ const maxQuoted = 200
 // QuoteError quotes an error of the apiserver within bounds: the text may come from any admission
 // webhook or policy, and be of any length.
 func QuoteError(err error) string {
-	words := err.Error()
-	if len(words) > maxQuoted {
-		words = strings.ToValidUTF8(words[:maxQuoted], "") + "..."
+	text := err.Error()
+	if len(text) > maxQuoted {
+		text = strings.ToValidUTF8(text[:maxQuoted], "") + "..."
 	}
-	return strconv.Quote(words)
+	return strconv.Quote(text)
 }

@@ -78,18 +78,18 @@ func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions
 	defer cancel()
 	pod := deletion.Pod
 	only := metav1.NewUIDPreconditions(string(pod.UID))
-	if deletion.Idle {
+	if deletion.NotReady {
 		only.ResourceVersion = &pod.ResourceVersion
 	}
 	expected.Expect(pod)
 	err = c.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
 	c.OnDelete(err)
 	f = outcomeOfError(err)
-	conflict = apierrors.IsConflict(err) && deletion.Idle
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.Idle {
+	conflict = apierrors.IsConflict(err) && deletion.NotReady
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.NotReady {
 		f = c.outcomeOf(ctx, pod)
 	}
-	if deletion.Idle && f != expectations.Deleting {
+	if deletion.NotReady && f != expectations.Deleting {
 		// If it was done all the same, the pod is no more available than it looked, and
 		// the next try has the same precondition.
 		f = expectations.Kept

@@ -53,7 +53,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 	other.UID = "another"
 	ended := podtest.Terminating(podtest.PodAt("old"))
 	for name, tt := range map[string]struct {
-		idle     bool
+		notReady bool
 		err      error
 		listed   []*corev1.Pod // when it is asked for after a conflict; nil is an error
 		expected bool          // counts as deleted
@@ -78,18 +78,18 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 		"the apiserver lost its way":          {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
 		"the apiserver took too long":         {err: apierrors.NewTimeoutError("slow", 1), expected: true, again: true, refused: true},
 		"nobody waited for the answer":        {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
-		"idle, and done":                      {idle: true, expected: true},
-		"idle, and not so any more":           {idle: true, err: conflict},
-		"idle, and gone already":              {idle: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
-		"idle, and a webhook denies it, 404":  {idle: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
-		"idle, and no answer":                 {idle: true, err: errors.New("connection reset"), refused: true},
-		"idle, and a webhook does not answer": {idle: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
+		"idle, and done":                      {notReady: true, expected: true},
+		"idle, and not so any more":           {notReady: true, err: conflict},
+		"idle, and gone already":              {notReady: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
+		"idle, and a webhook denies it, 404":  {notReady: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
+		"idle, and no answer":                 {notReady: true, err: errors.New("connection reset"), refused: true},
+		"idle, and a webhook does not answer": {notReady: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				expected, pod := expectations.NewDeletions(), podtest.PodAt("old")
 				r := newDeleter(tt.err, tt.listed...)
-				r.Delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, Idle: tt.idle}})
+				r.Delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, NotReady: tt.notReady}})
 				if got := expected.Has(pod.UID); got != tt.expected {
 					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 				}
@@ -103,7 +103,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 				if got := expected.Has(pod.UID); got != tt.expected {
 					t.Errorf("while the watch is behind, it counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if got := expected.Refusal(pod.UID); (got != nil && got.Words != "") != tt.refused {
+				if got := expected.Refusal(pod.UID); (got != nil && got.Message != "") != tt.refused {
 					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
 				}
 				expected.Observed([]*corev1.Pod{other}, time.Now())

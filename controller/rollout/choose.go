@@ -119,7 +119,7 @@ func (pl *planner) replace(c candidate) {
 		pl.plan.Unavailable++
 	}
 	pl.plan.Delete = append(pl.plan.Delete, Deletion{
-		Pod: c.pod, Idle: !c.ready, Reason: reason, avail: c.avail, unavailableReason: c.unavailableReason,
+		Pod: c.pod, NotReady: !c.ready, Reason: reason, avail: c.avail, unavailableReason: c.unavailableReason,
 	})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -70,8 +70,8 @@ func TestPodsThatAreNotScheduledAreReplaced(t *testing.T) {
 	w.unschedule("n4")
 	p := w.expect("n2", "n4")
 	for _, d := range p.Delete {
-		if want := "it serves nobody: pod is not scheduled: Unschedulable"; !d.Idle || d.Reason != want {
-			t.Errorf("pod %s: idle %t, because %q, want %q", d.Pod.Name, d.Idle, d.Reason, want)
+		if want := "it serves nobody: pod is not scheduled: Unschedulable"; !d.NotReady || d.Reason != want {
+			t.Errorf("pod %s: idle %t, because %q, want %q", d.Pod.Name, d.NotReady, d.Reason, want)
 		}
 	}
 }

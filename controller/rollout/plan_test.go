@@ -163,8 +163,8 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			p := w.expect(tt.want...)
 			w.expect() // the same again asks for nothing more
 			for _, d := range p.Delete {
-				if ready := d.Pod.Status.Conditions[0].Status == corev1.ConditionTrue; d.Idle == ready {
-					t.Errorf("pod %s is Ready: %t, idle: %t", d.Pod.Name, ready, d.Idle)
+				if ready := d.Pod.Status.Conditions[0].Status == corev1.ConditionTrue; d.NotReady == ready {
+					t.Errorf("pod %s is Ready: %t, notReady: %t", d.Pod.Name, ready, d.NotReady)
 				}
 			}
 		})

@@ -9,9 +9,9 @@ import (
 
 // Refusal is what keeps a pod from being deleted though it was to be.
 type Refusal struct {
-	// Words are the apiserver's, quoted; "" when the request only came at a bad moment
-	// and nobody has refused it.
-	Words string
+	// Message is the apiserver's, quoted; "" when the pod had only changed meanwhile
+	// and no one has refused it.
+	Message string
 	// Until is when the next request may be sent.
 	Until time.Time
 }
@@ -20,7 +20,7 @@ type Refusal struct {
 // the next pod would be refused as well.
 const stalled = 3
 
-func (r *Refusal) named() bool { return r != nil && r.Words != "" }
+func (r *Refusal) named() bool { return r != nil && r.Message != "" }
 
 // until is the zero time for a pod that nothing keeps, before that of any other.
 func (r *Refusal) until() time.Time {
@@ -30,7 +30,7 @@ func (r *Refusal) until() time.Time {
 	return r.Until
 }
 
-func (r *Refusal) reason() string { return "its deletion is refused: " + r.Words }
+func (r *Refusal) reason() string { return "its deletion is refused: " + r.Message }
 
 // refusal returns what keeps pod from being deleted, or nil.
 func (in *Input) refusal(pod *corev1.Pod) *Refusal {
@@ -45,7 +45,7 @@ func (in *Input) refusal(pod *corev1.Pod) *Refusal {
 func (in *Input) conflictReason(p *nodePods) string {
 	for _, pod := range p.terminating {
 		if r := in.refusal(pod); r.named() && pod.DeletionTimestamp.IsZero() {
-			return "it is not known whether its pod was deleted: " + r.Words
+			return "it is not known whether its pod was deleted: " + r.Message
 		}
 	}
 	return p.conflict()

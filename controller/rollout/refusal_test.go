@@ -21,7 +21,7 @@ func (w *world) refuses(inARow int, nodes ...string) {
 	}
 	for _, n := range nodes {
 		pod := w.on(n)
-		w.refused[pod.UID] = &Refusal{Words: forbidden, Until: w.now.Add(time.Minute)}
+		w.refused[pod.UID] = &Refusal{Message: forbidden, Until: w.now.Add(time.Minute)}
 		delete(w.deleted, pod.UID)
 	}
 	w.inARow = inARow
@@ -127,7 +127,7 @@ func TestTakeBack(t *testing.T) {
 	w.ready(w.on("n4").UID, false)
 	p := w.expect("n4", "n1")
 	for _, d := range p.Delete {
-		p.Revert(d, &Refusal{Words: forbidden})
+		p.Revert(d, &Refusal{Message: forbidden})
 	}
 	w.refuses(0, "n1", "n4")
 	again := w.expect("n2")
@@ -144,7 +144,7 @@ func TestTakeBack(t *testing.T) {
 func TestAPodOfWhichNothingIsKnownIsNotCalledTerminating(t *testing.T) {
 	w := newWorld(t, 2)
 	w.expect("n1")
-	w.refused = map[types.UID]*Refusal{w.on("n1").UID: {Words: forbidden}}
+	w.refused = map[types.UID]*Refusal{w.on("n1").UID: {Message: forbidden}}
 	p := w.expect()
 	if got := state(t, &p, "n1"); got.State != Unavailable || got.Reason != "it is not known whether its pod was deleted: "+forbidden {
 		t.Errorf("n1 is %+v", got)

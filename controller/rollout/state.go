@@ -62,11 +62,11 @@ type NodeStatus struct {
 // Deletion is a pod to delete, with its UID as precondition.
 type Deletion struct {
 	Pod *corev1.Pod
-	// Idle is set when the pod is deleted because it is not Ready, whatever the maximum
+	// NotReady is set when the pod is deleted because it is not Ready, whatever the maximum
 	// is. Its resourceVersion has to be a precondition as well: it may be Ready by
 	// now, which would make it one too many.
-	Idle   bool
-	Reason string
+	NotReady bool
+	Reason   string
 	// avail is true if the pod was available; otherwise unavailableReason is why.
 	avail             bool
 	unavailableReason string
