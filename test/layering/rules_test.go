@@ -8,12 +8,17 @@ const module = "github.com/edgehub-io/edgehub"
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
 // not know each other: hub connects them, by functions and small interfaces.
 var layers = map[string][]string{
-	"cmd/edgehub":            {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
-	"cmd/edgehub/install":    {"hub/config", "hub/durable"}, // not hub: it checks flags, and starts nothing
-	"cmd/edgehub-controller": {"cmd/internal", "controller"},
-	"cmd/edgehubctl":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/kubectl-edgehub":    {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
-	"cmd/internal":           {},
+	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
+	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
+		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/files", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable",
+	},
+	"cmd/edgehub/install/apiserver": {},
+	"cmd/edgehub/install/files":     {},
+	"cmd/edgehub/install/systemctl": {},
+	"cmd/edgehub-controller":        {"cmd/internal", "controller"},
+	"cmd/edgehubctl":                {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"cmd/internal":                  {},
 	"hub": {
 		"cache", "hub/access", "hub/config", "hub/credentials", "hub/durable", "hub/guard", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy",

@@ -17,6 +17,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // checks are answered one after the other, each in a line; all of them, so that nobody
@@ -54,7 +58,7 @@ func rootAndSystemd() error {
 	if os.Geteuid() != 0 {
 		return errors.New("this takes root: run it with sudo")
 	}
-	return underSystemd()
+	return systemctl.Check()
 }
 
 // prepare looks at the node and returns what is to be done.
@@ -102,7 +106,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 // edited finds files of an earlier install that somebody has changed.
 func (c *checks) edited(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
-		ok, err := same(path, earlier.Written[path])
+		ok, err := files.Same(path, earlier.Written[path])
 		switch {
 		case path == envFile || ok && err == nil:
 		case force:
@@ -131,14 +135,14 @@ func (c *checks) runtime(k *kubelet) {
 // identity checks who the node is; nil where nothing more can be checked. A hub that is
 // there already may be upgraded without a certificate that is valid: the newer one may be
 // what is to mend that.
-func (c *checks) identity(o *Options, k *kubelet, upgrade bool) *cloud {
+func (c *checks) identity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			servers = append(servers, "https://"+strings.TrimPrefix(word, "https://"))
 		}
 	}
-	cloud, config, err := newCloud(o.Kubeconfig, servers)
+	cloud, config, err := apiserver.New(o.Kubeconfig, servers)
 	if err == nil {
 		err = rest.LoadTLSFiles(config)
 	}
@@ -197,12 +201,12 @@ func (c *checks) readable(flag, path string) {
 
 // online asks the apiserver for the node. The hub alone is upgraded without it, too.
 func (c *checks) online(ctx context.Context, p *plan) {
-	node, err := p.cloud.node(ctx, p.options.NodeName)
+	node, err := p.cloud.Node(ctx, p.options.NodeName)
 	switch {
 	case err == nil && !isReady(node):
 		c.fail(fmt.Errorf("node %s is not Ready as it is: mend that first, for install waits until it is", p.options.NodeName))
 	case err == nil:
-		c.ok("the apiserver at %s answers, and says that node %s is Ready", strings.Join(p.cloud.servers, ", "), p.options.NodeName)
+		c.ok("the apiserver at %s answers, and says that node %s is Ready", strings.Join(p.cloud.Servers, ", "), p.options.NodeName)
 	case !p.first && !p.kubelet:
 		c.warn("the apiserver does not answer: the hub is upgraded, and whether the cloud sees the node Ready is not waited for")
 	default:
@@ -248,7 +252,7 @@ func (c *checks) disk(p *plan) {
 		stateDir:                 uint64(len(p.all[0].content)),
 		filepath.Dir(binaryFile): uint64(len(p.all[0].content)),
 	} {
-		missing := missingFolders(filepath.Join(dir, "file"))
+		missing := files.MissingFolders(filepath.Join(dir, "file"))
 		there := dir
 		if len(missing) > 0 {
 			there = filepath.Dir(missing[0])

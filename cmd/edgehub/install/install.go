@@ -8,6 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // ErrPutBack is in the error of an install that has put everything back as it was.
@@ -84,7 +87,7 @@ func prepareAloud(ctx context.Context, o *Options, given func(string) bool, earl
 
 // begin notes what is there before anything is touched.
 func (j *journal) begin(p *plan) error {
-	c := &change{Before: map[string]entry{}, Sockets: p.sockets}
+	c := &change{Before: map[string]files.Entry{}, Sockets: p.sockets}
 	seen := map[string]bool{}
 	for _, f := range p.all {
 		e, err := j.keep(f.path)
@@ -92,7 +95,7 @@ func (j *journal) begin(p *plan) error {
 			return err
 		}
 		c.Before[f.path] = e
-		for _, dir := range missingFolders(f.path) {
+		for _, dir := range files.MissingFolders(f.path) {
 			if !seen[dir] {
 				seen[dir] = true
 				c.Folders = append(c.Folders, dir)
@@ -110,13 +113,13 @@ func (j *journal) begin(p *plan) error {
 func (j *journal) commit(p *plan) error {
 	done := &installed{
 		Options: *p.options, Version: p.version, RootDir: p.config.RootDir,
-		Originals: j.Change.Before, Folders: j.Change.Folders, Written: map[string]entry{},
+		Originals: j.Change.Before, Folders: j.Change.Folders, Written: map[string]files.Entry{},
 	}
 	if earlier := j.Installed; earlier != nil {
 		done.Originals, done.Folders = earlier.Originals, slices.Concat(earlier.Folders, j.Change.Folders)
 	}
 	for _, f := range p.all {
-		done.Written[f.path] = f.entry
+		done.Written[f.path] = f.Entry
 	}
 	j.Installed, j.Change = done, nil
 	if err := j.save(); err != nil {
@@ -130,7 +133,7 @@ func (j *journal) commit(p *plan) error {
 // happens to this program or the machine, kubelet knows nothing of it.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	if p.sockets && !p.first {
-		if _, err := systemctl(ctx, "stop", hubService, hubSocket); err != nil {
+		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
 			return err
 		}
 	}
@@ -151,7 +154,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	if err := within(ctx, p.options.Wait, "the node does not read itself through the hub", func(ctx context.Context) error {
 		return readsItself(ctx, p.options.NodeName)
 	}); err != nil {
-		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
+		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
 	}
 	if !p.kubelet {
 		return nil
@@ -169,22 +172,22 @@ func (p *plan) write(ctx context.Context, chosen func(path string) bool) error {
 		if !chosen(f.path) {
 			continue
 		}
-		for _, dir := range missingFolders(f.path) {
+		for _, dir := range files.MissingFolders(f.path) {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				return err
 			}
 		}
-		if err := put(f.path, f.entry, f.content); err != nil {
+		if err := files.Put(f.path, f.Entry, f.content); err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}
-	_, err := systemctl(ctx, "daemon-reload")
+	_, err := systemctl.Run(ctx, "daemon-reload")
 	return err
 }
 
 func (p *plan) startHub(ctx context.Context) error {
 	if p.sockets {
-		if _, err := systemctl(ctx, "start", hubSocket); err != nil {
+		if _, err := systemctl.Run(ctx, "start", hubSocket); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // kubelet is what is known of the node's kubelet, from its own command line: what it
@@ -22,7 +24,7 @@ type kubelet struct {
 
 // lookAtKubelet reads how the running kubelet was started.
 func lookAtKubelet(ctx context.Context) (*kubelet, error) {
-	values, err := properties(ctx, kubeletService, "LoadState", "ActiveState", "MainPID")
+	values, err := systemctl.Properties(ctx, kubeletService, "LoadState", "ActiveState", "MainPID")
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (k *kubelet) findEndpoint() (string, error) {
 // takesOurLine is an error unless kubelet.service has the one line that the drop-in
 // replaces, and nothing that would win over it.
 func takesOurLine(ctx context.Context) error {
-	values, err := properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
+	values, err := systemctl.Properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
+)
+
+const (
+	hubService     = "edgehub.service"
+	hubSocket      = "edgehub.socket"
+	kubeletService = "kubelet.service"
 )
 
 // Where things go.
@@ -36,7 +45,7 @@ var templates embed.FS
 // planned is one file to be, or link.
 type planned struct {
 	path string
-	entry
+	files.Entry
 	content []byte
 }
 
@@ -45,13 +54,13 @@ type plan struct {
 	options *Options
 	config  *config.Config
 	version string
-	all     []planned // that there are afterwards; kubelet's drop-in is the last
-	changed []planned // those of them that are not so already
-	sockets bool      // are others than those that are open
-	restart bool      // of the hub
-	kubelet bool      // is restarted, too
-	cloud   *cloud    // the apiserver, with the node's own credentials
-	first   bool      // no install before
+	all     []planned         // that there are afterwards; kubelet's drop-in is the last
+	changed []planned         // those of them that are not so already
+	sockets bool              // are others than those that are open
+	restart bool              // of the hub
+	kubelet bool              // is restarted, too
+	cloud   *apiserver.Client // the apiserver, with the node's own credentials
+	first   bool              // no install before
 }
 
 // newPlan makes everything that is to be written, and compares it to what is there.
@@ -134,7 +143,7 @@ func lines(setting string, values ...string) string {
 // backoff lengthens the time between restarts, where systemd can.
 func backoff(ctx context.Context) string {
 	const stepsSince = 254
-	if systemdVersion(ctx) < stepsSince {
+	if systemctl.Version(ctx) < stepsSince {
 		return ""
 	}
 	return "\nRestartSteps=6\nRestartMaxDelaySec=30"
@@ -160,10 +169,10 @@ func (p *plan) fill(values []string, env []byte) error {
 		return fmt.Errorf("read the program to install: %w", err)
 	}
 	file := func(path string, mode fs.FileMode, content []byte) {
-		p.all = append(p.all, planned{path, entry{Kind: kindFile, Mode: mode, Sum: sumOf(content)}, content})
+		p.all = append(p.all, planned{path, files.Entry{Kind: files.KindFile, Mode: mode, Sum: files.Sum(content)}, content})
 	}
 	link := func(path, target string) {
-		p.all = append(p.all, planned{path, entry{Kind: kindLink, Target: target}, nil})
+		p.all = append(p.all, planned{path, files.Entry{Kind: files.KindLink, Target: target}, nil})
 	}
 	texts := map[string][]byte{}
 	for _, name := range []string{hubService, hubSocket, "edgehub.env", "edgehub-kubelet.conf", "20-edgehub.conf"} {
@@ -216,11 +225,11 @@ func environment(o *Options) (keep []byte, extra []string, err error) {
 // compare finds out what changes.
 func (p *plan) compare(ctx context.Context) error {
 	for _, f := range p.all {
-		ok, err := same(f.path, f.entry)
+		ok, err := files.Same(f.path, f.Entry)
 		if err != nil {
 			return err
 		}
-		if f.path == envFile && sameContent(f.path, f.content) {
+		if f.path == envFile && files.SameContent(f.path, f.content) {
 			ok = true // whose it is and who may read it is the admin's, too
 		}
 		if ok {
@@ -236,12 +245,12 @@ func (p *plan) compare(ctx context.Context) error {
 			p.restart = true
 		}
 	}
-	pid, err := mainPID(ctx, hubService)
+	pid, err := systemctl.MainPID(ctx, hubService)
 	if err != nil {
 		return err
 	}
 	running, err := os.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || sumOf(running) != p.all[0].Sum {
+	if err != nil || files.Sum(running) != p.all[0].Sum {
 		p.restart = true
 	}
 	p.restart = p.restart || p.sockets
@@ -263,7 +272,7 @@ func (p *plan) print(w io.Writer, texts bool) {
 			}
 		}
 		fmt.Fprintf(w, "  %s  %s", word, f.path)
-		if f.Kind == kindLink {
+		if f.Kind == files.KindLink {
 			fmt.Fprintf(w, " -> %s\n", f.Target)
 			continue
 		}
@@ -277,7 +286,7 @@ func (p *plan) print(w io.Writer, texts bool) {
 		return
 	}
 	for _, f := range p.changed {
-		if f.Kind == kindFile && f.path != binaryFile {
+		if f.Kind == files.KindFile && f.path != binaryFile {
 			fmt.Fprintf(w, "\n--- %s\n%s", f.path, f.content)
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // clearUp ends what an earlier run has begun and not ended: an install is put back, an
@@ -25,7 +29,7 @@ func (j *journal) clearUp(ctx context.Context, wait time.Duration, out io.Writer
 }
 
 // nodeBefore is who the node is, for a wait; nil where that cannot be found out.
-func (j *journal) nodeBefore(ctx context.Context) (name string, c *cloud) {
+func (j *journal) nodeBefore(ctx context.Context) (name string, c *apiserver.Client) {
 	o := NewOptions()
 	if j.Installed != nil {
 		*o = j.Installed.Options
@@ -47,7 +51,7 @@ func (j *journal) nodeBefore(ctx context.Context) (name string, c *cloud) {
 
 // putBack makes everything as it was before the change that is under way, and has the
 // node live with that again. It may be called again after a crash in it.
-func (j *journal) putBack(ctx context.Context, c *cloud, name string, wait time.Duration, out io.Writer) error {
+func (j *journal) putBack(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, out io.Writer) error {
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
 	first := j.Installed == nil
@@ -57,8 +61,8 @@ func (j *journal) putBack(ctx context.Context, c *cloud, name string, wait time.
 	if err := j.restore(ch.Before); err != nil {
 		return err
 	}
-	removeFolders(ch.Folders)
-	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+	files.RemoveFolders(ch.Folders)
+	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	var errs []error
@@ -68,14 +72,14 @@ func (j *journal) putBack(ctx context.Context, c *cloud, name string, wait time.
 			errs = append(errs, os.RemoveAll(ch.FreshRoot))
 		}
 	} else {
-		_, err := systemctl(ctx, "start", hubSocket)
+		_, err := systemctl.Run(ctx, "start", hubSocket)
 		errs = append(errs, err, restartHub(ctx, wait, ""))
 	}
 	if ch.Kubelet && c != nil {
 		fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
 		errs = append(errs, j.restartKubelet(ctx, c, name, wait, ""))
 	} else if ch.Kubelet {
-		_, err := systemctl(ctx, "restart", kubeletService)
+		_, err := systemctl.Run(ctx, "restart", kubeletService)
 		errs = append(errs, err)
 	}
 	j.Change = nil
@@ -87,13 +91,13 @@ func (j *journal) putBack(ctx context.Context, c *cloud, name string, wait time.
 // stopHub stops what may not even be there.
 func stopHub(ctx context.Context) {
 	for _, unit := range []string{hubService, hubSocket} {
-		_, _ = systemctl(ctx, "stop", unit)
+		_, _ = systemctl.Run(ctx, "stop", unit)
 	}
 }
 
 // forgetUnits has systemd forget failures of units that are gone.
 func forgetUnits(ctx context.Context) {
 	for _, unit := range []string{hubService, hubSocket} {
-		_, _ = systemctl(ctx, "reset-failed", unit)
+		_, _ = systemctl.Run(ctx, "reset-failed", unit)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
@@ -26,23 +27,23 @@ type record struct {
 
 // installed is a finished install.
 type installed struct {
-	Options   Options          `json:"options"`
-	Version   string           `json:"version"`
-	Originals map[string]entry `json:"originals"` // what was there before edgehub was
-	Written   map[string]entry `json:"written"`
-	Folders   []string         `json:"folders"` // that were made, the outermost first
-	RootDir   string           `json:"rootDir"` // of the hub
+	Options   Options                `json:"options"`
+	Version   string                 `json:"version"`
+	Originals map[string]files.Entry `json:"originals"` // what was there before edgehub was
+	Written   map[string]files.Entry `json:"written"`
+	Folders   []string               `json:"folders"` // that were made, the outermost first
+	RootDir   string                 `json:"rootDir"` // of the hub
 }
 
 // change is what is under way: an install, which is put back when it breaks off, or an
 // uninstall, which is finished.
 type change struct {
-	Uninstall bool             `json:"uninstall,omitempty"`
-	Purge     bool             `json:"purge,omitempty"`
-	Before    map[string]entry `json:"before"`
-	Folders   []string         `json:"folders"`
-	Sockets   bool             `json:"sockets"` // they are other ones after the change
-	Kubelet   bool             `json:"kubelet"` // it is, or is about to be, restarted
+	Uninstall bool                   `json:"uninstall,omitempty"`
+	Purge     bool                   `json:"purge,omitempty"`
+	Before    map[string]files.Entry `json:"before"`
+	Folders   []string               `json:"folders"`
+	Sockets   bool                   `json:"sockets"` // they are other ones after the change
+	Kubelet   bool                   `json:"kubelet"` // it is, or is about to be, restarted
 	// FreshRoot is the hub's root folder, if the change makes it.
 	FreshRoot string `json:"freshRoot,omitempty"`
 }
@@ -117,9 +118,9 @@ func (j *journal) save() error {
 }
 
 // keep notes what is at a path, and puts a file's contents aside.
-func (j *journal) keep(path string) (entry, error) {
-	e, content, err := look(path)
-	if err != nil || e.Kind != kindFile {
+func (j *journal) keep(path string) (files.Entry, error) {
+	e, content, err := files.Look(path)
+	if err != nil || e.Kind != files.KindFile {
 		return e, err
 	}
 	if _, err := os.Lstat(contentFile(e.Sum)); err == nil {
@@ -133,23 +134,23 @@ func (j *journal) keep(path string) (entry, error) {
 
 // restore puts back what was kept. Whoever changed nothing finds nothing changed: a
 // path that is as it was is not touched.
-func (j *journal) restore(entries map[string]entry) error {
+func (j *journal) restore(entries map[string]files.Entry) error {
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(entries)) {
 		e := entries[path]
-		if ok, err := same(path, e); err == nil && ok {
+		if ok, err := files.Same(path, e); err == nil && ok {
 			continue
 		}
 		var content []byte
 		var err error
-		if e.Kind == kindFile {
+		if e.Kind == files.KindFile {
 			content, err = os.ReadFile(contentFile(e.Sum))
 		}
-		if err == nil && e.Kind == kindFile && sumOf(content) != e.Sum {
+		if err == nil && e.Kind == files.KindFile && files.Sum(content) != e.Sum {
 			err = errors.New("what was put aside is damaged")
 		}
 		if err == nil {
-			err = put(path, e, content)
+			err = files.Put(path, e, content)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("put %s back: %w", path, err))
@@ -161,7 +162,7 @@ func (j *journal) restore(entries map[string]entry) error {
 // prune removes contents that nothing refers to any more.
 func (j *journal) prune() {
 	needed := map[string]bool{}
-	note := func(entries map[string]entry) {
+	note := func(entries map[string]files.Entry) {
 		for _, e := range entries {
 			needed[e.Sum] = true
 		}

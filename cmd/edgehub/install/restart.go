@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // enoughRestarts is how often a hub may end by itself before it is given up.
@@ -17,16 +20,16 @@ const enoughRestarts = 3
 // restartHub returns when another process than before says that it is ready. The
 // sockets stay open in systemd meanwhile.
 func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
-	before, err := mainPID(ctx, hubService)
+	before, err := systemctl.MainPID(ctx, hubService)
 	if err != nil {
 		return err
 	}
-	_, _ = systemctl(ctx, "reset-failed", hubService) // and the count of restarts
-	if _, err := systemctl(ctx, "restart", "--no-block", hubService); err != nil {
+	_, _ = systemctl.Run(ctx, "reset-failed", hubService) // and the count of restarts
+	if _, err := systemctl.Run(ctx, "restart", "--no-block", hubService); err != nil {
 		return err
 	}
 	err = within(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
-		values, err := properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts")
+		values, err := systemctl.Properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts")
 		if err != nil {
 			return err
 		}
@@ -42,7 +45,7 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 		return answersOK(ctx, readyURL)
 	})
 	if err != nil {
-		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), hubService))
+		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
 	}
 	return nil
 }
@@ -54,7 +57,7 @@ func answersOK(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: apiserver.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
 		return err
@@ -69,17 +72,17 @@ func answersOK(ctx context.Context, url string) error {
 
 // readsItself asks the hub for the node, the way that kubelet does.
 func readsItself(ctx context.Context, name string) error {
-	way, _, err := newCloud(kubeletKubeconfig, nil)
+	way, _, err := apiserver.New(kubeletKubeconfig, nil)
 	if err != nil {
 		return err
 	}
-	_, err = way.node(ctx, name)
+	_, err = way.Node(ctx, name)
 	return err
 }
 
 // restartKubelet notes that it does, and returns when the node is Ready since, with
 // kubelet using the kubeconfig; nil: whichever. Without a cloud nobody can tell.
-func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wait time.Duration, kubeconfig string) error {
+func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, kubeconfig string) error {
 	if j.Change != nil && !j.Change.Kubelet {
 		j.Change.Kubelet = true
 		if err := j.save(); err != nil {
@@ -87,7 +90,7 @@ func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wai
 		}
 	}
 	since := time.Now()
-	if _, err := systemctl(ctx, "restart", kubeletService); err != nil {
+	if _, err := systemctl.Run(ctx, "restart", kubeletService); err != nil {
 		return err
 	}
 	err := within(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
@@ -98,10 +101,10 @@ func (j *journal) restartKubelet(ctx context.Context, c *cloud, name string, wai
 		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
 			return &finalError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
 		}
-		return c.ready(ctx, name, since)
+		return c.Ready(ctx, name, since)
 	})
 	if err != nil {
-		return fmt.Errorf("%w%s", err, logOf(context.WithoutCancel(ctx), kubeletService))
+		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), kubeletService))
 	}
 	return nil
 }
@@ -128,4 +131,22 @@ func within(ctx context.Context, wait time.Duration, what string, check func(con
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+const pollInterval = 200 * time.Millisecond
+
+// poll calls check until it is content. When ctx ends first, the error says what check
+// has said last.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-time.After(pollInterval):
+		}
+	}
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
 // UninstallOptions say how a node is given back.
@@ -102,7 +105,7 @@ func (j *journal) mayLeave(ctx context.Context, force bool, out io.Writer) error
 	case cloud == nil:
 		c.warn("the node's own kubeconfig cannot be used")
 	default:
-		_, err := cloud.node(ctx, name)
+		_, err := cloud.Node(ctx, name)
 		switch {
 		case err == nil:
 			c.ok("the apiserver answers for node %s", name)
@@ -119,11 +122,11 @@ func (j *journal) mayLeave(ctx context.Context, force bool, out io.Writer) error
 // be done again after a crash.
 func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) error {
 	originals := j.Installed.Originals
-	kubelets := map[string]entry{dropInFile: originals[dropInFile]}
+	kubelets := map[string]files.Entry{dropInFile: originals[dropInFile]}
 	if err := j.restore(kubelets); err != nil {
 		return err
 	}
-	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	name, cloud := j.nodeBefore(ctx)
@@ -132,7 +135,7 @@ func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) 
 	if cloud != nil {
 		notReady = j.restartKubelet(ctx, cloud, name, wait, "")
 	} else {
-		_, notReady = systemctl(ctx, "restart", kubeletService)
+		_, notReady = systemctl.Run(ctx, "restart", kubeletService)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
@@ -141,7 +144,7 @@ func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) 
 	if err := j.restore(originals); err != nil {
 		return err
 	}
-	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	forgetUnits(ctx)
@@ -151,7 +154,7 @@ func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) 
 			return fmt.Errorf("remove the hub's folder: %w", err)
 		}
 	}
-	removeFolders(j.Installed.Folders)
+	files.RemoveFolders(j.Installed.Folders)
 	purged := j.Change.Purge
 	j.Installed, j.Change = nil, nil
 	if err := j.save(); err != nil {

@@ -1,4 +1,6 @@
-package install
+// Package apiserver asks an apiserver, or a hub in its place, for a node and its lease. It
+// is what edgehub install waits with, and needs no clientset.
+package apiserver
 
 import (
 	"context"
@@ -15,17 +17,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// requestTimeout bounds one question to the apiserver or the hub.
-const requestTimeout = 5 * time.Second
+// Timeout bounds one question to the apiserver or the hub.
+const Timeout = 5 * time.Second
 
-// cloud is an apiserver, or a hub in its place, as one kubeconfig shows it.
-type cloud struct {
-	servers []string
+// Client asks an apiserver, or a hub in its place, as one kubeconfig shows it.
+type Client struct {
+	Servers []string
 	client  *http.Client
 }
 
-// newCloud reads a kubeconfig; servers, if any, take the place of the one that it names.
-func newCloud(kubeconfig string, servers []string) (*cloud, *rest.Config, error) {
+// New reads a kubeconfig; servers, if any, take the place of the one that it names.
+func New(kubeconfig string, servers []string) (*Client, *rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		return nil, nil, err
@@ -44,13 +46,13 @@ func newCloud(kubeconfig string, servers []string) (*cloud, *rest.Config, error)
 	if len(servers) == 0 {
 		servers = []string{strings.TrimSuffix(config.Host, "/")}
 	}
-	return &cloud{servers: servers, client: client}, config, nil
+	return &Client{Servers: servers, client: client}, config, nil
 }
 
 // get asks the servers in turn until one answers.
-func (c *cloud) get(ctx context.Context, path string, into any) error {
+func (c *Client) get(ctx context.Context, path string, into any) error {
 	var errs []error
-	for _, server := range c.servers {
+	for _, server := range c.Servers {
 		err := c.ask(ctx, server+path, into)
 		if err == nil {
 			return nil
@@ -60,8 +62,8 @@ func (c *cloud) get(ctx context.Context, path string, into any) error {
 	return errors.Join(errs...)
 }
 
-func (c *cloud) ask(ctx context.Context, url string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *Client) ask(ctx context.Context, url string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -84,15 +86,15 @@ func (c *cloud) ask(ctx context.Context, url string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-func (c *cloud) node(ctx context.Context, name string) (*corev1.Node, error) {
+func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, c.get(ctx, "/api/v1/nodes/"+name, node)
 }
 
-// ready is nil if the node is Ready and has said so itself since a moment. The clock in
+// Ready is nil if the node is Ready and has said so itself since a moment. The clock in
 // both marks is this machine's: kubelet sets them.
-func (c *cloud) ready(ctx context.Context, name string, since time.Time) error {
-	node, err := c.node(ctx, name)
+func (c *Client) Ready(ctx context.Context, name string, since time.Time) error {
+	node, err := c.Node(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -120,22 +122,4 @@ func (c *cloud) ready(ctx context.Context, name string, since time.Time) error {
 		return nil
 	}
 	return fmt.Errorf("node %s has no condition Ready", name)
-}
-
-const pollInterval = 200 * time.Millisecond
-
-// poll calls check until it is content. When ctx ends first, the error says what check
-// has said last.
-func poll(ctx context.Context, check func(context.Context) error) error {
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		case <-time.After(pollInterval):
-		}
-	}
 }

@@ -1,4 +1,5 @@
-package install
+// Package systemctl runs systemctl and journalctl.
+package systemctl
 
 import (
 	"context"
@@ -10,14 +11,8 @@ import (
 	"strings"
 )
 
-const (
-	hubService     = "edgehub.service"
-	hubSocket      = "edgehub.socket"
-	kubeletService = "kubelet.service"
-)
-
-// systemctl runs one command, and says which if it fails.
-func systemctl(ctx context.Context, args ...string) (string, error) {
+// Run runs one command, and says which if it fails.
+func Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "systemctl", args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -26,9 +21,9 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// properties of a unit, by name; empty ones for one that does not exist.
-func properties(ctx context.Context, unit string, names ...string) (map[string]string, error) {
-	out, err := systemctl(ctx, "show", unit, "--property="+strings.Join(names, ","))
+// Properties of a unit, by name; empty ones for one that does not exist.
+func Properties(ctx context.Context, unit string, names ...string) (map[string]string, error) {
+	out, err := Run(ctx, "show", unit, "--property="+strings.Join(names, ","))
 	if err != nil {
 		return nil, err
 	}
@@ -41,18 +36,18 @@ func properties(ctx context.Context, unit string, names ...string) (map[string]s
 	return values, nil
 }
 
-// mainPID is the process of a service; 0 while it does not run.
-func mainPID(ctx context.Context, unit string) (int, error) {
-	values, err := properties(ctx, unit, "MainPID")
+// MainPID is the process of a service; 0 while it does not run.
+func MainPID(ctx context.Context, unit string) (int, error) {
+	values, err := Properties(ctx, unit, "MainPID")
 	if err != nil {
 		return 0, err
 	}
 	return strconv.Atoi(values["MainPID"])
 }
 
-// systemdVersion is its number, such as 252; 0 where it does not say.
-func systemdVersion(ctx context.Context) int {
-	out, err := systemctl(ctx, "--version")
+// Version is its number, such as 252; 0 where it does not say.
+func Version(ctx context.Context) int {
+	out, err := Run(ctx, "--version")
 	if err != nil {
 		return 0
 	}
@@ -67,8 +62,8 @@ func systemdVersion(ctx context.Context) int {
 	return number
 }
 
-// underSystemd is an error that says why not.
-func underSystemd() error {
+// Check is an error that says why not.
+func Check() error {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		return errors.New("this machine has no systemctl: see docs/install.md for what to do by hand")
 	}
@@ -80,8 +75,8 @@ func underSystemd() error {
 
 const logLines = 15
 
-// logOf is the end of what a unit has said, for an error.
-func logOf(ctx context.Context, unit string) string {
+// Journal is the end of what a unit has said, for an error.
+func Journal(ctx context.Context, unit string) string {
 	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines="+strconv.Itoa(logLines), "--no-pager", "--output=short-iso").CombinedOutput()
 	if err != nil || len(strings.TrimSpace(string(out))) == 0 {
 		return "\n(the journal has nothing of " + unit + ")"

@@ -1,4 +1,6 @@
-package install
+// Package files writes files and symbolic links so that after a crash there is the old or
+// the new, whole, and compares them with what should be there.
+package files
 
 import (
 	"bytes"
@@ -12,9 +14,9 @@ import (
 	"syscall"
 )
 
-// entry is what is at a path: nothing, a file or a symbolic link. A file's contents are
+// Entry is what is at a path: nothing, a file or a symbolic link. A file's contents are
 // elsewhere, under their sum.
-type entry struct {
+type Entry struct {
 	Kind   string      `json:"kind,omitempty"` // "" (nothing), "file" or "link"
 	Mode   fs.FileMode `json:"mode,omitempty"`
 	UID    int         `json:"uid,omitempty"`
@@ -23,45 +25,47 @@ type entry struct {
 	Target string      `json:"target,omitempty"` // of a link
 }
 
+// The kinds of an Entry, beside nothing.
 const (
-	kindFile = "file"
-	kindLink = "link"
+	KindFile = "file"
+	KindLink = "link"
 )
 
-func sumOf(content []byte) string {
+// Sum is the SHA-256 of content, in hexadecimal.
+func Sum(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// look says what is at a path, and returns a file's contents.
-func look(path string) (entry, []byte, error) {
+// Look says what is at a path, and returns a file's contents.
+func Look(path string) (Entry, []byte, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return entry{}, nil, nil
+		return Entry{}, nil, nil
 	}
 	if err != nil {
-		return entry{}, nil, err
+		return Entry{}, nil, err
 	}
-	e := entry{Mode: info.Mode().Perm()}
+	e := Entry{Mode: info.Mode().Perm()}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		e.UID, e.GID = int(stat.Uid), int(stat.Gid)
 	}
 	switch {
 	case info.Mode().IsRegular():
 		content, err := os.ReadFile(path)
-		e.Kind, e.Sum = kindFile, sumOf(content)
+		e.Kind, e.Sum = KindFile, Sum(content)
 		return e, content, err
 	case info.Mode()&fs.ModeSymlink != 0:
-		e.Kind, e.Mode = kindLink, 0
+		e.Kind, e.Mode = KindLink, 0
 		e.Target, err = os.Readlink(path)
 		return e, nil, err
 	}
 	return e, nil, fmt.Errorf("%s is neither a file nor a symbolic link", path)
 }
 
-// put makes path what e says, with content if that is a file. The rename is the commit
+// Put makes path what e says, with content if that is a file. The rename is the commit
 // point: after a crash there is the old or the new, whole.
-func put(path string, e entry, content []byte) error {
+func Put(path string, e Entry, content []byte) error {
 	if e.Kind == "" {
 		err := os.Remove(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +78,8 @@ func put(path string, e entry, content []byte) error {
 		return err
 	}
 	write := writeNew
-	if e.Kind == kindLink {
-		write = func(name string, e entry, _ []byte) error { return os.Symlink(e.Target, name) }
+	if e.Kind == KindLink {
+		write = func(name string, e Entry, _ []byte) error { return os.Symlink(e.Target, name) }
 	}
 	if err := write(fresh, e, content); err != nil {
 		_ = os.Remove(fresh)
@@ -88,7 +92,7 @@ func put(path string, e entry, content []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-func writeNew(name string, e entry, content []byte) error {
+func writeNew(name string, e Entry, content []byte) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -108,8 +112,8 @@ func syncFolder(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// missingFolders are those that have to be made for a path, the outermost first.
-func missingFolders(path string) []string {
+// MissingFolders are those that have to be made for a path, the outermost first.
+func MissingFolders(path string) []string {
 	var missing []string
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -119,21 +123,21 @@ func missingFolders(path string) []string {
 	}
 }
 
-// removeFolders removes those that are empty, the innermost first.
-func removeFolders(folders []string) {
+// RemoveFolders removes those that are empty, the innermost first.
+func RemoveFolders(folders []string) {
 	for i := len(folders) - 1; i >= 0; i-- {
 		_ = os.Remove(folders[i])
 	}
 }
 
-// same reports whether path is what e says.
-func same(path string, e entry) (bool, error) {
-	now, _, err := look(path)
+// Same reports whether path is what e says.
+func Same(path string, e Entry) (bool, error) {
+	now, _, err := Look(path)
 	return now == e, err
 }
 
-// sameContent is a same that a change of owner or mode does not disturb.
-func sameContent(path string, content []byte) bool {
+// SameContent is a same that a change of owner or mode does not disturb.
+func SameContent(path string, content []byte) bool {
 	now, err := os.ReadFile(path)
 	return err == nil && bytes.Equal(now, content)
 }
