@@ -70,7 +70,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: recallOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
+	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
-// worthNoting is how long an outage has to last before it is written down: one that
+// minOutage is how long an outage has to last before it is written down: one that
 // comes and goes costs no write to flash.
-const worthNoting = 10 * time.Second
+const minOutage = 10 * time.Second
 
 // outage is what the hub remembers of the cloud over a restart, so that "offline since"
 // does not begin anew. It is written when an outage has begun, when it has ended, and
@@ -23,18 +23,18 @@ type outage struct {
 	file     string
 	upstream *proxy.Upstream
 	log      *slog.Logger
-	recalled time.Time // what the file said at the start; zero: nothing
+	loaded   time.Time // what the file said at the start; zero: nothing
 }
 
-// remembered is the contents of the file. One of the two is set.
-type remembered struct {
+// outageFile is the contents of the file. One of the two is set.
+type outageFile struct {
 	Lost     *time.Time `json:"lost,omitempty"`     // the outage goes on since then
 	Answered *time.Time `json:"answered,omitempty"` // an apiserver answered last, as far as is known
 }
 
-// recallOutage passes the remembered outage on to upstream. A file that cannot be read counts
+// loadOutage passes the remembered outage on to upstream. A file that cannot be read counts
 // as none.
-func recallOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage {
+func loadOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)
 	if err != nil {
@@ -43,32 +43,32 @@ func recallOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outa
 		}
 		return o
 	}
-	var was remembered
+	var was outageFile
 	switch err := json.Unmarshal(text, &was); {
 	case err != nil:
 		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
 	case was.Lost != nil:
-		o.recalled = *was.Lost
+		o.loaded = *was.Lost
 	case was.Answered != nil:
-		o.recalled = *was.Answered
+		o.loaded = *was.Answered
 	}
-	upstream.Recall(o.recalled)
+	upstream.Recall(o.loaded)
 	return o
 }
 
 // run keeps the file until ctx ends. What it says stays until an apiserver answers,
 // whatever the clock says meanwhile.
 func (o *outage) run(ctx context.Context) {
-	if proxy.Plausible(o.recalled) {
+	if proxy.Plausible(o.loaded) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-o.upstream.Answered():
-			o.forget()
+			o.remove()
 		}
 	}
 	o.follow(ctx)
-	o.remember()
+	o.save()
 }
 
 // follow writes outages down that begin from now on.
@@ -79,7 +79,7 @@ func (o *outage) follow(ctx context.Context) {
 			return
 		case <-o.upstream.Lost(ctx):
 		}
-		short, cancel := context.WithTimeout(ctx, worthNoting)
+		short, cancel := context.WithTimeout(ctx, minOutage)
 		err := o.upstream.WaitUp(short)
 		cancel()
 		if err == nil {
@@ -88,18 +88,18 @@ func (o *outage) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		o.remember()
+		o.save()
 		if o.upstream.WaitUp(ctx) != nil {
 			return
 		}
-		o.forget()
+		o.remove()
 	}
 }
 
-// remember writes what is known now. Of a cloud that has not answered since the start,
+// save writes what is known now. Of a cloud that has not answered since the start,
 // and does not count as away, nothing is.
-func (o *outage) remember() {
-	var now remembered
+func (o *outage) save() {
+	var now outageFile
 	answered := false
 	select {
 	case <-o.upstream.Answered():
@@ -125,7 +125,7 @@ func (o *outage) remember() {
 	}
 }
 
-func (o *outage) forget() {
+func (o *outage) remove() {
 	if _, err := os.Stat(o.file); os.IsNotExist(err) {
 		return // the usual case costs no sync
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/access"
-	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
@@ -57,7 +57,7 @@ func (h *Hub) listenPlain() error {
 	if h.config.ProxyAddress == "" {
 		return nil
 	}
-	who := access.OnlyPrograms(proxy.LoopbackFor(h.callers.Refuse))
+	who := access.CheckCSRF(proxy.LoopbackFor(h.callers.Refuse))
 	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
 // listenAPI opens the port of the node's HTTP API: to programs outside of containers,
 // over plain HTTP on loopback, or over TLS to those with a client certificate.
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
-	handler := guard.Programs(api)
+	handler := csrf.Handler(api)
 	if h.config.ServeClientCAFile == "" {
 		local := h.callers.ForAPI(h.config.ServeToContainers, r)
 		if err := h.listenLimited(local.Admit(handler)); err != nil {

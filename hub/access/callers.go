@@ -21,16 +21,16 @@ import (
 // programs, which are those of some users outside of all containers. A connection
 // is looked at once.
 type Callers struct {
-	peers   *peer.Peers // nil: nobody is looked at
-	log     *slog.Logger
-	refused *prometheus.CounterVec
-	said    *sayings
+	peers    *peer.Peers // nil: nobody is looked at
+	log      *slog.Logger
+	refused  *prometheus.CounterVec
+	logLimit *logLimit
 }
 
 // NewCallers tries whether peers can be told. Its error is for a check that is
 // required.
 func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*Callers, error) {
-	cs := &Callers{log: log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+	cs := &Callers{log: log, logLimit: newLogLimit(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_proxy_callers_refused_total",
 		Help: "Requests without credentials that did not get the node's identity, by what their caller is: not-local, user, container, or unknown.",
 	}, []string{"reason"})}
@@ -44,7 +44,7 @@ func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*C
 	}
 	err := errors.New("--caller-check=off")
 	if c.CallerCheck != config.CheckOff {
-		cs.peers, err = tellingPeers(c.IdentityUIDs)
+		cs.peers, err = newPeers(c.IdentityUIDs)
 	}
 	switch {
 	case err == nil:
@@ -57,7 +57,7 @@ func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*C
 	return cs, nil
 }
 
-func tellingPeers(users []uint32) (*peer.Peers, error) {
+func newPeers(users []uint32) (*peer.Peers, error) {
 	peers, err := peer.New(users)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func tellingPeers(users []uint32) (*peer.Peers, error) {
 
 type connKey struct{}
 
-// knownConn is a connection, and what was found out about its other end.
-type knownConn struct {
+// clientConn is a connection, and what was found out about its other end.
+type clientConn struct {
 	peer.Conn
 	peers *peer.Peers // nil: nobody is looked at
 
@@ -93,7 +93,7 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, connKey{}, &knownConn{Conn: tcp, peers: c.peers})
+	return context.WithValue(ctx, connKey{}, &clientConn{Conn: tcp, peers: c.peers})
 }
 
 // Refuse returns why r's caller does not get the node's identity, in words for the
@@ -102,11 +102,11 @@ func (c *Callers) Refuse(r *http.Request) error {
 	if c.peers == nil {
 		return nil
 	}
-	conn, ok := r.Context().Value(connKey{}).(*knownConn)
+	conn, ok := r.Context().Value(connKey{}).(*clientConn)
 	if !ok {
 		return errors.New("its connection is not known")
 	}
-	err := conn.ask(c.peers.Check)
+	err := conn.check(c.peers.Check)
 	if err == nil {
 		return nil
 	}
@@ -114,10 +114,10 @@ func (c *Callers) Refuse(r *http.Request) error {
 	return fmt.Errorf("%w: send a bearer token, which in a pod is its service account's, in /var/run/secrets/kubernetes.io/serviceaccount/token", err)
 }
 
-// ask remembers what check finds out, but not that nothing could be. A port has one
+// check remembers what the check finds out, but not that nothing could be. A port has one
 // check. A verdict holds for later requests too: a socket has the same other end for
 // as long as it lives.
-func (k *knownConn) ask(check func(peer.Conn) error) error {
+func (k *clientConn) check(check func(peer.Conn) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.known {
@@ -139,23 +139,23 @@ func (c *Callers) IsNode(conn net.Conn) bool {
 }
 
 // report counts a refusal, and says once in a while who it was.
-func (c *Callers) report(conn *knownConn, err error) {
+func (c *Callers) report(conn *clientConn, err error) {
 	var r *peer.Refusal
 	if !errors.As(err, &r) {
 		return
 	}
 	c.refused.WithLabelValues(string(r.Reason)).Inc()
-	if !c.said.now(subject(r), time.Now()) {
+	if !c.logLimit.allow(subject(r), time.Now()) {
 		return
 	}
 	who := *r // others may be reading r
 	c.peers.Identify(conn.Conn, &who)
 	c.log.Warn("a caller without credentials did not get the node's identity; it has to send a token of its own, or, if it belongs to the node, to run outside of containers as one of --node-identity-users",
-		known(&who)...)
+		callerAttrs(&who)...)
 }
 
-// known is what was found out about a caller, for the log.
-func known(r *peer.Refusal) []any {
+// callerAttrs are what was found out about a caller, for the log.
+func callerAttrs(r *peer.Refusal) []any {
 	words := []any{"reason", string(r.Reason), "remote", r.Remote}
 	if r.Reason == peer.OtherUser || r.Reason == peer.InContainer {
 		words = append(words, "uid", r.UID)

@@ -95,7 +95,7 @@ func TestWhatCouldNotBeFoundOutIsAskedAgain(t *testing.T) {
 	if err := c.Refuse(r); !errors.As(err, &refusal) || refusal.Reason != peer.Unknown {
 		t.Fatalf("got %v", err)
 	}
-	if r.Context().Value(connKey{}).(*knownConn).known {
+	if r.Context().Value(connKey{}).(*clientConn).known {
 		t.Error("it would be refused for as long as the connection is kept")
 	}
 }
@@ -124,11 +124,11 @@ func BenchmarkKnownConnection(b *testing.B) {
 }
 
 func TestOneWhoCallsFromAllLoopbackAddressesIsSaidOnce(t *testing.T) {
-	said := newSayings()
+	limit := newLogLimit()
 	lines := 0
 	for i := range 200 {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), 1)
-		if said.now(subject(&peer.Refusal{Reason: peer.Unknown, Remote: from}), time.Now()) {
+		if limit.allow(subject(&peer.Refusal{Reason: peer.Unknown, Remote: from}), time.Now()) {
 			lines++
 		}
 	}

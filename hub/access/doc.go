@@ -3,7 +3,7 @@
 //   - [Callers] lends the node's identity on the plain proxy port to the node's own programs
 //     only: those of some users, outside of containers. It looks at a connection once.
 //   - [APICallers] keeps containers from the node's HTTP API on loopback.
-//   - [OnlyPrograms] lends no identity to web pages in a browser on the node.
+//   - [CheckCSRF] lends no identity to web pages in a browser on the node.
 //   - [Listener] bounds the connections of a port and reserves a quarter of them for the
 //     node's own programs; [Connections] has the metrics of all ports.
 //   - [PeerOf] names the other end of a connection, so that callers can take turns.

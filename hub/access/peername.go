@@ -15,7 +15,7 @@ import (
 // the way puts its own address in place of the pods'. And a program that may add
 // addresses to its pod's network can be as many peers as the node's routes let through.
 func PeerOf(ctx context.Context) string {
-	conn, ok := ctx.Value(connKey{}).(*knownConn)
+	conn, ok := ctx.Value(connKey{}).(*clientConn)
 	if !ok {
 		return ""
 	}
@@ -23,7 +23,7 @@ func PeerOf(ctx context.Context) string {
 	return conn.name
 }
 
-func (k *knownConn) newName() string {
+func (k *clientConn) newName() string {
 	if k.peers != nil {
 		if uid, ok := k.peers.Owner(k.Conn); ok {
 			return fmt.Sprint("user ", uid)

@@ -70,5 +70,5 @@ func (n *Node) Refused(state proxy.State) string {
 		}
 	}
 	return fmt.Sprintf("%s is refused by the apiserver since %s, and the node is served from the cache: %s",
-		cmp.Or(n.said(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
+		cmp.Or(n.describe(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
 }

@@ -41,7 +41,7 @@ type Node struct {
 
 	clientCAs atomic.Pointer[x509.CertPool]
 	missing   atomic.Bool               // there are none yet
-	ends      atomic.Pointer[time.Time] // of the certificate; nil: there is none
+	expires   atomic.Pointer[time.Time] // of the certificate; nil: there is none
 
 	reloading sync.Mutex // guards what follows
 	loaded    [32]byte
@@ -55,7 +55,7 @@ func New(source *Source, id *kubeconfig.Identity, upstream *proxy.Upstream, r pr
 		return nil, err
 	}
 	n.loaded = id.Digest
-	n.note(id)
+	n.record(id)
 	return n, nil
 }
 
@@ -121,7 +121,7 @@ func (n *Node) Reload() {
 	if id.Server.Host != n.server.Host && len(n.source.config.Servers) == 0 {
 		n.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", n.server.Host)
 	}
-	n.note(id) // before requests are let through: who asks then is to be told the new state
+	n.record(id) // before requests are let through: who asks then is to be told the new state
 	n.upstream.SetCredentials(id.Creds)
 	n.loaded = id.Digest
 	n.log.Info("node credentials changed and are in use", "from", n.source.File())
@@ -148,25 +148,25 @@ func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	return nil
 }
 
-// note notes what the credentials are.
-func (n *Node) note(id *kubeconfig.Identity) {
+// record keeps what the credentials are, for messages and metrics.
+func (n *Node) record(id *kubeconfig.Identity) {
 	n.missing.Store(id.Creds.Missing != nil)
 	if id.Creds.Certificate == nil {
-		n.ends.Store(nil)
+		n.expires.Store(nil)
 		n.expiry.Set(0)
 		return
 	}
 	end := id.Creds.Certificate.Leaf.NotAfter
-	n.ends.Store(&end)
+	n.expires.Store(&end)
 	n.expiry.Set(float64(end.Unix()))
 	if time.Now().After(end) {
 		n.log.Warn("the node's client certificate has expired; the apiserver will refuse the node until there is another one", "expired", end, "from", n.source.File())
 	}
 }
 
-// said describes the credentials, or is empty where there is no certificate.
-func (n *Node) said() string {
-	end := n.ends.Load()
+// describe returns a phrase for the credentials, or is empty where there is no certificate.
+func (n *Node) describe() string {
+	end := n.expires.Load()
 	switch {
 	case end == nil:
 		return ""

@@ -37,7 +37,7 @@ func Load(path string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: server %w", path, err)
 	}
-	if err := unsupported(config); err != nil {
+	if err := checkSupported(config); err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	if err := readFiles(config); err != nil {
@@ -56,7 +56,7 @@ func Load(path string) (*Identity, error) {
 	if id.Creds.Proxy == nil {
 		id.Creds.Proxy = http.ProxyFromEnvironment
 	}
-	id.Creds.Proxy = plainProxy(id.Creds.Proxy)
+	id.Creds.Proxy = onlyHTTPProxy(id.Creds.Proxy)
 	if len(config.CAData) > 0 {
 		if id.Creds.CAs, err = ParseCAs(config.CAData); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: certificate-authority: %w", path, err)
@@ -70,15 +70,15 @@ func Load(path string) (*Identity, error) {
 		id.Creds.Certificate = &certificate
 	}
 	if id.Creds.Certificate == nil {
-		if err := usable(id.Creds.Token); err != nil {
+		if err := checkToken(id.Creds.Token); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 		}
 	}
 	return id, nil
 }
 
-// usable returns why a token cannot be sent in a header, or nil.
-func usable(token string) error {
+// checkToken returns why a token cannot be sent in a header, or nil.
+func checkToken(token string) error {
 	if token == "" {
 		return errors.New("its token is blank: the hub would be nobody to the apiserver")
 	}
@@ -94,21 +94,21 @@ func usable(token string) error {
 func loadConfig(path string) (*rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
-		return nil, withoutQuotes(err)
+		return nil, redactQuotes(err)
 	}
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, withoutSecrets(err, file)
+		return nil, redactSecrets(err, file)
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
 	if err != nil {
-		return nil, withoutSecrets(err, file)
+		return nil, redactSecrets(err, file)
 	}
 	return config, nil
 }
 
-// plainProxy lets HTTP proxies on the way be reached over plain HTTP only: to
+// onlyHTTPProxy lets HTTP proxies on the way be reached over plain HTTP only: to
 // one that is reached over TLS, the node's client certificate would be shown.
-func plainProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		proxy, err := choose(r)
 		if err == nil && proxy != nil && proxy.Scheme != "http" {
@@ -118,8 +118,8 @@ func plainProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request
 	}
 }
 
-// unsupported refuses ways to be known that the hub would silently not use.
-func unsupported(config *rest.Config) error {
+// checkSupported refuses ways to be known that the hub would silently not use.
+func checkSupported(config *rest.Config) error {
 	switch {
 	case config.ExecProvider != nil || config.AuthProvider != nil:
 		return errors.New("credential plugins (exec, auth-provider) are not supported: name a client certificate or a token")

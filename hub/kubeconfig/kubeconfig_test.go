@@ -22,7 +22,7 @@ func TestEmptyKubeconfigIsNotThePodsOwnIdentity(t *testing.T) {
 }
 
 func TestHTTPSProxyIsRefused(t *testing.T) {
-	choose := plainProxy(http.ProxyURL(&url.URL{Scheme: "https", Host: "proxy:3128", User: url.UserPassword("u", "secret")}))
+	choose := onlyHTTPProxy(http.ProxyURL(&url.URL{Scheme: "https", Host: "proxy:3128", User: url.UserPassword("u", "secret")}))
 	_, err := choose(&http.Request{URL: &url.URL{}})
 	if err == nil || !strings.Contains(err.Error(), "http://") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)

@@ -16,15 +16,15 @@ const redacted = "[redacted]"
 // quoted finds what a parser quotes of the text that it could not read.
 var quoted = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']*'")
 
-// withoutQuotes is err without what it quotes of a file with secrets in it: a token
+// redactQuotes is err without what it quotes of a file with secrets in it: a token
 // that begins with an asterisk is "unknown anchor 'TOKEN'" to a YAML parser.
-func withoutQuotes(err error) error {
-	return changed(err, quoted.ReplaceAllLiteralString(err.Error(), redacted))
+func redactQuotes(err error) error {
+	return replaceText(err, quoted.ReplaceAllLiteralString(err.Error(), redacted))
 }
 
-// withoutSecrets is err without the secrets of a kubeconfig, which client-go
+// redactSecrets is err without the secrets of a kubeconfig, which client-go
 // repeats where it does not like them: a proxy's URL, a key in place of its path.
-func withoutSecrets(err error, file *clientcmdapi.Config) error {
+func redactSecrets(err error, file *clientcmdapi.Config) error {
 	text := err.Error()
 	hide := func(secrets ...string) {
 		for _, s := range secrets {
@@ -35,7 +35,7 @@ func withoutSecrets(err error, file *clientcmdapi.Config) error {
 	}
 	for _, cluster := range file.Clusters {
 		for _, raw := range []string{cluster.ProxyURL, cluster.Server} {
-			if raw == withoutUser(raw) {
+			if raw == redactUser(raw) {
 				continue
 			}
 			hide(raw, strings.Trim(strconv.Quote(raw), `"`))
@@ -50,21 +50,21 @@ func withoutSecrets(err error, file *clientcmdapi.Config) error {
 			hide(user.ClientKey)
 		}
 	}
-	return changed(err, text)
+	return replaceText(err, text)
 }
 
-// changed is err if text is what it says, and else an error that says text: what
+// replaceText is err if text is what it says, and else an error that says text: what
 // was wrapped would say it all the same.
-func changed(err error, text string) error {
+func replaceText(err error, text string) error {
 	if text == err.Error() {
 		return err
 	}
 	return errors.New(text)
 }
 
-// withoutUser is an address, which may be none, without what stands before its host
+// redactUser is an address, which may be none, without what stands before its host
 // and behind its path, where passwords and tokens are written.
-func withoutUser(address string) string {
+func redactUser(address string) string {
 	address, _, _ = strings.Cut(address, "?")
 	if at := strings.LastIndex(address, "@"); at >= 0 {
 		scheme, _, ok := strings.Cut(address[:at], "://")

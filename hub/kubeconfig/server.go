@@ -11,7 +11,7 @@ import (
 // ParseServer reads one apiserver's address: https://HOST[:PORT], or HOST:PORT.
 func ParseServer(word string) (*url.URL, error) {
 	raw := word
-	word = withoutUser(word)
+	word = redactUser(word)
 	if !strings.Contains(raw, "://") {
 		raw = "https://" + raw
 	}

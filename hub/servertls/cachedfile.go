@@ -8,10 +8,10 @@ import (
 // reloadInterval is how often files are read again, at most.
 const reloadInterval = 10 * time.Second
 
-// reloaded is what was read of files that may change: it is read again when it is
+// cachedFile is what was read of files that may change: it is read again when it is
 // asked for and older than reloadInterval. Files that cannot be read leave the
 // last good contents in use. Safe for concurrent use.
-type reloaded[T any] struct {
+type cachedFile[T any] struct {
 	read   func() (T, error)
 	failed func(error) // hears of the first of failures in a row
 
@@ -21,13 +21,13 @@ type reloaded[T any] struct {
 	failing bool
 }
 
-// newReloaded reads for the first time, which has to work.
-func newReloaded[T any](read func() (T, error), failed func(error)) (*reloaded[T], error) {
+// newCachedFile reads for the first time, which has to work.
+func newCachedFile[T any](read func() (T, error), failed func(error)) (*cachedFile[T], error) {
 	current, err := read()
-	return &reloaded[T]{read: read, failed: failed, current: current, readAt: time.Now()}, err
+	return &cachedFile[T]{read: read, failed: failed, current: current, readAt: time.Now()}, err
 }
 
-func (r *reloaded[T]) get() T {
+func (r *cachedFile[T]) get() T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.readAt) > reloadInterval {

@@ -26,7 +26,7 @@ import (
 
 // Certificate is the certificate of the ports with TLS. It follows changes of its
 // files. Safe for concurrent use.
-type Certificate struct{ pair *reloaded[*tls.Certificate] }
+type Certificate struct{ pair *cachedFile[*tls.Certificate] }
 
 // NewCertificate uses the pair that was named, or a self-signed one for the node's
 // name and addresses that is kept under --root-dir.
@@ -43,7 +43,7 @@ func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		return &pair, err
 	}
-	pair, err := newReloaded(read, func(err error) {
+	pair, err := newCachedFile(read, func(err error) {
 		log.Error("serving certificate cannot be read again; the one in use stays", "certificate", certFile, "key", keyFile, "err", err)
 	})
 	if err != nil {
@@ -85,11 +85,11 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 	}
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	switch {
-	case err == nil && covers(pair.Leaf, names, addresses) && !isExpiring(pair.Leaf):
+	case err == nil && isFor(pair.Leaf, names, addresses) && !isExpiring(pair.Leaf):
 		return nil
 	case err == nil:
 		log.Warn("the hub's self-signed serving certificate is replaced: whoever has pinned it has to read it again",
-			"certificate", certFile, "reason", whyReplaced(pair.Leaf), "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
+			"certificate", certFile, "reason", replaceReason(pair.Leaf), "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
 	case !errors.Is(err, fs.ErrNotExist) && !isBadPair(err):
 		return err
 	}
@@ -121,14 +121,14 @@ func isExpiring(leaf *x509.Certificate) bool {
 	return time.Now().Add(month).After(leaf.NotAfter)
 }
 
-func whyReplaced(leaf *x509.Certificate) string {
+func replaceReason(leaf *x509.Certificate) string {
 	if isExpiring(leaf) {
 		return "it has expired, or is about to: was the clock wrong when it was made?"
 	}
 	return "it does not name this node, or an address that the hub serves"
 }
 
-func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
+func isFor(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 	for _, name := range names {
 		if !slices.Contains(leaf.DNSNames, name) {
 			return false
@@ -148,7 +148,7 @@ func covers(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 //
 //nolint:gochecknoglobals // constants
 var (
-	sinceEver    = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	noBeginning  = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	noExpiration = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
@@ -167,7 +167,7 @@ func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err
 		Subject:               pkix.Name{CommonName: names[0], Organization: []string{"edgehub"}},
 		DNSNames:              names,
 		IPAddresses:           addresses,
-		NotBefore:             sinceEver,
+		NotBefore:             noBeginning,
 		NotAfter:              noExpiration,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

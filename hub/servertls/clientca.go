@@ -9,17 +9,17 @@ import (
 	"os"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy"
 )
 
 // ClientCAs are the CAs of --serve-client-ca-file, which follow changes of the
 // file. Safe for concurrent use.
-type ClientCAs struct{ pool *reloaded[*x509.CertPool] }
+type ClientCAs struct{ pool *cachedFile[*x509.CertPool] }
 
 func NewClientCAs(file string, log *slog.Logger) (*ClientCAs, error) {
-	pool, err := newReloaded(func() (*x509.CertPool, error) { return readCAs(file) }, func(err error) {
+	pool, err := newCachedFile(func() (*x509.CertPool, error) { return readCAs(file) }, func(err error) {
 		log.Error("the CAs of the node's HTTP API cannot be read again; those in use stay", "flag", "--serve-client-ca-file", "err", err)
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *ClientCAs) check(r *http.Request) error {
 func (c *ClientCAs) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.check(r); err != nil {
-			guard.Refuse(w, http.StatusUnauthorized, fmt.Sprintf("%v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)", err))
+			csrf.Refuse(w, http.StatusUnauthorized, fmt.Sprintf("%v; come with a certificate of a CA in the hub's --serve-client-ca-file (edgehubctl: --client-certificate and --client-key)", err))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// firstInherited is the first file descriptor that systemd passes on
+// firstFD is the first file descriptor that systemd passes on
 // (sd_listen_fds(3)).
-const firstInherited = 3
+const firstFD = 3
 
 // Listeners are those that systemd has opened for this process, by
 // address. They stay open in systemd when the process ends: while it is started
@@ -37,7 +37,7 @@ func InheritListeners() (Listeners, error) {
 		return nil, fmt.Errorf("sockets from systemd: LISTEN_FDS is %q", count)
 	}
 	all := Listeners{}
-	for fd := firstInherited; fd < firstInherited+n; fd++ {
+	for fd := firstFD; fd < firstFD+n; fd++ {
 		file := os.NewFile(uintptr(fd), "socket from systemd")
 		l, err := net.FileListener(file) // a copy, closed on exec
 		file.Close()

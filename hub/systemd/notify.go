@@ -21,32 +21,32 @@ type Notifier struct {
 // NewNotifier reads what systemd has put into the environment, and takes it
 // out of it: no child is to speak for the hub.
 func NewNotifier(log *slog.Logger) *Notifier {
-	s := &Notifier{socket: os.Getenv("NOTIFY_SOCKET"), log: log}
+	n := &Notifier{socket: os.Getenv("NOTIFY_SOCKET"), log: log}
 	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
 		if usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
-			s.watchdog = time.Duration(usec) * time.Microsecond
+			n.watchdog = time.Duration(usec) * time.Microsecond
 		}
 	}
 	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"} {
 		_ = os.Unsetenv(name)
 	}
-	return s
+	return n
 }
 
 // Notify sends a state such as READY=1. That it does not arrive stops nothing:
 // systemd draws its own conclusions from silence.
-func (s *Notifier) Notify(state string) {
-	if s.socket == "" {
+func (n *Notifier) Notify(state string) {
+	if n.socket == "" {
 		return
 	}
 	// A name that begins with @ is one in the abstract namespace, to net as well.
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
 	if err == nil {
 		defer conn.Close()
 		_, err = conn.Write([]byte(state))
 	}
 	if err != nil {
-		s.log.Warn("systemd cannot be told how the hub is doing", "state", state, "err", err)
+		n.log.Warn("systemd cannot be told how the hub is doing", "state", state, "err", err)
 	}
 }
 
@@ -55,22 +55,22 @@ const statusInterval = time.Second
 
 // Run keeps the STATUS line and the watchdog current until ctx ends. alive is
 // asked before each sign of life; while it fails there is none.
-func (s *Notifier) Run(ctx context.Context, status func() string, alive func(context.Context) error) error {
-	if s.socket == "" {
+func (n *Notifier) Run(ctx context.Context, status func() string, alive func(context.Context) error) error {
+	if n.socket == "" {
 		return nil
 	}
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
-	var told string
-	var lastSign time.Time
+	var lastStatus string
+	var lastFed time.Time
 	for {
-		if now := status(); now != told {
-			s.Notify("STATUS=" + now)
-			told = now
+		if now := status(); now != lastStatus {
+			n.Notify("STATUS=" + now)
+			lastStatus = now
 		}
-		if s.watchdog > 0 && time.Since(lastSign) >= s.watchdog/3 {
-			s.signOfLife(ctx, alive)
-			lastSign = time.Now()
+		if n.watchdog > 0 && time.Since(lastFed) >= n.watchdog/3 {
+			n.feedWatchdog(ctx, alive)
+			lastFed = time.Now()
 		}
 		select {
 		case <-ctx.Done():
@@ -80,15 +80,15 @@ func (s *Notifier) Run(ctx context.Context, status func() string, alive func(con
 	}
 }
 
-// signOfLife asks alive for no longer than leaves time for another attempt.
-func (s *Notifier) signOfLife(ctx context.Context, alive func(context.Context) error) {
-	attempt, cancel := context.WithTimeout(ctx, s.watchdog/4)
+// feedWatchdog asks alive for no longer than leaves time for another attempt.
+func (n *Notifier) feedWatchdog(ctx context.Context, alive func(context.Context) error) {
+	attempt, cancel := context.WithTimeout(ctx, n.watchdog/4)
 	defer cancel()
 	err := alive(attempt)
 	switch {
 	case err == nil:
-		s.Notify("WATCHDOG=1")
+		n.Notify("WATCHDOG=1")
 	case ctx.Err() == nil:
-		s.log.Error("the hub does not answer on its own port; systemd starts it anew if that goes on", "err", err, "watchdog", s.watchdog)
+		n.log.Error("the hub does not answer on its own port; systemd starts it anew if that goes on", "err", err, "watchdog", n.watchdog)
 	}
 }

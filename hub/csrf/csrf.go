@@ -1,15 +1,15 @@
-// Package guard tells requests that web pages make, in a browser that runs on
+// Package csrf tells requests that web pages make, in a browser that runs on
 // the node, from those of programs: a page of any website may send requests to
 // the node's loopback, with the node's address or, by DNS rebinding, under a
 // name of its own.
 //
-// [Check] looks at one request and [Programs] at all that a handler gets. They
+// [Check] looks at one request and [Handler] at all that a handler gets. They
 // keep nothing and are safe for concurrent use.
 //
 // It is http.CrossOriginProtection made stricter: that lets every GET of a
 // foreign page pass, and here a GET can open a WebSocket to a container; and it
 // does not look at Host.
-package guard
+package csrf
 
 import (
 	"fmt"
@@ -92,9 +92,9 @@ func sameOrigin(r *http.Request, origin string) bool {
 	return ok && host != "" && strings.EqualFold(strings.TrimSuffix(host, port), strings.TrimSuffix(r.Host, port))
 }
 
-// Programs answers requests that pass Check with next, and others with 403 and
+// Handler answers requests that pass Check with next, and others with 403 and
 // one line of text.
-func Programs(next http.Handler) http.Handler {
+func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := Check(r); err != nil {
 			Refuse(w, http.StatusForbidden, err.Error())

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/edgehub-io/edgehub/hub/guard"
+	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/peer"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -18,16 +18,16 @@ import (
 // others, and upgrades them, with the node's identity. Programs of any user outside
 // of containers are the owner's. Health and metrics are for everybody.
 type APICallers struct {
-	peers   *peer.Peers // nil: nobody is looked at
-	log     *slog.Logger
-	refused *prometheus.CounterVec
-	said    *sayings
+	peers    *peer.Peers // nil: nobody is looked at
+	log      *slog.Logger
+	refused  *prometheus.CounterVec
+	logLimit *logLimit
 }
 
 // ForAPI is who is told apart on the node's HTTP API: nobody where containers are
 // let in, or where they cannot be told.
 func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICallers {
-	a := &APICallers{peers: c.peers, log: c.log, said: newSayings(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+	a := &APICallers{peers: c.peers, log: c.log, logLimit: newLogLimit(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_api_callers_refused_total",
 		Help: "Requests to the node's HTTP API that were refused since they came from a container, or from elsewhere, by what their caller is: not-local, container, or unknown.",
 	}, []string{"reason"})}
@@ -46,7 +46,7 @@ func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICaller
 func (a *APICallers) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.refuse(r); err != nil {
-			guard.Refuse(w, http.StatusForbidden, fmt.Sprintf("%v; this API is for programs outside of containers; to let those inside use it, start the hub with --serve-to-containers", err))
+			csrf.Refuse(w, http.StatusForbidden, fmt.Sprintf("%v; this API is for programs outside of containers; to let those inside use it, start the hub with --serve-to-containers", err))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -61,15 +61,15 @@ func (a *APICallers) refuse(r *http.Request) error {
 	if a.peers == nil {
 		return nil
 	}
-	conn, ok := r.Context().Value(connKey{}).(*knownConn)
+	conn, ok := r.Context().Value(connKey{}).(*clientConn)
 	if !ok {
 		return errors.New("its connection is not known")
 	}
-	err := conn.ask(a.peers.CheckAnyUser)
+	err := conn.check(a.peers.CheckAnyUser)
 	var refusal *peer.Refusal
 	if errors.As(err, &refusal) {
 		a.refused.WithLabelValues(string(refusal.Reason)).Inc()
-		if a.said.now(subject(refusal), time.Now()) {
+		if a.logLimit.allow(subject(refusal), time.Now()) {
 			a.log.Warn("a caller may not use the node's HTTP API: it is in a container, or elsewhere; --serve-to-containers lets containers in",
 				"reason", string(refusal.Reason), "remote", refusal.Remote, "uid", refusal.UID, "pid", refusal.PID, "comm", refusal.Comm,
 				"pod", refusal.In.Pod, "container", refusal.In.ID, "cgroup", refusal.In.Group, "err", refusal.Err)

@@ -12,21 +12,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// crowd opens connections to a limited listener that accepts all it gets.
-type crowd struct {
+// flood opens connections to a limited listener that accepts all it gets.
+type flood struct {
 	t       *testing.T
 	l       *Listener
 	node    atomic.Bool // whether those that are looked at are the node's
 	refused prometheus.Counter
 }
 
-func newCrowd(t *testing.T, maxOpen int) *crowd {
+func newFlood(t *testing.T, maxOpen int) *flood {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{t: t, refused: prometheus.NewCounter(prometheus.CounterOpts{})}
+	c := &flood{t: t, refused: prometheus.NewCounter(prometheus.CounterOpts{})}
 	c.l = newListener(l.(*net.TCPListener), maxOpen, func(net.Conn) bool { return c.node.Load() }, c.refused, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
@@ -48,7 +48,7 @@ func newCrowd(t *testing.T, maxOpen int) *crowd {
 }
 
 // dial returns a connection, or nil if it was closed at once.
-func (c *crowd) dial() net.Conn {
+func (c *flood) dial() net.Conn {
 	c.t.Helper()
 	conn, err := net.Dial("tcp", c.l.Addr().String())
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *crowd) dial() net.Conn {
 	return conn
 }
 
-func (c *crowd) awaitOpen(n int64) {
+func (c *flood) awaitOpen(n int64) {
 	c.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); c.l.open.Load() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -75,7 +75,7 @@ func (c *crowd) awaitOpen(n int64) {
 }
 
 func TestTheLastQuarterIsForTheNode(t *testing.T) {
-	c := newCrowd(t, 8)
+	c := newFlood(t, 8)
 	var first net.Conn
 	for i := range 6 {
 		if first = c.dial(); first == nil {
@@ -102,7 +102,7 @@ func TestTheLastQuarterIsForTheNode(t *testing.T) {
 }
 
 func TestACrowdOfStrangersLeavesRoom(t *testing.T) {
-	c := newCrowd(t, 40)
+	c := newFlood(t, 40)
 	for range 3 * 40 {
 		c.dial()
 	}
@@ -114,7 +114,7 @@ func TestACrowdOfStrangersLeavesRoom(t *testing.T) {
 }
 
 func TestALimitedListenerThatClosesLetsGo(t *testing.T) {
-	c := newCrowd(t, 8)
+	c := newFlood(t, 8)
 	c.l.Close()
 	if _, err := c.l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
@@ -122,20 +122,20 @@ func TestALimitedListenerThatClosesLetsGo(t *testing.T) {
 }
 
 func TestOneSubjectIsSpokenOfOnceAMinute(t *testing.T) {
-	s, began := newSayings(), time.Now()
-	if !s.now("a", began) {
+	s, began := newLogLimit(), time.Now()
+	if !s.allow("a", began) {
 		t.Error("it is not said at all")
 	}
-	if s.now("a", began.Add(sayEvery-1)) || !s.now("b", began) || !s.now("a", began.Add(sayEvery)) {
+	if s.allow("a", began.Add(logInterval-1)) || !s.allow("b", began) || !s.allow("a", began.Add(logInterval)) {
 		t.Error("it is said too often, or not again")
 	}
 	for i := range 2 * maxSubjects {
-		s.now(string(rune(i)), began)
+		s.allow(string(rune(i)), began)
 	}
 	if len(s.last) > maxSubjects {
 		t.Errorf("%d subjects are remembered", len(s.last))
 	}
-	if !s.now("c", began.Add(2*sayEvery)) {
+	if !s.allow("c", began.Add(2*logInterval)) {
 		t.Error("old subjects take the room of new ones")
 	}
 }

@@ -1,4 +1,4 @@
-package guard
+package csrf
 
 import (
 	"crypto/tls"
@@ -87,7 +87,7 @@ func TestCheckKnowsWebPages(t *testing.T) {
 
 func TestProgramsAnswers403InOneLine(t *testing.T) {
 	reached := false
-	h := Programs(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	h := Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, request("evil.example.com", ""))
 	if body := w.Body.String(); w.Code != http.StatusForbidden || reached || strings.Count(body, "\n") != 1 || !strings.Contains(body, "localhost") {

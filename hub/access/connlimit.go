@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// atOnce is how many connections are looked at together, which costs little more than
+// maxChecks is how many connections are looked at together, which costs little more than
 // one. The others wait in the kernel: what is looked at has to be few beside what is
 // reserved, or a flood would take that up.
-const atOnce = 64
+const maxChecks = 64
 
 // sendBuffer is how much of an answer, in bytes, the kernel may keep for a client that does
 // not read; on loopback it would keep megabytes, which count as the hub's memory.
@@ -32,28 +32,28 @@ type Listener struct {
 	max, free int64 // free is how many are for everybody
 	isNode    func(net.Conn) bool
 	log       *slog.Logger
-	said      *sayings
+	logLimit  *logLimit
 	refused   prometheus.Counter
 
 	open     atomic.Int64
 	checking chan struct{} // holds one for each connection that is looked at
 	start    sync.Once
-	accepted chan acceptance // unbuffered: what nobody takes is closed by Close
+	accepted chan acceptResult // unbuffered: what nobody takes is closed by Close
 	closing  sync.Once
 	closed   chan struct{}
 }
 
-type acceptance struct {
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
 func newListener(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *Listener {
 	free := int64(maxOpen) * 3 / 4
-	together := min(atOnce, max(1, (int64(maxOpen)-free)/2))
+	together := min(maxChecks, max(1, (int64(maxOpen)-free)/2))
 	return &Listener{
-		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, said: newSayings(), refused: refused,
-		checking: make(chan struct{}, together), accepted: make(chan acceptance), closed: make(chan struct{}),
+		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
+		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}),
 	}
 }
 
@@ -82,19 +82,19 @@ func (l *Listener) run() {
 			return
 		}
 		if err != nil {
-			l.hand(acceptance{err: err}) // the server waits a moment before it tries again
+			l.deliver(acceptResult{err: err}) // the server waits a moment before it tries again
 			continue
 		}
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails where it is closed
 		conn := &limitedConn{TCPConn: tcp, open: &l.open}
 		switch open := l.open.Add(1); {
 		case open <= l.free:
-			l.hand(acceptance{conn: conn})
+			l.deliver(acceptResult{conn: conn})
 		case open <= l.max:
 			l.checking <- struct{}{}
 			go l.check(conn)
 		default:
-			l.turnAway(conn)
+			l.reject(conn)
 		}
 	}
 }
@@ -102,13 +102,13 @@ func (l *Listener) run() {
 func (l *Listener) check(conn *limitedConn) {
 	defer func() { <-l.checking }()
 	if !l.isNode(conn) {
-		l.turnAway(conn)
+		l.reject(conn)
 		return
 	}
-	l.hand(acceptance{conn: conn})
+	l.deliver(acceptResult{conn: conn})
 }
 
-func (l *Listener) hand(a acceptance) {
+func (l *Listener) deliver(a acceptResult) {
 	select {
 	case l.accepted <- a:
 	case <-l.closed:
@@ -118,11 +118,11 @@ func (l *Listener) hand(a acceptance) {
 	}
 }
 
-func (l *Listener) turnAway(conn *limitedConn) {
+func (l *Listener) reject(conn *limitedConn) {
 	l.refused.Inc()
 	remote := conn.RemoteAddr()
 	conn.Close()
-	if l.said.now("", time.Now()) {
+	if l.logLimit.allow("", time.Now()) {
 		l.log.Warn("a connection was refused: too many are open; the last quarter is for the node's own programs. See who has them (ss -tnp), or raise --max-connections",
 			"open", l.open.Load(), "max-connections", l.max, "remote", remote)
 	}
