@@ -53,8 +53,8 @@ func (c *checks) result() error {
 	return nil
 }
 
-// rootAndSystemd is what nothing can be looked at without.
-func rootAndSystemd() error {
+// checkPrerequisites returns an error unless this is root, on a machine that runs systemd.
+func checkPrerequisites() error {
 	if os.Geteuid() != 0 {
 		return errors.New("this takes root: run it with sudo")
 	}
@@ -63,31 +63,32 @@ func rootAndSystemd() error {
 
 // prepare looks at the node and returns what is to be done.
 func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
+	fmt.Fprintln(out, "checks:")
 	c := &checks{out: out}
 	if earlier != nil {
-		o.keepFrom(earlier.Options, given)
+		o.inherit(earlier.Options, given)
 		c.ok("edgehub %s is installed; this is %s", earlier.Version, version)
-		c.edited(earlier, o.Force)
+		c.checkUnmodified(earlier, o.Force)
 	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	k, err := lookAtKubelet(ctx)
+	k, err := inspectKubelet(ctx)
 	if err != nil {
 		c.fail(err)
 		return nil, c.result()
 	}
 	c.ok("kubelet runs (process %d)", k.pid)
-	if err := takesOurLine(ctx); err != nil {
+	if err := checkKubeletUnit(ctx); err != nil {
 		c.fail(err)
 	} else {
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
-	c.runtime(k)
+	c.checkRuntime(k)
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = k.flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}
-	cloud := c.identity(o, k, earlier != nil)
+	cloud := c.checkIdentity(o, k, earlier != nil)
 	if cloud == nil {
 		return nil, c.result()
 	}
@@ -97,14 +98,14 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		return nil, c.result()
 	}
 	p.cloud = cloud
-	c.online(ctx, p)
-	c.ports(p, earlier)
-	c.disk(p)
+	c.checkOnline(ctx, p)
+	c.checkPorts(p, earlier)
+	c.checkDisk(p)
 	return p, c.result()
 }
 
-// edited finds files of an earlier install that somebody has changed.
-func (c *checks) edited(earlier *installed, force bool) {
+// checkUnmodified finds files of an earlier install that somebody has changed.
+func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
 		ok, err := files.Same(path, earlier.Written[path])
 		switch {
@@ -117,7 +118,7 @@ func (c *checks) edited(earlier *installed, force bool) {
 	}
 }
 
-func (c *checks) runtime(k *kubelet) {
+func (c *checks) checkRuntime(k *kubelet) {
 	socket := strings.TrimPrefix(k.endpoint, "unix://")
 	info, err := os.Stat(socket)
 	switch {
@@ -132,10 +133,10 @@ func (c *checks) runtime(k *kubelet) {
 	}
 }
 
-// identity checks who the node is; nil where nothing more can be checked. A hub that is
+// checkIdentity checks who the node is; nil where nothing more can be checked. A hub that is
 // there already may be upgraded without a certificate that is valid: the newer one may be
 // what is to mend that.
-func (c *checks) identity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
+func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -176,16 +177,16 @@ func (c *checks) identity(o *Options, k *kubelet, upgrade bool) *apiserver.Clien
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
-	c.readable("--kubeconfig", o.Kubeconfig)
-	c.readable("--bootstrap-file", o.BootstrapFile)
+	c.checkReadable("--kubeconfig", o.Kubeconfig)
+	c.checkReadable("--bootstrap-file", o.BootstrapFile)
 	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
 		c.fail(fmt.Errorf("--kubelet-port=%d needs kubelet's own, rotated certificate: %w", securePort, err))
 	}
 	return cloud
 }
 
-// readable is about files that the hub reads itself: its unit hides some folders from it.
-func (c *checks) readable(flag, path string) {
+// checkReadable is about files that the hub reads itself: its unit hides some folders from it.
+func (c *checks) checkReadable(flag, path string) {
 	if path == "" {
 		return
 	}
@@ -199,8 +200,8 @@ func (c *checks) readable(flag, path string) {
 	}
 }
 
-// online asks the apiserver for the node. The hub alone is upgraded without it, too.
-func (c *checks) online(ctx context.Context, p *plan) {
+// checkOnline asks the apiserver for the node. The hub alone is upgraded without it, too.
+func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	node, err := p.cloud.Node(ctx, p.options.NodeName)
 	switch {
 	case err == nil && !isReady(node):
@@ -220,8 +221,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// ports have to be free, but for those that systemd holds for the hub already.
-func (c *checks) ports(p *plan, earlier *installed) {
+// checkPorts fails where a port is not free, but for those that systemd holds for the hub already.
+func (c *checks) checkPorts(p *plan, earlier *installed) {
 	if !p.sockets {
 		return
 	}
@@ -245,14 +246,15 @@ func (c *checks) ports(p *plan, earlier *installed) {
 	}
 }
 
-// disk is what the cache, and a second binary during an upgrade, take at most.
-func (c *checks) disk(p *plan) {
+// checkDisk fails where there is less space than the cache, and a second binary during an
+// upgrade, take at most.
+func (c *checks) checkDisk(p *plan) {
 	for dir, need := range map[string]uint64{
 		p.config.RootDir:         uint64(p.config.CacheMaxBytes), //nolint:gosec // checked: at least 1 MiB
 		stateDir:                 uint64(len(p.all[0].content)),
 		filepath.Dir(binaryFile): uint64(len(p.all[0].content)),
 	} {
-		missing := files.MissingFolders(filepath.Join(dir, "file"))
+		missing := files.MissingDirs(filepath.Join(dir, "file"))
 		there := dir
 		if len(missing) > 0 {
 			there = filepath.Dir(missing[0])

@@ -12,7 +12,7 @@
 //
 // # A change and its end
 //
-// [Install] looks first, at everything that it needs ([look], checks.go), and says
+// [Install] looks first, at everything that it needs ([files.Read], checks.go), and says
 // what it will write and run (plan.go). What is at those paths is kept and noted on
 // disk before the first of them is touched (record.go). When a step fails, or the
 // program is told to stop, everything is put back as it was, an earlier version of the

@@ -13,14 +13,14 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// ErrPutBack is in the error of an install that has put everything back as it was.
-var ErrPutBack = errors.New("everything was put back as it was")
+// ErrRolledBack is in the error of an install that has put everything back as it was.
+var ErrRolledBack = errors.New("everything was put back as it was")
 
 // Install turns the node over, or upgrades the hub on it. given tells which flags were
 // given, version is this program's. It says what it does on out. Its error wraps
-// ErrPutBack where it had begun; ctx ending makes it put everything back as well.
+// ErrRolledBack where it had begun; ctx ending makes it put everything back as well.
 func Install(ctx context.Context, o *Options, given func(string) bool, version string, out io.Writer) error {
-	if err := rootAndSystemd(); err != nil {
+	if err := checkPrerequisites(); err != nil {
 		return err
 	}
 	if o.DryRun {
@@ -31,7 +31,7 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		if r.Change != nil {
 			fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
 		}
-		p, err := prepareAloud(ctx, o, given, r.Installed, version, out)
+		p, err := prepare(ctx, o, given, r.Installed, version, out)
 		if err != nil {
 			return err
 		}
@@ -44,14 +44,14 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	defer j.close()
-	if err := j.clearUp(ctx, max(o.Wait, DefaultWait), out); err != nil {
+	if err := j.recoverChange(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
-	p, err := prepareAloud(ctx, o, given, j.Installed, version, out)
+	p, err := prepare(ctx, o, given, j.Installed, version, out)
 	if err != nil {
 		return err
 	}
-	if p.nothing() {
+	if p.upToDate() {
 		fmt.Fprintln(out, "\nedgehub is installed and runs as asked already; nothing was changed")
 		return nil
 	}
@@ -63,10 +63,10 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	if err := p.apply(ctx, j, out); err != nil {
 		fmt.Fprintf(out, "FAILED: %v\n", err)
 		err = firstLine(err) // all of it was said
-		if undoErr := j.putBack(context.WithoutCancel(ctx), p.cloud, o.NodeName, max(o.Wait, DefaultWait), out); undoErr != nil {
+		if undoErr := j.rollback(context.WithoutCancel(ctx), p.cloud, o.NodeName, max(o.Wait, DefaultWait), out); undoErr != nil {
 			return fmt.Errorf("%w\nand not all is as it was: %w", err, undoErr)
 		}
-		return fmt.Errorf("%w: %w", ErrPutBack, err)
+		return fmt.Errorf("%w: %w", ErrRolledBack, err)
 	}
 	if err := j.commit(p); err != nil {
 		return err
@@ -80,22 +80,17 @@ func firstLine(err error) error {
 	return errors.New(line)
 }
 
-func prepareAloud(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
-	fmt.Fprintln(out, "checks:")
-	return prepare(ctx, o, given, earlier, version, out)
-}
-
 // begin notes what is there before anything is touched.
 func (j *journal) begin(p *plan) error {
 	c := &change{Before: map[string]files.Entry{}, Sockets: p.sockets}
 	seen := map[string]bool{}
 	for _, f := range p.all {
-		e, err := j.keep(f.path)
+		e, err := j.backUp(f.path)
 		if err != nil {
 			return err
 		}
 		c.Before[f.path] = e
-		for _, dir := range files.MissingFolders(f.path) {
+		for _, dir := range files.MissingDirs(f.path) {
 			if !seen[dir] {
 				seen[dir] = true
 				c.Folders = append(c.Folders, dir)
@@ -137,7 +132,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 			return err
 		}
 	}
-	if err := p.write(ctx, func(path string) bool { return path != dropInFile }); err != nil {
+	if err := p.writeFiles(ctx, func(path string) bool { return path != dropInFile }); err != nil {
 		return err
 	}
 	if p.restart {
@@ -151,33 +146,33 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 			return err
 		}
 	}
-	if err := within(ctx, p.options.Wait, "the node does not read itself through the hub", func(ctx context.Context) error {
-		return readsItself(ctx, p.options.NodeName)
+	if err := waitFor(ctx, p.options.Wait, "the node does not read itself through the hub", func(ctx context.Context) error {
+		return readOwnNode(ctx, p.options.NodeName)
 	}); err != nil {
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
 	}
 	if !p.kubelet {
 		return nil
 	}
-	if err := p.write(ctx, func(path string) bool { return path == dropInFile }); err != nil {
+	if err := p.writeFiles(ctx, func(path string) bool { return path == dropInFile }); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "restarting kubelet, and waiting until the node is Ready")
 	return j.restartKubelet(ctx, p.cloud, p.options.NodeName, p.options.Wait, kubeletKubeconfig)
 }
 
-// write writes those of the changed files that are chosen, and has systemd read them.
-func (p *plan) write(ctx context.Context, chosen func(path string) bool) error {
+// writeFiles writes those of the changed files that are chosen, and has systemd read them.
+func (p *plan) writeFiles(ctx context.Context, chosen func(path string) bool) error {
 	for _, f := range p.changed {
 		if !chosen(f.path) {
 			continue
 		}
-		for _, dir := range files.MissingFolders(f.path) {
+		for _, dir := range files.MissingDirs(f.path) {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				return err
 			}
 		}
-		if err := files.Put(f.path, f.Entry, f.content); err != nil {
+		if err := files.Write(f.path, f.Entry, f.content); err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}

@@ -22,8 +22,8 @@ type kubelet struct {
 	endpoint string // of containerd: unix:///…
 }
 
-// lookAtKubelet reads how the running kubelet was started.
-func lookAtKubelet(ctx context.Context) (*kubelet, error) {
+// inspectKubelet reads how the running kubelet was started.
+func inspectKubelet(ctx context.Context) (*kubelet, error) {
 	values, err := systemctl.Properties(ctx, kubeletService, "LoadState", "ActiveState", "MainPID")
 	if err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func (k *kubelet) findEndpoint() (string, error) {
 	return endpoint, nil
 }
 
-// takesOurLine is an error unless kubelet.service has the one line that the drop-in
+// checkKubeletUnit is an error unless kubelet.service has the one line that the drop-in
 // replaces, and nothing that would win over it.
-func takesOurLine(ctx context.Context) error {
+func checkKubeletUnit(ctx context.Context) error {
 	values, err := systemctl.Properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
 	if err != nil {
 		return err

@@ -58,9 +58,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
-// keepFrom takes from an earlier install what was not given now. given tells by the
+// inherit takes from an earlier install what was not given now. given tells by the
 // flag's name.
-func (o *Options) keepFrom(earlier Options, given func(string) bool) {
+func (o *Options) inherit(earlier Options, given func(string) bool) {
 	for name, take := range map[string]func(){
 		"node-name":      func() { o.NodeName = earlier.NodeName },
 		"server-addr":    func() { o.ServerAddr = earlier.ServerAddr },
@@ -89,7 +89,7 @@ func (o *Options) validate() error {
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
 	}
-	errs = append(errs, fits(o.Extra...))
+	errs = append(errs, validateUnitArgs(o.Extra...))
 	return errors.Join(errs...)
 }
 

@@ -37,7 +37,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 
 func TestAnUpgradeKeepsWhatWasChosen(t *testing.T) {
 	o := &Options{KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://new.example.com", Wait: time.Second}
-	o.keepFrom(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
+	o.inherit(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
 	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != 0 || o.ServerAddr != "https://new.example.com" {
 		t.Errorf("%+v", o)
 	}
@@ -53,11 +53,11 @@ func TestFlagsOfKubelet(t *testing.T) {
 
 func TestWhatDoesNotFitIntoAUnit(t *testing.T) {
 	for _, a := range []string{"--kubeconfig=/etc/a b", "--server-addr=x\nExecStartPre=/bin/sh", "--root-dir=/%h", "--kubeconfig=/a$B", `--kubeconfig=/a\b`, "--kubeconfig='/a'", "--x=\x00"} {
-		if err := fits("--node-name=edge1", a); err == nil {
+		if err := validateUnitArgs("--node-name=edge1", a); err == nil {
 			t.Errorf("%q is taken for good", a)
 		}
 	}
-	if err := fits("--server-addr=https://192.0.2.1:6443,https://[2001:db8::1]:6443", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"); err != nil {
+	if err := validateUnitArgs("--server-addr=https://192.0.2.1:6443,https://[2001:db8::1]:6443", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"); err != nil {
 		t.Error(err)
 	}
 	for _, c := range []config.Options{{Kubeconfig: "kubelet.conf"}, {RootDir: "/var/lib/a%n"}, {BootstrapFile: "./b"}, {TLSCertFile: "/etc/a: b"}} {
@@ -77,13 +77,13 @@ func TestTheHubsFolderIsItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(ownFolder(root), ownFolder(filepath.Join(root, "new")), ownFolder(filepath.Join(root, "cache"))); err != nil {
+	if err := errors.Join(checkRootDir(root), checkRootDir(filepath.Join(root, "new")), checkRootDir(filepath.Join(root, "cache"))); err != nil {
 		t.Error(err)
 	}
 	if err := os.Mkdir(filepath.Join(root, "log"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := ownFolder(root); err == nil || !strings.Contains(err.Error(), "log") {
+	if err := checkRootDir(root); err == nil || !strings.Contains(err.Error(), "log") {
 		t.Errorf("a folder with others' things in it: %v", err)
 	}
 }

@@ -42,8 +42,8 @@ const (
 //go:embed templates
 var templates embed.FS
 
-// planned is one file to be, or link.
-type planned struct {
+// plannedFile is one file to be, or link.
+type plannedFile struct {
 	path string
 	files.Entry
 	content []byte
@@ -54,8 +54,8 @@ type plan struct {
 	options *Options
 	config  *config.Config
 	version string
-	all     []planned         // that there are afterwards; kubelet's drop-in is the last
-	changed []planned         // those of them that are not so already
+	all     []plannedFile     // that there are afterwards; kubelet's drop-in is the last
+	changed []plannedFile     // those of them that are not so already
 	sockets bool              // are others than those that are open
 	restart bool              // of the hub
 	kubelet bool              // is restarted, too
@@ -75,11 +75,11 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(fits(args...), checkPaths(p.config)); err != nil {
+	if err := errors.Join(validateUnitArgs(args...), checkPaths(p.config)); err != nil {
 		return nil, err
 	}
 	if root := p.config.RootDir; root != config.NewOptions().RootDir && (earlier == nil || earlier.RootDir != root) {
-		if err := ownFolder(root); err != nil {
+		if err := checkRootDir(root); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if err != nil {
 		return nil, err
 	}
-	if err := p.fill(values, env); err != nil {
+	if err := p.addFiles(values, env); err != nil {
 		return nil, err
 	}
 	if err := p.compare(ctx); err != nil {
@@ -109,7 +109,7 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 		"{{SOCKETS}}", lines("ListenStream=", sockets(p.config)...),
 		"{{BACKOFF}}", backoff(ctx),
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
-		"{{ROOT_DIR}}", lines("ReadWritePaths=", unlessDefault(p.config.RootDir)...),
+		"{{ROOT_DIR}}", lines("ReadWritePaths=", nonDefaultRoot(p.config.RootDir)...),
 		"{{KUBELET_SERVER}}", server,
 	}
 	return append(values, p.credentials(k)...), nil
@@ -149,17 +149,17 @@ func backoff(ctx context.Context) string {
 	return "\nRestartSteps=6\nRestartMaxDelaySec=30"
 }
 
-// unlessDefault is the hub's folder where StateDirectory= does not make it.
-func unlessDefault(root string) []string {
+// nonDefaultRoot is the hub's folder where StateDirectory= does not make it.
+func nonDefaultRoot(root string) []string {
 	if root == config.NewOptions().RootDir {
 		return nil
 	}
 	return []string{root}
 }
 
-// fill makes the list of files. env is what the environment file is to be; empty: it
+// addFiles makes the list of files. env is what the environment file is to be; empty: it
 // stays as it is.
-func (p *plan) fill(values []string, env []byte) error {
+func (p *plan) addFiles(values []string, env []byte) error {
 	program := p.options.Binary
 	if program == "" {
 		program = "/proc/self/exe" // also where its file was replaced meanwhile
@@ -169,10 +169,10 @@ func (p *plan) fill(values []string, env []byte) error {
 		return fmt.Errorf("read the program to install: %w", err)
 	}
 	file := func(path string, mode fs.FileMode, content []byte) {
-		p.all = append(p.all, planned{path, files.Entry{Kind: files.KindFile, Mode: mode, Sum: files.Sum(content)}, content})
+		p.all = append(p.all, plannedFile{path, files.Entry{Kind: files.KindFile, Mode: mode, Sum: files.Sum(content)}, content})
 	}
 	link := func(path, target string) {
-		p.all = append(p.all, planned{path, files.Entry{Kind: files.KindLink, Target: target}, nil})
+		p.all = append(p.all, plannedFile{path, files.Entry{Kind: files.KindLink, Target: target}, nil})
 	}
 	texts := map[string][]byte{}
 	for _, name := range []string{hubService, hubSocket, "edgehub.env", "edgehub-kubelet.conf", "20-edgehub.conf"} {
@@ -257,7 +257,7 @@ func (p *plan) compare(ctx context.Context) error {
 	return nil
 }
 
-func (p *plan) nothing() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
+func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
 
 // print says what is going to happen. The texts of small files are shown whole when
 // that was asked for.
@@ -265,7 +265,7 @@ func (p *plan) print(w io.Writer, texts bool) {
 	fmt.Fprintln(w, "\nfiles:")
 	for _, f := range p.all {
 		word := "same   "
-		if slices.ContainsFunc(p.changed, func(c planned) bool { return c.path == f.path }) {
+		if slices.ContainsFunc(p.changed, func(c plannedFile) bool { return c.path == f.path }) {
 			word = "write  "
 			if _, err := os.Lstat(f.path); err == nil {
 				word = "replace"

@@ -117,9 +117,9 @@ func (j *journal) save() error {
 	return nil
 }
 
-// keep notes what is at a path, and puts a file's contents aside.
-func (j *journal) keep(path string) (files.Entry, error) {
-	e, content, err := files.Look(path)
+// backUp notes what is at a path, and puts a file's contents aside.
+func (j *journal) backUp(path string) (files.Entry, error) {
+	e, content, err := files.Read(path)
 	if err != nil || e.Kind != files.KindFile {
 		return e, err
 	}
@@ -150,7 +150,7 @@ func (j *journal) restore(entries map[string]files.Entry) error {
 			err = errors.New("what was put aside is damaged")
 		}
 		if err == nil {
-			err = files.Put(path, e, content)
+			err = files.Write(path, e, content)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("put %s back: %w", path, err))

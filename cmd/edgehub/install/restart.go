@@ -14,8 +14,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// enoughRestarts is how often a hub may end by itself before it is given up.
-const enoughRestarts = 3
+// maxRestarts is how often a hub may end by itself before it is given up.
+const maxRestarts = 3
 
 // restartHub returns when another process than before says that it is ready. The
 // sockets stay open in systemd meanwhile.
@@ -28,13 +28,13 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 	if _, err := systemctl.Run(ctx, "restart", "--no-block", hubService); err != nil {
 		return err
 	}
-	err = within(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
+	err = waitFor(ctx, wait, "the hub does not become ready", func(ctx context.Context) error {
 		values, err := systemctl.Properties(ctx, hubService, "ActiveState", "SubState", "MainPID", "NRestarts")
 		if err != nil {
 			return err
 		}
-		if n, _ := strconv.Atoi(values["NRestarts"]); n >= enoughRestarts {
-			return &finalError{fmt.Errorf("it has ended by itself %d times", n)}
+		if n, _ := strconv.Atoi(values["NRestarts"]); n >= maxRestarts {
+			return &permanentError{fmt.Errorf("it has ended by itself %d times", n)}
 		}
 		if values["ActiveState"] != "active" || values["MainPID"] == strconv.Itoa(before) {
 			return fmt.Errorf("edgehub.service is %s (%s)", values["ActiveState"], values["SubState"])
@@ -42,7 +42,7 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 		if readyURL == "" {
 			return nil
 		}
-		return answersOK(ctx, readyURL)
+		return checkReady(ctx, readyURL)
 	})
 	if err != nil {
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
@@ -50,9 +50,9 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 	return nil
 }
 
-const mostOfAReason = 500 // bytes
+const maxReason = 500 // bytes
 
-func answersOK(ctx context.Context, url string) error {
+func checkReady(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
@@ -64,14 +64,14 @@ func answersOK(ctx context.Context, url string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, mostOfAReason))
+		why, _ := io.ReadAll(io.LimitReader(res.Body, maxReason))
 		return fmt.Errorf("%s answers %s: %s", url, res.Status, bytes.TrimSpace(why))
 	}
 	return nil
 }
 
-// readsItself asks the hub for the node, the way that kubelet does.
-func readsItself(ctx context.Context, name string) error {
+// readOwnNode asks the hub for the node, the way that kubelet does.
+func readOwnNode(ctx context.Context, name string) error {
 	way, _, err := apiserver.New(kubeletKubeconfig, nil)
 	if err != nil {
 		return err
@@ -93,13 +93,13 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 	if _, err := systemctl.Run(ctx, "restart", kubeletService); err != nil {
 		return err
 	}
-	err := within(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
-		k, err := lookAtKubelet(ctx)
+	err := waitFor(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
+		k, err := inspectKubelet(ctx)
 		if err != nil {
 			return err
 		}
 		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
-			return &finalError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
+			return &permanentError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
 		}
 		return c.Ready(ctx, name, since)
 	})
@@ -109,14 +109,14 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 	return nil
 }
 
-// finalError is one that waiting does not mend.
-type finalError struct{ error }
+// permanentError is one that waiting does not mend.
+type permanentError struct{ error }
 
-// within polls check for so long.
-func within(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
+// waitFor polls check for so long.
+func waitFor(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
 	defer cancel()
-	var final *finalError
+	var final *permanentError
 	err := poll(ctx, func(ctx context.Context) error {
 		err := check(ctx)
 		if errors.As(err, &final) {

@@ -36,7 +36,7 @@ func (o *UninstallOptions) AddFlags(fs *pflag.FlagSet) {
 // removes what was not there. The node lives on its own afterwards; that it is Ready is
 // waited for, and is an error if it is not, but nothing is taken back then.
 func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
-	if err := rootAndSystemd(); err != nil {
+	if err := checkPrerequisites(); err != nil {
 		return err
 	}
 	r, err := readRecord()
@@ -55,21 +55,21 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 		return err
 	}
 	defer j.close()
-	if err := j.clearUp(ctx, max(o.Wait, DefaultWait), out); err != nil {
+	if err := j.recoverChange(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
 	if j.Installed == nil {
 		fmt.Fprintln(out, "done: edgehub is not installed on this node")
 		return nil
 	}
-	if err := j.mayLeave(ctx, o.Force, out); err != nil {
+	if err := j.checkUninstall(ctx, o.Force, out); err != nil {
 		return err
 	}
 	j.Change = &change{Uninstall: true, Purge: o.Purge}
 	if err := j.save(); err != nil {
 		return err
 	}
-	return j.leave(ctx, o.Wait, out)
+	return j.uninstall(ctx, o.Wait, out)
 }
 
 func (r record) describe(out io.Writer) error {
@@ -92,13 +92,13 @@ func (r record) describe(out io.Writer) error {
 	return nil
 }
 
-// mayLeave refuses what would lose somebody's work, or a node that only the hub keeps
+// checkUninstall refuses what would lose somebody's work, or a node that only the hub keeps
 // alive.
-func (j *journal) mayLeave(ctx context.Context, force bool, out io.Writer) error {
+func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer) error {
 	fmt.Fprintln(out, "checks:")
 	c := &checks{out: out}
-	c.edited(j.Installed, force)
-	name, cloud := j.nodeBefore(ctx)
+	c.checkUnmodified(j.Installed, force)
+	name, cloud := j.originalNode(ctx)
 	switch {
 	case cloud == nil && !force:
 		c.fail(errors.New("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same"))
@@ -118,9 +118,9 @@ func (j *journal) mayLeave(ctx context.Context, force bool, out io.Writer) error
 	return c.result()
 }
 
-// leave gives kubelet its own way back first, and then removes the hub. Each step may
+// uninstall gives kubelet its own way back first, and then removes the hub. Each step may
 // be done again after a crash.
-func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) error {
+func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writer) error {
 	originals := j.Installed.Originals
 	kubelets := map[string]files.Entry{dropInFile: originals[dropInFile]}
 	if err := j.restore(kubelets); err != nil {
@@ -129,7 +129,7 @@ func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) 
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	name, cloud := j.nodeBefore(ctx)
+	name, cloud := j.originalNode(ctx)
 	var notReady error
 	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
 	if cloud != nil {
@@ -147,14 +147,14 @@ func (j *journal) leave(ctx context.Context, wait time.Duration, out io.Writer) 
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	forgetUnits(ctx)
+	resetFailed(ctx)
 	root := j.Installed.RootDir
 	if j.Change.Purge {
 		if err := os.RemoveAll(root); err != nil {
 			return fmt.Errorf("remove the hub's folder: %w", err)
 		}
 	}
-	files.RemoveFolders(j.Installed.Folders)
+	files.RemoveDirs(j.Installed.Folders)
 	purged := j.Change.Purge
 	j.Installed, j.Change = nil, nil
 	if err := j.save(); err != nil {

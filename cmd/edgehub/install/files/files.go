@@ -37,8 +37,8 @@ func Sum(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Look says what is at a path, and returns a file's contents.
-func Look(path string) (Entry, []byte, error) {
+// Read returns what is at a path, and a file's contents.
+func Read(path string) (Entry, []byte, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, nil, nil
@@ -63,15 +63,15 @@ func Look(path string) (Entry, []byte, error) {
 	return e, nil, fmt.Errorf("%s is neither a file nor a symbolic link", path)
 }
 
-// Put makes path what e says, with content if that is a file. The rename is the commit
+// Write makes path what e says, with content if that is a file. The rename is the commit
 // point: after a crash there is the old or the new, whole.
-func Put(path string, e Entry, content []byte) error {
+func Write(path string, e Entry, content []byte) error {
 	if e.Kind == "" {
 		err := os.Remove(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return errors.Join(err, syncFolder(filepath.Dir(path)))
+		return errors.Join(err, syncDir(filepath.Dir(path)))
 	}
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".edgehub-new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func Put(path string, e Entry, content []byte) error {
 		_ = os.Remove(fresh)
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
 }
 
 func writeNew(name string, e Entry, content []byte) error {
@@ -104,7 +104,7 @@ func writeNew(name string, e Entry, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncFolder(folder string) error {
+func syncDir(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func syncFolder(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// MissingFolders are those that have to be made for a path, the outermost first.
-func MissingFolders(path string) []string {
+// MissingDirs are those that have to be made for a path, the outermost first.
+func MissingDirs(path string) []string {
 	var missing []string
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -123,8 +123,8 @@ func MissingFolders(path string) []string {
 	}
 }
 
-// RemoveFolders removes those that are empty, the innermost first.
-func RemoveFolders(folders []string) {
+// RemoveDirs removes those that are empty, the innermost first.
+func RemoveDirs(folders []string) {
 	for i := len(folders) - 1; i >= 0; i-- {
 		_ = os.Remove(folders[i])
 	}
@@ -132,7 +132,7 @@ func RemoveFolders(folders []string) {
 
 // Same reports whether path is what e says.
 func Same(path string, e Entry) (bool, error) {
-	now, _, err := Look(path)
+	now, _, err := Read(path)
 	return now == e, err
 }
 

@@ -23,11 +23,11 @@ func TestWhatIsPutIsThere(t *testing.T) {
 		"nothing":             {file, Entry{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Put(c.path, c.entry, []byte(c.content)); err != nil {
+			if err := Write(c.path, c.entry, []byte(c.content)); err != nil {
 				t.Fatal(err)
 			}
 			if ok, err := Same(c.path, c.entry); err != nil || !ok {
-				now, _, _ := Look(c.path)
+				now, _, _ := Read(c.path)
 				t.Errorf("there is %+v, %v; it should be %+v", now, err, c.entry)
 			}
 		})
@@ -44,14 +44,14 @@ func TestWhatIsPutIsThere(t *testing.T) {
 }
 
 func TestAFolderInTheWayIsNoFile(t *testing.T) {
-	if _, _, err := Look(t.TempDir()); err == nil {
+	if _, _, err := Read(t.TempDir()); err == nil {
 		t.Error("a folder is taken for a file")
 	}
 }
 
 func TestMissingFoldersAreNamedFromTheOutside(t *testing.T) {
 	dir := t.TempDir()
-	got := MissingFolders(filepath.Join(dir, "a", "b", "file"))
+	got := MissingDirs(filepath.Join(dir, "a", "b", "file"))
 	if want := []string{filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")}; !slices.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}

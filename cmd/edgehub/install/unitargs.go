@@ -12,15 +12,15 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// unfit are characters that mean something to systemd in a unit or an environment file,
+// unitSpecials are characters that mean something to systemd in a unit or an environment file,
 // and could make another command, or other settings, of a flag.
-const unfit = " \t\r\n\"'\\$%"
+const unitSpecials = " \t\r\n\"'\\$%"
 
-// fits returns why flags, or what was made of them, cannot be written into a unit as they
+// validateUnitArgs returns why flags, or what was made of them, cannot be written into a unit as they
 // are, or nil.
-func fits(args ...string) error {
+func validateUnitArgs(args ...string) error {
 	for _, a := range args {
-		if strings.ContainsAny(a, unfit) || strings.ContainsFunc(a, func(r rune) bool { return r < ' ' }) {
+		if strings.ContainsAny(a, unitSpecials) || strings.ContainsFunc(a, func(r rune) bool { return r < ' ' }) {
 			return fmt.Errorf("flag %q of the hub: spaces, quotes, $, %% and backslashes do not pass through a unit or an environment file", a)
 		}
 	}
@@ -39,16 +39,16 @@ func checkPaths(c *config.Config) error {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("%s: %s is not absolute, and systemd starts the hub in another folder", flag, path)
 		}
-		if err := fits(path); err != nil {
+		if err := validateUnitArgs(path); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
 	}
 	return nil
 }
 
-// ownFolder returns why a folder cannot be the hub's, or nil: uninstall --purge removes it
+// checkRootDir returns why a folder cannot be the hub's, or nil: uninstall --purge removes it
 // with all that is in it, and what else may be in /var?
-func ownFolder(root string) error {
+func checkRootDir(root string) error {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

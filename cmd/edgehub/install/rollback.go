@@ -13,28 +13,28 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// clearUp ends what an earlier run has begun and not ended: an install is put back, an
+// recoverChange ends what an earlier run has begun and not ended: an install is put back, an
 // uninstall is finished.
-func (j *journal) clearUp(ctx context.Context, wait time.Duration, out io.Writer) error {
+func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.Writer) error {
 	if j.Change == nil {
 		return nil
 	}
 	if j.Change.Uninstall {
 		fmt.Fprintln(out, "an earlier uninstall was broken off; finishing it")
-		return j.leave(ctx, wait, out)
+		return j.uninstall(ctx, wait, out)
 	}
 	fmt.Fprintln(out, "an earlier install was broken off")
-	name, cloud := j.nodeBefore(ctx)
-	return j.putBack(ctx, cloud, name, wait, out)
+	name, cloud := j.originalNode(ctx)
+	return j.rollback(ctx, cloud, name, wait, out)
 }
 
-// nodeBefore is who the node is, for a wait; nil where that cannot be found out.
-func (j *journal) nodeBefore(ctx context.Context) (name string, c *apiserver.Client) {
+// originalNode is who the node is, for a wait; nil where that cannot be found out.
+func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client) {
 	o := NewOptions()
 	if j.Installed != nil {
 		*o = j.Installed.Options
 	}
-	k, err := lookAtKubelet(ctx)
+	k, err := inspectKubelet(ctx)
 	if err != nil {
 		return "", nil
 	}
@@ -45,13 +45,13 @@ func (j *journal) nodeBefore(ctx context.Context) (name string, c *apiserver.Cli
 		}
 	}
 	quiet := &checks{out: io.Discard}
-	c = quiet.identity(o, k, true)
+	c = quiet.checkIdentity(o, k, true)
 	return o.NodeName, c
 }
 
-// putBack makes everything as it was before the change that is under way, and has the
+// rollback makes everything as it was before the change that is under way, and has the
 // node live with that again. It may be called again after a crash in it.
-func (j *journal) putBack(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, out io.Writer) error {
+func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, out io.Writer) error {
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
 	first := j.Installed == nil
@@ -61,13 +61,13 @@ func (j *journal) putBack(ctx context.Context, c *apiserver.Client, name string,
 	if err := j.restore(ch.Before); err != nil {
 		return err
 	}
-	files.RemoveFolders(ch.Folders)
+	files.RemoveDirs(ch.Folders)
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	var errs []error
 	if first {
-		forgetUnits(ctx)
+		resetFailed(ctx)
 		if ch.FreshRoot != "" {
 			errs = append(errs, os.RemoveAll(ch.FreshRoot))
 		}
@@ -95,8 +95,8 @@ func stopHub(ctx context.Context) {
 	}
 }
 
-// forgetUnits has systemd forget failures of units that are gone.
-func forgetUnits(ctx context.Context) {
+// resetFailed has systemd forget failures of units that are gone.
+func resetFailed(ctx context.Context) {
 	for _, unit := range []string{hubService, hubSocket} {
 		_, _ = systemctl.Run(ctx, "reset-failed", unit)
 	}
