@@ -73,7 +73,7 @@ func codeOf(err error) exitCode {
 	if _, ok := errors.AsType[*broken](err); ok {
 		return exitBroken
 	}
-	if r, ok := errors.AsType[*refusal](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {
+	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {
 		return exitNotNow
 	}
 	return exitFailed

@@ -131,11 +131,11 @@ func (f *follower) outcome(pod podName) error {
 	case f.last.State == nodeapi.Ready:
 		return nil
 	}
-	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.standing())
+	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.summary())
 }
 
-// standing says in one line what is not there, and why.
-func (f *follower) standing() string {
+// summary says in one line what is not there, and why.
+func (f *follower) summary() string {
 	if f.last == nil {
 		return "the hub has not said how far it is"
 	}

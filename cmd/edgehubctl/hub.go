@@ -48,21 +48,21 @@ func newHub(address string, files tlsFiles) (*hub, error) {
 	return &hub{scheme, address, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}}, nil
 }
 
-// refusal is an answer that is not 200, in the hub's words.
-type refusal struct {
+// apiError is an answer that is not 200, in the hub's words.
+type apiError struct {
 	code int
 	text string
 }
 
-func (r *refusal) Error() string { return r.text }
+func (r *apiError) Error() string { return r.text }
 
-// silence is that nothing answered.
-type silence struct {
+// unreachableError is that nothing answered.
+type unreachableError struct {
 	address string
 	err     error
 }
 
-func (s *silence) Error() string {
+func (s *unreachableError) Error() string {
 	if errors.Is(s.err, syscall.ECONNREFUSED) {
 		return fmt.Sprintf("the hub does not answer on %s: is it running? systemctl status edgehub", s.address)
 	}
@@ -72,10 +72,10 @@ func (s *silence) Error() string {
 	return fmt.Sprintf("the hub does not answer on %s: %v", s.address, s.err)
 }
 
-func (s *silence) Unwrap() error { return s.err }
+func (s *unreachableError) Unwrap() error { return s.err }
 
-// do returns an answer of 200, whose body the caller closes, or a *refusal, or a
-// *silence.
+// do returns an answer of 200, whose body the caller closes, or a *apiError, or a
+// *unreachableError.
 func (h *hub) do(ctx context.Context, method, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, h.scheme+"://"+h.address+path, http.NoBody)
 	if err != nil {
@@ -90,7 +90,7 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL, which nobody has typed
 		}
-		return nil, &silence{h.address, err}
+		return nil, &unreachableError{h.address, err}
 	}
 	if response.StatusCode == http.StatusOK {
 		return response, nil
@@ -105,12 +105,12 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 	if h.scheme == "http" && response.StatusCode == http.StatusBadRequest && strings.Contains(line, "HTTPS server") {
 		line = "the hub on " + h.address + " wants TLS and a client certificate: add --certificate-authority, --client-certificate and --client-key"
 	}
-	return nil, &refusal{response.StatusCode, line}
+	return nil, &apiError{response.StatusCode, line}
 }
 
 // whole returns the body of an answer.
 func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &silence{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &unreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
 	response, err := h.do(ctx, method, path)
 	if err != nil {
@@ -119,7 +119,7 @@ func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, &silence{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		return nil, &unreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
 	}
 	return body, nil
 }
@@ -145,7 +145,7 @@ func (h *hub) read(ctx context.Context, path string, into any) error {
 // readIfKnown is read, and passes over a hub that does not know path.
 func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 	err := h.read(ctx, path, into)
-	if r, ok := errors.AsType[*refusal](err); ok && r.code == http.StatusNotFound {
+	if r, ok := errors.AsType[*apiError](err); ok && r.code == http.StatusNotFound {
 		return nil
 	}
 	return err
@@ -154,9 +154,9 @@ func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 // isPassing tells whether it may work when it is tried again in a while, as it
 // does while the hub is being restarted.
 func isPassing(err error) bool {
-	if r, ok := errors.AsType[*refusal](err); ok {
+	if r, ok := errors.AsType[*apiError](err); ok {
 		return r.code >= http.StatusInternalServerError && r.code != http.StatusNotImplemented
 	}
-	_, ok := errors.AsType[*silence](err)
+	_, ok := errors.AsType[*unreachableError](err)
 	return ok
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/table"
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
 )
 
 // width is that of the terminal, and 0 for what is none: a file has room for all columns.
@@ -83,13 +83,13 @@ func (r *podReport) row(now time.Time) []string {
 	if r.NeedsUpgrade != nil {
 		needs = "no"
 		if *r.NeedsUpgrade {
-			needs = words.Joined("yes", "to "+r.TargetRevision)
+			needs = format.Joined("yes", "to "+r.TargetRevision)
 		}
 	}
 	if r.Since != nil {
 		since = age(*r.Since, now)
 	}
-	return append([]string{r.Namespace, r.Pod}, append(r.standing(), needs, r.imageReady(), since, r.imageChanges(maxChanges))...)
+	return append([]string{r.Namespace, r.Pod}, append(r.statusColumns(), needs, r.imageReady(), since, r.imageChanges(maxChanges))...)
 }
 
 // shortRow names the pod as upgrade takes it, and says of an upgrade what it brings.
@@ -101,12 +101,12 @@ func (r *podReport) shortRow(upgrade func(*podReport) string) []string {
 			last = upgrade(r)
 		}
 	}
-	return append([]string{podName{r.Namespace, r.Pod}.String()}, append(r.standing(), last)...)
+	return append([]string{podName{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
 }
 
 func (r *podReport) changes() string { return r.imageChanges(1) }
 
-func (r *podReport) changesAndPull() string { return words.Joined(r.changes(), r.pulledOrNot()) }
+func (r *podReport) changesAndPull() string { return format.Joined(r.changes(), r.pulledOrNot()) }
 
 // newImage is the first image that changes.
 func (r *podReport) newImage() string {
@@ -118,8 +118,8 @@ func (r *podReport) newImage() string {
 	return "yes"
 }
 
-// standing is how the pod is doing now, in the columns of kubectl.
-func (r *podReport) standing() []string {
+// statusColumns is how the pod is doing now, in the columns of kubectl.
+func (r *podReport) statusColumns() []string {
 	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
 }
 
@@ -130,7 +130,7 @@ func (r *podReport) imageReady() string {
 	case *r.ImageReady:
 		return "yes"
 	}
-	return words.Joined("no", r.ImageReason, r.howFar())
+	return format.Joined("no", r.ImageReason, r.howFar())
 }
 
 func (r *podReport) pulledOrNot() string {
@@ -140,7 +140,7 @@ func (r *podReport) pulledOrNot() string {
 	case *r.ImageReady:
 		return "pulled"
 	}
-	return words.Joined(r.ImageReason, r.howFar())
+	return format.Joined(r.ImageReason, r.howFar())
 }
 
 func (r *podReport) howFar() string {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -122,9 +122,9 @@ func describe(i *nodeapi.Image, now time.Time) string {
 		}
 		return "ready, " + size(i.BytesTotal)
 	case nodeapi.Pulling:
-		return words.Joined("pulling", attempt(i))
+		return format.Joined("pulling", attempt(i))
 	case nodeapi.Queued:
-		return words.Joined("queued", attempt(i))
+		return format.Joined("queued", attempt(i))
 	case nodeapi.Failed:
 		if i.NextRetry == nil {
 			return "failed for good: " + i.LastError

@@ -65,7 +65,7 @@ func (c *call) followPull(ctx context.Context, pod podName) error {
 			break
 		}
 		if ctx.Err() != nil {
-			return c.unfinished(ctx, f.standing(), "The hub goes on with it; to end that: "+name+" pull --cancel "+pod.String())
+			return c.unfinished(ctx, f.summary(), "The hub goes on with it; to end that: "+name+" pull --cancel "+pod.String())
 		}
 		if err != nil && !isPassing(err) {
 			return err

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/table"
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -68,7 +68,7 @@ func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
 	r := &hubReport{Address: c.hub.address, Ready: true, ImagePulls: []nodeapi.ImagePull{}}
 	var err error
 	r.Readiness, err = c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
-	if no, ok := errors.AsType[*refusal](err); ok {
+	if no, ok := errors.AsType[*apiError](err); ok {
 		r.Ready, r.Readiness = false, no.text
 	} else if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...an
 		if !a.Up {
 			state = "down"
 		}
-		line("apiserver", "%s", words.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, age(a.Since, now)), a.Error))
+		line("apiserver", "%s", format.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, age(a.Since, now)), a.Error))
 	}
 }
 
@@ -178,7 +178,7 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 		for _, i := range p.Images {
 			state := describe(&i, now)
 			if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
-				state = words.Joined(state, fmt.Sprintf("%d%%", percent(i.BytesDone, i.BytesTotal)), bytesOf(i.BytesDone, i.BytesTotal))
+				state = format.Joined(state, fmt.Sprintf("%d%%", percent(i.BytesDone, i.BytesTotal)), bytesOf(i.BytesDone, i.BytesTotal))
 			}
 			rows = append(rows, []string{podName{p.Namespace, p.Pod}.String(), p.Revision, i.Image, state})
 		}

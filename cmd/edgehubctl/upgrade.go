@@ -15,8 +15,8 @@ type upgraded struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`       // that was upgraded
 	Successor string `json:"successor"` // that came in its place
-	Revision  string `json:"revision"`  // of the successor
-	// Seconds are from the request until the successor was Ready, and StableSeconds for
+	Revision  string `json:"revision"`  // of the replacement
+	// Seconds are from the request until the replacement was Ready, and StableSeconds for
 	// how long it was seen to stay so, without a restart.
 	Seconds       float64 `json:"seconds"`
 	StableSeconds float64 `json:"stableSeconds"`
@@ -47,16 +47,16 @@ func upgradePod(ctx context.Context, c *call) error {
 	if c.output == "" {
 		fmt.Fprintln(c.out, answer)
 	}
-	s, err := succession(before, pod, c.settle)
+	s, err := newReplacement(before, pod, c.settle)
 	if err != nil {
 		return err
 	}
-	return c.awaitSuccessor(ctx, s, began)
+	return c.waitForReplacement(ctx, s, began)
 }
 
-// awaitSuccessor looks at the node's pods again and again: what the hub knows of them
+// waitForReplacement looks at the node's pods again and again: what the hub knows of them
 // is in its memory, and it is one person who waits.
-func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time) error {
+func (c *call) waitForReplacement(ctx context.Context, s *replacement, began time.Time) error {
 	tell := c.teller()
 	waiting := "for the hub"
 	for {
@@ -71,7 +71,7 @@ func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time
 			tell(err.Error()+"; the upgrade goes on all the same", time.Since(began))
 		default:
 			var done bool
-			if done, waiting, err = s.look(pods, asked, time.Now()); err != nil {
+			if done, waiting, err = s.check(pods, asked, time.Now()); err != nil {
 				return err
 			}
 			if done {
@@ -83,7 +83,7 @@ func (c *call) awaitSuccessor(ctx context.Context, s *successor, began time.Time
 	}
 }
 
-func (c *call) arrived(s *successor, began time.Time) error {
+func (c *call) arrived(s *replacement, began time.Time) error {
 	revision, took := revisionOf(s.pod), s.ready.Sub(began)
 	if c.output == "json" {
 		if err := printJSON(c.out, upgraded{

@@ -167,8 +167,8 @@ func TestWhatKeepsAPodFromBeingReady(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &successor{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision}
-			done, waiting, err := s.look([]*corev1.Pod{&tt.pod}, start, start)
+			s := &replacement{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision}
+			done, waiting, err := s.check([]*corev1.Pod{&tt.pod}, start, start)
 			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || err != nil || waiting != want {
 				t.Errorf("got %t, %v and %q, want %q", done, err, waiting, want)
 			}

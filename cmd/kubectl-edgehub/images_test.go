@@ -37,7 +37,7 @@ func (w *world) images(pod int, status corev1.ConditionStatus, reason string) {
 }
 
 func TestStatusTellsWhoWaitsForImages(t *testing.T) {
-	r := imagesFirst(nil).judge(t)
+	r := imagesFirst(nil).evaluate(t)
 	want := strings.TrimPrefix(`
 daemonset.apps/web in shop: AdvancedRollingUpdate to revision 7c9b
 updated          1  of 4
@@ -60,7 +60,7 @@ updating: it goes on by itself
 func TestStatusWhenNothingElseIsWaitedFor(t *testing.T) {
 	w := imagesFirst(nil)
 	w.pods[3].Labels[revisionLabel] = newRevision
-	r := w.judge(t)
+	r := w.evaluate(t)
 	text := r.text(0)
 	for _, want := range []string{"pending          2  until their images are there\n", "the next pods follow when their images are there, or after 30m0s without them"} {
 		if !strings.Contains(text, want) {
@@ -68,14 +68,14 @@ func TestStatusWhenNothingElseIsWaitedFor(t *testing.T) {
 		}
 	}
 	w = imagesFirst(map[string]string{rollout.PrepullTimeoutAnnotation: "2m"})
-	if r := w.judge(t); r.Nodes[1].AwaitsImages {
+	if r := w.evaluate(t); r.Nodes[1].AwaitsImages {
 		t.Errorf("got %+v, though it has waited for two minutes", r.Nodes[1])
 	}
 }
 
 func TestAWrongPrepullIsWrongWithEitherStrategy(t *testing.T) {
 	for _, strategy := range []string{advanced, daemonset.OTA.String()} {
-		r := newWorld(strategy, map[string]string{upgrade.PrepullAnnotation: "yes"}).fleet("a", 1, oldRevision).judge(t)
+		r := newWorld(strategy, map[string]string{upgrade.PrepullAnnotation: "yes"}).fleet("a", 1, oldRevision).evaluate(t)
 		if r.State != invalid || !strings.Contains(r.Advice, `image-prepull is "yes": write true or false`) {
 			t.Errorf("%s: got %s: %s", strategy, r.State, r.Advice)
 		}

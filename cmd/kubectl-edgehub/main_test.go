@@ -102,9 +102,9 @@ func (w *world) said(t appsv1.DaemonSetConditionType, status corev1.ConditionSta
 		Type: t, Status: status, Message: "controllerrevision " + newRevision + ": " + words})
 }
 
-func (w *world) judge(t *testing.T) *report {
+func (w *world) evaluate(t *testing.T) *report {
 	t.Helper()
-	r, err := judge(w.objects, start)
+	r, err := evaluate(w.objects, start)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -50,7 +50,7 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 			fallthrough
 		default:
 			n.State = waitsForOwner
-			n.Reason = words.Joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
+			n.Reason = format.Joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
 		}
 		if pod := pods[n.Pod]; pod != nil && !marked(pod, r.Revision) {
 			unmarked++

@@ -12,22 +12,22 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// stand is where a rollout as a whole stands.
-type stand string
+// phase is where a rollout as a whole stands.
+type phase string
 
 const (
-	complete stand = "complete" // every node runs the target revision
-	held     stand = "held"     // all but those that the admin holds back on purpose
-	updating stand = "updating" // it goes on by itself
-	waiting  stand = "waiting"  // the rest waits for nodes to be Ready, or for owners
-	paused   stand = "paused"   // by the annotation
-	halted   stand = "halted"   // by the circuit breaker
-	refused  stand = "refused"  // the apiserver does not let the controller delete pods
-	invalid  stand = "invalid"  // the annotations cannot be carried out
+	complete phase = "complete" // every node runs the target revision
+	held     phase = "held"     // all but those that the admin holds back on purpose
+	updating phase = "updating" // it goes on by itself
+	waiting  phase = "waiting"  // the rest waits for nodes to be Ready, or for owners
+	paused   phase = "paused"   // by the annotation
+	halted   phase = "halted"   // by the circuit breaker
+	refused  phase = "refused"  // the apiserver does not let the controller delete pods
+	invalid  phase = "invalid"  // the annotations cannot be carried out
 )
 
-// exitCode is that of a status command which ends with this stand.
-func (s stand) exitCode() exitCode {
+// exitCode is that of a status command which ends with this phase.
+func (s phase) exitCode() exitCode {
 	switch s {
 	case complete, held:
 		return exitDone
@@ -52,7 +52,7 @@ type report struct {
 	Strategy  string `json:"strategy"`
 	// Revision is the target; "" while it is not known.
 	Revision string `json:"targetRevision"`
-	State    stand  `json:"state"`
+	State    phase  `json:"state"`
 	// Message says in a line how many nodes are in which state.
 	Message string `json:"message"`
 	// Advice says what comes next, or what there is to do.
@@ -102,8 +102,8 @@ func (e errNotOurs) Error() string {
 		"or kubectl edgehub --help for how to opt in"
 }
 
-// judge says where things stand.
-func judge(o objects, now time.Time) (*report, error) {
+// evaluate says where things phase.
+func evaluate(o objects, now time.Time) (*report, error) {
 	r := &report{Namespace: o.daemonSet.Namespace, Name: o.daemonSet.Name, Nodes: []nodeReport{}, Counts: map[rollout.State]int{}}
 	strategy, problem := daemonset.StrategyOf(o.daemonSet)
 	r.Strategy = strategy.String()

@@ -23,7 +23,7 @@ func TestWhereARolloutStands(t *testing.T) {
 	}
 	tests := map[string]struct {
 		world *world
-		want  stand
+		want  phase
 		code  exitCode
 		says  string // in message or advice
 	}{
@@ -53,7 +53,7 @@ func TestWhereARolloutStands(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := tt.world.judge(t)
+			r := tt.world.evaluate(t)
 			if r.State != tt.want || r.State.exitCode() != tt.code {
 				t.Errorf("got %s with exit code %d, want %s with %d; message: %s", r.State, r.State.exitCode(), tt.want, tt.code, r.Message)
 			}
@@ -136,7 +136,7 @@ func TestWhatIsNextIsNotGoneYet(t *testing.T) {
 			w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
 			w.daemonSet.Spec.MinReadySeconds = 60
 			tt.pod(w.pods[1])
-			r := w.judge(t)
+			r := w.evaluate(t)
 			want := nodeReport{Node: "b1", State: tt.want, Reason: tt.reason, Pod: "web-b1", Revision: oldRevision}
 			got := r.Nodes[1]
 			want.Containers, want.ReadyContainers, want.PodStatus = 1, got.ReadyContainers, got.PodStatus // others test them
@@ -157,11 +157,11 @@ func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
 		w.nodes[i].Status.Conditions[0].LastTransitionTime.Time = start
 	}
 	w.daemonSet.Status.Conditions = nil
-	if r := w.judge(t); r.State != halted {
+	if r := w.evaluate(t); r.State != halted {
 		t.Errorf("got %s, want halted while nobody knows better", r.State)
 	}
 	w.said(rollout.HaltedCondition, corev1.ConditionFalse, "the nodes that were updated stay Ready")
-	if r := w.judge(t); r.State == halted {
+	if r := w.evaluate(t); r.State == halted {
 		t.Errorf("got %s, though the controller says that it is not: %s", r.State, r.Advice)
 	}
 }
@@ -169,7 +169,7 @@ func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
 func TestOneThatNeverOptedIn(t *testing.T) {
 	w := newWorld(advanced, nil)
 	w.daemonSet.Annotations = nil
-	_, err := judge(w.objects, start)
+	_, err := evaluate(w.objects, start)
 	var notOurs errNotOurs
 	if !errors.As(err, &notOurs) || !strings.Contains(err.Error(), "shop/web") {
 		t.Errorf("got %v, want an error that says that shop/web did not opt in", err)
@@ -198,7 +198,7 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 		}
 	}
 	w.nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
-	r := w.judge(t)
+	r := w.evaluate(t)
 	for i, want := range []string{"its images are there", "its images are being pulled", "", "node is not Ready"} {
 		if n := r.Nodes[i]; n.State != waitsForOwner || n.Reason != want {
 			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, waitsForOwner, want)
@@ -210,7 +210,7 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 }
 
 func TestAWarningAndTheAdviceAgree(t *testing.T) {
-	r := newWorld(advanced, nil).fleet("a", 2, oldRevision).judge(t)
+	r := newWorld(advanced, nil).fleet("a", 2, oldRevision).evaluate(t)
 	r.warn("the controller seems not to run")
 	if r.Advice != "it goes on when the controller runs" {
 		t.Errorf("the advice is %q beside a warning that nothing will happen", r.Advice)
@@ -228,7 +228,7 @@ func TestReadyOnly(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tt.world.judge(t).onlyNotReadyLeft(); got != tt.want {
+			if got := tt.world.evaluate(t).onlyNotReadyLeft(); got != tt.want {
 				t.Errorf("only NotReady nodes left: got %t, want %t", got, tt.want)
 			}
 		})

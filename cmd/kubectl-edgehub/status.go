@@ -30,7 +30,7 @@ func status(ctx context.Context, c *cluster, name string, o *options, s streams)
 		return exitFailed, err
 	}
 	defer src.close()
-	w := &watcher{source: src, cluster: c, presence: presence{c: c}, show: viewFor(o, s.out)}
+	w := &watcher{source: src, cluster: c, lease: leaseCheck{c: c}, show: viewFor(o, s.out)}
 	if !o.watch {
 		r, err := w.look(ctx)
 		if err != nil {
@@ -44,10 +44,10 @@ func status(ctx context.Context, c *cluster, name string, o *options, s streams)
 
 // watcher looks at a source again and again.
 type watcher struct {
-	source   *source
-	cluster  *cluster
-	presence presence
-	show     view
+	source  *source
+	cluster *cluster
+	lease   leaseCheck
+	show    view
 }
 
 func (w *watcher) look(ctx context.Context) (*report, error) {
@@ -55,12 +55,12 @@ func (w *watcher) look(ctx context.Context) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := judge(o, w.cluster.clock.now())
+	r, err := evaluate(o, w.cluster.clock.now())
 	if err != nil {
 		return nil, err
 	}
 	if code := r.State.exitCode(); r.Revision != "" && code != exitDone {
-		if warning := w.presence.warning(ctx, r.spoke); warning != "" {
+		if warning := w.lease.warning(ctx, r.spoke); warning != "" {
 			r.warn(warning)
 		}
 	}

@@ -23,7 +23,7 @@ not ready        2  c1, c2
 held             0
 updating: the next pods follow when fewer than 2 Ready nodes are unavailable
 `, "\n")
-	if got := mixed().judge(t).text(0); got != want {
+	if got := mixed().evaluate(t).text(0); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -39,7 +39,7 @@ daemonset.apps/web in shop: AdvancedRollingUpdate to revision 7c9b
   = held             0
 updating: the next pods follow when fewer than 2 Ready nodes are unavailable
 `, "\n")
-	if got := mixed().judge(t).text(22 + barFrame); got != want {
+	if got := mixed().evaluate(t).text(22 + barFrame); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -101,7 +101,7 @@ func TestSharesOfTheBar(t *testing.T) {
 }
 
 func TestABarIsNotFullTooEarly(t *testing.T) {
-	r := newWorld(advanced, nil).fleet("a", 199, newRevision).fleet("b", 1, oldRevision).judge(t)
+	r := newWorld(advanced, nil).fleet("a", 199, newRevision).fleet("b", 1, oldRevision).evaluate(t)
 	if got := r.text(80); !strings.Contains(got, ".]  99%") {
 		t.Errorf("got\n%s\nwant a bar with 99%%", got)
 	}
@@ -120,7 +120,7 @@ z      waiting_not_ready   web-z    1/1     Running            0          5d8f  
 	w.node("c", corev1.ConditionTrue)
 	w.node("d", corev1.ConditionTrue)
 	broken(w.pod("d", newRevision, corev1.ConditionFalse))
-	got := withNotReady(w).judge(t).table()
+	got := withNotReady(w).evaluate(t).table()
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -129,7 +129,7 @@ z      waiting_not_ready   web-z    1/1     Running            0          5d8f  
 // Scripts depend on these names.
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
-	jsonView(&out, false)(mixed().judge(t))
+	jsonView(&out, false)(mixed().evaluate(t))
 	var got struct {
 		Namespace, Name, Strategy, TargetRevision, State, Message, Advice string
 
@@ -163,10 +163,10 @@ func TestALogHasALineForEachChange(t *testing.T) {
 	var out bytes.Buffer
 	show := logView(&out, false)
 	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
-	show(w.judge(t))
-	show(w.judge(t))
+	show(w.evaluate(t))
+	show(w.evaluate(t))
 	w.pods[1].Labels["controller-revision-hash"] = newRevision
-	show(w.judge(t))
+	show(w.evaluate(t))
 	want := "updating: 1 of 2 nodes updated, 1 pending\n" +
 		"complete: 2 of 2 nodes updated; every node runs the target revision\n"
 	if got := out.String(); got != want {
@@ -178,10 +178,10 @@ func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
 	var out bytes.Buffer
 	show := logView(&out, true)
 	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
-	show(w.judge(t))
+	show(w.evaluate(t))
 	out.Reset()
 	w.pods[1].Labels["controller-revision-hash"] = newRevision
-	show(w.judge(t))
+	show(w.evaluate(t))
 	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 1/1 Running 0 7c9b -\n") || strings.Contains(got, "a1") {
 		t.Errorf("got\n%swant a line for b1 and none for a1", got)
 	}

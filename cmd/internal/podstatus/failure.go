@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 )
 
 // Failure is why a pod does not run.
@@ -106,7 +106,7 @@ func (f *Failure) String() string {
 		if t.Signal != 0 {
 			out += fmt.Sprintf(" (signal %d)", t.Signal)
 		}
-		out = words.Joined(out, unlessTrivial(t.Reason), oneLine(t.Message))
+		out = format.Joined(out, unlessTrivial(t.Reason), oneLine(t.Message))
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func TestWhetherTheControllerRuns(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := judgeLeases(tt.leases, start, tt.spoke)
+			got := evaluateLeases(tt.leases, start, tt.spoke)
 			if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "") {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

@@ -1,5 +1,5 @@
-// Package words puts sentences for people together.
-package words
+// Package format puts sentences for people together.
+package format
 
 import "strings"
 

@@ -15,7 +15,7 @@ import (
 
 // pause stops a rollout by its annotation.
 func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
-	ds, options, err := steered(ctx, c, name)
+	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -33,7 +33,7 @@ func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) 
 // resume takes one thing out of the way: a pause, or else an open circuit breaker.
 // Not both at once: who ends a pause may not know of the other.
 func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
-	ds, options, err := steered(ctx, c, name)
+	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -62,9 +62,9 @@ func resume(ctx context.Context, c *cluster, name string, _ *options, s streams)
 	return exitDone, nil
 }
 
-// steered reads a DaemonSet and checks that there is something to steer. Options
+// pausable reads a DaemonSet and checks that there is something to pause or resume. Options
 // that cannot be carried out are no reason not to pause.
-func steered(ctx context.Context, c *cluster, name string) (*appsv1.DaemonSet, rollout.Options, error) {
+func pausable(ctx context.Context, c *cluster, name string) (*appsv1.DaemonSet, rollout.Options, error) {
 	ds, err := c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, rollout.Options{}, err

@@ -19,13 +19,13 @@ const (
 	// overdue is how many times its duration a lease may be without renewal. A
 	// controller that restarts has it again within two.
 	overdue = 3
-	// presencePeriod is how long an answer about the lease is good for.
-	presencePeriod = 10 * time.Second
+	// leasePeriod is how long an answer about the lease is good for.
+	leasePeriod = 10 * time.Second
 )
 
-// presence tells whether a controller is at work, by its lease. It is for one
+// leaseCheck tells whether a controller is at work, by its lease. It is for one
 // goroutine.
-type presence struct {
+type leaseCheck struct {
 	c       *cluster
 	asked   time.Time
 	leases  []coordinationv1.Lease
@@ -34,19 +34,19 @@ type presence struct {
 
 // warning returns what a person should know when nothing happens, or "". spoke
 // tells whether the controller is known to have seen the present state.
-func (p *presence) warning(ctx context.Context, spoke bool) string {
+func (p *leaseCheck) warning(ctx context.Context, spoke bool) string {
 	now := p.c.clock.now()
-	if now.Sub(p.asked) >= presencePeriod {
+	if now.Sub(p.asked) >= leasePeriod {
 		p.ask(ctx)
 		p.asked = now
 	}
 	if !p.allowed {
 		return ""
 	}
-	return judgeLeases(p.leases, now, spoke)
+	return evaluateLeases(p.leases, now, spoke)
 }
 
-func (p *presence) ask(ctx context.Context) {
+func (p *leaseCheck) ask(ctx context.Context) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, controllerLease).String()}
 	list, err := p.c.client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
 	if apierrors.IsForbidden(err) {
@@ -58,7 +58,7 @@ func (p *presence) ask(ctx context.Context) {
 	}
 }
 
-func judgeLeases(leases []coordinationv1.Lease, now time.Time, spoke bool) string {
+func evaluateLeases(leases []coordinationv1.Lease, now time.Time, spoke bool) string {
 	var newest *coordinationv1.Lease
 	for i := range leases {
 		l := &leases[i]

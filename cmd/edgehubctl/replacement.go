@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
-	"github.com/edgehub-io/edgehub/cmd/internal/words"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// successor is a pod that comes in place of another one, made by the same owner.
-type successor struct {
+// replacement is a pod that comes in place of another one, made by the same owner.
+type replacement struct {
 	old    podName
 	uid    types.UID // of the old pod
 	owner  types.UID
@@ -29,11 +29,11 @@ type successor struct {
 	ready time.Time
 }
 
-// succession tells who is to follow pod, by the pods as they were before its upgrade.
+// newReplacement tells who is to follow pod, by the pods as they were before its upgrade.
 // A node may not read DaemonSets: their minReadySeconds are in the target that the
 // controller has written on the pod. Where it is 0, or the controller an older one, the
-// successor has to stay Ready for settle.
-func succession(before []*corev1.Pod, pod podName, settle time.Duration) (*successor, error) {
+// replacement has to stay Ready for settle.
+func newReplacement(before []*corev1.Pod, pod podName, settle time.Duration) (*replacement, error) {
 	for _, p := range before {
 		if p.Namespace != pod.namespace || p.Name != pod.name {
 			continue
@@ -42,18 +42,18 @@ func succession(before []*corev1.Pod, pod podName, settle time.Duration) (*succe
 		if target, ok, err := upgrade.TargetOf(p); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
 			settle = time.Duration(target.MinReadySeconds) * time.Second
 		}
-		return &successor{old: pod, uid: p.UID, owner: ownerOf(p), target: revision, settle: settle}, nil
+		return &replacement{old: pod, uid: p.UID, owner: ownerOf(p), target: revision, settle: settle}, nil
 	}
 	return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with %s pods", pod, name)
 }
 
-// look returns true once the successor has been Ready for long enough, and else what is
+// check returns true once the replacement has been Ready for long enough, and else what is
 // waited for. The pods are as they were at some time between asked and answered. It
-// returns an error when the successor fails to run.
-func (s *successor) look(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
+// returns an error when the replacement fails to run.
+func (s *replacement) check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
 	old := s.find(pods)
 	if s.pod != nil {
-		return s.judge(asked, answered)
+		return s.evaluate(asked, answered)
 	}
 	s.ready = time.Time{}
 	switch {
@@ -66,8 +66,8 @@ func (s *successor) look(pods []*corev1.Pod, asked, answered time.Time) (done bo
 	}
 }
 
-// find sets s.pod, nil if there is no successor, and returns the old pod if it is there.
-func (s *successor) find(pods []*corev1.Pod) (old *corev1.Pod) {
+// find sets s.pod, nil if there is no replacement, and returns the old pod if it is there.
+func (s *replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 	s.pod = nil
 	for _, p := range pods {
 		switch {
@@ -81,8 +81,8 @@ func (s *successor) find(pods []*corev1.Pod) (old *corev1.Pod) {
 	return old
 }
 
-// judge is for a successor that is there.
-func (s *successor) judge(asked, answered time.Time) (done bool, waiting string, err error) {
+// evaluate is for a replacement that is there.
+func (s *replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
 	name := podName{s.pod.Namespace, s.pod.Name}
 	if f := podstatus.FailureOf(s.pod); f != nil {
 		return false, "", &broken{pod: s.pod, failure: f}
@@ -123,7 +123,7 @@ func readinessOf(pod *corev1.Pod) readiness {
 // unready says what keeps pod from being Ready.
 func unready(pod *corev1.Pod) string {
 	if c := upgrade.Condition(pod, corev1.PodScheduled); c != nil && c.Status != corev1.ConditionTrue {
-		return words.Joined(c.Reason, c.Message)
+		return format.Joined(c.Reason, c.Message)
 	}
 	var out []string
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -148,7 +148,7 @@ func unready(pod *corev1.Pod) string {
 func notRunning(s *corev1.ContainerStatus) string {
 	switch {
 	case s.State.Waiting != nil:
-		return "waits: " + strings.Join(strings.Fields(words.Joined(s.State.Waiting.Reason, s.State.Waiting.Message)), " ")
+		return "waits: " + strings.Join(strings.Fields(format.Joined(s.State.Waiting.Reason, s.State.Waiting.Message)), " ")
 	case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
 		return fmt.Sprintf("ended with exit code %d", s.State.Terminated.ExitCode)
 	case s.State.Running != nil && !s.Ready:
