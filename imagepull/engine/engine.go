@@ -23,6 +23,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 )
 
 const (
@@ -80,7 +83,7 @@ func New(o Options) (*Engine, error) {
 		o.Address = defaultAddress
 	}
 	if o.Stall == 0 {
-		o.Stall = defaultWindow
+		o.Stall = registry.DefaultWindow
 	}
 	if o.Fetched == nil {
 		o.Fetched = func(int) {}
@@ -101,10 +104,12 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Engine{opts: o, log: o.Logger, conn: conn, client: client, limiter: newLimiter(o.Bandwidth)}, nil
+	return &Engine{opts: o, log: o.Logger, conn: conn, client: client, limiter: registry.NewLimiter(o.Bandwidth)}, nil
 }
 
 // Close ends the connection to containerd. What is held stays held.
 func (e *Engine) Close() error { return e.client.Close() }
 
 func (e *Engine) store() content.Store { return e.client.ContentStore() }
+
+func (e *Engine) reader() imagecontent.Reader { return imagecontent.Reader{Store: e.store()} }

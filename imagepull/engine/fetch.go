@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -58,7 +59,7 @@ func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 		}
 	}
 	return engineapi.Errorf(engineapi.Corrupt, "what the registry sends as %s is something else (%s); push it again, or look at what stands between here and the registry",
-		blob.Digest, p.registry.plain(err))
+		blob.Digest, p.registry.Plain(err))
 }
 
 // fetchOnce reports whether some of the blob was there already, or came over another
@@ -80,7 +81,7 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 	}
 	in := &inflow{pull: p, blob: blob, to: w, offset: s.Offset}
 	p.progress.set(blob, s.Offset)
-	if err := in.run(withBlob(ctx, blob)); err != nil {
+	if err := in.run(registry.WithBlob(ctx, blob)); err != nil {
 		return s.Offset > 0 || in.cuts > 0, err
 	}
 	if err := w.Commit(ctx, blob.Size, blob.Digest); err != nil && !errdefs.IsAlreadyExists(err) {
@@ -134,7 +135,7 @@ func (p *pull) awaitCRI(ctx context.Context, blob ocispec.Descriptor) error {
 type ingest struct {
 	seen     bool
 	offset   int64
-	measured pace
+	measured registry.Pace
 }
 
 // isComing reports whether CRI goes on fetching the blob. If its size is another one, it
@@ -148,5 +149,5 @@ func (i *ingest) isComing(s content.Status, blob ocispec.Descriptor, now time.Ti
 	case first:
 		return now.Sub(s.UpdatedAt) <= abandonedAfter
 	}
-	return !i.measured.slow(lookAgain, int(grown), abandonedAfter)
+	return !i.measured.Slow(lookAgain, int(grown), abandonedAfter)
 }

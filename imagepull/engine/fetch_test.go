@@ -6,12 +6,14 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 )
 
 // TestIngestOfCRI is waited for only as long as it may become the blob.
 func TestIngestOfCRI(t *testing.T) {
 	const size = 1 << 20
-	const perLook = int64(minRate * lookAgain / time.Second)
+	const perLook = int64(registry.MinRate * lookAgain / time.Second)
 	tests := map[string]struct {
 		total, grows int64 // between two looks
 		idle         time.Duration

@@ -7,18 +7,19 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // hold puts an image that is complete under its lease, and makes its records. A tag that
 // stands for another image stays so until Tag: kubelet looks up the tag when it restarts a
 // container, and a pod that has not been upgraded must not get the new image then.
-func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p parts) (engineapi.Image, error) {
-	image := engineapi.Image{Name: named.String(), Target: p.target, ID: p.config.Digest.String(), Size: p.size()}
+func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p imagecontent.Content) (engineapi.Image, error) {
+	image := engineapi.Image{Name: named.String(), Target: p.Target, ID: p.Config.Digest.String(), Size: p.Size()}
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return engineapi.Image{}, err
 	}
-	names := recordNames(named, p.target.Digest, image.ID)
+	names := recordNames(named, p.Target.Digest, image.ID)
 	taken, err := e.isTaken(ctx, image)
 	if err != nil {
 		return engineapi.Image{}, err
@@ -58,7 +59,7 @@ func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	if unlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
 		return err
 	}
-	if _, err := e.partsOf(ctx, image.Target, e.look); err != nil {
+	if _, err := e.reader().PartsOf(ctx, image.Target, e.look); err != nil {
 		return goneIfNotFound(err)
 	}
 	return e.record(ctx, image, image.Name)
@@ -85,7 +86,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 	if err != nil {
 		return err
 	}
-	p, err := e.partsOf(ctx, image.Target, e.look)
+	p, err := e.reader().PartsOf(ctx, image.Target, e.look)
 	if err != nil {
 		return goneIfNotFound(err)
 	}
@@ -109,7 +110,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 
 // keep has the image's lease keep it, and looks then whether it is there: only from
 // then on nobody can remove it.
-func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
+func (e *Engine) keep(ctx context.Context, n node, name string, p imagecontent.Content) error {
 	ctx, err := e.lease(ctx, name)
 	if err != nil {
 		return err
@@ -117,10 +118,10 @@ func (e *Engine) keep(ctx context.Context, n node, name string, p parts) error {
 	if err := e.secure(ctx, n, name, p); err != nil {
 		return err
 	}
-	if _, err := e.partsOf(ctx, p.target, e.look); err != nil {
+	if _, err := e.reader().PartsOf(ctx, p.Target, e.look); err != nil {
 		return goneIfNotFound(err)
 	}
-	if unpacked, err := e.unpacked(ctx, n, p); err != nil || unpacked == len(p.chain) {
+	if unpacked, err := e.unpacked(ctx, n, p); err != nil || unpacked == len(p.Chain) {
 		return err
 	}
 	return goneIfNotFound(e.unpack(ctx, n, p))

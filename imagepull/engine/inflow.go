@@ -12,20 +12,17 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
-	// pieceSize is how much of a blob is read at once. What has come in is given to
-	// containerd before more is read, so that little is lost when this program is
-	// killed, however slow the line.
-	pieceSize = 128 << 10
 	// cutsAtMost is how often a blob is asked for again within one pull when the
 	// connection breaks without having brought as much as is fruitful, in bytes: what
 	// minRate asks for in a minute. A registry that cuts each connection after a byte must
 	// not hold a pull for ever.
 	cutsAtMost = 3
-	fruitful   = 60 * minRate
+	fruitful   = 60 * registry.MinRate
 	// afterCut is how long the first of these waits; the next ones wait twice as long.
 	afterCut = time.Second
 )
@@ -49,7 +46,7 @@ func (in *inflow) run(ctx context.Context) error {
 	for fruitless := 0; in.offset < in.blob.Size; {
 		before := in.offset
 		err := in.connection(ctx)
-		if !isCut(err) {
+		if !registry.IsCut(err) {
 			return err
 		}
 		in.cuts++
@@ -58,7 +55,7 @@ func (in *inflow) run(ctx context.Context) error {
 			fruitless = 1
 		}
 		if fruitless > cutsAtMost {
-			return in.pull.registry.failure(err)
+			return in.pull.registry.Failure(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,17 +66,10 @@ func (in *inflow) run(ctx context.Context) error {
 	return nil
 }
 
-// isCut reports whether a connection broke that worked until then.
-func isCut(err error) bool {
-	w, ok := errors.AsType[*wireError](err)
-	_, stalled := errors.AsType[stall](err)
-	return ok && w.midway && !stalled
-}
-
 // connection brings in what it can over one connection.
 func (in *inflow) connection(ctx context.Context) error {
 	var written error
-	err := in.pull.registry.with(func(r remotes.Resolver) (err error) {
+	err := in.pull.registry.With(func(r remotes.Resolver) (err error) {
 		from, err := in.open(ctx, r)
 		if err != nil {
 			return err
@@ -91,13 +81,13 @@ func (in *inflow) connection(ctx context.Context) error {
 	switch {
 	case written != nil:
 		return written
-	case err == nil || isCut(err) || errdefs.IsFailedPrecondition(err):
+	case err == nil || registry.IsCut(err) || errdefs.IsFailedPrecondition(err):
 		return err
 	case errdefs.IsNotFound(err):
-		return engineapi.Errorf(engineapi.NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.host(), in.blob.Digest)
+		return engineapi.Errorf(engineapi.NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.Host(), in.blob.Digest)
 	}
-	failure := in.pull.registry.failure(err)
-	if in.offset > 0 && statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
+	failure := in.pull.registry.Failure(err)
+	if in.offset > 0 && registry.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable {
 		// There is no such rest: what is here is not of this blob. Any other answer may be
 		// that of somebody who stands between here and the registry, and says nothing of it.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
@@ -131,9 +121,9 @@ func (in *inflow) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser, 
 
 // copy tells what failed: to read, or to write.
 func (in *inflow) copy(from io.Reader) (read, written error) {
-	piece := make([]byte, min(pieceSize, in.blob.Size-in.offset))
+	piece := make([]byte, min(registry.PieceSize, in.blob.Size-in.offset))
 	for in.offset < in.blob.Size {
-		n, err := from.Read(piece[:min(pieceSize, in.blob.Size-in.offset)])
+		n, err := from.Read(piece[:min(registry.PieceSize, in.blob.Size-in.offset)])
 		if n > 0 {
 			done, err := in.to.Write(piece[:n])
 			in.offset += int64(done)
@@ -143,7 +133,7 @@ func (in *inflow) copy(from io.Reader) (read, written error) {
 			}
 		}
 		if err == io.EOF && in.offset < in.blob.Size {
-			return &wireError{cause: io.ErrUnexpectedEOF, midway: true}, nil
+			return registry.Truncated(), nil
 		}
 		if err != nil && err != io.EOF {
 			return err, nil

@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
 // lease makes sure that the image's lease is there, and returns a ctx under which all
@@ -30,10 +32,10 @@ func (e *Engine) leased(ctx context.Context, name string) ([]leases.Resource, er
 
 // secure makes the lease keep this image, and nothing else: the tag may have stood for
 // another one when an earlier pull was cut off.
-func (e *Engine) secure(ctx context.Context, n node, name string, p parts) error {
+func (e *Engine) secure(ctx context.Context, n node, name string, p imagecontent.Content) error {
 	lease := leases.Lease{ID: leaseID(name)}
 	service := e.client.LeasesService()
-	keep := p.resources(n)
+	keep := resources(p, n)
 	there, err := e.leased(ctx, name)
 	if err != nil {
 		return err
@@ -55,24 +57,24 @@ func contentOf(blob ocispec.Descriptor) leases.Resource {
 }
 
 // resources are what keeps an image that is complete: the rest is referred to by it.
-func (p parts) resources(n node) []leases.Resource {
+func resources(p imagecontent.Content, n node) []leases.Resource {
 	var keep []leases.Resource
-	for _, blob := range []ocispec.Descriptor{p.target, p.manifest, p.config} {
+	for _, blob := range []ocispec.Descriptor{p.Target, p.Manifest, p.Config} {
 		keep = append(keep, contentOf(blob))
 	}
-	if top := len(p.chain) - 1; top >= 0 {
-		keep = append(keep, leases.Resource{ID: p.chain[top].String(), Type: "snapshots/" + n.snapshotter})
+	if top := len(p.Chain) - 1; top >= 0 {
+		keep = append(keep, leases.Resource{ID: p.Chain[top].String(), Type: "snapshots/" + n.snapshotter})
 	}
 	return keep
 }
 
 // inProgress are what a pull of the image makes until it is complete.
-func (p parts) inProgress(n node) []leases.Resource {
-	keep := p.resources(n)
-	for _, blob := range p.blobs() {
+func inProgress(p imagecontent.Content, n node) []leases.Resource {
+	keep := resources(p, n)
+	for _, blob := range p.Blobs() {
 		keep = append(keep, contentOf(blob), leases.Resource{ID: ingestRef(blob), Type: "ingests"})
 	}
-	for _, name := range p.chain {
+	for _, name := range p.Chain {
 		keep = append(keep, leases.Resource{ID: name.String(), Type: "snapshots/" + n.snapshotter})
 	}
 	return keep

@@ -4,27 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // local is what is held under the name on this node, or else what the name stands for, if
 // that is complete.
-func (e *Engine) local(ctx context.Context, n node, name string) (p parts, here bool, err error) {
+func (e *Engine) local(ctx context.Context, n node, name string) (p imagecontent.Content, here bool, err error) {
 	records, err := e.recordsOf(ctx, name)
 	if err != nil {
-		return parts{}, false, err
+		return imagecontent.Content{}, false, err
 	}
 	for _, record := range records {
 		if p, here, err = e.completeAt(ctx, n, record.Target); here || err != nil {
 			return p, here, err
 		}
 	}
-	return parts{}, false, nil
+	return imagecontent.Content{}, false, nil
 }
 
 // recordsOf are the records of what is held under the name, and then that of the name.
@@ -40,16 +42,16 @@ func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, er
 	return records, unlessNotFound(err)
 }
 
-func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p parts, here bool, err error) {
-	p, err = e.partsOf(ctx, target, e.look)
+func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p imagecontent.Content, here bool, err error) {
+	p, err = e.reader().PartsOf(ctx, target, e.look)
 	if _, useless := errors.AsType[*engineapi.Error](err); useless {
-		return parts{}, false, nil
+		return imagecontent.Content{}, false, nil
 	}
 	if err != nil {
-		return parts{}, false, unlessNotFound(err)
+		return imagecontent.Content{}, false, unlessNotFound(err)
 	}
 	unpacked, err := e.unpacked(ctx, n, p)
-	return p, err == nil && unpacked == len(p.chain), err
+	return p, err == nil && unpacked == len(p.Chain), err
 }
 
 func unlessNotFound(err error) error {
@@ -57,4 +59,24 @@ func unlessNotFound(err error) error {
 		return nil
 	}
 	return err
+}
+
+// look is a get for partsOf that fetches nothing. It fails with errdefs.ErrNotFound.
+func (e *Engine) look(ctx context.Context, blob ocispec.Descriptor) error {
+	_, err := e.store().Info(ctx, blob.Digest)
+	return err
+}
+
+// unpacked counts the layers, from the lowest up, that have been unpacked.
+func (e *Engine) unpacked(ctx context.Context, n node, p imagecontent.Content) (int, error) {
+	for i, name := range slices.Backward(p.Chain) {
+		_, err := e.client.SnapshotService(n.snapshotter).Stat(ctx, name.String())
+		if err == nil {
+			return i + 1, nil
+		}
+		if !errdefs.IsNotFound(err) {
+			return 0, err
+		}
+	}
+	return 0, nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -20,7 +22,7 @@ type pull struct {
 	engine   *Engine
 	node     node
 	name     string
-	registry *registry
+	registry *registry.Client
 	progress meter
 	awaited  time.Duration     // how long CRI was waited for
 	former   []leases.Resource // of the image that the name stood for before, if it is here
@@ -53,27 +55,27 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && digestOf(named) != "" {
 		return e.hold(ctx, n, named, local)
 	}
-	w := &wire{limiter: e.limiter, patience: &patience{window: e.opts.Stall}, fetched: e.opts.Fetched, agent: e.opts.UserAgent}
-	defer w.close()
-	p := &pull{engine: e, node: n, name: name, registry: newRegistry(ctx, name, n, w, r.Credentials)}
+	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, e.opts.UserAgent)
+	defer transports.Close()
+	p := &pull{engine: e, node: n, name: name, registry: registry.New(ctx, name, n.hosts, transports, r.Credentials)}
 	p.progress.report = r.Progress
-	target, err := p.registry.resolve(ctx)
+	target, err := p.registry.Resolve(ctx)
 	if err != nil {
-		err = p.registry.failure(err)
+		err = p.registry.Failure(err)
 		if !here || ctx.Err() != nil {
 			return engineapi.Image{}, err
 		}
 		e.log.Info("image is on the node already, and taken as it is", "image", name, "err", err)
 		return e.hold(ctx, n, named, local)
 	}
-	if here && target.Digest == local.target.Digest {
+	if here && target.Digest == local.Target.Digest {
 		return e.hold(ctx, n, named, local)
 	}
 	if ctx, err = e.lease(ctx, name); err != nil {
 		return engineapi.Image{}, err
 	}
 	if here {
-		p.former = local.resources(n)
+		p.former = resources(local, n)
 	}
 	got, err := p.bring(ctx, target)
 	if err != nil {
@@ -86,35 +88,35 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 //
 // Layers come one after the other: on a thin line several at a time are no faster,
 // and what is complete has been verified and stays, whatever happens to the rest.
-func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, error) {
+func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	image, err := p.documents(ctx, target)
 	if err != nil {
-		return parts{}, err
+		return imagecontent.Content{}, err
 	}
-	if err := p.engine.dropLeftovers(ctx, p.name, append(image.inProgress(p.node), p.former...)); err != nil {
-		return parts{}, err
+	if err := p.engine.dropLeftovers(ctx, p.name, append(inProgress(image, p.node), p.former...)); err != nil {
+		return imagecontent.Content{}, err
 	}
 	unpacked, err := p.engine.unpacked(ctx, p.node, image)
 	if err != nil {
-		return parts{}, err
+		return imagecontent.Content{}, err
 	}
-	p.progress.expect(image.blobs())
-	p.progress.set(image.config, image.config.Size)
-	for _, layer := range image.layers[:unpacked] {
+	p.progress.expect(image.Blobs())
+	p.progress.set(image.Config, image.Config.Size)
+	for _, layer := range image.Layers[:unpacked] {
 		p.progress.set(layer, layer.Size)
 	}
 	// As CRI does, layers that have been unpacked are not fetched: it may have been
 	// told to drop them then.
 	if err := p.engine.checkSpace(ctx, p.node, image, unpacked); err != nil {
-		return parts{}, err
+		return imagecontent.Content{}, err
 	}
 	fetched := map[digest.Digest]bool{}
-	for _, blob := range slices.Concat(image.others, image.layers[unpacked:]) {
+	for _, blob := range slices.Concat(image.Others, image.Layers[unpacked:]) {
 		if fetched[blob.Digest] {
 			continue
 		}
 		if err := p.fetch(ctx, blob); err != nil {
-			return parts{}, err
+			return imagecontent.Content{}, err
 		}
 		fetched[blob.Digest] = true
 	}
@@ -125,16 +127,16 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (parts, err
 // only where the lease has nothing of another image: a registry that has the tag stand
 // for another image at each attempt, whose configuration never comes, would fill the disk
 // with manifests.
-func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (parts, error) {
+func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	before, err := p.engine.leased(ctx, p.name)
 	if err != nil {
-		return parts{}, err
+		return imagecontent.Content{}, err
 	}
-	image, err := p.engine.partsOf(ctx, target, p.get)
+	image, err := p.engine.reader().PartsOf(ctx, target, p.get)
 	if err == nil || len(before) == 0 || slices.Contains(before, contentOf(target)) {
 		return image, err
 	}
-	return parts{}, errors.Join(err, p.engine.dropLeftovers(ctx, p.name, before))
+	return imagecontent.Content{}, errors.Join(err, p.engine.dropLeftovers(ctx, p.name, before))
 }
 
 // get fetches a manifest or a configuration, and labels it so that containerd keeps
@@ -144,6 +146,6 @@ func (p *pull) get(ctx context.Context, blob ocispec.Descriptor) error {
 		return err
 	}
 	store := p.engine.store()
-	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.children), nil)(ctx, blob)
+	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.reader().Children), nil)(ctx, blob)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -49,7 +50,7 @@ type need struct {
 
 // checkSpace fails with NoSpace if what is missing of an image will not fit. Where
 // containerd's folders cannot be looked at from here, it is left to containerd.
-func (e *Engine) checkSpace(ctx context.Context, n node, p parts, unpacked int) error {
+func (e *Engine) checkSpace(ctx context.Context, n node, p imagecontent.Content, unpacked int) error {
 	need, err := e.missing(ctx, p, unpacked)
 	if err != nil {
 		return err
@@ -87,18 +88,18 @@ func fits(folder string, r room, need int64, percent int) error {
 	}
 	spared := ""
 	if percent > 0 {
-		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, amount(r.total))
+		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, engineapi.Amount(r.total))
 	}
 	return engineapi.Errorf(engineapi.NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
-		amount(need), folder, amount(r.free), spared)
+		engineapi.Amount(need), folder, engineapi.Amount(r.free), spared)
 }
 
 // missing sums up what is not here, half of a blob included, and what is known of
 // layers that were too large before.
-func (e *Engine) missing(ctx context.Context, p parts, unpacked int) (need, error) {
+func (e *Engine) missing(ctx context.Context, p imagecontent.Content, unpacked int) (need, error) {
 	var n need
 	known := map[digest.Digest]size{}
-	for _, blob := range slices.Concat(p.others, p.layers[unpacked:]) {
+	for _, blob := range slices.Concat(p.Others, p.Layers[unpacked:]) {
 		if _, counted := known[blob.Digest]; counted {
 			continue
 		}
@@ -109,7 +110,7 @@ func (e *Engine) missing(ctx context.Context, p parts, unpacked int) (need, erro
 		n.fetched += blob.Size - there
 		known[blob.Digest] = atLeast
 	}
-	n.unpacked = toUnpack(p.layers[unpacked:], known)
+	n.unpacked = toUnpack(p.Layers[unpacked:], known)
 	return n, nil
 }
 
@@ -138,18 +139,4 @@ func toUnpack(layers []ocispec.Descriptor, known map[digest.Digest]size) size {
 		sum.inodes += known[l.Digest].inodes
 	}
 	return sum
-}
-
-// amount is a number of bytes for people.
-func amount(n int64) string {
-	const unit = 1000
-	value, i := float64(n), 0
-	names := []string{"B", "kB", "MB", "GB", "TB"}
-	for ; value >= unit && i < len(names)-1; i++ {
-		value /= unit
-	}
-	if i == 0 || value >= 10 {
-		return fmt.Sprintf("%.0f %s", value, names[i])
-	}
-	return fmt.Sprintf("%.1f %s", value, names[i])
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestFits(t *testing.T) {
@@ -73,7 +75,7 @@ func TestSpareInodes(t *testing.T) {
 
 func TestAmount(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 94_123_456: "94 MB", 8_049_000_000: "8.0 GB"} {
-		if got := amount(n); got != want {
+		if got := engineapi.Amount(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/rootfs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -41,14 +42,14 @@ var errFull = errors.New("the layer leaves too little room")
 // the room is watched meanwhile. A layer that takes too much is removed again, and it is
 // remembered how much that was at least, as a label of its blob: it is not unpacked again
 // before there is more room.
-func (e *Engine) unpack(ctx context.Context, n node, p parts) error {
+func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) error {
 	u := &unpacking{
 		Snapshotter: e.client.SnapshotService(n.snapshotter), engine: e,
 		folder: n.snapshots, visible: e.visible(ctx, n.snapshots),
 	}
-	for i, layer := range p.layers {
-		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.diffs[i]}, Blob: layer}
-		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
+	for i, layer := range p.Layers {
+		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.Diffs[i]}, Blob: layer}
+		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.Diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
 		if err != nil {
 			e.collect(ctx) // what there is of the layer
 			return fmt.Errorf("unpack: %w", err)
@@ -56,14 +57,14 @@ func (e *Engine) unpack(ctx context.Context, n node, p parts) error {
 		if !made {
 			continue
 		}
-		if err := e.label(ctx, layer, labels.LabelUncompressed, p.diffs[i].String()); err != nil {
+		if err := e.label(ctx, layer, labels.LabelUncompressed, p.Diffs[i].String()); err != nil {
 			return err
 		}
 	}
-	if len(p.chain) == 0 {
+	if len(p.Chain) == 0 {
 		return nil
 	}
-	return e.label(ctx, p.config, "containerd.io/gc.ref.snapshot."+n.snapshotter, p.chain[len(p.chain)-1].String())
+	return e.label(ctx, p.Config, "containerd.io/gc.ref.snapshot."+n.snapshotter, p.Chain[len(p.Chain)-1].String())
 }
 
 func (e *Engine) label(ctx context.Context, blob ocispec.Descriptor, name, value string) error {
@@ -146,5 +147,5 @@ func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) erro
 		}
 	}
 	return engineapi.Errorf(engineapi.NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
-		layer.Digest, amount(took.bytes), took.inodes, u.folder)
+		layer.Digest, engineapi.Amount(took.bytes), took.inodes, u.folder)
 }

@@ -1,6 +1,7 @@
 package engineapi
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,4 +45,18 @@ func printable(r rune) string {
 		return string(r)
 	}
 	return strings.Trim(strconv.QuoteRune(r), "'")
+}
+
+// Amount is a number of bytes for people.
+func Amount(n int64) string {
+	const unit = 1000
+	value, i := float64(n), 0
+	names := []string{"B", "kB", "MB", "GB", "TB"}
+	for ; value >= unit && i < len(names)-1; i++ {
+		value /= unit
+	}
+	if i == 0 || value >= 10 {
+		return fmt.Sprintf("%.0f %s", value, names[i])
+	}
+	return fmt.Sprintf("%.1f %s", value, names[i])
 }

@@ -1,4 +1,4 @@
-package engine
+package imagecontent
 
 import (
 	"encoding/json"
@@ -22,8 +22,8 @@ func TestBoundedLists(t *testing.T) {
 	}{
 		"none":                   {text: "null"},
 		"empty":                  {text: "[]"},
-		"as many as may be":      {text: list(layersAtMost), want: layersAtMost},
-		"one more":               {text: list(layersAtMost + 1), err: true},
+		"as many as may be":      {text: list(MaxLayers), want: MaxLayers},
+		"one more":               {text: list(MaxLayers + 1), err: true},
 		"no list":                {text: "{}", err: true},
 		"no list of descriptors": {text: "[1]", err: true},
 	}
@@ -71,7 +71,7 @@ func TestCheckBlob(t *testing.T) {
 		layer, document bool // whether it may be one
 	}{
 		"usual":                 {blob: ocispec.Descriptor{Size: 1000}, layer: true, document: true},
-		"as large as a layer":   {blob: ocispec.Descriptor{Size: documentLimit + 1}, layer: true},
+		"as large as a layer":   {blob: ocispec.Descriptor{Size: DocumentLimit + 1}, layer: true},
 		"a terabyte":            {blob: ocispec.Descriptor{Size: blobLimit}, layer: true},
 		"more":                  {blob: ocispec.Descriptor{Size: blobLimit + 1}},
 		"nothing":               {blob: ocispec.Descriptor{Size: 0}},

@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -14,8 +14,8 @@ const (
 	readAtMost  = 256 << 10
 )
 
-// newLimiter is nil where there is no limit.
-func newLimiter(bandwidth int64) *rate.Limiter {
+// NewLimiter is nil where there is no limit.
+func NewLimiter(bandwidth int64) *rate.Limiter {
 	if bandwidth == 0 {
 		return nil
 	}

@@ -1,7 +1,9 @@
-package engine
+package registry
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -9,6 +11,8 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/time/rate"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
 const (
@@ -23,8 +27,8 @@ const (
 	leaveAloneAtMost = time.Hour
 )
 
-// wire is what the connections of one pull have in common.
-type wire struct {
+// Transports is what the connections of one pull have in common.
+type Transports struct {
 	limiter  *rate.Limiter
 	patience *patience
 	hosts    hosts
@@ -35,9 +39,15 @@ type wire struct {
 	opened []*http.Transport
 }
 
+// NewTransports returns those of one pull, which ends with Close. limiter may be nil, and
+// window is after how long without a byte a registry counts as unreachable.
+func NewTransports(limiter *rate.Limiter, window time.Duration, fetched func(bytes int), agent string) *Transports {
+	return &Transports{limiter: limiter, patience: &patience{window: window}, fetched: fetched, agent: agent}
+}
+
 // adopt puts a client's connections on the wire. It is called again for copies of
 // clients, some of which are on it already.
-func (w *wire) adopt(client *http.Client) error {
+func (w *Transports) adopt(client *http.Client) error {
 	t, ok := client.Transport.(*http.Transport)
 	if !ok {
 		return nil
@@ -48,12 +58,12 @@ func (w *wire) adopt(client *http.Client) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opened = append(w.opened, t)
-	client.Transport = &transport{wire: w, next: t}
+	client.Transport = &transport{transports: w, next: t}
 	return nil
 }
 
-// close ends the connections that are idle.
-func (w *wire) close() {
+// Close ends the connections that are idle.
+func (w *Transports) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.opened {
@@ -63,8 +73,8 @@ func (w *wire) close() {
 
 // transport bounds, limits and counts what comes in, and notices when nothing does.
 type transport struct {
-	wire *wire
-	next http.RoundTripper
+	transports *Transports
+	next       http.RoundTripper
 }
 
 // RoundTrip fails with a *wireError where there is no answer, and with a *busyError
@@ -72,7 +82,7 @@ type transport struct {
 // once, several times.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := t.wire.patience.roundTrip(t.next, t.wire.hosts.mark(request.WithContext(ctx), t.next), cancel)
+	response, err := t.transports.patience.roundTrip(t.next, t.transports.hosts.mark(request.WithContext(ctx), t.next), cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, &wireError{cause: err}
@@ -82,7 +92,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, &busyError{status: response.Status, after: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	}
-	limit := int64(documentLimit)
+	limit := int64(imagecontent.DocumentLimit)
 	if blob, ok := ctx.Value(contentKey{}).(ocispec.Descriptor); ok {
 		limit = blob.Size
 		if err := checkContent(response, blob); err != nil {
@@ -91,7 +101,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	response.Body = &body{ReadCloser: response.Body, ctx: ctx, cancel: cancel, wire: t.wire, left: limit, limit: limit}
+	response.Body = &body{ReadCloser: response.Body, ctx: ctx, cancel: cancel, transports: t.transports, left: limit, limit: limit}
 	return response, nil
 }
 
@@ -129,3 +139,13 @@ type busyError struct {
 }
 
 func (e *busyError) Error() string { return e.status }
+
+// IsCut reports whether a connection broke that worked until then.
+func IsCut(err error) bool {
+	w, ok := errors.AsType[*wireError](err)
+	_, stalled := errors.AsType[stall](err)
+	return ok && w.midway && !stalled
+}
+
+// Truncated is the error of an answer that ended before all of the blob had come.
+func Truncated() error { return &wireError{cause: io.ErrUnexpectedEOF, midway: true} }

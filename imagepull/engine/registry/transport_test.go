@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -40,29 +40,29 @@ func (s *silent) Read(p []byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-func roundTrip(t *testing.T, w *wire, next http.RoundTripper) (*http.Response, error) {
+func roundTrip(t *testing.T, w *Transports, next http.RoundTripper) (*http.Response, error) {
 	t.Helper()
 	return fetchBlob(t, w, next, 0)
 }
 
 // fetchBlob is a request for a blob of so many bytes; 0: for something else.
-func fetchBlob(t *testing.T, w *wire, next http.RoundTripper, size int64) (*http.Response, error) {
+func fetchBlob(t *testing.T, w *Transports, next http.RoundTripper, size int64) (*http.Response, error) {
 	t.Helper()
 	ctx := t.Context()
 	if size > 0 {
-		ctx = withBlob(ctx, ocispec.Descriptor{Digest: digest.FromString("x"), Size: size})
+		ctx = WithBlob(ctx, ocispec.Descriptor{Digest: digest.FromString("x"), Size: size})
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.com/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return contentTransport{&transport{wire: w, next: next}}.RoundTrip(request)
+	return contentTransport{&transport{transports: w, next: next}}.RoundTrip(request)
 }
 
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := 0
-		w := &wire{patience: &patience{window: time.Minute}, fetched: func(n int) { got += n }}
+		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(n int) { got += n }}
 		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
 			return &silent{ctx: ctx, some: strings.NewReader("some")}
 		}))
@@ -72,7 +72,7 @@ func TestStalledBody(t *testing.T) {
 		defer func() { _ = response.Body.Close() }()
 		start := time.Now()
 		_, err = io.ReadAll(response.Body)
-		if took := time.Since(start); took != time.Minute || !errors.Is(err, errStalled) || isCut(err) {
+		if took := time.Since(start); took != time.Minute || !errors.Is(err, errStalled) || IsCut(err) {
 			t.Errorf("after %v: %v; want that it has stalled, after a minute", took, err)
 		}
 		if got != len("some") {
@@ -83,13 +83,13 @@ func TestStalledBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
-		w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
 		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = response.Body.Read(make([]byte, 1))
-		if !isCut(err) || err == io.ErrUnexpectedEOF { //nolint:errorlint // containerd's reader compares so, too
+		if !IsCut(err) || err == io.ErrUnexpectedEOF { //nolint:errorlint // containerd's reader compares so, too
 			t.Errorf("%v is read as %v; want a cut that containerd's reader leaves to us", cause, err)
 		}
 		_ = response.Body.Close()
@@ -110,7 +110,7 @@ func TestLimit(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &wire{limiter: newLimiter(tt.limit), patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				w := &Transports{limiter: NewLimiter(tt.limit), patience: &patience{window: time.Minute}, fetched: func(int) {}}
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
 					return strings.NewReader(strings.Repeat("x", int(tt.size)))
 				}), tt.size)
@@ -150,7 +150,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+			w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
 			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
 			}))

@@ -1,12 +1,15 @@
-package engine
+// Package imagecontent reads what an image consists of on this platform: its index,
+// manifest and configuration, as containerd has them. All of these are what a registry
+// sent, so what they list is bounded and checked before anything is fetched.
+package imagecontent
 
 import (
 	"context"
 	"slices"
 	"strings"
 
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
@@ -15,61 +18,70 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// parts is what an image consists of on this platform.
-type parts struct {
-	target   ocispec.Descriptor // the index, or the manifest itself
-	manifest ocispec.Descriptor
-	config   ocispec.Descriptor
-	others   []ocispec.Descriptor // of the manifest that are no layers; images have none
-	layers   []ocispec.Descriptor
-	diffs    []digest.Digest // of the layers when they are not compressed
-	chain    []digest.Digest // the names of the layers' snapshots
+// Reader reads from containerd's store.
+type Reader struct{ Store content.Store }
+
+// Content is what an image consists of on this platform.
+type Content struct {
+	Target   ocispec.Descriptor // the index, or the manifest itself
+	Manifest ocispec.Descriptor
+	Config   ocispec.Descriptor
+	Others   []ocispec.Descriptor // of the manifest that are no layers; images have none
+	Layers   []ocispec.Descriptor
+	Diffs    []digest.Digest // of the layers when they are not compressed
+	Chain    []digest.Digest // the names of the layers' snapshots
 }
 
-// blobs are those that count as the image's size.
-func (p parts) blobs() []ocispec.Descriptor {
-	return slices.Concat([]ocispec.Descriptor{p.config}, p.others, p.layers)
+// Blobs are those that count as the image's size.
+func (p Content) Blobs() []ocispec.Descriptor {
+	return slices.Concat([]ocispec.Descriptor{p.Config}, p.Others, p.Layers)
 }
 
-func (p parts) size() int64 {
-	var m meter
-	m.expect(p.blobs())
-	return m.sum.Total
+// Size is the sum of Blobs; one that is there twice counts once.
+func (p Content) Size() (sum int64) {
+	counted := map[digest.Digest]bool{}
+	for _, b := range p.Blobs() {
+		if !counted[b.Digest] {
+			counted[b.Digest] = true
+			sum += b.Size
+		}
+	}
+	return sum
 }
 
-// partsOf reads what an image consists of. Before a blob is read get makes sure of
+// PartsOf reads what an image consists of. Before a blob is read get makes sure of
 // it: by fetching, or by looking for it. What a registry may not have the node do fails
 // with an *Error before it is done.
-func (e *Engine) partsOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (parts, error) {
-	p := parts{target: target}
+func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (Content, error) {
+	p := Content{Target: target}
 	var err error
-	if p.manifest, err = e.manifestOf(ctx, target, get); err != nil {
-		return parts{}, err
+	if p.Manifest, err = r.manifestOf(ctx, target, get); err != nil {
+		return Content{}, err
 	}
 	var layers []ocispec.Descriptor
-	if p.config, layers, err = e.readManifest(ctx, p.manifest); err != nil {
-		return parts{}, err
+	if p.Config, layers, err = r.readManifest(ctx, p.Manifest); err != nil {
+		return Content{}, err
 	}
 	for _, l := range layers {
 		if images.IsLayerType(l.MediaType) {
-			p.layers = append(p.layers, l)
+			p.Layers = append(p.Layers, l)
 		} else {
-			p.others = append(p.others, l)
+			p.Others = append(p.Others, l)
 		}
 	}
-	if err := get(ctx, p.config); err != nil {
-		return parts{}, err
+	if err := get(ctx, p.Config); err != nil {
+		return Content{}, err
 	}
-	if p.diffs, err = e.diffs(ctx, p); err != nil {
-		return parts{}, err
+	if p.Diffs, err = r.diffs(ctx, p); err != nil {
+		return Content{}, err
 	}
-	p.chain = identity.ChainIDs(slices.Clone(p.diffs))
+	p.Chain = identity.ChainIDs(slices.Clone(p.Diffs))
 	return p, nil
 }
 
 // manifestOf is the manifest that the target is, or that its indexes have for this
 // platform.
-func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (ocispec.Descriptor, error) {
+func (r Reader) manifestOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (ocispec.Descriptor, error) {
 	found := target
 	for range indexesAtMost + 1 {
 		if err := checkDocument(found); err != nil {
@@ -85,7 +97,7 @@ func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get 
 			return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Other, "it is no image, but %s", engineapi.Quote(found.MediaType))
 		}
 		var err error
-		if found, err = e.choose(ctx, found); err != nil {
+		if found, err = r.choose(ctx, found); err != nil {
 			return ocispec.Descriptor{}, err
 		}
 	}
@@ -93,8 +105,8 @@ func (e *Engine) manifestOf(ctx context.Context, target ocispec.Descriptor, get 
 }
 
 // choose is the manifest of an index that CRI would take, too.
-func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.Descriptor, error) {
-	all, err := e.readIndex(ctx, index)
+func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.Descriptor, error) {
+	all, err := r.readIndex(ctx, index)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -128,17 +140,17 @@ func (e *Engine) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.
 }
 
 // diffs reads from the configuration what the layers are when they are not compressed.
-func (e *Engine) diffs(ctx context.Context, p parts) ([]digest.Digest, error) {
+func (r Reader) diffs(ctx context.Context, p Content) ([]digest.Digest, error) {
 	var config struct {
 		RootFS struct {
 			DiffIDs bounded[digest.Digest] `json:"diff_ids"`
 		} `json:"rootfs"`
 	}
-	if err := e.read(ctx, p.config, &config); err != nil {
+	if err := r.read(ctx, p.Config, &config); err != nil {
 		return nil, err
 	}
-	if len(config.RootFS.DiffIDs) != len(p.layers) {
-		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.layers), len(config.RootFS.DiffIDs))
+	if len(config.RootFS.DiffIDs) != len(p.Layers) {
+		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.Layers), len(config.RootFS.DiffIDs))
 	}
 	for _, d := range config.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
@@ -146,24 +158,4 @@ func (e *Engine) diffs(ctx context.Context, p parts) ([]digest.Digest, error) {
 		}
 	}
 	return config.RootFS.DiffIDs, nil
-}
-
-// look is a get for partsOf that fetches nothing. It fails with errdefs.ErrNotFound.
-func (e *Engine) look(ctx context.Context, blob ocispec.Descriptor) error {
-	_, err := e.store().Info(ctx, blob.Digest)
-	return err
-}
-
-// unpacked counts the layers, from the lowest up, that have been unpacked.
-func (e *Engine) unpacked(ctx context.Context, n node, p parts) (int, error) {
-	for i, name := range slices.Backward(p.chain) {
-		_, err := e.client.SnapshotService(n.snapshotter).Stat(ctx, name.String())
-		if err == nil {
-			return i + 1, nil
-		}
-		if !errdefs.IsNotFound(err) {
-			return 0, err
-		}
-	}
-	return 0, nil
 }

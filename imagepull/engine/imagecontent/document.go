@@ -1,4 +1,4 @@
-package engine
+package imagecontent
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// documentLimit bounds a manifest, an index and a configuration, and every answer of a
+	// DocumentLimit bounds a manifest, an index and a configuration, and every answer of a
 	// registry that is no blob, in bytes. Registries need not take larger manifests (OCI
 	// distribution specification, "Pushing Manifests"), and containerd resolves none.
-	documentLimit = 4 << 20
-	// layersAtMost bounds what a manifest or an index lists. Linux mounts no overlay of
+	DocumentLimit = 4 << 20
+	// MaxLayers bounds what a manifest or an index lists. Linux mounts no overlay of
 	// more layers (OVL_MAX_STACK in fs/overlayfs/params.h).
-	layersAtMost = 500
+	MaxLayers = 500
 	// indexesAtMost is how deep an index may be nested. Those that builders push have one
 	// level, and a collection of such two.
 	indexesAtMost = 3
@@ -30,7 +30,7 @@ const (
 	blobLimit = 1 << 40
 )
 
-var errTooMany = fmt.Errorf("it lists more than %d", layersAtMost)
+var errTooMany = fmt.Errorf("it lists more than %d", MaxLayers)
 
 // bounded is a list in a document. UnmarshalJSON fails with errTooMany before more of it
 // is kept than an image may have: empty elements take little room in a text only.
@@ -47,7 +47,7 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	}
 	*l = nil // where the list is there twice, the last one counts, as for containerd
 	for d.More() {
-		if len(*l) == layersAtMost {
+		if len(*l) == MaxLayers {
 			return errTooMany
 		}
 		var one T
@@ -82,12 +82,12 @@ func whole(all []descriptor) []ocispec.Descriptor {
 }
 
 // readManifest fails with an *Error if what it refers to cannot be an image.
-func (e *Engine) readManifest(ctx context.Context, blob ocispec.Descriptor) (config ocispec.Descriptor, layers []ocispec.Descriptor, err error) {
+func (r Reader) readManifest(ctx context.Context, blob ocispec.Descriptor) (config ocispec.Descriptor, layers []ocispec.Descriptor, err error) {
 	var manifest struct {
 		Config descriptor          `json:"config"`
 		Layers bounded[descriptor] `json:"layers"`
 	}
-	if err := e.read(ctx, blob, &manifest); err != nil {
+	if err := r.read(ctx, blob, &manifest); err != nil {
 		return ocispec.Descriptor{}, nil, err
 	}
 	config, layers = manifest.Config.whole(), whole(manifest.Layers)
@@ -102,21 +102,21 @@ func (e *Engine) readManifest(ctx context.Context, blob ocispec.Descriptor) (con
 	return config, layers, nil
 }
 
-func (e *Engine) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+func (r Reader) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	var index struct {
 		Manifests bounded[descriptor] `json:"manifests"`
 	}
-	err := e.read(ctx, blob, &index)
+	err := r.read(ctx, blob, &index)
 	return whole(index.Manifests), err
 }
 
-// children is a handler of what a document refers to.
-func (e *Engine) children(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+// Children is a handler of what a document refers to.
+func (r Reader) Children(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch {
 	case images.IsIndexType(blob.MediaType):
-		return e.readIndex(ctx, blob)
+		return r.readIndex(ctx, blob)
 	case images.IsManifestType(blob.MediaType):
-		config, layers, err := e.readManifest(ctx, blob)
+		config, layers, err := r.readManifest(ctx, blob)
 		return append([]ocispec.Descriptor{config}, layers...), err
 	}
 	return nil, nil
@@ -124,13 +124,13 @@ func (e *Engine) children(ctx context.Context, blob ocispec.Descriptor) ([]ocisp
 
 // read reads a document that containerd has. What it has may be larger than what refers
 // to it says.
-func (e *Engine) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
-	from, err := e.store().ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
+func (r Reader) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
+	from, err := r.Store.ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = from.Close() }() // it is only read from
-	if from.Size() > documentLimit {
+	if from.Size() > DocumentLimit {
 		return tooLarge(blob.Digest, from.Size())
 	}
 	text := make([]byte, from.Size())
@@ -156,15 +156,15 @@ func kindOf(blob ocispec.Descriptor) string {
 // checkDocument fails with an *Error if a manifest, index or configuration is not to be
 // fetched.
 func checkDocument(d ocispec.Descriptor) error {
-	if err := checkBlob(d); err != nil || d.Size <= documentLimit {
+	if err := checkBlob(d); err != nil || d.Size <= DocumentLimit {
 		return err
 	}
 	return tooLarge(d.Digest, d.Size)
 }
 
-func tooLarge(d digest.Digest, size int64) error {
+func tooLarge(d digest.Digest, Size int64) error {
 	return engineapi.Errorf(engineapi.Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
-		d, amount(size), amount(documentLimit))
+		d, engineapi.Amount(Size), engineapi.Amount(DocumentLimit))
 }
 
 // checkBlob fails with an *Error if a descriptor cannot be right.

@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -32,14 +32,14 @@ func TestMinimumRate(t *testing.T) {
 		fails time.Duration // 0: it does not
 	}{
 		"a byte at a time":               {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
-		"a little less than is required": {every: time.Second/minRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
-		"a little more":                  {every: time.Second/minRate - 50*time.Microsecond, size: 1 << 18},
+		"a little less than is required": {every: time.Second/MinRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
+		"a little more":                  {every: time.Second/MinRate - 50*time.Microsecond, size: 1 << 18},
 		"little, but at once":            {every: time.Second, size: 10},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader { return &drip{every: tt.every, left: tt.size} }), int64(tt.size))
 				if err != nil {
 					t.Fatal(err)
@@ -53,7 +53,7 @@ func TestMinimumRate(t *testing.T) {
 					}
 					return
 				}
-				if took := time.Since(start); !errors.Is(err, errSlow) || isCut(err) || took.Round(time.Second) != tt.fails.Round(time.Second) {
+				if took := time.Since(start); !errors.Is(err, errSlow) || IsCut(err) || took.Round(time.Second) != tt.fails.Round(time.Second) {
 					t.Errorf("after %v: %v; want that it is too slow, after %v", took, err, tt.fails)
 				}
 			})
@@ -64,8 +64,8 @@ func TestMinimumRate(t *testing.T) {
 // TestPatienceOfAPull ends with all of its requests together, however small they are.
 func TestPatienceOfAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{patience: &patience{window: time.Minute}, fetched: func(int) {}}
-		slow := answering(func(r *http.Request) (*http.Response, error) {
+		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+		Slow := answering(func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(50 * time.Second):
 				return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: http.NoBody}, nil
@@ -75,7 +75,7 @@ func TestPatienceOfAPull(t *testing.T) {
 		})
 		start := time.Now()
 		for {
-			response, err := roundTrip(t, w, slow)
+			response, err := roundTrip(t, w, Slow)
 			if err == nil {
 				_ = response.Body.Close()
 				continue
@@ -114,7 +114,7 @@ func TestRequestsOfAPull(t *testing.T) {
 	if asked != requestsAtMost {
 		t.Errorf("%d requests were allowed, want %d", asked, requestsAtMost)
 	}
-	p.add(0, 10*pieceSize)
+	p.add(0, 10*PieceSize)
 	for range 10 {
 		if _, err := p.ask(); err != nil {
 			t.Error("what has come in does not allow for more requests")

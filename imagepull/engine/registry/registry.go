@@ -1,4 +1,7 @@
-package engine
+// Package registry asks the registry of one image, or the mirrors that the node has for
+// it. Whatever a registry answers, requests, bytes, time and memory are bounded, and so is
+// where it sends the node.
+package registry
 
 import (
 	"context"
@@ -15,9 +18,9 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// registry is where one image is pulled from: its own registry, or the mirrors that
+// Client is where one image is pulled from: its own registry, or the mirrors that
 // the node has for it, with the first credential that it lets in.
-type registry struct {
+type Client struct {
 	name        string   // the image's
 	folders     []string // like certs.d
 	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
@@ -27,16 +30,16 @@ type registry struct {
 	open        remotes.Resolver
 }
 
-// newRegistry reads how the registry is reached from the hosts' folders once for each
+// New reads how the registry is reached from the hosts' folders once for each
 // credential, as CRI does.
-func newRegistry(ctx context.Context, name string, n node, w *wire, credentials []engineapi.Credential) *registry {
-	r := &registry{name: name, folders: n.hosts, credentials: credentials, header: http.Header{}}
+func New(ctx context.Context, name string, folders []string, w *Transports, credentials []engineapi.Credential) *Client {
+	r := &Client{name: name, folders: folders, credentials: credentials, header: http.Header{}}
 	if w.agent != "" {
 		r.header.Set("User-Agent", w.agent)
 	}
 	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
 		return w.once(config.ConfigureHosts(ctx, config.HostOptions{
-			HostDir:        hostDir(n.hosts),
+			HostDir:        hostDir(folders),
 			UpdateClient:   w.adopt,
 			AuthorizerOpts: []docker.AuthorizerOpt{access},
 		}))
@@ -46,7 +49,7 @@ func newRegistry(ctx context.Context, name string, n node, w *wire, credentials 
 
 // once has containerd's client use the same connections and tokens for all requests of
 // a pull: it configures the hosts anew for each.
-func (w *wire) once(configure docker.RegistryHosts) docker.RegistryHosts {
+func (w *Transports) once(configure docker.RegistryHosts) docker.RegistryHosts {
 	var configured []docker.RegistryHost
 	return func(name string) ([]docker.RegistryHost, error) {
 		if configured != nil {
@@ -80,20 +83,20 @@ func hostDir(roots []string) func(string) (string, error) {
 	}
 }
 
-// resolve asks what the image's name stands for.
-func (r *registry) resolve(ctx context.Context) (ocispec.Descriptor, error) {
+// Resolve asks what the image's name stands for.
+func (r *Client) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
 	var target ocispec.Descriptor
-	err := r.with(func(resolver remotes.Resolver) (err error) {
+	err := r.With(func(resolver remotes.Resolver) (err error) {
 		_, target, err = resolver.Resolve(ctx, r.name)
 		return err
 	})
 	return target, err
 }
 
-// with calls do with a way in: one that was good before, or else one credential after
+// With calls do with a way in: one that was good before, or else one credential after
 // the other until do is not refused. A token that was good before may have run out
 // without a word: one that is refused is asked for anew, once.
-func (r *registry) with(do func(remotes.Resolver) error) error {
+func (r *Client) With(do func(remotes.Resolver) error) error {
 	for used := r.open != nil; ; used = false {
 		if r.open == nil {
 			r.open = docker.NewResolver(docker.ResolverOptions{
@@ -116,7 +119,7 @@ func (r *registry) with(do func(remotes.Resolver) error) error {
 
 // credential is whose turn it is. Like CRI it is for whatever host asks, mirrors
 // included: whoever set up the mirror for this registry trusts it that far.
-func (r *registry) credential() func(string) (string, string, error) {
+func (r *Client) credential() func(string) (string, string, error) {
 	return func(string) (string, string, error) {
 		if r.tried >= len(r.credentials) {
 			return "", "", nil
@@ -139,15 +142,15 @@ func mayBeDenied(err error) bool {
 }
 
 func isDenied(err error) bool {
-	switch statusOf(err) {
+	switch StatusOf(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return true
 	}
 	return errors.Is(err, docker.ErrInvalidAuthorization)
 }
 
-// statusOf is what the registry answered, or 0.
-func statusOf(err error) int {
+// StatusOf is what the registry answered, or 0.
+func StatusOf(err error) int {
 	if s, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
 		return s.StatusCode
 	}

@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type (
 	contentKey struct{}
 )
 
-func withBlob(ctx context.Context, blob ocispec.Descriptor) context.Context {
+func WithBlob(ctx context.Context, blob ocispec.Descriptor) context.Context {
 	return context.WithValue(ctx, fetchKey{}, blob)
 }
 
@@ -60,7 +60,7 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	case len(encodings) == 1:
 		return nil // its length is another one
 	case r.ContentLength >= 0 && r.ContentLength != blob.Size:
-		return odd(r, blob, amount(r.ContentLength))
+		return odd(r, blob, engineapi.Amount(r.ContentLength))
 	case r.ContentLength < 0 && isPage(r):
 		return odd(r, blob, "a page of text")
 	}
@@ -91,5 +91,5 @@ func isPage(r *http.Response) bool {
 
 func odd(r *http.Response, blob ocispec.Descriptor, what string) error {
 	return &oddAnswer{fmt.Sprintf("it answers %d %s with something else than %s of %s: %s; look at what stands between here and the registry",
-		r.StatusCode, http.StatusText(r.StatusCode), blob.Digest, amount(blob.Size), what)}
+		r.StatusCode, http.StatusText(r.StatusCode), blob.Digest, engineapi.Amount(blob.Size), what)}
 }

@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"errors"
@@ -28,12 +28,12 @@ func TestCredentialsInTurn(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &registry{
+			r := &Client{
 				credentials: make([]engineapi.Credential, len(tt.answers)),
 				hosts:       func(docker.AuthorizerOpt) docker.RegistryHosts { return nil },
 			}
 			asked := 0
-			err := r.with(func(remotes.Resolver) error {
+			err := r.With(func(remotes.Resolver) error {
 				asked++
 				if len(tt.answers) == 0 {
 					return denied
@@ -45,7 +45,7 @@ func TestCredentialsInTurn(t *testing.T) {
 			}
 			if tt.want == nil {
 				again := 0
-				_ = r.with(func(remotes.Resolver) error { again++; return nil })
+				_ = r.With(func(remotes.Resolver) error { again++; return nil })
 				if again != 1 || tt.answers[r.tried] != nil {
 					t.Error("the one that was let in is not used any more")
 				}
@@ -66,7 +66,7 @@ func TestWhatIsPresented(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &registry{credentials: []engineapi.Credential{tt.credential}}
+			r := &Client{credentials: []engineapi.Credential{tt.credential}}
 			user, secret, err := r.credential()("any.example.com")
 			if err != nil || user != tt.user || secret != tt.secret {
 				t.Errorf("got %q, %q, %v", user, secret, err)
@@ -77,8 +77,8 @@ func TestWhatIsPresented(t *testing.T) {
 
 // TestEchoedCredential is not repeated: a pod's status is read by more people than its Secrets.
 func TestEchoedCredential(t *testing.T) {
-	r := &registry{credentials: []engineapi.Credential{{Username: "me", Password: "hunter2"}, {IdentityToken: "token"}}}
-	got := r.plain(errors.New("refused: Authorization: Basic bWU6aHVudGVyMg==, hunter2, token"))
+	r := &Client{credentials: []engineapi.Credential{{Username: "me", Password: "hunter2"}, {IdentityToken: "token"}}}
+	got := r.Plain(errors.New("refused: Authorization: Basic bWU6aHVudGVyMg==, hunter2, token"))
 	if want := `"refused: Authorization: Basic …, …, …"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

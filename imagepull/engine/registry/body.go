@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -6,36 +6,38 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 // body is the body of one response on its way in.
 type body struct {
 	io.ReadCloser
-	ctx    context.Context //nolint:containedctx // it is the request's, and ends with the body
-	cancel context.CancelCauseFunc
-	wire   *wire
-	limit  int64 // how many bytes the body may have
-	left   int64 // how many of them are still to come
-	pace   pace
+	ctx        context.Context //nolint:containedctx // it is the request's, and ends with the body
+	cancel     context.CancelCauseFunc
+	transports *Transports
+	limit      int64 // how many bytes the body may have
+	left       int64 // how many of them are still to come
+	pace       Pace
 }
 
 // Read fails with a *wireError, never with io.ErrUnexpectedEOF, on which containerd's
 // reader would ask for the rest by itself and hide why that fails. A body without an
 // end fails with an *oddAnswer.
 func (b *body) Read(p []byte) (int, error) {
-	p = allowance(b.wire.limiter, p)
+	p = allowance(b.transports.limiter, p)
 	if int64(len(p)) > b.left {
 		p = p[:b.left+1] // one byte more tells whether the body ends
 	}
 	n, waited, err := b.read(p)
 	if int64(n) > b.left {
-		return int(b.left), &oddAnswer{fmt.Sprintf("it answers with more than %s", amount(b.limit))}
+		return int(b.left), &oddAnswer{fmt.Sprintf("it answers with more than %s", engineapi.Amount(b.limit))}
 	}
 	b.left -= int64(n)
-	b.wire.fetched(n)
+	b.transports.fetched(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		b.wire.patience.add(waited, n)
+		b.transports.patience.add(waited, n)
 		return n, io.EOF
 	case err != nil:
 		if s, ok := errors.AsType[stall](context.Cause(b.ctx)); ok {
@@ -43,10 +45,10 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 		return n, &wireError{cause: err, midway: true}
 	}
-	if b.wire.patience.add(waited, n) || b.pace.slow(waited, n, b.wire.patience.window) {
+	if b.transports.patience.add(waited, n) || b.pace.Slow(waited, n, b.transports.patience.window) {
 		return n, &wireError{cause: errSlow, midway: true}
 	}
-	if err := pay(b.ctx, b.wire.limiter, n); err != nil {
+	if err := pay(b.ctx, b.transports.limiter, n); err != nil {
 		return n, &wireError{cause: err, midway: true}
 	}
 	return n, nil
@@ -54,7 +56,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // read tells how long the registry took.
 func (b *body) read(p []byte) (int, time.Duration, error) {
-	stalled := time.AfterFunc(b.wire.patience.window, func() { b.cancel(errStalled) })
+	stalled := time.AfterFunc(b.transports.patience.window, func() { b.cancel(errStalled) })
 	defer stalled.Stop()
 	start := time.Now()
 	n, err := b.ReadCloser.Read(p)

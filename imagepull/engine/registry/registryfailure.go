@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"crypto/tls"
@@ -19,37 +19,37 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// failure says what is wrong with the registry, or with the way there.
-func (r *registry) failure(err error) *engineapi.Error {
-	text := r.plain(err)
+// Failure says what is wrong with the registry, or with the way there.
+func (r *Client) Failure(err error) *engineapi.Error {
+	text := r.Plain(err)
 	if busy, ok := errors.AsType[*busyError](err); ok {
-		f := engineapi.Errorf(engineapi.RegistryBusy, "registry %s asks to come back later (%s)", r.host(), text)
+		f := engineapi.Errorf(engineapi.RegistryBusy, "registry %s asks to come back later (%s)", r.Host(), text)
 		f.RetryAfter = busy.after
 		return f
 	}
 	if odd, ok := errors.AsType[*oddAnswer](err); ok {
-		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.host(), odd.what)
+		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.Host(), odd.what)
 	}
-	code := statusOf(err)
+	code := StatusOf(err)
 	switch {
 	case isDenied(err):
-		return r.named(engineapi.Errorf(engineapi.Unauthorized, "registry %s refuses: %s (%s)", r.host(), r.presented(), text))
+		return r.named(engineapi.Errorf(engineapi.Unauthorized, "registry %s refuses: %s (%s)", r.Host(), r.presented(), text))
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		return engineapi.Errorf(engineapi.RegistryBusy, "registry %s has trouble of its own (%s)", r.host(), text)
+		return engineapi.Errorf(engineapi.RegistryBusy, "registry %s has trouble of its own (%s)", r.Host(), text)
 	case errdefs.IsNotFound(err):
-		return engineapi.Errorf(engineapi.NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.host(), r.orHides())
+		return engineapi.Errorf(engineapi.NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.Host(), r.orHides())
 	case isUntrusted(err):
-		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.host(), text, r.folder("ca.crt"))
+		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.Host(), text, r.folder("ca.crt"))
 	case isPlain(err):
-		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.host(), text, r.folder("hosts.toml"))
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.Host(), text, r.folder("hosts.toml"))
 	case isWire(err):
-		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.host(), trouble(err), text)
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.Host(), trouble(err), text)
 	}
-	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.host(), text)
+	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.Host(), text)
 }
 
-// host is the registry's name as it stands in the image's.
-func (r *registry) host() string {
+// Host is the registry's name as it stands in the image's.
+func (r *Client) Host() string {
 	host, _, _ := strings.Cut(r.name, "/")
 	if named, err := reference.ParseNormalizedNamed(r.name); err == nil {
 		host = reference.Domain(named)
@@ -58,12 +58,12 @@ func (r *registry) host() string {
 }
 
 // folder is where the node's administrator says how to reach the registry.
-func (r *registry) folder(file string) string {
-	return filepath.Join(r.folders[0], r.host(), file)
+func (r *Client) folder(file string) string {
+	return filepath.Join(r.folders[0], r.Host(), file)
 }
 
 // presented tells how many credentials were refused.
-func (r *registry) presented() string {
+func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
 		return "there are no credentials for it among the pod's imagePullSecrets; add one"
@@ -74,19 +74,19 @@ func (r *registry) presented() string {
 	}
 }
 
-func (r *registry) refused() []engineapi.Credential {
+func (r *Client) refused() []engineapi.Credential {
 	return r.credentials[:min(r.tried+1, len(r.credentials))]
 }
 
 // named has f name the credentials that were refused, each to those who may know of it.
-func (r *registry) named(f *engineapi.Error) *engineapi.Error {
+func (r *Client) named(f *engineapi.Error) *engineapi.Error {
 	for _, c := range r.refused() {
 		f = f.Explain(c.Namespace, fmt.Errorf("%s was tried", c.Source))
 	}
 	return f
 }
 
-func (r *registry) orHides() string {
+func (r *Client) orHides() string {
 	if len(r.credentials) == 0 {
 		return ", or none that is shown without credentials"
 	}
@@ -100,10 +100,10 @@ var address = regexp.MustCompile(`[a-z]+://[^\s"']+`)
 var noise = strings.NewReplacer("httpReadSeeker: failed open: ", "", "failed to do request: ", "", "failed to authorize: ", "",
 	"pull access denied, repository does not exist or may require authorization: ", "")
 
-// plain is a quotation of err's text without what may be secret: queries of addresses,
+// Plain is a quotation of err's text without what may be secret: queries of addresses,
 // which lead to storage that needs no other key; users in them; and the credentials,
 // which a registry may have echoed.
-func (r *registry) plain(err error) string {
+func (r *Client) Plain(err error) string {
 	text := address.ReplaceAllStringFunc(err.Error(), func(raw string) string {
 		end := strings.TrimRight(raw, ":,;.)")
 		u, err := url.Parse(end)
@@ -145,9 +145,9 @@ func isPlain(err error) bool {
 }
 
 func isWire(err error) bool {
-	_, wire := errors.AsType[*wireError](err)
+	_, Transports := errors.AsType[*wireError](err)
 	_, net := errors.AsType[net.Error](err)
-	return wire || net
+	return Transports || net
 }
 
 // trouble is a guess at where to look.

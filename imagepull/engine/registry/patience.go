@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -6,19 +6,25 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
 const (
-	// minRate is how many bytes a second a registry has to send on average. GPRS, the
+	// PieceSize is how much of a blob is read at once. What has come in is given to
+	// containerd before more is read, so that little is lost when this program is
+	// killed, however slow the line.
+	PieceSize = 128 << 10
+	// MinRate is how many bytes a second a registry has to send on average. GPRS, the
 	// thinnest line that an edge node is put behind, brings 3 to 5 kB a second, and a
 	// congested 2G cell still more than one. A registry that sends less only keeps others
 	// from being asked: 20 MB would take six hours.
-	minRate = 1 << 10
-	// defaultWindow is the time over which minRate is measured, and also how long a
+	MinRate = 1 << 10
+	// DefaultWindow is the time over which minRate is measured, and also how long a
 	// registry may send nothing: before an answer, or in the middle of a blob. kubelet's
 	// own pulls give up after five minutes, CRI's default; a thin link that works at all
 	// delivers 60 kB in one.
-	defaultWindow = time.Minute
+	DefaultWindow = time.Minute
 	// slackWindows is how many windows one pull may spend waiting in all, beyond the time
 	// that minRate grants for what has come in. It is for what has no size: answers to
 	// HEAD, tokens, redirects. An image of 40 layers needs some 100 round trips, which
@@ -30,7 +36,7 @@ const (
 	// requestsAtMost bounds the requests of one pull, beside one for each pieceSize that
 	// has come in: as many as the blobs of the largest image, asked for twice over a
 	// redirect and a refused token.
-	requestsAtMost = 8 * layersAtMost
+	requestsAtMost = 8 * imagecontent.MaxLayers
 )
 
 // stall is what ends a connection that is open and brings too little.
@@ -67,7 +73,7 @@ func (p *patience) add(waited time.Duration, n int) bool {
 }
 
 func (p *patience) leftLocked() time.Duration {
-	granted := slackWindows*p.window + time.Duration(p.got)*(time.Second/minRate)
+	granted := slackWindows*p.window + time.Duration(p.got)*(time.Second/MinRate)
 	return min(granted, waitAtMost) - p.waited
 }
 
@@ -77,7 +83,7 @@ func (p *patience) ask() (time.Duration, error) {
 	defer p.mu.Unlock()
 	left := p.leftLocked()
 	switch {
-	case p.requests >= requestsAtMost+p.got/pieceSize:
+	case p.requests >= requestsAtMost+p.got/PieceSize:
 		return 0, errTooManyRequests
 	case left <= 0:
 		return 0, errSlow
@@ -103,20 +109,20 @@ func (p *patience) roundTrip(next http.RoundTripper, request *http.Request, canc
 	return response, err
 }
 
-// pace measures one body against minRate.
-type pace struct {
+// Pace measures one body against minRate.
+type Pace struct {
 	waited time.Duration
 	got    int64
 }
 
-// slow reports whether a window has ended in which too little came in.
-func (p *pace) slow(waited time.Duration, n int, window time.Duration) bool {
+// Slow reports whether a window has ended in which too little came in.
+func (p *Pace) Slow(waited time.Duration, n int, window time.Duration) bool {
 	p.waited += waited
 	p.got += int64(n)
 	if p.waited < window {
 		return false
 	}
-	slow := p.got < int64(p.waited.Seconds()*minRate)
-	*p = pace{}
-	return slow
+	Slow := p.got < int64(p.waited.Seconds()*MinRate)
+	*p = Pace{}
+	return Slow
 }

@@ -1,4 +1,4 @@
-package engine
+package registry
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (c connection) RemoteAddr() net.Addr { return c.to }
 func TestRedirects(t *testing.T) {
 	tests := map[string]struct {
 		registry, target string // addresses
-		allowed          bool
+		allowed        bool
 	}{
 		"storage":                                  {"192.0.2.1", "198.51.100.1", true},
 		"storage on the site":                      {"192.0.2.1", "10.0.0.1", true},
@@ -53,7 +53,7 @@ func TestRedirects(t *testing.T) {
 				return connection{Conn: conn, to: &net.TCPAddr{IP: net.ParseIP(ip)}}, err
 			}}
 			defer base.CloseIdleConnections()
-			w := &wire{patience: &patience{window: defaultWindow}, fetched: func(int) {}}
+			w := &Transports{patience: &patience{window: DefaultWindow}, fetched: func(int) {}}
 			w.hosts.name("registry.example.com")
 			client := &http.Client{Transport: base}
 			if err := w.adopt(client); err != nil {
