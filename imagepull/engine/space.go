@@ -2,14 +2,13 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -19,27 +18,6 @@ import (
 // unpacked, 3.5 for one (N. Zhao et al., "Large-Scale Analysis of the Docker Hub
 // Dataset", IEEE CLUSTER 2019).
 const unpackedFactor = 3.5
-
-// inodesFree is how many percent of a file system's inodes a pull leaves free: where
-// kubelet begins to evict pods (imagefs.inodesFree).
-const inodesFree = 5
-
-// room is how a file system stands, in bytes and inodes.
-type room struct {
-	id                [2]int32 // the same for folders of one file system
-	free, total       int64
-	inodes, allInodes int64 // free ones, and all; none where there is no limit
-}
-
-// spare is what may be used if percent of all has to stay free.
-func (r room) spare(percent int) int64 { return r.free - r.total/100*int64(percent) }
-
-func (r room) spareInodes() int64 {
-	if r.allInodes == 0 {
-		return math.MaxInt64
-	}
-	return r.inodes - r.allInodes/100*inodesFree
-}
 
 // need is what an image takes that is not here yet: bytes to fetch, and what they
 // become when they are unpacked.
@@ -58,40 +36,27 @@ func (e *Engine) checkSpace(ctx context.Context, n node, p imagecontent.Content,
 	if need.fetched+need.unpacked.bytes == 0 {
 		return nil
 	}
-	content, err := roomAt(e.visible(ctx, n.content))
+	content, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, n.content))
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.content, "err", err)
 		return nil
 	}
-	snapshots, err := roomAt(e.visible(ctx, n.snapshots))
+	snapshots, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, n.snapshots))
 	if err != nil {
 		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.snapshots, "err", err)
 		return nil
 	}
-	if needed := need.unpacked.inodes; needed > 0 && needed > snapshots.spareInodes() {
+	if needed := need.unpacked.inodes; needed > 0 && needed > snapshots.AvailableInodes() {
 		return engineapi.Errorf(engineapi.NoSpace, "it needs more than %d inodes at %s, where %d of %d are free, and %d%% are to stay free; remove images that are not needed",
-			needed, n.snapshots, snapshots.inodes, snapshots.allInodes, inodesFree)
+			needed, n.snapshots, snapshots.Inodes, snapshots.TotalInodes, diskspace.InodesFree)
 	}
-	if content.id == snapshots.id {
-		return fits(n.content, content, need.fetched+need.unpacked.bytes, e.opts.MinFree)
+	if content.ID == snapshots.ID {
+		return diskspace.Fits(n.content, content, need.fetched+need.unpacked.bytes, e.opts.MinFree)
 	}
-	if err := fits(n.content, content, need.fetched, e.opts.MinFree); err != nil {
+	if err := diskspace.Fits(n.content, content, need.fetched, e.opts.MinFree); err != nil {
 		return err
 	}
-	return fits(n.snapshots, snapshots, need.unpacked.bytes, e.opts.MinFree)
-}
-
-// fits fails if folder has no room for need bytes.
-func fits(folder string, r room, need int64, percent int) error {
-	if need <= r.spare(percent) {
-		return nil
-	}
-	spared := ""
-	if percent > 0 {
-		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, engineapi.Amount(r.total))
-	}
-	return engineapi.Errorf(engineapi.NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
-		engineapi.Amount(need), folder, engineapi.Amount(r.free), spared)
+	return diskspace.Fits(n.snapshots, snapshots, need.unpacked.bytes, e.opts.MinFree)
 }
 
 // missing sums up what is not here, half of a blob included, and what is known of

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/rootfs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -45,7 +46,7 @@ var errFull = errors.New("the layer leaves too little room")
 func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) error {
 	u := &unpacking{
 		Snapshotter: e.client.SnapshotService(n.snapshotter), engine: e,
-		folder: n.snapshots, visible: e.visible(ctx, n.snapshots),
+		folder: n.snapshots, visible: diskspace.Visible(ctx, e.opts.Address, n.snapshots),
 	}
 	for i, layer := range p.Layers {
 		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.Diffs[i]}, Blob: layer}
@@ -119,11 +120,11 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 				return
 			case <-ticker.C:
 			}
-			r, err := roomAt(u.visible)
+			r, err := diskspace.At(u.visible)
 			if err != nil {
 				return // it is left to containerd
 			}
-			if r.spare(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || r.spareInodes() < 0 {
+			if r.Available(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || r.AvailableInodes() < 0 {
 				cancel(errFull)
 				return
 			}

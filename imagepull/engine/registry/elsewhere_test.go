@@ -22,7 +22,7 @@ func (c connection) RemoteAddr() net.Addr { return c.to }
 func TestRedirects(t *testing.T) {
 	tests := map[string]struct {
 		registry, target string // addresses
-		allowed        bool
+		allowed          bool
 	}{
 		"storage":                                  {"192.0.2.1", "198.51.100.1", true},
 		"storage on the site":                      {"192.0.2.1", "10.0.0.1", true},

@@ -1,4 +1,4 @@
-package engine
+package diskspace
 
 import (
 	"context"
@@ -12,26 +12,26 @@ import (
 // lookTimeout is for a connection on this machine that is only asked who is there.
 const lookTimeout = 5 * time.Second
 
-// visible is a folder of containerd as it can be looked at from here: containerd may
-// live in a mount namespace of its own.
-func (e *Engine) visible(ctx context.Context, folder string) string {
-	pid, err := peer(ctx, e.opts.Address)
+// Visible is a folder of the process that listens at socket as it can be looked at from
+// here: containerd may live in a mount namespace of its own.
+func Visible(ctx context.Context, socket, folder string) string {
+	pid, err := peer(ctx, socket)
 	if err != nil {
 		return folder
 	}
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
 }
 
-// roomAt looks at the file system of a visible folder.
-func roomAt(folder string) (room, error) {
+// At looks at the file system of a visible folder.
+func At(folder string) (Space, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(folder, &s); err != nil {
-		return room{}, fmt.Errorf("look at %s: %w", folder, err)
+		return Space{}, fmt.Errorf("look at %s: %w", folder, err)
 	}
 	block := int64(s.Bsize) //nolint:unconvert // it is an int32 on machines of 32 bits
-	return room{
-		id: s.Fsid.X__val, free: int64(s.Bavail) * block, total: int64(s.Blocks) * block,
-		inodes: int64(s.Ffree), allInodes: int64(s.Files),
+	return Space{
+		ID: s.Fsid.X__val, Free: int64(s.Bavail) * block, Total: int64(s.Blocks) * block,
+		Inodes: int64(s.Ffree), TotalInodes: int64(s.Files),
 	}, nil
 }
 
