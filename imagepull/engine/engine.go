@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 )
 
@@ -113,3 +114,5 @@ func (e *Engine) Close() error { return e.client.Close() }
 func (e *Engine) store() content.Store { return e.client.ContentStore() }
 
 func (e *Engine) reader() imagecontent.Reader { return imagecontent.Reader{Store: e.store()} }
+
+func (e *Engine) leases() lease.Leases { return lease.Leases{Client: e.client, Log: e.log} }

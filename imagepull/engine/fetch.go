@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -27,11 +28,6 @@ const (
 	awaitAtMost    = time.Hour
 	lookAgain      = 500 * time.Millisecond
 )
-
-// ingestRef names what containerd has of a blob that is not complete. It is not CRI's
-// name for it: containerd lets only one write under a name, and a registry that is slow
-// with a layer here must not keep CRI from fetching the same layer elsewhere.
-func ingestRef(blob ocispec.Descriptor) string { return "edgehub-prepull-" + blob.Digest.String() }
 
 // fetch gets a blob into containerd's store, from where it was left off.
 //
@@ -66,7 +62,7 @@ func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 // connection than the rest. It fails with errdefs.ErrFailedPrecondition if the blob
 // is not what it should be.
 func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed bool, err error) {
-	w, err := content.OpenWriter(ctx, p.engine.store(), content.WithRef(ingestRef(blob)), content.WithDescriptor(blob))
+	w, err := content.OpenWriter(ctx, p.engine.store(), content.WithRef(lease.IngestRef(blob)), content.WithDescriptor(blob))
 	if errdefs.IsAlreadyExists(err) {
 		p.progress.set(blob, blob.Size)
 		return false, nil
@@ -95,7 +91,7 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	p.progress.set(blob, 0)
 	for tries := 0; ; tries++ {
-		err := unlessNotFound(p.engine.store().Abort(ctx, ingestRef(blob)))
+		err := lease.UnlessNotFound(p.engine.store().Abort(ctx, lease.IngestRef(blob)))
 		if err == nil || isUnavailable(err) || tries == discardTries {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -19,7 +20,7 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p imag
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return engineapi.Image{}, err
 	}
-	names := recordNames(named, p.Target.Digest, image.ID)
+	names := lease.RecordNames(named, p.Target.Digest, image.ID)
 	taken, err := e.isTaken(ctx, image)
 	if err != nil {
 		return engineapi.Image{}, err
@@ -28,19 +29,19 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p imag
 		names = names[:len(names)-1]
 	}
 	for _, name := range names {
-		if err := e.record(ctx, image, name); err != nil {
+		if err := e.leases().Record(ctx, image, name); err != nil {
 			return engineapi.Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
 	// What was held under this name before is not held any more.
-	return image, e.unpin(ctx, image.Name, names)
+	return image, e.leases().Unpin(ctx, image.Name, names)
 }
 
 // isTaken reports whether the image's name stands for another image now.
 func (e *Engine) isTaken(ctx context.Context, image engineapi.Image) (bool, error) {
 	record, err := e.client.ImageService().Get(ctx, image.Name)
 	if err != nil {
-		return false, unlessNotFound(err)
+		return false, lease.UnlessNotFound(err)
 	}
 	return record.Target.Digest != image.Target.Digest, nil
 }
@@ -56,13 +57,13 @@ func (e *Engine) Tag(ctx context.Context, image engineapi.Image) error {
 
 func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	record, err := e.client.ImageService().Get(ctx, image.Name)
-	if unlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
+	if lease.UnlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
 		return err
 	}
 	if _, err := e.reader().PartsOf(ctx, image.Target, e.look); err != nil {
 		return goneIfNotFound(err)
 	}
-	return e.record(ctx, image, image.Name)
+	return e.leases().Record(ctx, image, image.Name)
 }
 
 // Keep makes sure, without the network, that an image as Pull returned it, in an
@@ -93,15 +94,15 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return err
 	}
-	for _, name := range recordNames(named, image.Target.Digest, image.ID) {
+	for _, name := range lease.RecordNames(named, image.Target.Digest, image.ID) {
 		old, err := e.client.ImageService().Get(ctx, name)
-		if err == nil && (old.Target.Digest != image.Target.Digest || isHeld(old.Labels, image.Name)) {
+		if err == nil && (old.Target.Digest != image.Target.Digest || lease.IsHeld(old.Labels, image.Name)) {
 			continue
 		}
-		if unlessNotFound(err) != nil {
+		if lease.UnlessNotFound(err) != nil {
 			return err
 		}
-		if err := e.record(ctx, image, name); err != nil {
+		if err := e.leases().Record(ctx, image, name); err != nil {
 			return fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
@@ -111,11 +112,11 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 // keep has the image's lease keep it, and looks then whether it is there: only from
 // then on nobody can remove it.
 func (e *Engine) keep(ctx context.Context, n node, name string, p imagecontent.Content) error {
-	ctx, err := e.lease(ctx, name)
+	ctx, err := e.leases().Create(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := e.secure(ctx, n, name, p); err != nil {
+	if err := e.leases().Secure(ctx, n.snapshotter, name, p); err != nil {
 		return err
 	}
 	if _, err := e.reader().PartsOf(ctx, p.Target, e.look); err != nil {
@@ -132,4 +133,22 @@ func goneIfNotFound(err error) error {
 		return engineapi.Errorf(engineapi.Gone, "it was removed from the node (%s); it has to be pulled again", engineapi.Quote(err.Error()))
 	}
 	return err
+}
+
+// Release lets go of an image, by its name: it is not pinned any more, unless by
+// somebody else, and its lease is gone. It stays on the node until kubelet wants the
+// room. To release what is not held does nothing.
+func (e *Engine) Release(ctx context.Context, name string) error {
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	return e.failure(ctx, name, e.leases().Release(brief, name))
+}
+
+// Held returns the names of the images that are held, by this process or an earlier
+// one, and of those whose pulls have left something behind, sorted.
+func (e *Engine) Held(ctx context.Context) ([]string, error) {
+	brief, cancel := briefly(ctx)
+	defer cancel()
+	names, err := e.leases().Held(brief)
+	return names, e.failure(ctx, "", err)
 }

@@ -11,6 +11,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -31,7 +32,7 @@ func (e *Engine) local(ctx context.Context, n node, name string) (p imagecontent
 
 // recordsOf are the records of what is held under the name, and then that of the name.
 func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, error) {
-	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", holderLabel(name)))
+	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", lease.HolderLabel(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, er
 	if err == nil {
 		records = append(records, named)
 	}
-	return records, unlessNotFound(err)
+	return records, lease.UnlessNotFound(err)
 }
 
 func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p imagecontent.Content, here bool, err error) {
@@ -48,17 +49,10 @@ func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descript
 		return imagecontent.Content{}, false, nil
 	}
 	if err != nil {
-		return imagecontent.Content{}, false, unlessNotFound(err)
+		return imagecontent.Content{}, false, lease.UnlessNotFound(err)
 	}
 	unpacked, err := e.unpacked(ctx, n, p)
 	return p, err == nil && unpacked == len(p.Chain), err
-}
-
-func unlessNotFound(err error) error {
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // look is a get for partsOf that fetches nothing. It fails with errdefs.ErrNotFound.

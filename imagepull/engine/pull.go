@@ -13,6 +13,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -52,7 +53,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	if here && digestOf(named) != "" {
+	if here && lease.DigestOf(named) != "" {
 		return e.hold(ctx, n, named, local)
 	}
 	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, e.opts.UserAgent)
@@ -71,11 +72,11 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && target.Digest == local.Target.Digest {
 		return e.hold(ctx, n, named, local)
 	}
-	if ctx, err = e.lease(ctx, name); err != nil {
+	if ctx, err = e.leases().Create(ctx, name); err != nil {
 		return engineapi.Image{}, err
 	}
 	if here {
-		p.former = resources(local, n)
+		p.former = lease.Resources(local, n.snapshotter)
 	}
 	got, err := p.bring(ctx, target)
 	if err != nil {
@@ -93,7 +94,7 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (imageconte
 	if err != nil {
 		return imagecontent.Content{}, err
 	}
-	if err := p.engine.dropLeftovers(ctx, p.name, append(inProgress(image, p.node), p.former...)); err != nil {
+	if err := p.engine.leases().DropLeftovers(ctx, p.name, append(lease.InProgress(image, p.node.snapshotter), p.former...)); err != nil {
 		return imagecontent.Content{}, err
 	}
 	unpacked, err := p.engine.unpacked(ctx, p.node, image)
@@ -128,15 +129,15 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (imageconte
 // for another image at each attempt, whose configuration never comes, would fill the disk
 // with manifests.
 func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
-	before, err := p.engine.leased(ctx, p.name)
+	before, err := p.engine.leases().Leased(ctx, p.name)
 	if err != nil {
 		return imagecontent.Content{}, err
 	}
 	image, err := p.engine.reader().PartsOf(ctx, target, p.get)
-	if err == nil || len(before) == 0 || slices.Contains(before, contentOf(target)) {
+	if err == nil || len(before) == 0 || slices.Contains(before, lease.ContentOf(target)) {
 		return image, err
 	}
-	return imagecontent.Content{}, errors.Join(err, p.engine.dropLeftovers(ctx, p.name, before))
+	return imagecontent.Content{}, errors.Join(err, p.engine.leases().DropLeftovers(ctx, p.name, before))
 }
 
 // get fetches a manifest or a configuration, and labels it so that containerd keeps

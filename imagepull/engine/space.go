@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
+	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -89,9 +90,9 @@ func (e *Engine) there(ctx context.Context, blob ocispec.Descriptor) (int64, siz
 	case !errdefs.IsNotFound(err):
 		return 0, size{}, err
 	}
-	s, err := e.store().Status(ctx, ingestRef(blob))
+	s, err := e.store().Status(ctx, lease.IngestRef(blob))
 	if err != nil {
-		return 0, size{}, unlessNotFound(err)
+		return 0, size{}, lease.UnlessNotFound(err)
 	}
 	return min(s.Offset, blob.Size), size{}, nil
 }

@@ -52,7 +52,7 @@ func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) err
 		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.Diffs[i]}, Blob: layer}
 		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.Diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
 		if err != nil {
-			e.collect(ctx) // what there is of the layer
+			e.leases().Collect(ctx) // what there is of the layer
 			return fmt.Errorf("unpack: %w", err)
 		}
 		if !made {

@@ -1,4 +1,4 @@
-package engine
+package lease
 
 import (
 	"context"
@@ -38,19 +38,20 @@ func leaseID(name string) string {
 	return "edgehub-prepull-" + hex.EncodeToString(sum[:12])
 }
 
-func holderLabel(name string) string { return heldLabel + "." + leaseID(name) }
+// HolderLabel is the label of records that hold the image.
+func HolderLabel(name string) string { return heldLabel + "." + leaseID(name) }
 
-// record makes one of the image's records, or labels the one that is there.
-func (e *Engine) record(ctx context.Context, image engineapi.Image, name string) error {
+// Record makes one of the image's records, or labels the one that is there.
+func (l Leases) Record(ctx context.Context, image engineapi.Image, name string) error {
 	labels := map[string]string{
-		managedLabel: managed, pinnedLabel: pinned, pinLabel: image.Name, holderLabel(image.Name): image.Name,
+		managedLabel: managed, pinnedLabel: pinned, pinLabel: image.Name, HolderLabel(image.Name): image.Name,
 	}
 	record := images.Image{Name: name, Target: image.Target, Labels: labels}
-	_, err := e.client.ImageService().Create(ctx, record)
+	_, err := l.Client.ImageService().Create(ctx, record)
 	if !errdefs.IsAlreadyExists(err) {
 		return err
 	}
-	old, err := e.client.ImageService().Get(ctx, name)
+	old, err := l.Client.ImageService().Get(ctx, name)
 	if err != nil {
 		return err // removed meanwhile; the next attempt makes it
 	}
@@ -61,18 +62,18 @@ func (e *Engine) record(ctx context.Context, image engineapi.Image, name string)
 	for label := range labels {
 		fields = append(fields, "labels."+label)
 	}
-	_, err = e.client.ImageService().Update(ctx, record, fields...)
+	_, err = l.Client.ImageService().Update(ctx, record, fields...)
 	return err
 }
 
-// isHeld reports whether a record says all that record would have it say.
-func isHeld(labels map[string]string, name string) bool {
-	return labels[holderLabel(name)] == name && labels[managedLabel] == managed && labels[pinnedLabel] == pinned
+// IsHeld reports whether a record says all that record would have it say.
+func IsHeld(labels map[string]string, name string) bool {
+	return labels[HolderLabel(name)] == name && labels[managedLabel] == managed && labels[pinnedLabel] == pinned
 }
 
 // released is the labels that a record loses once the image is not held any more.
 func released(labels map[string]string, name string) []string {
-	mine := holderLabel(name)
+	mine := HolderLabel(name)
 	if labels[mine] == "" {
 		return nil
 	}
@@ -88,19 +89,19 @@ func released(labels map[string]string, name string) []string {
 	return fields
 }
 
-// digestOf is the digest in the name, or "" if it has a tag.
-func digestOf(named reference.Named) digest.Digest {
+// DigestOf is the digest in the name, or "" if it has a tag.
+func DigestOf(named reference.Named) digest.Digest {
 	if d, ok := named.(reference.Digested); ok {
 		return d.Digest()
 	}
 	return ""
 }
 
-// recordNames are those of the records that CRI makes of an image, the one that
+// RecordNames are those of the records that CRI makes of an image, the one that
 // the pod asks for last: kubelet does not see the image before all are there.
-func recordNames(named reference.Named, target digest.Digest, id string) []string {
+func RecordNames(named reference.Named, target digest.Digest, id string) []string {
 	names := []string{id, fmt.Sprintf("%s@%s", named.Name(), target)}
-	if digestOf(named) == "" {
+	if DigestOf(named) == "" {
 		names = append(names, named.String())
 	}
 	return names

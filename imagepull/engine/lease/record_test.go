@@ -1,4 +1,4 @@
-package engine
+package lease
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestReleasedLabels(t *testing.T) {
-	mine, other := holderLabel("mine"), holderLabel("other")
+	mine, other := HolderLabel("mine"), HolderLabel("other")
 	tests := map[string]struct {
 		labels map[string]string
 		want   []string
@@ -54,7 +54,7 @@ func TestRecordNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := recordNames(named, digest.Digest(someDigest), id); !slices.Equal(got, want) {
+		if got := RecordNames(named, digest.Digest(someDigest), id); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", image, got, want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestLeaseID(t *testing.T) {
 	if got := leaseID("docker.io/library/nginx:latest"); got != "edgehub-prepull-86cee2c10898a48ff47a0626" {
 		t.Errorf("got %s", got)
 	}
-	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(holderLabel("a"), heldLabel+".") {
+	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(HolderLabel("a"), heldLabel+".") {
 		t.Errorf("got %s and %s", a, b)
 	}
 }

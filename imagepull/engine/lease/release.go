@@ -1,0 +1,65 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/leases"
+)
+
+// Release lets go of an image, by its name. To release what is not held does nothing.
+func (l Leases) Release(ctx context.Context, name string) error {
+	if err := l.Unpin(ctx, name, nil); err != nil {
+		return err
+	}
+	// The lease is what Held knows the image by, if all records are gone: it goes last.
+	return UnlessNotFound(l.Client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
+}
+
+// Unpin has no records hold the image but those.
+func (l Leases) Unpin(ctx context.Context, name string, but []string) error {
+	records, err := l.Client.ImageService().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		fields := released(record.Labels, name)
+		if len(fields) == 0 || slices.Contains(but, record.Name) {
+			continue
+		}
+		record.Labels = nil // a label that is listed and has no value is removed
+		_, err := l.Client.ImageService().Update(ctx, record, fields...)
+		if err := UnlessNotFound(err); err != nil {
+			return fmt.Errorf("unpin %s: %w", record.Name, err)
+		}
+	}
+	return nil
+}
+
+// Held returns the names of the images that are held, and of those whose pulls have left
+// something behind, sorted.
+func (l Leases) Held(ctx context.Context) ([]string, error) {
+	all, err := l.Client.LeasesService().List(ctx, fmt.Sprintf("labels.%q", heldLabel))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, l := range all {
+		names[l.Labels[heldLabel]] = true
+	}
+	records, err := l.Client.ImageService().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		for label, name := range record.Labels {
+			if strings.HasPrefix(label, heldLabel+".") {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
