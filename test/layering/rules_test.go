@@ -50,9 +50,16 @@ var layers = map[string][]string{
 	"imagepull/job":       {"imagepull/engineapi", "ota/upgrade"},
 	"imagepull/keyring":   {"imagepull/engineapi"},
 	"imagepull/apiserver": {"ota/upgrade"},
-	"imagepull/engine":    {"imagepull/engineapi"},
-	"imagepull/engineapi": {}, // what is asked of the engine, and what it answers
-	"imagepull/backoff":   {},
+	"imagepull/engine": {
+		"imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
+		"imagepull/engineapi",
+	},
+	"imagepull/engine/registry":     {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it does not know what stays on the node
+	"imagepull/engine/lease":        {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it asks no registry
+	"imagepull/engine/imagecontent": {"imagepull/engineapi"},
+	"imagepull/engine/diskspace":    {"imagepull/engineapi"},
+	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
+	"imagepull/backoff":             {},
 
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
@@ -94,6 +101,11 @@ type dependency struct {
 	only []string // the layers it is for; empty is all
 }
 
+// engineLayers are those that work with containerd.
+var engineLayers = []string{
+	"imagepull/engine", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
+}
+
 // chosen is every dependency outside the standard library that the product's own
 // code may import directly.
 var chosen = map[string]dependency{
@@ -114,17 +126,17 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},      // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":  {only: []string{"imagepull/engine"}},                                             // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api": {only: []string{"imagepull/engine"}},                                             // its events
-	"github.com/containerd/errdefs":        {only: []string{"imagepull/engine"}},                                             // what its errors are
-	"github.com/containerd/log":            {only: []string{"imagepull/engine"}},                                             // to silence its client, which logs requests
-	"github.com/containerd/platforms":      {only: []string{"imagepull/engine"}},                                             // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull/engine"}},                                             // how its events are packed
-	"github.com/distribution/reference":    {only: []string{"imagepull/engine", "imagepull/engineapi", "imagepull/keyring"}}, // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":  {only: []string{"imagepull/engine", "imagepull/queue"}},                          // types of what containerd keeps
-	"github.com/opencontainers/image-spec": {only: []string{"imagepull/engine", "imagepull/engineapi"}},                      // the same
-	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                             // the type of the log that is silenced
-	"golang.org/x/time":                    {only: []string{"imagepull/engine"}},                                             // the limit on bandwidth
-	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                             // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                             // which snapshotter CRI uses, and where
+	"github.com/containerd/containerd/v2":  {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api": {only: []string{"imagepull/engine"}},                                                  // its events
+	"github.com/containerd/errdefs":        {only: engineLayers},                                                                  // what its errors are
+	"github.com/containerd/log":            {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
+	"github.com/containerd/platforms":      {only: engineLayers},                                                                  // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull/engine"}},                                                  // how its events are packed
+	"github.com/distribution/reference":    {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":  {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec": {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
+	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
+	"golang.org/x/time":                    {only: engineLayers},                                                                  // the limit on bandwidth
+	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
 }
