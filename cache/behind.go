@@ -2,8 +2,6 @@ package cache
 
 import (
 	"errors"
-	"os"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,16 +42,6 @@ func (v *view) saveSeenLocked() {
 	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
 		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
-}
-
-// bootID identifies the time since the machine was started; it is empty where the kernel
-// does not say.
-func bootID() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
 }
 
 // sawState is seenLocked, and reports whether the view could answer and is behind now.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -126,22 +125,29 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 }
 
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
-	m := newMetrics()
-	d, err := openDisk(dir, store.Options{Key: opts.Key, Logger: opts.Logger}, m, opts.Logger)
-	if err != nil {
-		return nil, err
-	}
 	c := &Cache{
-		up: up, opts: opts, disk: d, metrics: m, log: opts.Logger, unkept: newUnkept(), production: newProduction(),
+		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, unkept: newUnkept(), production: newProduction(),
 		lists: make(semaphore, maxLists), resumes: make(semaphore, maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
 	}
+	var err error
+	c.disk, err = openDisk(dir, diskOptions{
+		store:     store.Options{Key: opts.Key, Logger: opts.Logger},
+		lost:      func(id store.ID, err error) { c.views.lost(id, err) },
+		reset:     c.reset,
+		wait:      c.wait,
+		opened:    c.metrics.opened,
+		committed: c.metrics.committed,
+	})
+	if err != nil {
+		return nil, err
+	}
 	c.node = c.opts.AsNode(context.Background())
 	c.running, c.stop = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open cache: %w", err), d.store.Close())
+		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.close())
 	}
 	return c, nil
 }
@@ -160,7 +166,6 @@ func (c *Cache) load() error {
 		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
 		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
 	}
-	c.disk.lost, c.disk.reset, c.disk.wait = c.views.lost, c.reset, c.wait
 	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -169,7 +174,7 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.records.needed, c.records.viewed = c.views.needed, c.views.viewed
-	if err := errors.Join(c.records.load(c.disk), c.views.load(salt)); err != nil {
+	if err := errors.Join(c.records.load(c.disk, c.log), c.views.load(salt)); err != nil {
 		return err
 	}
 	c.distrust()
@@ -196,7 +201,7 @@ func (c *Cache) distrust() {
 func (c *Cache) reset() {
 	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
-		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.load(c.disk), c.views.load(salt))
+		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.load(c.disk, c.log), c.views.load(salt))
 	}
 	c.records.distrust()
 	if err != nil {
@@ -240,10 +245,6 @@ func (c *Cache) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sweepEvery is how often it is looked for what nobody needs any more, and what has
-// to be read again.
-const sweepEvery = 15 * time.Second
-
 // isUp reports whether the node can reach an apiserver.
 func (c *Cache) isUp() bool {
 	select {
@@ -257,7 +258,7 @@ func (c *Cache) isUp() bool {
 // mend has views listed again that could not be kept, or went with a damaged file,
 // and that somebody watches.
 func (c *Cache) mend() {
-	if c.disk.failing.Load() {
+	if c.disk.isFailing() {
 		return
 	}
 	for _, v := range c.views.all() {
@@ -273,7 +274,7 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.halt()
-	return c.disk.store.Close()
+	return c.disk.close()
 }
 
 // background runs fn until Run ends. It says no if that is so already.
@@ -309,22 +310,6 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 			return nil //nolint:nilerr // it is ctx's
 		}
 	}
-}
-
-// past counts outages.
-type past struct {
-	mu      sync.Mutex
-	outages int
-	since   time.Time                // the last began
-	checks  map[string]*versionCheck // of the last outage, by versionSpace
-}
-
-func (p *past) lost() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.outages++
-	p.since = time.Now()
-	clear(p.checks)
 }
 
 // RoundTrip sends a request upstream and looks at the answer. Where the cloud
@@ -393,24 +378,4 @@ func (x *exchange) versions() map[viewKey]string {
 		}
 	}
 	return began
-}
-
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// jitter is a random time up to d.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d) //nolint:gosec // spreads load; nobody gains from guessing it
 }

@@ -11,13 +11,9 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// nodeUser is the key of the node itself. Those of other users are identity's.
-const nodeUser = quota.Node
 
 const (
 	tableMeta = "meta"

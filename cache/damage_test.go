@@ -105,7 +105,7 @@ func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
 	get(t, c, urlPods)
 	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 	for n := range 300 { // records, on several pages
-		c.records.gone(userResource{nodeUser, schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
+		c.records.gone(userResource{user: nodeUser, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
 	}
 	u.goAway()
 	reportStatus(t, c, "a", "10.0.0.1")

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,12 +36,8 @@ const (
 // It is safe for concurrent use.
 type disk struct {
 	dir     string
-	options store.Options
-	metrics *metrics
+	options diskOptions
 	log     *slog.Logger
-	lost    func(store.ID, error) // see store.WriterOptions
-	reset   func()
-	wait    func() bool // not now; see Cache.wait
 	failing atomic.Bool // the last commit
 
 	shared shared
@@ -52,21 +50,38 @@ type disk struct {
 	openErr error // of the last attempt to open it, while it is not open
 }
 
+// diskOptions are options of a disk.
+type diskOptions struct {
+	store store.Options // its Logger is the disk's
+
+	// lost is called with views whose changes could not be kept; see store.WriterOptions.
+	lost func(store.ID, error)
+	// reset is called when another file has taken the place of one that was damaged, or
+	// could not be opened: what it holds counts, and not what is in memory.
+	reset func()
+	// wait reports whether a store that could not be opened is not to be opened yet.
+	wait func() bool
+	// opened is called after each attempt to open the store, with its error, and committed
+	// after each commit.
+	opened    func(*store.Store, error)
+	committed func(store.CommitStats)
+}
+
 // openDisk opens the store. Where the machine does not let it be opened (a full or
 // read-only disk, say), the node is served all the same: what is read stays in
 // memory, within bounds, and opening is tried again. Errors are ErrLocked and
 // ErrKey, which a person has to put right.
-func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (*disk, error) {
-	d := &disk{dir: dir, options: options, metrics: m, log: log, seed: maphash.MakeSeed(), boot: bootID()}
-	s, err := store.Open(dir, options)
+func openDisk(dir string, options diskOptions) (*disk, error) {
+	d := &disk{dir: dir, options: options, log: options.store.Logger, seed: maphash.MakeSeed(), boot: bootID()}
+	s, err := store.Open(dir, options.store)
 	switch {
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrKey):
 		return nil, fmt.Errorf("open cache: %w", err)
 	case err != nil:
 		s, d.openErr = store.Absent(), err
-		log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
+		d.log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
-	m.opened(s, err)
+	options.opened(s, err)
 	d.store, d.writer = s, d.newWriter(s)
 	return d, nil
 }
@@ -74,7 +89,7 @@ func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (
 func (d *disk) newWriter(s *store.Store) *store.Writer {
 	return store.NewWriter(s, store.WriterOptions{
 		MaxPending: maxPending,
-		Lost:       func(id store.ID, err error) { d.lost(id, err) },
+		Lost:       d.options.lost,
 		Committed:  d.committed,
 	})
 }
@@ -90,16 +105,11 @@ func (d *disk) committed(c store.CommitStats) {
 	if c.Bytes > largeCommit {
 		defer debug.FreeOSMemory()
 	}
-	result := "ok"
 	d.failing.Store(c.Err != nil)
 	if c.Err != nil {
-		result = "error"
 		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)
-	} else {
-		d.metrics.commitBytes.Add(float64(c.Bytes))
 	}
-	d.metrics.commits.WithLabelValues(result).Inc()
-	d.metrics.commitSeconds.Observe(c.Duration.Seconds())
+	d.options.committed(c)
 }
 
 // run writes what is collected until ctx ends, and once more. It returns nil:
@@ -141,19 +151,15 @@ func (d *disk) runOnce(ctx context.Context) error {
 // ctx has ended.
 func (d *disk) reopen(ctx context.Context, absent bool) bool {
 	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
-		for absent && d.wait() {
+		for absent && d.options.wait() {
 			if !sleep(ctx, firstReopen) {
 				return false
 			}
 		}
-		s, err := store.Open(d.dir, d.options)
-		d.metrics.opened(s, err)
+		s, err := store.Open(d.dir, d.options.store)
+		d.options.opened(s, err)
 		if err == nil {
-			d.mu.Lock()
-			d.store, d.writer, d.openErr = s, d.newWriter(s), nil
-			d.mu.Unlock()
-			d.failing.Store(false)
-			d.reset()
+			d.use(s)
 			d.log.Info("cache is open again", "folder", d.dir)
 			return true
 		}
@@ -163,6 +169,24 @@ func (d *disk) reopen(ctx context.Context, absent bool) bool {
 		}
 	}
 }
+
+// use has the store take the place of the one before.
+func (d *disk) use(s *store.Store) {
+	d.mu.Lock()
+	d.store, d.writer, d.openErr = s, d.newWriter(s), nil
+	d.mu.Unlock()
+	d.failing.Store(false)
+	d.options.reset()
+}
+
+// close closes the store of a disk that is not run.
+func (d *disk) close() error {
+	s, _ := d.now()
+	return s.Close()
+}
+
+// isFailing reports whether the last commit failed.
+func (d *disk) isFailing() bool { return d.failing.Load() }
 
 // clock is the time as it is noted in views: to the second.
 func (d *disk) clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
@@ -177,7 +201,7 @@ func (d *disk) now() (*store.Store, *store.Writer) {
 func (d *disk) change(c *store.Change) {
 	_, w := d.now()
 	if err := w.Change(*c); err != nil {
-		d.lost(c.ID, err)
+		d.options.lost(c.ID, err)
 	}
 }
 
@@ -223,5 +247,23 @@ func (d *disk) Put(pairs ...store.Pair) error {
 	return w.Put(pairs...)
 }
 
-// errStopReading ends a read early.
-var errStopReading = errors.New("nobody reads on")
+// bootID identifies the time since the machine was started; it is empty where the kernel
+// does not say.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// sharedBytes returns an object that is given in two parts: the bytes that another
+// client has just read, or else a copy.
+func (d *disk) sharedBytes(sum store.Sum, head string, rest []byte) []byte {
+	if b := d.shared.take(sum); b != nil {
+		return b
+	}
+	b := append(append(make([]byte, 0, len(head)+len(rest)), head...), rest...)
+	d.shared.put(sum, b)
+	return b
+}

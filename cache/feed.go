@@ -222,3 +222,6 @@ func (t *tee) finish(err error) {
 	t.ended = true
 	t.end(err)
 }
+
+// errStopReading ends a read early.
+var errStopReading = errors.New("nobody reads on")

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"math/big"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,35 +56,9 @@ func versionOf(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// preceding is the highest version below another.
-func preceding(version string) string {
-	n, ok := new(big.Int).SetString(version, 10)
-	if !ok {
-		return ""
-	}
-	return n.Sub(n, big.NewInt(1)).String()
-}
-
-// following is the lowest version above another.
-func following(version string) string {
-	n, ok := new(big.Int).SetString(version, 10)
-	if !ok {
-		return "1"
-	}
-	return n.Add(n, big.NewInt(1)).String()
-}
-
-// higher returns the higher of two versions.
-func higher(a, b string) string {
-	if compare(a, b) >= 0 {
-		return a
-	}
-	return b
-}
-
-// maxCounted bounds the resources whose versions are counted: there are at most maxViews
-// views, and some resources of which only records are left.
-const maxCounted = 2 * maxViews
+// maxCounted bounds the resources whose versions are counted: twice as many as there may be
+// views, because of some resources only records are left.
+const maxCounted = 8192
 
 // highest returns what counts the versions of a resource. It is nil, which has no version,
 // while nothing of the resource is kept: a URL can name any resource.

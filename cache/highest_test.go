@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const urlFoos = "/apis/example.com/v1/foos"
@@ -123,23 +121,5 @@ func TestRequestsLeaveNoTraceOfResourcesThatTheyMakeUp(t *testing.T) {
 	}
 	if n := len(c.records.counted); n > 0 {
 		t.Errorf("%d resources are counted of which nothing is kept", n)
-	}
-}
-
-func TestCountsAreBoundedAndForgotten(t *testing.T) {
-	r, of := testRecords()
-	r.count(of.resource).raise("100")
-	r.viewed = func() map[string]map[userResource]bool { return map[string]map[userResource]bool{"user": {of: true}} }
-	for i := range 2 * maxCounted {
-		r.count(schema.GroupVersionResource{Group: fmt.Sprint(i), Version: "v1", Resource: "made-up"}).raise("1")
-	}
-	if n := len(r.counted); n > maxCounted {
-		t.Errorf("%d resources are counted", n)
-	}
-	for range 2 {
-		r.sweep()
-	}
-	if n := len(r.counted); n != 1 || r.highest(of.resource).version() != "100" {
-		t.Errorf("%d resources are counted, that with a view at %q", n, r.highest(of.resource).version())
 	}
 }

@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -69,4 +73,42 @@ func (k *viewKey) id(salt []byte) store.ID {
 	mac := hmac.New(sha256.New, salt)
 	mac.Write(k.bytes())
 	return store.ID(mac.Sum(nil))
+}
+
+// nodeUser is the key of the node itself. Those of other users are identity's.
+const nodeUser = quota.Node
+
+// onlyName begins the field selector of a view of one object.
+const onlyName = "metadata.name="
+
+// proves reports whether what is not in the view is not there: it is of all objects, or of
+// those of a name.
+func (k *viewKey) proves() bool {
+	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, onlyName) && !strings.Contains(k.Fields, ","))
+}
+
+// selects reports whether a pod is in a view that is lasting.
+func (k *viewKey) selects(pod *corev1.Pod) bool {
+	selector, err := fields.ParseSelector(k.Fields)
+	return err == nil && (k.Namespace == "" || k.Namespace == pod.Namespace) && selector.Matches(fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
+	})
+}
+
+// lasting reports whether an object stays in the view for as long as it exists: it is
+// selected by nothing that can change.
+func (k *viewKey) lasting() bool {
+	selector, err := fields.ParseSelector(k.Fields)
+	if err != nil || k.Labels != "" {
+		return false
+	}
+	for _, r := range selector.Requirements() {
+		switch {
+		case r.Field == "metadata.name", r.Field == "metadata.namespace":
+		case r.Field == "spec.nodeName" && k.Group == "" && k.Resource == "pods" && r.Value != "" && r.Operator != selection.NotEquals:
+		default:
+			return false
+		}
+	}
+	return true
 }

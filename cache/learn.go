@@ -8,20 +8,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// of is the user and resource that a query is about.
-func (q *query) of() userResource { return userResource{q.user, q.resource} }
-
-// member is what the object that a query names is called in views.
-func (q *query) member() string { return memberName(q.namespace, q.name) }
 
 // notFound looks at a 404. Only if it says of this very object that it is not there, it
 // says something.
@@ -253,14 +245,6 @@ func (v *view) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// selects reports whether a pod is in a view that is lasting.
-func (k *viewKey) selects(pod *corev1.Pod) bool {
-	selector, err := fields.ParseSelector(k.Fields)
-	return err == nil && (k.Namespace == "" || k.Namespace == pod.Namespace) && selector.Matches(fields.Set{
-		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
-	})
-}
-
 // outlived is called when a view does not show an object any more, which it had at a
 // version, though the object may be there. Older copies are not what the user saw last.
 func (c *Cache) outlived(v *view, name, version string) {
@@ -294,7 +278,7 @@ func (x *exchange) deletedAll() {
 		namespace = ""
 	}
 	r := x.cache.records
-	r.doubtAll(userResource{x.who.user, resource}, namespace, r.highest(resource).version())
+	r.doubtAll(userResource{user: x.who.user, resource: resource}, namespace, r.highest(resource).version())
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
@@ -308,22 +292,4 @@ func (s *stream) left(namespace, name, version string, uid types.UID) {
 	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, memberName(namespace, name)) {
 		s.cache.views.gone(of, memberName(namespace, name), version, uid, true)
 	}
-}
-
-// lasting reports whether an object stays in the view for as long as it exists: it is
-// selected by nothing that can change.
-func (k *viewKey) lasting() bool {
-	selector, err := fields.ParseSelector(k.Fields)
-	if err != nil || k.Labels != "" {
-		return false
-	}
-	for _, r := range selector.Requirements() {
-		switch {
-		case r.Field == "metadata.name", r.Field == "metadata.namespace":
-		case r.Field == "spec.nodeName" && k.Group == "" && k.Resource == "pods" && r.Value != "" && r.Operator != selection.NotEquals:
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -31,7 +31,7 @@ func (x *exchange) list() (*http.Response, error) {
 	if snap == nil {
 		return nil, errNeverRead
 	}
-	if err := q.refuses(snap.version); err != nil {
+	if err := refuses(q, snap.version); err != nil {
 		snap.reader.Close()
 		return x.status(err)
 	}
@@ -45,7 +45,7 @@ func (x *exchange) list() (*http.Response, error) {
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
-func (q *query) refuses(version string) error {
+func refuses(q *query, version string) error {
 	if !isVersion(q.version) {
 		return nil
 	}

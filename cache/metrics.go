@@ -35,6 +35,18 @@ func (m *metrics) opened(s *store.Store, err error) {
 	}
 }
 
+// committed notes what became of a commit.
+func (m *metrics) committed(c store.CommitStats) {
+	result := "ok"
+	if c.Err != nil {
+		result = "error"
+	} else {
+		m.commitBytes.Add(float64(c.Bytes))
+	}
+	m.commits.WithLabelValues(result).Inc()
+	m.commitSeconds.Observe(c.Duration.Seconds())
+}
+
 func newMetrics() *metrics {
 	return &metrics{
 		spool: prometheus.NewRegistry(),

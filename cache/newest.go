@@ -6,10 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -93,37 +90,6 @@ func (r *relisting) verify(now time.Time) bool {
 	}
 	r.verified = now
 	return true
-}
-
-func (p *past) forget(space string, check *versionCheck) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.checks[space] == check {
-		delete(p.checks, space)
-	}
-}
-
-// versionSpace tells apart resources whose versions do not count together: events
-// are often in an etcd of their own, and other apiservers behind the aggregator
-// have stores of theirs.
-func versionSpace(r schema.GroupResource) string {
-	switch {
-	case r.Resource == "events":
-		return "events"
-	case !strings.Contains(r.Group, "."), strings.HasSuffix(r.Group, ".k8s.io") && !strings.Contains(r.Group, "metrics"):
-		return "" // the apiserver's own
-	}
-	return r.Group
-}
-
-func (of userResource) versionSpace() string { return versionSpace(of.resource.GroupResource()) }
-
-// restoredWith reports whether a resource is restored from a backup together with another
-// one. Which server answers in another version space, and what it shows to whom, is not
-// known: what one user sees there proves nothing about what others saw.
-func (of userResource) restoredWith(other userResource) bool {
-	space := of.versionSpace()
-	return space == other.versionSpace() && (space == "" || of.user == other.user)
 }
 
 // maxVersionAnswer is more than a list of one object takes.

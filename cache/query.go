@@ -223,3 +223,9 @@ func memberName(namespace, name string) string {
 	}
 	return namespace + "/" + name
 }
+
+// of is the user and resource that a query is about.
+func (q *query) of() userResource { return userResource{q.user, q.resource} }
+
+// member is what the object that a query names is called in views.
+func (q *query) member() string { return memberName(q.namespace, q.name) }

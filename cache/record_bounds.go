@@ -152,3 +152,7 @@ func (r *records) sweep() {
 		delete(r.users, name)
 	}
 }
+
+// sweepEvery is how often it is looked for what nobody needs any more, and what has
+// to be read again.
+const sweepEvery = 15 * time.Second

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +32,7 @@ type savedRecord struct {
 }
 
 func (s *savedRecord) of() userResource {
-	return userResource{s.User, schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
+	return userResource{user: s.User, resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
 }
 
 func savedAs(of userResource) savedRecord {
@@ -41,8 +42,8 @@ func savedAs(of userResource) savedRecord {
 // load reads what is on disk. It may be called again, after another file has taken the place
 // of one that was damaged or could not be opened: what is in memory is newer, and is written
 // to that file, too. When all views are loaded, distrust has to follow.
-func (r *records) load(d *disk) error {
-	table, err := bucket.Open(d, tableRecords, d.log)
+func (r *records) load(d *disk, log *slog.Logger) error {
+	table, err := bucket.Open(d, tableRecords, log)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (r *records) load(d *disk) error {
 	defer r.mu.Unlock()
 	r.table = table
 	if err := d.checkTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
-		d.log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
+		log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
 		r.loseLocked()
 	} else if err != nil {
 		return fmt.Errorf("check the records of deleted and refused objects: %w", err)

@@ -248,7 +248,7 @@ func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) er
 	}
 	defer res.Body.Close()
 	d := newDecoder(st.view.repr, res, st)
-	_, err = io.Copy(strict{d}, res.Body)
+	_, err = io.Copy(strict{decoder: d}, res.Body)
 	if err != nil && d.failed == nil {
 		return fmt.Errorf("list: %w", errors.Join(err, d.stop(err)))
 	}
@@ -337,11 +337,3 @@ func (s semaphore) acquire(ctx context.Context) error {
 }
 
 func (s semaphore) release() { <-s }
-
-// backoff is how long to wait before try n, from 0 on: no two watches, and no two
-// nodes, wait equally long.
-func backoff(n int) time.Duration {
-	const first, most = 200 * time.Millisecond, 10 * time.Second
-	wait := min(first<<min(max(n, 0), 10), most)
-	return wait/2 + jitter(wait)
-}

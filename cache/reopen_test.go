@@ -15,9 +15,9 @@ import (
 
 // openFile reports whether the cache's file is open.
 func openFile(c *Cache) bool {
-	c.disk.mu.RLock()
-	defer c.disk.mu.RUnlock()
-	return c.disk.openErr == nil
+	s, _ := c.disk.now()
+	_, err := s.Stats()
+	return err == nil
 }
 
 func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
@@ -103,31 +103,27 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		time.Sleep(5 * time.Second)
 
 		// An empty file takes the place of one that was damaged.
-		s, err := store.Open(dir, c.disk.options)
+		s, err := store.Open(dir, c.disk.options.store)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		c.disk.mu.Lock()
-		old, writer := c.disk.store, c.disk.writer
-		c.disk.store, c.disk.writer = s, c.disk.newWriter(s)
-		c.disk.mu.Unlock()
-		c.reset()
+		old, _ := c.disk.now()
+		c.disk.use(s)
 		who, _ := c.callerOf(newRequest(coredns, "GET", urlPods))
 		if err := c.tokens.Offline(who.token, who.user); err != nil {
 			t.Errorf("in memory: %v", err)
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if err := c.disk.writer.Run(stopped); err != nil { // what is pending
+		_, writer := c.disk.now()
+		if err := writer.Run(stopped); err != nil { // what is pending
 			t.Fatal(err)
 		}
 		again := identity.New(identity.Options{Table: c.disk, Now: c.now})
 		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
 			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
 		}
-		c.disk.mu.Lock()
-		c.disk.store, c.disk.writer = old, writer
-		c.disk.mu.Unlock()
+		c.disk.use(old)
 	})
 }

@@ -255,12 +255,6 @@ func (r *relisting) ended(after time.Time) *flight {
 	return nil
 }
 
-func (p *past) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.outages
-}
-
 // itemType is the type of the view's objects, if it is known.
 func (v *view) itemType() wire.TypeMeta {
 	v.mu.Lock()

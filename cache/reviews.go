@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/review"
@@ -52,14 +51,4 @@ func (w *writes) reviewRefusal() string {
 		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.past.away())
 	}
 	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.past.away(), ttl)
-}
-
-// away says since when the cloud cannot be reached, as far as this process knows.
-func (p *past) away() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since.IsZero() { // the loss is about to be noted
-		return "cannot be reached"
-	}
-	return "cannot be reached since " + p.since.UTC().Format(time.RFC3339)
 }

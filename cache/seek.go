@@ -154,7 +154,7 @@ func (x *exchange) seek(q *query) ([]heldCopy, error) {
 	}
 	absent := x.cache.views.absentAt(q)
 	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
-		return absent != "" && compare(c.proven, absent) <= 0 || k.isOf(&c)
+		return absent != "" && compare(c.proven, absent) <= 0 || c.isGone(&k)
 	})
 	if len(live) == 0 {
 		return nil, x.missing(q, &copies, &k, absent)
@@ -188,14 +188,6 @@ func (x *exchange) missing(q *query, c *copies, k *known, absent string) error {
 		return errDoubtful
 	}
 	return errNeverRead
-}
-
-// isOf reports whether a copy is of the object that is gone.
-func (k *known) isOf(c *heldCopy) bool {
-	if k.Gone == "" {
-		return false
-	}
-	return compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
 }
 
 func newestOf(copies []heldCopy) string {
@@ -244,4 +236,12 @@ func (v *view) provenUpTo(version string) (names []string) {
 		}
 	}
 	return names
+}
+
+// isGone reports whether this is a copy of an object of which it is known that it is gone.
+func (c *heldCopy) isGone(k *known) bool {
+	if k.Gone == "" {
+		return false
+	}
+	return compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
 }

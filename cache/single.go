@@ -127,7 +127,8 @@ func (v *view) removeIf(name string, k *known) {
 		return
 	}
 	e, ok := v.index[name]
-	if !ok || !k.isOf(&heldCopy{view: v, name: name, entry: e}) {
+	c := heldCopy{view: v, name: name, entry: e}
+	if !ok || !c.isGone(k) {
 		return
 	}
 	v.removeLocked(name)

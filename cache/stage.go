@@ -56,13 +56,13 @@ func (v *view) newStage(began string, consistent bool) *stage {
 // the stage is not to be changed after that.
 func (s *stage) end() {
 	for _, item := range s.items {
-		s.view.disk.letGo(&item)
+		s.letGo(&item)
 	}
 }
 
-func (d *disk) letGo(item *staged) {
+func (s *stage) letGo(item *staged) {
 	if item.bytes != nil {
-		d.shared.drop(item.sum)
+		s.view.disk.shared.drop(item.sum)
 	}
 }
 
@@ -132,21 +132,10 @@ func (v *view) atHand(name string) entry {
 	return v.index[name]
 }
 
-// sharedBytes returns an object that is given in two parts: the bytes that another
-// client has just read, or else a copy.
-func (d *disk) sharedBytes(sum store.Sum, head string, rest []byte) []byte {
-	if b := d.shared.take(sum); b != nil {
-		return b
-	}
-	b := append(append(make([]byte, 0, len(head)+len(rest)), head...), rest...)
-	d.shared.put(sum, b)
-	return b
-}
-
 // remove takes out an object that was deleted while the initial events came.
 func (s *stage) remove(name string) {
 	if old, ok := s.items[name]; ok {
-		s.view.disk.letGo(&old)
+		s.letGo(&old)
 		s.bytes -= old.cost(name)
 		delete(s.items, name)
 	}

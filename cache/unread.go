@@ -15,7 +15,7 @@ func (x *exchange) unread(res *http.Response) {
 		r.seen(q.of(), q.member(), following(x.moment.version()), "")
 		return
 	}
-	of := userResource{x.who.user, x.resource()}
+	of := userResource{user: x.who.user, resource: x.resource()}
 	res.Body = &unreadBody{res.Body, func() { r.forgot(of, following(r.highest(of.resource).version())) }}
 }
 

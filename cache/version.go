@@ -1,6 +1,10 @@
 package cache
 
-import "k8s.io/apimachinery/pkg/util/resourceversion"
+import (
+	"math/big"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
 
 // compare orders two resourceVersions. The empty one, which nothing has, comes
 // before all others; what is no version is treated like it.
@@ -23,4 +27,30 @@ func rank(version string) int {
 func isVersion(v string) bool {
 	_, err := resourceversion.CompareResourceVersion(v, v)
 	return err == nil
+}
+
+// higher returns the higher of two versions.
+func higher(a, b string) string {
+	if compare(a, b) >= 0 {
+		return a
+	}
+	return b
+}
+
+// preceding is the highest version below another.
+func preceding(version string) string {
+	n, ok := new(big.Int).SetString(version, 10)
+	if !ok {
+		return ""
+	}
+	return n.Sub(n, big.NewInt(1)).String()
+}
+
+// following is the lowest version above another.
+func following(version string) string {
+	n, ok := new(big.Int).SetString(version, 10)
+	if !ok {
+		return "1"
+	}
+	return n.Add(n, big.NewInt(1)).String()
 }

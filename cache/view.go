@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -344,15 +343,6 @@ func (v *view) member(name string) (entry, bool) {
 	}
 	e, ok := v.index[name]
 	return e, ok
-}
-
-// onlyName begins the field selector of a view of one object.
-const onlyName = "metadata.name="
-
-// proves reports whether what is not in the view is not there: it is of all objects, or of
-// those of a name.
-func (k *viewKey) proves() bool {
-	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, onlyName) && !strings.Contains(k.Fields, ","))
 }
 
 // lacks reports that the view proves that there is no such object, any more if it

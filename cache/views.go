@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,18 +36,6 @@ type views struct {
 	byKey map[viewKey]*view
 	// of are the views in which a user's objects of one resource are.
 	of map[userResource][]*view
-}
-
-type userResource struct {
-	user     string
-	resource schema.GroupVersionResource
-}
-
-// clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
-func (of userResource) clone() userResource {
-	r := &of.resource
-	r.Group, r.Version, r.Resource = strings.Clone(r.Group), strings.Clone(r.Version), strings.Clone(r.Resource)
-	return of
 }
 
 // viewCost is what a view takes on disk without members, about.
@@ -136,7 +123,7 @@ func (s *views) acquire(key viewKey) *view {
 	v.touch(s.now())
 	v.holders.Add(1)
 	s.byID[*v.id.Load()], s.byKey[key] = v, v
-	of := userResource{key.User, key.resource()}
+	of := userResource{user: key.User, resource: key.resource()}
 	if key.Single {
 		// First: where a list has the same version of an object with other contents, a
 		// GET is answered again as it was.
@@ -151,7 +138,7 @@ func (s *views) acquire(key viewKey) *view {
 func (s *views) resource(user string, resource schema.GroupVersionResource) []*view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.of[userResource{user, resource}])
+	return slices.Clone(s.of[userResource{user: user, resource: resource}])
 }
 
 // viewed returns the resources of which there are views, by user.
@@ -261,7 +248,7 @@ func (s *views) remove(v *view) {
 	s.room.set(v, usage{})
 	delete(s.byID, *v.id.Load())
 	delete(s.byKey, v.key)
-	of := userResource{v.key.User, v.key.resource()}
+	of := userResource{user: v.key.User, resource: v.key.resource()}
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)

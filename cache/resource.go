@@ -1,0 +1,42 @@
+package cache
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+type userResource struct {
+	user     string
+	resource schema.GroupVersionResource
+}
+
+// clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
+func (of userResource) clone() userResource {
+	r := &of.resource
+	r.Group, r.Version, r.Resource = strings.Clone(r.Group), strings.Clone(r.Version), strings.Clone(r.Resource)
+	return of
+}
+
+// versionSpace tells apart resources whose versions do not count together: events
+// are often in an etcd of their own, and other apiservers behind the aggregator
+// have stores of theirs.
+func versionSpace(r schema.GroupResource) string {
+	switch {
+	case r.Resource == "events":
+		return "events"
+	case !strings.Contains(r.Group, "."), strings.HasSuffix(r.Group, ".k8s.io") && !strings.Contains(r.Group, "metrics"):
+		return "" // the apiserver's own
+	}
+	return r.Group
+}
+
+func (of userResource) versionSpace() string { return versionSpace(of.resource.GroupResource()) }
+
+// restoredWith reports whether a resource is restored from a backup together with another
+// one. Which server answers in another version space, and what it shows to whom, is not
+// known: what one user sees there proves nothing about what others saw.
+func (of userResource) restoredWith(other userResource) bool {
+	space := of.versionSpace()
+	return space == other.versionSpace() && (space == "" || of.user == other.user)
+}

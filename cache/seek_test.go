@@ -1,0 +1,99 @@
+package cache
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestAUIDDoesNotComeBack(t *testing.T) {
+	v := newTestView(t)
+	fill(t, v, "", "100", true, nil)
+	v.apply("100", &change{name: "ns/a", version: "105", object: pod(t, "a", "105", "its")})
+	for name, test := range map[string]struct {
+		gone string
+		uid  types.UID
+		want bool
+	}{
+		"older than the deletion":             {"107", "", true},
+		"newer, and the UID is not known":     {"100", "", false},
+		"newer, and another object":           {"100", "another", false},
+		"a change that came with a delay":     {"100", "its", true},
+		"a deletion at the very same version": {"105", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, ok := v.copyOf("ns/a")
+			if !ok {
+				t.Fatal("there is no copy")
+			}
+			k := &known{record: record{Gone: test.gone, UID: test.uid}}
+			if got := c.isGone(k); got != test.want {
+				t.Errorf("the copy is of the object that is gone: %v", got)
+			}
+		})
+	}
+}
+
+func TestWatchesThatAnObjectLeavesOnlyByItsDeletion(t *testing.T) {
+	for _, test := range []struct {
+		resource, labels, fields string
+		want                     bool
+	}{
+		{"pods", "", "", true},
+		{"pods", "", "metadata.name=a", true},
+		{"pods", "", "metadata.namespace=ns,metadata.name!=a", true},
+		{"pods", "", "spec.nodeName=n", true},
+		{"pods", "", "spec.nodeName=", false},
+		{"pods", "", "spec.nodeName!=n", false},
+		{"pods", "", "spec.nodeName=n,status.phase=Running", false},
+		{"things", "", "spec.nodeName=n", false},
+		{"pods", "l=red", "", false},
+		{"pods", "", "(", false},
+	} {
+		k := &viewKey{Version: "v1", Resource: test.resource, Labels: test.labels, Fields: test.fields}
+		if got := k.lasting(); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// A copy that was read only as metadata, and is newer, does not bring an older whole object.
+func TestAnOlderCopyIsNoAnswerWhereTheNewestCannotBeConverted(t *testing.T) {
+	u, c := startListed(t, "100", podJSON("a", "50"))
+	u.on("get", func(*http.Request) *http.Response {
+		return respond(http.StatusOK, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"60"}}`)
+	})
+	ask(context.WithValue(t.Context(), acceptKey{}, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"), t, c, http.MethodGet, urlPodA)
+	u.goAway()
+	if got := get(t, c, urlPodA); !strings.Contains(got, errOnlyMetadata.Error()) {
+		t.Errorf("a whole object is read: %q", got)
+	}
+}
+
+// An event that its view cannot take yet was seen all the same: an older copy is no answer
+// until the view has caught up.
+func TestAnOlderCopyIsNoAnswerWhileTheViewIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		get(t, c, urlPodA)
+		u.onText("list", http.StatusInternalServerError, "{}") // it cannot catch up
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=150")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "160"))
+		synctest.Wait()
+		u.goAway()
+		if got := get(t, c, urlPodA); got != "a=160" { // which was kept apart
+			t.Errorf("GET while the view is behind: %q", got)
+		}
+		u.comeBack()
+		u.shows("170", podJSON("a", "160"))
+		get(t, c, urlPods)
+		u.goAway()
+		if got := get(t, c, urlPodA); got != "a=160" {
+			t.Errorf("GET after the view has caught up: %q", got)
+		}
+	})
+}
