@@ -45,12 +45,12 @@ func (v *view) advance(from, to string) applied {
 }
 
 func (v *view) applyLocked(from string, c *change) applied {
-	v.highest.raise(c.version)
+	v.highest.Raise(c.version)
 	a := v.followsLocked(from, c.version)
 	if a == isBeyond { // the client gets it all the same
 		v.seenLocked(c.version)
 		if c.name != "" {
-			v.records.forgot(v.key.of(), c.version)
+			v.records.Forgot(v.key.UserResource(), c.version)
 		}
 	}
 	if a == isBeyond && v.waitLocked(from, c) {
@@ -63,7 +63,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 		return isBeyond
 	}
 	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated, v.given = c.version, v.disk.clock(), true
+	v.version, v.header.Updated, v.given = c.version, v.disk.Clock(), true
 	switch {
 	case c.name == "":
 	case c.object == nil:
@@ -77,7 +77,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 		update.Put = []store.Object{o}
 	}
 	update.Header = v.headerLocked()
-	v.disk.change(&update)
+	v.disk.Change(&update)
 	return isNews
 }
 
@@ -115,9 +115,9 @@ func (v *view) catchUpLocked() {
 // above the view would leave a gap.
 func (v *view) followsLocked(from, version string) applied {
 	switch {
-	case !v.complete || v.lost.Load() || compare(from, v.version) > 0:
+	case !v.complete || v.lost.Load() || Compare(from, v.version) > 0:
 		return isBeyond
-	case compare(version, v.version) <= 0:
+	case Compare(version, v.version) <= 0:
 		return isKnown
 	}
 	return isNews

@@ -31,7 +31,7 @@ var errBehind = errors.New("what is cached of this is older than what was read l
 
 // seenLocked notes that a client has been given the state of the view at a version.
 func (v *view) seenLocked(version string) {
-	if compare(version, v.seen) > 0 {
+	if Compare(version, v.seen) > 0 {
 		v.seen = version
 		v.saveSeenLocked()
 	}
@@ -40,7 +40,7 @@ func (v *view) seenLocked(version string) {
 // saveSeenLocked has the disk know how far behind its clients the view is.
 func (v *view) saveSeenLocked() {
 	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -53,7 +53,7 @@ func (v *view) sawState(version string) bool {
 	return could && !v.usableLocked()
 }
 
-func (v *view) behindLocked() bool { return compare(v.version, v.seen) < 0 }
+func (v *view) behindLocked() bool { return Compare(v.version, v.seen) < 0 }
 
 func (v *view) behind() bool {
 	v.mu.Lock()
@@ -84,8 +84,8 @@ func (v *view) startOver() {
 // not show an older one should the cloud go away before the view has caught up. Of a view
 // that was evicted nothing is kept; older copies are in doubt then.
 func (s *stream) keepApart(c *change) {
-	if s.cache.views.holds(s.query.of(), c.name) {
-		s.cache.records.doubt(s.query.of(), c.name, preceding(c.version))
+	if s.cache.views.holds(s.query.UserResource(), c.name) {
+		s.cache.records.Doubt(s.query.UserResource(), c.name, Preceding(c.version))
 	}
 	if s.view.position() == "" {
 		return
@@ -103,7 +103,7 @@ func (x *exchange) forms() []*view {
 	var all []*view
 	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
 		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if v := x.cache.views.find(x.query.key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
+			if v := x.cache.views.find(x.query.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
 				all = append(all, v)
 			}
 		}
@@ -126,7 +126,7 @@ func (x *exchange) outdo(v *view) {
 
 // passed is called when a client has got a list that was not kept.
 func (x *exchange) passed(v *view, version string) {
-	if isVersion(version) && v.sawState(version) {
+	if Valid(version) && v.sawState(version) {
 		x.cache.refresh(v, x.req)
 	}
 }
@@ -147,9 +147,9 @@ func (x *exchange) tooLarge(v *view) {
 // lastPage reads of a page what it says of its list.
 type lastPage struct{ wire.ListMeta }
 
-func (*lastPage) item([]byte, *wire.Meta) error { return nil }
+func (*lastPage) Item([]byte, *wire.Meta) error { return nil }
 
-func (p *lastPage) list(m wire.ListMeta) error {
+func (p *lastPage) List(m wire.ListMeta) error {
 	p.ListMeta = m
 	return nil
 }

@@ -49,7 +49,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				time.Sleep(time.Millisecond) // the oldest go first
 				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
 			}
-			if c.pages.before(pageOf(podsKey(nodeUser), "next")) != nil {
+			if c.pages.before(pageOf(podsKey(NodeUser), "next")) != nil {
 				t.Fatal("the first page is still there: this test shows nothing")
 			}
 			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {
@@ -92,7 +92,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		boot, want string
 	}{
-		"the hub":     {boot: bootID(), want: errBehind.Error()},
+		"the hub":     {want: errBehind.Error()},
 		"the machine": {boot: "another one", want: "100: a=50"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,9 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 				u.shows("100", podJSON("a", "50"))
 				c := openCache(t, dir, u)
-				c.disk.boot = tc.boot
+				if tc.boot != "" {
+					c.disk.Boot = tc.boot
+				}
 				stop := runCache(t, c)
 				get(t, c, urlPods)
 				u.onText("list", http.StatusServiceUnavailable, "{}")
@@ -274,7 +276,7 @@ func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
 				c := startCache(t, u)
-				v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+				v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 				fill(t, v, "", "90", true, map[string]string{"a": "50"})
 				v.release()
 				u.shows("100", podJSON("a", "50"))

@@ -19,9 +19,9 @@ import (
 // BenchmarkOfflineList answers lists of 5,000 pods of 4 KB from the disk.
 func BenchmarkOfflineList(b *testing.B) {
 	c := openBenchCache(b)
-	q := &query{user: nodeUser, verb: "list", accept: "application/vnd.kubernetes.protobuf"}
-	q.resource.Version, q.resource.Resource = "v1", "pods"
-	v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	q := &Query{User: NodeUser, Verb: "list", Accept: "application/vnd.kubernetes.protobuf"}
+	q.Resource.Version, q.Resource.Resource = "v1", "pods"
+	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	st := v.newStage("", true)
 	for i := range 5000 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -42,7 +42,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	st.end()
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
-	_, w := c.disk.now()
+	_, w := c.disk.Now()
 	go func() { done <- w.Run(ctx) }()
 	stop() // one last commit
 	if err := <-done; err != nil {
@@ -50,7 +50,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 	for b.Loop() {
-		x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: nodeUser}, query: q}
+		x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: NodeUser}, query: q}
 		res, err := x.list()
 		if err != nil {
 			b.Fatal(err)
@@ -82,17 +82,17 @@ func BenchmarkOnlineList(b *testing.B) {
 		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			c := openBenchCache(b)
-			v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+			v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 			defer v.release()
 			read := func() {
 				st := v.newStage("", true)
 				defer st.end()
-				d := newDecoder(v.repr, &http.Response{}, st)
+				d := NewDecoder(v.repr, &http.Response{}, st)
 				for rest := body; len(rest) > 0; {
 					n, _ := d.Write(rest[:min(len(rest), 32<<10)])
 					rest = rest[n:]
 				}
-				if err := d.finish(); err != nil {
+				if err := d.Finish(); err != nil {
 					b.Fatal(err)
 				}
 				st.commit(st.meta.ResourceVersion)

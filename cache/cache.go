@@ -85,13 +85,13 @@ const (
 type Cache struct {
 	up         Upstream
 	opts       Options
-	disk       *disk
+	disk       *Disk
 	views      *views
 	tokens     *identity.Tokens
 	pages      *pages
 	writes     *writes
 	unkept     *unkept
-	records    *records
+	records    *Records
 	production *production
 	metrics    *metrics
 	log        *slog.Logger
@@ -133,13 +133,13 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 		c.opts.MaxBytes = defaultMaxBytes
 	}
 	var err error
-	c.disk, err = openDisk(dir, diskOptions{
-		store:     store.Options{Key: opts.Key, Logger: opts.Logger},
-		lost:      func(id store.ID, err error) { c.views.lost(id, err) },
-		reset:     c.reset,
-		wait:      c.wait,
-		opened:    c.metrics.opened,
-		committed: c.metrics.committed,
+	c.disk, err = OpenDisk(dir, DiskOptions{
+		Store:     store.Options{Key: opts.Key, Logger: opts.Logger},
+		Lost:      func(id store.ID, err error) { c.views.lost(id, err) },
+		Reset:     c.reset,
+		Wait:      c.wait,
+		Opened:    c.metrics.opened,
+		Committed: c.metrics.committed,
 	})
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c.node = c.opts.AsNode(context.Background())
 	c.running, c.stop = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.close())
+		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.Close())
 	}
 	return c, nil
 }
@@ -161,10 +161,10 @@ func (c *Cache) load() error {
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
-	c.records = newRecords()
+	c.records = NewRecords()
 	c.views = &views{
 		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
-		byID: map[store.ID]*view{}, byKey: map[viewKey]*view{}, of: map[userResource][]*view{},
+		byID: map[store.ID]*view{}, byKey: map[Key]*view{}, of: map[UserResource][]*view{},
 	}
 	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
 	if err := c.tokens.Load(salt); err != nil {
@@ -173,8 +173,8 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.records.needed, c.records.viewed = c.views.needed, c.views.viewed
-	if err := errors.Join(c.records.load(c.disk, c.log), c.views.load(salt)); err != nil {
+	c.records.Needed, c.records.Viewed = c.views.needed, c.views.viewed
+	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.load(salt)); err != nil {
 		return err
 	}
 	c.distrust()
@@ -185,12 +185,12 @@ func (c *Cache) load() error {
 // older than what clients have seen: a snapshot has taken the place of a damaged file, or a
 // view has lost its last changes.
 func (c *Cache) distrust() {
-	c.records.distrust()
-	s, _ := c.disk.now()
+	c.records.Distrust()
+	s, _ := c.disk.Now()
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.all() {
 		if older || v.lost.Load() {
-			c.records.forgot(v.key.of(), following(v.highest.version()))
+			c.records.Forgot(v.key.UserResource(), Following(v.highest.Version()))
 		}
 	}
 }
@@ -201,9 +201,9 @@ func (c *Cache) distrust() {
 func (c *Cache) reset() {
 	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
-		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.load(c.disk, c.log), c.views.load(salt))
+		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.Load(c.disk, c.log), c.views.load(salt))
 	}
-	c.records.distrust()
+	c.records.Distrust()
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
@@ -227,16 +227,16 @@ func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
 	defer c.halt()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.disk.run(ctx) })
+	g.Go(func() error { return c.disk.Run(ctx) })
 	g.Go(func() error { return c.watchCloud(ctx) })
 	g.Go(func() error { return c.writes.run(ctx) })
 	g.Go(func() error {
-		for sleep(ctx, sweepEvery) {
+		for Sleep(ctx, SweepEvery) {
 			c.pages.sweep()
 			c.views.fit(nil) // they grow by events, too
 			if c.isUp() {
 				c.views.sweep()
-				c.records.sweep()
+				c.records.Sweep()
 				c.mend()
 			}
 		}
@@ -258,7 +258,7 @@ func (c *Cache) isUp() bool {
 // mend has views listed again that could not be kept, or went with a damaged file,
 // and that somebody watches.
 func (c *Cache) mend() {
-	if c.disk.isFailing() {
+	if c.disk.IsFailing() {
 		return
 	}
 	for _, v := range c.views.all() {
@@ -274,7 +274,7 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.halt()
-	return c.disk.close()
+	return c.disk.Close()
 }
 
 // background runs fn until Run ends. It says no if that is so already.
@@ -317,14 +317,14 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
 	who, ok := c.callerOf(r)
-	if !ok || info == nil || !nameable(info) {
+	if !ok || info == nil || !Nameable(info) {
 		return c.up.RoundTrip(r)
 	}
-	p := paramsOf(r)
-	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: queryOf(r, p, info, who.user)}
+	p := ParamsOf(r)
+	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: QueryOf(r, p, info, who.user)}
 	x.began = x.versions()
 	if info.IsResourceRequest {
-		x.moment = c.records.now(x.resource())
+		x.moment = c.records.Now(x.resource())
 	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {
@@ -341,36 +341,36 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 type exchange struct {
 	cache  *Cache
 	req    *http.Request
-	params params // of its URL
+	params Params // of its URL
 	info   *request.RequestInfo
 	who    caller
-	query  *query // nil where the cache keeps nothing of the answer
+	query  *Query // nil where the cache keeps nothing of the answer
 
 	// began are the versions of the views that the answer may feed, at the time
 	// of the request.
-	began map[viewKey]string
+	began map[Key]string
 	// moment is what was known of the resource then.
-	moment moment
+	moment Moment
 }
 
 // versions notes what is known before the request is sent. What it is answered
 // with, if that is the newest there is, is not older.
-func (x *exchange) versions() map[viewKey]string {
+func (x *exchange) versions() map[Key]string {
 	q := x.query
 	if q == nil {
 		q = x.written()
 	}
-	if q == nil || q.user == "" || !q.consistent() {
+	if q == nil || q.User == "" || !q.Consistent() {
 		return nil
 	}
-	began := map[viewKey]string{}
-	for _, r := range wire.Acceptable(q.accept) {
-		key := q.key(r)
+	began := map[Key]string{}
+	for _, r := range wire.Acceptable(q.Accept) {
+		key := q.Key(r)
 		v := x.cache.views.find(key)
 		switch {
 		case v == nil:
 		case key.Single:
-			if e, ok := v.member(memberName(q.namespace, q.name)); ok {
+			if e, ok := v.member(MemberName(q.Namespace, q.Name)); ok {
 				began[key] = e.version
 			}
 		default:

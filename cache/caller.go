@@ -22,7 +22,7 @@ const (
 
 // loadSalt returns the random bytes that all names and hashes on disk are made
 // with. Where there are none, those of before stay, or new ones are made.
-func loadSalt(d *disk, before []byte) ([]byte, error) {
+func loadSalt(d *Disk, before []byte) ([]byte, error) {
 	salt, err := d.Get(tableMeta, keySalt)
 	if err == nil && len(salt) == sha256.Size {
 		return salt, nil
@@ -53,7 +53,7 @@ func (c *Cache) callerOf(r *http.Request) (caller, bool) {
 		return caller{}, false
 	}
 	if c.opts.IsNode(r.Context()) {
-		return caller{user: nodeUser}, true
+		return caller{user: NodeUser}, true
 	}
 	token := c.tokens.Token(r.Header)
 	if token == nil {
@@ -75,7 +75,7 @@ func (x *exchange) identified() bool {
 	}
 	x.who.user = user
 	if x.query != nil {
-		x.query.user = user
+		x.query.User = user
 	}
 	return true
 }

@@ -25,8 +25,8 @@ const (
 )
 
 // podsKey is the view of all pods, as JSON.
-func podsKey(user string) viewKey {
-	return viewKey{User: user, Version: "v1", Resource: "pods", Representation: "json"}
+func podsKey(user string) Key {
+	return Key{User: user, Version: "v1", Resource: "pods", Representation: "json"}
 }
 
 // tokenKey is the context's key of a bearer token. Who has none is the node.
@@ -120,9 +120,7 @@ func nothingIsHeld(t *testing.T, c *Cache) {
 
 // shares is how many objects are held for who is just reading them.
 func shares(c *Cache) int {
-	c.disk.shared.mu.Lock()
-	defer c.disk.shared.mu.Unlock()
-	return len(c.disk.shared.objects)
+	return c.disk.Shared.Len()
 }
 
 func newRequest(ctx context.Context, method, url string) *http.Request {

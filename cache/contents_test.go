@@ -205,7 +205,7 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-				v := c.views.find(podsKey(nodeUser))
+				v := c.views.find(podsKey(NodeUser))
 				v.mu.Lock()
 				e := v.index["ns/b"]
 				e.size += off

@@ -70,12 +70,12 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				c = openCache(t, dir, u)
 				runCache(t, c)
 				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				before, _ := c.disk.now()
+				before, _ := c.disk.Now()
 				if got := get(t, c, url); !strings.Contains(got, "damaged") {
 					t.Errorf("with an object missing: %q", got)
 				}
-				time.Sleep(firstReopen)
-				if after, _ := c.disk.now(); after == before {
+				time.Sleep(FirstReopen)
+				if after, _ := c.disk.Now(); after == before {
 					t.Error("the damaged file is still in use")
 				}
 				if n := valueOf(t, c.metrics.damaged); n != 1 {
@@ -85,7 +85,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 					t.Errorf("offline, afterwards: %q, want %q", got, want)
 				}
 				u.comeBack()
-				time.Sleep(2 * sweepEvery)
+				time.Sleep(2 * SweepEvery)
 				u.goAway()
 				if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
 					t.Errorf("after the cloud was back: %q, want %q", got, want)
@@ -105,7 +105,7 @@ func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
 	get(t, c, urlPods)
 	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 	for n := range 300 { // records, on several pages
-		c.records.gone(userResource{user: nodeUser, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
+		c.records.Gone(UserResource{User: NodeUser, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
 	}
 	u.goAway()
 	reportStatus(t, c, "a", "10.0.0.1")

@@ -67,7 +67,7 @@ func TestAPodThatIsGoneHidesNoOtherOfItsName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
+		v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
 		v.keepSingle(podType, "ns/a", "", "50", bare)
 		v.release()
 		get(t, c, modelURL("a"))

@@ -86,7 +86,7 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 			sum += len(item.bytes)
 		}
 	}
-	slices.SortFunc(there, func(a, b news) int { return compare(a.version, b.version) })
+	slices.SortFunc(there, func(a, b news) int { return Compare(a.version, b.version) })
 	return encodeNews(append(gone, there...), st), nil
 }
 

@@ -18,31 +18,31 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// maxPending bounds the bytes that wait for the disk. A list of 10,000 pods fits
+// MaxPending bounds the bytes that wait for the disk. A list of 10,000 pods fits
 // in; where a disk is so slow that more waits, views are given up.
-const maxPending = 64 << 20
+const MaxPending = 64 << 20
 
 // firstReopen and lastReopen bound the time between two attempts to open a store
 // that cannot be opened.
 const (
-	firstReopen = 2 * time.Second
-	lastReopen  = time.Minute
+	FirstReopen = 2 * time.Second
+	LastReopen  = time.Minute
 )
 
-// disk is the store and its writer. When the file turns out to be damaged it is
+// Disk is the store and its writer. When the file turns out to be damaged it is
 // closed and opened again, which restores a snapshot or begins anew; whoever
 // holds something in memory that the file held is told by reset.
 //
 // It is safe for concurrent use.
-type disk struct {
+type Disk struct {
 	dir     string
-	options diskOptions
+	options DiskOptions
 	log     *slog.Logger
 	failing atomic.Bool // the last commit
 
-	shared shared
-	seed   maphash.Seed // of entry.quick
-	boot   string       // see bootID
+	Shared shared
+	Seed   maphash.Seed // of entry.quick
+	Boot   string       // see bootID
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
@@ -50,30 +50,30 @@ type disk struct {
 	openErr error // of the last attempt to open it, while it is not open
 }
 
-// diskOptions are options of a disk.
-type diskOptions struct {
-	store store.Options // its Logger is the disk's
+// DiskOptions are options of a disk.
+type DiskOptions struct {
+	Store store.Options // its Logger is the disk's
 
-	// lost is called with views whose changes could not be kept; see store.WriterOptions.
-	lost func(store.ID, error)
-	// reset is called when another file has taken the place of one that was damaged, or
+	// Lost is called with views whose changes could not be kept; see store.WriterOptions.
+	Lost func(store.ID, error)
+	// Reset is called when another file has taken the place of one that was damaged, or
 	// could not be opened: what it holds counts, and not what is in memory.
-	reset func()
-	// wait reports whether a store that could not be opened is not to be opened yet.
-	wait func() bool
-	// opened is called after each attempt to open the store, with its error, and committed
+	Reset func()
+	// Wait reports whether a store that could not be opened is not to be opened yet.
+	Wait func() bool
+	// Opened is called after each attempt to open the store, with its error, and committed
 	// after each commit.
-	opened    func(*store.Store, error)
-	committed func(store.CommitStats)
+	Opened    func(*store.Store, error)
+	Committed func(store.CommitStats)
 }
 
-// openDisk opens the store. Where the machine does not let it be opened (a full or
+// OpenDisk opens the store. Where the machine does not let it be opened (a full or
 // read-only disk, say), the node is served all the same: what is read stays in
 // memory, within bounds, and opening is tried again. Errors are ErrLocked and
 // ErrKey, which a person has to put right.
-func openDisk(dir string, options diskOptions) (*disk, error) {
-	d := &disk{dir: dir, options: options, log: options.store.Logger, seed: maphash.MakeSeed(), boot: bootID()}
-	s, err := store.Open(dir, options.store)
+func OpenDisk(dir string, options DiskOptions) (*Disk, error) {
+	d := &Disk{dir: dir, options: options, log: options.Store.Logger, Seed: maphash.MakeSeed(), Boot: bootID()}
+	s, err := store.Open(dir, options.Store)
 	switch {
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrKey):
 		return nil, fmt.Errorf("open cache: %w", err)
@@ -81,15 +81,15 @@ func openDisk(dir string, options diskOptions) (*disk, error) {
 		s, d.openErr = store.Absent(), err
 		d.log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
-	options.opened(s, err)
+	options.Opened(s, err)
 	d.store, d.writer = s, d.newWriter(s)
 	return d, nil
 }
 
-func (d *disk) newWriter(s *store.Store) *store.Writer {
+func (d *Disk) newWriter(s *store.Store) *store.Writer {
 	return store.NewWriter(s, store.WriterOptions{
-		MaxPending: maxPending,
-		Lost:       d.options.lost,
+		MaxPending: MaxPending,
+		Lost:       d.options.Lost,
 		Committed:  d.committed,
 	})
 }
@@ -101,7 +101,7 @@ func (d *disk) newWriter(s *store.Store) *store.Writer {
 const largeCommit = 4 << 20
 
 // committed is told of each commit.
-func (d *disk) committed(c store.CommitStats) {
+func (d *Disk) committed(c store.CommitStats) {
 	if c.Bytes > largeCommit {
 		defer debug.FreeOSMemory()
 	}
@@ -109,12 +109,12 @@ func (d *disk) committed(c store.CommitStats) {
 	if c.Err != nil {
 		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)
 	}
-	d.options.committed(c)
+	d.options.Committed(c)
 }
 
-// run writes what is collected until ctx ends, and once more. It returns nil:
+// Run writes what is collected until ctx ends, and once more. It returns nil:
 // the node is served also where nothing can be written any more.
-func (d *disk) run(ctx context.Context) error {
+func (d *Disk) Run(ctx context.Context) error {
 	for {
 		err := d.openErr
 		if err == nil {
@@ -139,8 +139,8 @@ func (d *disk) run(ctx context.Context) error {
 	}
 }
 
-func (d *disk) runOnce(ctx context.Context) error {
-	s, w := d.now()
+func (d *Disk) runOnce(ctx context.Context) error {
+	s, w := d.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return s.Run(ctx) })
@@ -149,66 +149,66 @@ func (d *disk) runOnce(ctx context.Context) error {
 
 // reopen opens the store again, however long that takes. It returns false when
 // ctx has ended.
-func (d *disk) reopen(ctx context.Context, absent bool) bool {
-	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
-		for absent && d.options.wait() {
-			if !sleep(ctx, firstReopen) {
+func (d *Disk) reopen(ctx context.Context, absent bool) bool {
+	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
+		for absent && d.options.Wait() {
+			if !Sleep(ctx, FirstReopen) {
 				return false
 			}
 		}
-		s, err := store.Open(d.dir, d.options.store)
-		d.options.opened(s, err)
+		s, err := store.Open(d.dir, d.options.Store)
+		d.options.Opened(s, err)
 		if err == nil {
-			d.use(s)
+			d.Use(s)
 			d.log.Info("cache is open again", "folder", d.dir)
 			return true
 		}
 		d.log.Error("cache cannot be opened; it is tried again", "folder", d.dir, "in", wait, "err", err)
-		if !sleep(ctx, wait) {
+		if !Sleep(ctx, wait) {
 			return false
 		}
 	}
 }
 
-// use has the store take the place of the one before.
-func (d *disk) use(s *store.Store) {
+// Use has the store take the place of the one before.
+func (d *Disk) Use(s *store.Store) {
 	d.mu.Lock()
 	d.store, d.writer, d.openErr = s, d.newWriter(s), nil
 	d.mu.Unlock()
 	d.failing.Store(false)
-	d.options.reset()
+	d.options.Reset()
 }
 
-// close closes the store of a disk that is not run.
-func (d *disk) close() error {
-	s, _ := d.now()
+// Close closes the store of a disk that is not run.
+func (d *Disk) Close() error {
+	s, _ := d.Now()
 	return s.Close()
 }
 
-// isFailing reports whether the last commit failed.
-func (d *disk) isFailing() bool { return d.failing.Load() }
+// IsFailing reports whether the last commit failed.
+func (d *Disk) IsFailing() bool { return d.failing.Load() }
 
-// clock is the time as it is noted in views: to the second.
-func (d *disk) clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
+// Clock is the time as it is noted in views: to the second.
+func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
-func (d *disk) now() (*store.Store, *store.Writer) {
+func (d *Disk) Now() (*store.Store, *store.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.store, d.writer
 }
 
-// change takes over a change of a view. It does no I/O.
-func (d *disk) change(c *store.Change) {
-	_, w := d.now()
+// Change takes over a change of a view. It does no I/O.
+func (d *Disk) Change(c *store.Change) {
+	_, w := d.Now()
 	if err := w.Change(*c); err != nil {
-		d.options.lost(c.ID, err)
+		d.options.Lost(c.ID, err)
 	}
 }
 
 // Get returns the value of a key in a table, also where it is not on disk yet, or
 // store.ErrNotFound: where the store cannot be opened, too.
-func (d *disk) Get(bucket, key string) ([]byte, error) {
-	s, w := d.now()
+func (d *Disk) Get(bucket, key string) ([]byte, error) {
+	s, w := d.Now()
 	if value, ok := w.Get(bucket, key); ok {
 		if value == nil {
 			return nil, store.ErrNotFound
@@ -223,18 +223,18 @@ func (d *disk) Get(bucket, key string) ([]byte, error) {
 }
 
 // Range calls fn for each key of a table that is on disk.
-func (d *disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
-	s, _ := d.now()
+func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
+	s, _ := d.Now()
 	if err := s.Range(bucket, from, fn); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// checkTable reports a table of which something on disk is damaged, or was lost. See
+// CheckTable reports a table of which something on disk is damaged, or was lost. See
 // store.CheckTable.
-func (d *disk) checkTable(bucket string) error {
-	s, _ := d.now()
+func (d *Disk) CheckTable(bucket string) error {
+	s, _ := d.Now()
 	if err := s.CheckTable(bucket); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
@@ -242,8 +242,8 @@ func (d *disk) checkTable(bucket string) error {
 }
 
 // Put takes over new values of keys; they are on disk within a second or so.
-func (d *disk) Put(pairs ...store.Pair) error {
-	_, w := d.now()
+func (d *Disk) Put(pairs ...store.Pair) error {
+	_, w := d.Now()
 	return w.Put(pairs...)
 }
 
@@ -257,13 +257,13 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// sharedBytes returns an object that is given in two parts: the bytes that another
+// SharedBytes returns an object that is given in two parts: the bytes that another
 // client has just read, or else a copy.
-func (d *disk) sharedBytes(sum store.Sum, head string, rest []byte) []byte {
-	if b := d.shared.take(sum); b != nil {
+func (d *Disk) SharedBytes(sum store.Sum, head string, rest []byte) []byte {
+	if b := d.Shared.Take(sum); b != nil {
 		return b
 	}
 	b := append(append(make([]byte, 0, len(head)+len(rest)), head...), rest...)
-	d.shared.put(sum, b)
+	d.Shared.Put(sum, b)
 	return b
 }

@@ -15,7 +15,7 @@ import (
 // what does not exist. It reads the request as an apiserver does. A request that cannot
 // be read counts as a dry run: what it shows must not be kept.
 func (x *exchange) isDryRun() bool {
-	if x.params.broken {
+	if x.params.Broken {
 		return true
 	}
 	if x.req.Method != http.MethodDelete {

@@ -48,10 +48,10 @@ func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
 // Where it is not known which object has gone, later copies are in doubt.
 func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	_, c := startListed(t, "100")
-	v := c.views.find(podsKey(nodeUser))
+	v := c.views.find(podsKey(NodeUser))
 	c.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
-	if k := c.records.known(v.key.of(), "ns", "ns/a"); k.Gone != "90" || k.doubt != "100" {
-		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.doubt)
+	if k := c.records.Known(v.key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
+		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
 	}
 }
 

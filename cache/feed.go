@@ -13,14 +13,14 @@ import (
 // maxObject bounds the body of a GET that is kept. etcd takes objects of up to 1.5 MiB.
 const maxObject = wire.DefaultMaxSize
 
-// decoder looks at the body of an answer while it passes: it is written to, and
+// Decoder looks at the body of an answer while it passes: it is written to, and
 // told when the body has ended cleanly. What it cannot read is passed on all the
 // same.
-type decoder struct {
+type Decoder struct {
 	sink   sink
 	unzip  *io.PipeWriter // nil where the body is not compressed
 	done   chan error     // of the goroutine that decompresses; holds one
-	failed error
+	Failed error
 }
 
 // sink takes the plain bytes of a body. An error of Write says that it wants no more.
@@ -30,19 +30,19 @@ type sink interface {
 	Close() error
 }
 
-// newDecoder reads a body in the representation r. Each item of a list goes to
+// NewDecoder reads a body in the representation r. Each item of a list goes to
 // take, which is also told of the list's metadata at the end.
-func newDecoder(r wire.Representation, res *http.Response, take taker) *decoder {
-	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.item)
+func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
+	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.Item)
 	if err != nil {
-		return &decoder{failed: err}
+		return &Decoder{Failed: err}
 	}
-	return decode(res, &listSink{split, take, r})
+	return Decode(res, &listSink{split, take, r})
 }
 
-// decode undoes the compression of a body on its way to s.
-func decode(res *http.Response, s sink) *decoder {
-	d := &decoder{sink: s}
+// Decode undoes the compression of a body on its way to s.
+func Decode(res *http.Response, s sink) *Decoder {
+	d := &Decoder{sink: s}
 	switch res.Header.Get("Content-Encoding") {
 	case "", "identity":
 	case "gzip":
@@ -50,11 +50,11 @@ func decode(res *http.Response, s sink) *decoder {
 		d.unzip, d.done = out, make(chan error, 1)
 		go func() {
 			err := gunzip(s, in)
-			in.CloseWithError(errors.Join(err, errStopReading)) // what comes then is nobody's
+			in.CloseWithError(errors.Join(err, ErrStopReading)) // what comes then is nobody's
 			d.done <- err
 		}()
 	default:
-		d.failed = errors.New("the body is compressed in a way that was not asked for")
+		d.Failed = errors.New("the body is compressed in a way that was not asked for")
 	}
 	return d
 }
@@ -83,14 +83,14 @@ func (l *listSink) Write(p []byte) (int, error) {
 }
 
 // Write never fails: a client's answer does not depend on whether it can be kept.
-func (d *decoder) Write(p []byte) (int, error) {
-	if d.failed == nil {
-		d.failed = d.look(p)
+func (d *Decoder) Write(p []byte) (int, error) {
+	if d.Failed == nil {
+		d.Failed = d.look(p)
 	}
 	return len(p), nil
 }
 
-func (d *decoder) look(p []byte) error {
+func (d *Decoder) look(p []byte) error {
 	var err error
 	if d.unzip != nil {
 		_, err = d.unzip.Write(p)
@@ -100,45 +100,45 @@ func (d *decoder) look(p []byte) error {
 	return err
 }
 
-// strict is a decoder that ends a copy as soon as the body cannot be kept.
-type strict struct{ *decoder }
+// Strict is a decoder that ends a copy as soon as the body cannot be kept.
+type Strict struct{ *Decoder }
 
-func (s strict) Write(p []byte) (int, error) {
-	n, _ := s.decoder.Write(p)
-	return n, s.failed
+func (s Strict) Write(p []byte) (int, error) {
+	n, _ := s.Decoder.Write(p)
+	return n, s.Failed
 }
 
-// finish is called after a clean end of the body. It returns nil if the body was
+// Finish is called after a clean end of the body. It returns nil if the body was
 // whole and has been understood.
-func (d *decoder) finish() error {
-	if err := d.stop(nil); err != nil {
+func (d *Decoder) Finish() error {
+	if err := d.Stop(nil); err != nil {
 		return err
 	}
 	return d.sink.Close()
 }
 
-// stop ends the decompression, cleanly or not.
-func (d *decoder) stop(cause error) error {
+// Stop ends the decompression, cleanly or not.
+func (d *Decoder) Stop(cause error) error {
 	if d.unzip != nil {
 		d.unzip.CloseWithError(cause) // nil is io.EOF
 		if err := <-d.done; err != nil {
-			d.failed = err
+			d.Failed = err
 		}
 		d.unzip = nil
 	}
-	return d.failed
+	return d.Failed
 }
 
-// taker is what list items go to.
-type taker interface {
-	item(item []byte, m *wire.Meta) error
-	list(m wire.ListMeta) error
+// ItemHandler is what list items go to.
+type ItemHandler interface {
+	Item(item []byte, m *wire.Meta) error
+	List(m wire.ListMeta) error
 }
 
 // listSink splits a list.
 type listSink struct {
 	*wire.Splitter
-	take taker
+	take ItemHandler
 	repr wire.Representation
 }
 
@@ -150,43 +150,43 @@ func (l *listSink) Close() error {
 	if !l.repr.Holds(m.TypeMeta) {
 		return wire.ErrNotList
 	}
-	return l.take.list(m)
+	return l.take.List(m)
 }
 
-// objectSink collects the body of a GET.
-type objectSink struct {
+// ObjectSink collects the body of a GET.
+type ObjectSink struct {
 	body []byte
 	over bool
-	take func(body []byte) error
+	Take func(body []byte) error
 }
 
-func (o *objectSink) Write(p []byte) (int, error) {
+func (o *ObjectSink) Write(p []byte) (int, error) {
 	if o.over = o.over || len(o.body)+len(p) > maxObject; !o.over {
 		o.body = append(o.body, p...)
 	}
 	return len(p), nil
 }
 
-func (o *objectSink) Close() error {
+func (o *ObjectSink) Close() error {
 	if o.over {
 		return wire.ErrTooLarge
 	}
-	return o.take(o.body)
+	return o.Take(o.body)
 }
 
 // tee is a body that is read by a client, while a decoder looks on. What is to be
 // committed is committed before the client gets the body's last bytes.
 type tee struct {
 	io.ReadCloser
-	decoder *decoder
+	decoder *Decoder
 	left    int64 // bytes to come; -1 where that is not known
 	end     func(error)
 	ended   bool
 }
 
-// teeBody makes res's body one that d sees too. end is called once: with nil
+// TeeBody makes res's body one that d sees too. end is called once: with nil
 // after a whole body that d has understood, or with the reason why not.
-func teeBody(res *http.Response, d *decoder, end func(error)) {
+func TeeBody(res *http.Response, d *Decoder, end func(error)) {
 	res.Body = &tee{ReadCloser: res.Body, decoder: d, left: res.ContentLength, end: end}
 }
 
@@ -203,9 +203,9 @@ func (t *tee) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == io.EOF, err == nil && t.left == 0:
-		t.finish(t.decoder.finish())
+		t.finish(t.decoder.Finish())
 	case err != nil:
-		t.finish(errors.Join(err, errStopReading, t.decoder.stop(err)))
+		t.finish(errors.Join(err, ErrStopReading, t.decoder.Stop(err)))
 	}
 	return n, err
 }
@@ -213,7 +213,7 @@ func (t *tee) Read(p []byte) (int, error) {
 // Close before the end is a client that went away.
 func (t *tee) Close() error {
 	if !t.ended {
-		t.finish(errors.Join(errStopReading, t.decoder.stop(errStopReading)))
+		t.finish(errors.Join(ErrStopReading, t.decoder.Stop(ErrStopReading)))
 	}
 	return t.ReadCloser.Close()
 }
@@ -223,5 +223,5 @@ func (t *tee) finish(err error) {
 	t.end(err)
 }
 
-// errStopReading ends a read early.
-var errStopReading = errors.New("nobody reads on")
+// ErrStopReading ends a read early.
+var ErrStopReading = errors.New("nobody reads on")

@@ -54,7 +54,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				get(t, c, urlPods)
 				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 				time.Sleep(2 * time.Second) // it is on disk
-				s, _ := c.disk.now()
+				s, _ := c.disk.Now()
 				if err := s.Snapshot(); err != nil {
 					t.Fatal(err)
 				}
@@ -69,7 +69,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				runCache(t, c)
 				tc.give(t, u, c)
 				get(t, c, "/api/v1/namespaces/ns/pods/b") // it meets the damage
-				time.Sleep(2 * firstReopen)
+				time.Sleep(2 * FirstReopen)
 				for url, want := range map[string]string{urlPods: tc.list, urlPodA: tc.a, "/api/v1/namespaces/ns/pods/b": tc.b} {
 					if got := get(t, c, url); !strings.HasPrefix(got, want) {
 						t.Errorf("offline, with the snapshot: %s: %q, want %q", url, got, want)

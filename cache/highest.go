@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// highest is the highest resourceVersion that was seen of a resource.
-type highest struct {
+// Highest is the highest resourceVersion that was seen of a resource.
+type Highest struct {
 	n    atomic.Uint64
-	idle int // sweeps in a row that found nothing of the resource; guarded by records.mu
+	idle int // sweeps in a row that found nothing of the resource; guarded by Records.mu
 }
 
-// raise is called with each version that is seen. One of 2^63 or more is made up: etcd
+// Raise is called with each version that is seen. One of 2^63 or more is made up: etcd
 // counts in 63 bits.
-func (h *highest) raise(version string) {
+func (h *Highest) Raise(version string) {
 	if h == nil {
 		return
 	}
@@ -33,21 +33,21 @@ func (h *highest) raise(version string) {
 }
 
 // lower is called with the version at which a store that was restored from a backup is.
-func (h *highest) lower(version string) {
+func (h *Highest) lower(version string) {
 	if n, err := strconv.ParseUint(version, 10, 63); err == nil && h.n.Load() > n {
 		h.n.Store(n)
 	}
 }
 
 // value is 0 where nothing was seen.
-func (h *highest) value() uint64 {
+func (h *Highest) value() uint64 {
 	if h == nil {
 		return 0
 	}
 	return h.n.Load()
 }
 
-func (h *highest) version() string { return versionOf(h.value()) }
+func (h *Highest) Version() string { return versionOf(h.value()) }
 
 func versionOf(n uint64) string {
 	if n == 0 {
@@ -56,16 +56,16 @@ func versionOf(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// maxCounted bounds the resources whose versions are counted: twice as many as there may be
+// MaxCounted bounds the resources whose versions are counted: twice as many as there may be
 // views, because of some resources only records are left.
-const maxCounted = 8192
+const MaxCounted = 8192
 
-// highest returns what counts the versions of a resource. It is nil, which has no version,
+// Highest returns what counts the versions of a resource. It is nil, which has no version,
 // while nothing of the resource is kept: a URL can name any resource.
 //
 // Each resource is counted by itself. Whoever can make up versions of one, such as an
 // aggregated apiserver, does not affect those of others.
-func (r *records) highest(resource schema.GroupVersionResource) *highest {
+func (r *Records) Highest(resource schema.GroupVersionResource) *Highest {
 	if r == nil {
 		return nil
 	}
@@ -74,9 +74,9 @@ func (r *records) highest(resource schema.GroupVersionResource) *highest {
 	return r.counted[resource.GroupResource()]
 }
 
-// count is highest for a resource of which something is going to be kept. It returns nil
+// Count is highest for a resource of which something is going to be kept. It returns nil
 // where too many resources are counted.
-func (r *records) count(resource schema.GroupVersionResource) *highest {
+func (r *Records) Count(resource schema.GroupVersionResource) *Highest {
 	if r == nil {
 		return nil
 	}
@@ -85,13 +85,13 @@ func (r *records) count(resource schema.GroupVersionResource) *highest {
 	return r.countLocked(resource.GroupResource())
 }
 
-func (r *records) countLocked(resource schema.GroupResource) *highest {
+func (r *Records) countLocked(resource schema.GroupResource) *Highest {
 	h := r.counted[resource]
 	if h == nil {
-		if len(r.counted) >= maxCounted {
+		if len(r.counted) >= MaxCounted {
 			return nil
 		}
-		h = new(highest)
+		h = new(Highest)
 		// What is parsed from a URL would keep all of the URL in memory.
 		r.counted[schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}] = h
 	}
@@ -101,14 +101,14 @@ func (r *records) countLocked(resource schema.GroupResource) *highest {
 
 // uncountLocked forgets the versions of resources of which there is neither a view nor a
 // record. A view may come after viewed was made, so it takes two sweeps.
-func (r *records) uncountLocked(viewed map[string]map[userResource]bool) {
+func (r *Records) uncountLocked(viewed map[string]map[UserResource]bool) {
 	used := map[schema.GroupResource]bool{}
 	for of := range r.of {
-		used[of.resource.GroupResource()] = true
+		used[of.Resource.GroupResource()] = true
 	}
 	for _, resources := range viewed {
 		for of := range resources {
-			used[of.resource.GroupResource()] = true
+			used[of.Resource.GroupResource()] = true
 		}
 	}
 	for resource, h := range r.counted {

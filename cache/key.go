@@ -16,8 +16,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// viewKey is the query that a view answers. It is kept with the view as JSON.
-type viewKey struct {
+// Key is the query that a view answers. It is kept with the view as JSON.
+type Key struct {
 	User           string `json:"user"`
 	Group          string `json:"group,omitempty"`
 	Version        string `json:"version"`
@@ -31,27 +31,27 @@ type viewKey struct {
 	Single bool `json:"single,omitempty"`
 }
 
-func (k *viewKey) resource() schema.GroupVersionResource {
+func (k *Key) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
 }
 
-// of is the user and resource of the view.
-func (k *viewKey) of() userResource { return userResource{k.User, k.resource()} }
+// UserResource is the user and resource of the view.
+func (k *Key) UserResource() UserResource { return UserResource{k.User, k.GVR()} }
 
-// clone is the key for what stays: parts of a URL would keep all of it in memory.
-func (k viewKey) clone() viewKey {
+// Clone is the key for what stays: parts of a URL would keep all of it in memory.
+func (k Key) Clone() Key {
 	for _, part := range []*string{&k.User, &k.Group, &k.Version, &k.Resource, &k.Namespace, &k.Labels, &k.Fields, &k.Representation} {
 		*part = strings.Clone(*part)
 	}
 	return k
 }
 
-// scope is under which the view's objects are stored: once, whoever reads them.
-func (k *viewKey) scope() string {
-	return k.resource().String() + "|" + k.Representation
+// Scope is under which the view's objects are stored: once, whoever reads them.
+func (k *Key) Scope() string {
+	return k.GVR().String() + "|" + k.Representation
 }
 
-func (k *viewKey) representation() wire.Representation {
+func (k *Key) Repr() wire.Representation {
 	r, err := wire.ParseRepresentation(k.Representation)
 	if err != nil {
 		return wire.Representation{} // never kept, so never asked for
@@ -59,8 +59,8 @@ func (k *viewKey) representation() wire.Representation {
 	return r
 }
 
-// bytes is the key as it is kept.
-func (k *viewKey) bytes() []byte {
+// Bytes is the key as it is kept.
+func (k *Key) Bytes() []byte {
 	b, err := json.Marshal(k)
 	if err != nil {
 		panic(err) // strings and a bool
@@ -68,36 +68,36 @@ func (k *viewKey) bytes() []byte {
 	return b
 }
 
-// id names the view on disk, and tells nothing to whoever does not have the salt.
-func (k *viewKey) id(salt []byte) store.ID {
+// ID names the view on disk, and tells nothing to whoever does not have the salt.
+func (k *Key) ID(salt []byte) store.ID {
 	mac := hmac.New(sha256.New, salt)
-	mac.Write(k.bytes())
+	mac.Write(k.Bytes())
 	return store.ID(mac.Sum(nil))
 }
 
-// nodeUser is the key of the node itself. Those of other users are identity's.
-const nodeUser = quota.Node
+// NodeUser is the key of the node itself. Those of other users are identity's.
+const NodeUser = quota.Node
 
-// onlyName begins the field selector of a view of one object.
-const onlyName = "metadata.name="
+// OnlyName begins the field selector of a view of one object.
+const OnlyName = "metadata.name="
 
-// proves reports whether what is not in the view is not there: it is of all objects, or of
+// Proves reports whether what is not in the view is not there: it is of all objects, or of
 // those of a name.
-func (k *viewKey) proves() bool {
-	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, onlyName) && !strings.Contains(k.Fields, ","))
+func (k *Key) Proves() bool {
+	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, OnlyName) && !strings.Contains(k.Fields, ","))
 }
 
-// selects reports whether a pod is in a view that is lasting.
-func (k *viewKey) selects(pod *corev1.Pod) bool {
+// Selects reports whether a pod is in a view that is lasting.
+func (k *Key) Selects(pod *corev1.Pod) bool {
 	selector, err := fields.ParseSelector(k.Fields)
 	return err == nil && (k.Namespace == "" || k.Namespace == pod.Namespace) && selector.Matches(fields.Set{
 		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
 	})
 }
 
-// lasting reports whether an object stays in the view for as long as it exists: it is
+// Lasting reports whether an object stays in the view for as long as it exists: it is
 // selected by nothing that can change.
-func (k *viewKey) lasting() bool {
+func (k *Key) Lasting() bool {
 	selector, err := fields.ParseSelector(k.Fields)
 	if err != nil || k.Labels != "" {
 		return false

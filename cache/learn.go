@@ -17,67 +17,67 @@ import (
 
 // notFound looks at a 404. Only if it says of this very object that it is not there, it
 // says something.
-func (x *exchange) notFound(res *http.Response, q *query) {
+func (x *exchange) notFound(res *http.Response, q *Query) {
 	contentType := res.Header.Get("Content-Type")
-	sink := &objectSink{take: func(body []byte) error {
+	sink := &ObjectSink{Take: func(body []byte) error {
 		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
 		if err != nil {
 			return err
 		}
 		s, ok := object.(*metav1.Status)
 		if ok && s.Reason == metav1.StatusReasonNotFound && s.Details != nil &&
-			s.Details.Name == q.name && s.Details.Kind == q.resource.Resource && s.Details.Group == q.resource.Group {
+			s.Details.Name == q.Name && s.Details.Kind == q.Resource.Resource && s.Details.Group == q.Resource.Group {
 			x.absent(q)
 		}
 		return nil
 	}}
-	teeBody(res, decode(res, sink), x.cache.looked)
+	TeeBody(res, Decode(res, sink), x.cache.looked)
 }
 
 // absent notes that an apiserver does not have an object.
-func (x *exchange) absent(q *query) {
-	of, name, r := q.of(), q.member(), x.cache.records
-	copies, known := x.cache.views.copies(of, name), r.known(of, q.namespace, name)
-	if !q.consistent() { // of which state the apiserver spoke is not known
+func (x *exchange) absent(q *Query) {
+	of, name, r := q.UserResource(), q.Member(), x.cache.records
+	copies, known := x.cache.views.copies(of, name), r.Known(of, q.Namespace, name)
+	if !q.Consistent() { // of which state the apiserver spoke is not known
 		if len(copies.all) > 0 {
-			r.doubt(of, name, r.highest(q.resource).version())
+			r.Doubt(of, name, r.Highest(q.Resource).Version())
 		}
 		return
 	}
-	if known.Gone != "" && compare(copies.seen(known), known.Gone) <= 0 {
+	if known.Gone != "" && Compare(copies.seen(known), known.Gone) <= 0 {
 		return // there is nothing new
 	}
 	uid := types.UID("")
 	for i := range copies.all {
-		if c := &copies.all[i]; uid == "" && compare(c.entry.version, x.moment.version()) <= 0 {
+		if c := &copies.all[i]; uid == "" && Compare(c.entry.version, x.moment.Version()) <= 0 {
 			uid = c.uid()
 		}
 	}
-	x.cache.views.gone(of, name, x.moment.version(), uid, len(copies.all) > 0)
+	x.cache.views.gone(of, name, x.moment.Version(), uid, len(copies.all) > 0)
 }
 
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
 // object has gone, or is only about to go, what is known of it is in doubt.
-func (x *exchange) deleted(res *http.Response, q *query) {
+func (x *exchange) deleted(res *http.Response, q *Query) {
 	dry, certain := x.isDryRunDelete()
 	if dry {
 		return
 	}
 	contentType, understood := res.Header.Get("Content-Type"), false
-	sink := &objectSink{take: func(body []byte) error {
+	sink := &ObjectSink{Take: func(body []byte) error {
 		understood = certain && x.tookDeletion(q, res.StatusCode, contentType, body)
 		return nil
 	}}
-	teeBody(res, decode(res, sink), func(err error) {
+	TeeBody(res, Decode(res, sink), func(err error) {
 		if !understood {
-			x.cache.records.doubt(q.of(), q.member(), x.cache.records.highest(q.resource).version())
+			x.cache.records.Doubt(q.UserResource(), q.Member(), x.cache.records.Highest(q.Resource).Version())
 		}
 		x.cache.looked(err)
 	})
 }
 
 // tookDeletion returns false if the answer does not say whether the object has gone.
-func (x *exchange) tookDeletion(q *query, code int, contentType string, body []byte) bool {
+func (x *exchange) tookDeletion(q *Query, code int, contentType string, body []byte) bool {
 	repr := wire.ParseContentType(contentType)
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
@@ -89,18 +89,18 @@ func (x *exchange) tookDeletion(q *query, code int, contentType string, body []b
 		if err != nil || !ok || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
 			return false
 		}
-		x.cache.views.gone(q.of(), q.member(), x.moment.version(), uidOf(s.Details), true)
+		x.cache.views.gone(q.UserResource(), q.Member(), x.moment.Version(), uidOf(s.Details), true)
 		return true
 	}
 	meta, err := metadataOf(repr.Encoding, body)
-	if err != nil || meta.Name != q.name || meta.ResourceVersion == "" {
+	if err != nil || meta.Name != q.Name || meta.ResourceVersion == "" {
 		return false
 	}
-	if !lingers(q.resource, meta) {
-		x.cache.views.gone(q.of(), q.member(), higher(x.moment.version(), meta.ResourceVersion), meta.UID, true)
+	if !lingers(q.Resource, meta) {
+		x.cache.views.gone(q.UserResource(), q.Member(), Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
-	repr = wire.Answered(q.accept, contentType)
+	repr = wire.Answered(q.Accept, contentType)
 	return repr.Cacheable() && x.keepBody(q, repr, body) == nil
 }
 
@@ -142,7 +142,7 @@ func (x *exchange) isDryRunDelete() (dry, certain bool) {
 	case err != nil:
 		return false, false
 	case len(body) == 0:
-		return x.params.Has("dryRun") && !x.params.broken, !x.params.broken
+		return x.params.Has("dryRun") && !x.params.Broken, !x.params.Broken
 	}
 	options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
 	if err != nil {
@@ -169,7 +169,7 @@ func (x *exchange) created(res *http.Response) {
 		return
 	}
 	q := x.named()
-	if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+	if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 		x.keepObject(res, q, repr)
 	}
 }
@@ -185,7 +185,7 @@ func storesNothing(group string) bool {
 func (s *stage) newest() string {
 	version := s.meta.ResourceVersion
 	for _, item := range s.items {
-		version = higher(version, item.version)
+		version = Higher(version, item.version)
 	}
 	return version
 }
@@ -195,10 +195,10 @@ func (s *stage) newest() string {
 // the object that the view had. Another one of that name may be elsewhere; where it is not
 // known which one a copy is of, it is in doubt.
 func (c *Cache) ended(s *stage) {
-	of := s.view.key.of()
+	of := s.view.key.UserResource()
 	for name, uid := range s.ended {
 		if c.views.gone(of, name, s.endedAt, uid, true); uid == "" {
-			c.records.doubt(of, name, c.records.highest(of.resource).version())
+			c.records.Doubt(of, name, c.records.Highest(of.Resource).Version())
 		}
 	}
 	for name, version := range s.left {
@@ -210,11 +210,11 @@ func (c *Cache) ended(s *stage) {
 // node's pods should have and does not: a pod leaves such a view only by its deletion. The
 // pods need not have been members of the view, which may have been evicted meanwhile.
 func (c *Cache) endedCopies(s *stage, version string) {
-	of, key := s.view.key.of(), &s.view.key
-	if of.resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.proves() || !key.lasting() {
+	of, key := s.view.key.UserResource(), &s.view.key
+	if of.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.Proves() || !key.Lasting() {
 		return
 	}
-	for _, single := range c.views.resource(of.user, of.resource) {
+	for _, single := range c.views.resource(of.User, of.Resource) {
 		if !single.key.Single || single.repr.Metadata != "" {
 			continue
 		}
@@ -223,7 +223,7 @@ func (c *Cache) endedCopies(s *stage, version string) {
 				continue
 			}
 			// Since the version of the copy another pod of that name may be on another node.
-			if pod := single.pod(name); pod != nil && key.selects(pod) {
+			if pod := single.pod(name); pod != nil && key.Selects(pod) {
 				c.views.gone(of, name, pod.ResourceVersion, pod.UID, true)
 			}
 		}
@@ -248,13 +248,13 @@ func (v *view) pod(name string) *corev1.Pod {
 // outlived is called when a view does not show an object any more, which it had at a
 // version, though the object may be there. Older copies are not what the user saw last.
 func (c *Cache) outlived(v *view, name, version string) {
-	if !isVersion(version) || v.key.lasting() {
+	if !Valid(version) || v.key.Lasting() {
 		return
 	}
-	of := v.key.of()
+	of := v.key.UserResource()
 	copies := c.views.copies(of, name)
-	if newest := newestOf(copies.all); newest != "" && compare(newest, version) < 0 {
-		c.records.doubt(of, name, preceding(version))
+	if newest := newestOf(copies.all); newest != "" && Compare(newest, version) < 0 {
+		c.records.Doubt(of, name, Preceding(version))
 	}
 }
 
@@ -278,18 +278,18 @@ func (x *exchange) deletedAll() {
 		namespace = ""
 	}
 	r := x.cache.records
-	r.doubtAll(userResource{user: x.who.user, resource: resource}, namespace, r.highest(resource).version())
+	r.DoubtAll(UserResource{User: x.who.user, Resource: resource}, namespace, r.Highest(resource).Version())
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
 // it is gone only where it could not leave in another way.
 func (s *stream) left(namespace, name, version string, uid types.UID) {
-	of := s.query.of()
-	if !s.view.key.lasting() {
-		s.cache.records.seen(of, memberName(namespace, name), version, uid)
+	of := s.query.UserResource()
+	if !s.view.key.Lasting() {
+		s.cache.records.Seen(of, MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, memberName(namespace, name)) {
-		s.cache.views.gone(of, memberName(namespace, name), version, uid, true)
+	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, MemberName(namespace, name)) {
+		s.cache.views.gone(of, MemberName(namespace, name), version, uid, true)
 	}
 }

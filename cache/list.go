@@ -20,7 +20,7 @@ func (x *exchange) list() (*http.Response, error) {
 	if err != nil {
 		return x.status(err)
 	}
-	if q.continueToken != "" {
+	if q.ContinueToken != "" {
 		return x.status(apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
 	}
 	src.view.touch(x.cache.now())
@@ -45,16 +45,16 @@ func (x *exchange) list() (*http.Response, error) {
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
-func refuses(q *query, version string) error {
-	if !isVersion(q.version) {
+func refuses(q *Query, version string) error {
+	if !Valid(q.Version) {
 		return nil
 	}
-	order := compare(q.version, version)
+	order := Compare(q.Version, version)
 	switch {
 	case order > 0:
-		return tooLarge(q.version, version)
-	case order < 0 && q.match == string(metav1.ResourceVersionMatchExact):
-		return apierrors.NewResourceExpired(fmt.Sprintf("edgehub: the cloud cannot be reached, and version %s is not cached; version %s is", q.version, version))
+		return tooLarge(q.Version, version)
+	case order < 0 && q.VersionMatch == string(metav1.ResourceVersionMatchExact):
+		return apierrors.NewResourceExpired(fmt.Sprintf("edgehub: the cloud cannot be reached, and version %s is not cached; version %s is", q.Version, version))
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (b *listBody) end() {
 func (b *listBody) Close() error {
 	b.close()
 	if b.err == nil {
-		b.err = errStopReading
+		b.err = ErrStopReading
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descViews, count)
 	gauge(descObjects, objects)
 	gauge(descBytes, bytes)
-	s, w := g.cache.disk.now()
+	s, w := g.cache.disk.Now()
 	if stats, err := s.Stats(); err == nil {
 		gauge(descFile, stats.FileBytes)
 	}

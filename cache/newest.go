@@ -27,7 +27,7 @@ type versionCheck struct {
 func (c *Cache) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
 	for {
 		c.past.mu.Lock()
-		space := versionSpace(v.key.resource().GroupResource())
+		space := VersionSpace(v.key.GVR().GroupResource())
 		check := c.past.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
@@ -72,7 +72,7 @@ func (c *Cache) verify(v *view, template *http.Request) {
 	c.background(func(ctx context.Context) {
 		defer v.release()
 		newest, err := c.newest(withValuesOf(ctx, template.Context()), v, template, c.now())
-		if err == nil && compare(newest, v.position()) < 0 {
+		if err == nil && Compare(newest, v.position()) < 0 {
 			_, err = c.relist(v, template, time.Time{}, true)
 		}
 		if err != nil {
@@ -104,12 +104,12 @@ func (c *Cache) askVersion(ctx context.Context, v *view, template *http.Request)
 	}
 	defer res.Body.Close()
 	var found version
-	d := newDecoder(v.repr, res, &found)
+	d := NewDecoder(v.repr, res, &found)
 	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
-	if err = errors.Join(err, d.finish()); err != nil {
+	if err = errors.Join(err, d.Finish()); err != nil {
 		return "", err
 	}
-	if !isVersion(string(found)) {
+	if !Valid(string(found)) {
 		return "", errNameless
 	}
 	return string(found), nil
@@ -118,9 +118,9 @@ func (c *Cache) askVersion(ctx context.Context, v *view, template *http.Request)
 // version takes of a list nothing but its version.
 type version string
 
-func (*version) item([]byte, *wire.Meta) error { return nil }
+func (*version) Item([]byte, *wire.Meta) error { return nil }
 
-func (v *version) list(m wire.ListMeta) error {
+func (v *version) List(m wire.ListMeta) error {
 	*v = version(m.ResourceVersion)
 	return nil
 }

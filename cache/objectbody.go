@@ -32,12 +32,12 @@ var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
 func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Response, error) {
-	s, _ := c.view.disk.now()
+	s, _ := c.view.disk.Now()
 	b := &objectBody{x: x, held: *c, to: to, reader: s.NewReader(*c.view.id.Load(), c.view.scope)}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
-			return x.status(notAcceptable(&query{resource: x.resource(), accept: to.ContentType()}))
+			return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: to.ContentType()}))
 		}
 		return nil, b.err
 	}
@@ -47,7 +47,7 @@ func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Respo
 // fill makes the object, and puts what of it comes next into out.
 func (b *objectBody) fill() {
 	production, all := b.x.cache.production, false
-	err := production.run(b.x.req.Context(), b.x.query.user, func(w *workspace) error {
+	err := production.run(b.x.req.Context(), b.x.query.User, func(w *workspace) error {
 		o, err := b.held.object()
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (b *objectBody) fill() {
 		if w.out, err = appendObject(w.out[:0], b.x.cache.writes.overlaid(b.x, o), b.to); err != nil {
 			return err
 		}
-		hash := maphash.Bytes(b.held.view.disk.seed, w.out)
+		hash := maphash.Bytes(b.held.view.disk.Seed, w.out)
 		if b.size > 0 && hash != b.hash {
 			return errOtherBody
 		}
@@ -99,7 +99,7 @@ func (b *objectBody) Close() error {
 	b.out.release(b.x.cache.production)
 	b.reader.Close()
 	if b.err == nil {
-		b.err = errStopReading
+		b.err = ErrStopReading
 	}
 	return nil
 }

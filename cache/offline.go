@@ -45,7 +45,7 @@ func (x *exchange) answer() (*http.Response, error) {
 	if x.query == nil {
 		return x.cache.writes.offline(x)
 	}
-	switch x.query.verb {
+	switch x.query.Verb {
 	case "get":
 		return x.get()
 	case "list":
@@ -67,10 +67,10 @@ func (v *view) denied() bool {
 	return v.header.Denied
 }
 
-func notAcceptable(q *query) error {
+func notAcceptable(q *Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and %s is cached in a form that cannot be converted to what the client accepts, %q", q.resource.GroupResource(), q.accept),
+		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and %s is cached in a form that cannot be converted to what the client accepts, %q", q.Resource.GroupResource(), q.Accept),
 	}}
 }
 
@@ -92,7 +92,7 @@ func (x *exchange) get() (*http.Response, error) {
 	if err != nil {
 		return x.status(err)
 	}
-	for _, o := range inAcceptOrder(x.query.accept) {
+	for _, o := range inAcceptOrder(x.query.Accept) {
 		for _, in := range o.from {
 			for i := range copies {
 				s := source{copies[i].view, o.to}
@@ -146,7 +146,7 @@ type object struct {
 func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
 	body, err := appendObject(nil, o, r)
 	if errors.Is(err, convert.ErrUnknownType) {
-		return x.status(notAcceptable(&query{resource: x.resource(), accept: r.ContentType()}))
+		return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: r.ContentType()}))
 	}
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (v *view) read(name string, e entry) ([]byte, error) {
 
 // stored returns the bytes of a member, on disk or on their way there.
 func (v *view) stored(name string, e entry) ([]byte, error) {
-	s, w := v.disk.now()
+	s, w := v.disk.Now()
 	key := v.object(name, e)
 	if b, ok := w.Object(key); ok {
 		return b, nil

@@ -38,13 +38,13 @@ func (x *exchange) online(res *http.Response) {
 	default:
 		return
 	}
-	repr := wire.Answered(x.query.accept, res.Header.Get("Content-Type"))
+	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
 		x.cache.unkept.add(x.query)
 		x.unread(res)
 		return
 	}
-	switch x.query.verb {
+	switch x.query.Verb {
 	case "get":
 		x.keepObject(res, x.query, repr)
 	case "list":
@@ -60,54 +60,54 @@ func (x *exchange) online(res *http.Response) {
 func (x *exchange) denied(res *http.Response) {
 	q := x.query
 	switch {
-	case q.verb == "get" && res.StatusCode == http.StatusNotFound:
+	case q.Verb == "get" && res.StatusCode == http.StatusNotFound:
 		x.notFound(res, q)
 		return
-	case q.verb == "get":
-		x.cache.records.refused(q.of(), q.member())
+	case q.Verb == "get":
+		x.cache.records.Refused(q.UserResource(), q.Member())
 		return
 	}
-	key := q.key(wire.Representation{})
+	key := q.Key(wire.Representation{})
 	x.cache.views.deny(&key)
 }
 
 // keepObject has an object that was read, or written, kept. Without a name in the query it
 // is one that was created.
-func (x *exchange) keepObject(res *http.Response, q *query, repr wire.Representation) {
-	sink := &objectSink{take: func(body []byte) error { return x.keepBody(q, repr, body) }}
-	teeBody(res, decode(res, sink), x.cache.looked)
+func (x *exchange) keepObject(res *http.Response, q *Query, repr wire.Representation) {
+	sink := &ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
+	TeeBody(res, Decode(res, sink), x.cache.looked)
 }
 
-func (x *exchange) keepBody(q *query, repr wire.Representation, body []byte) error {
+func (x *exchange) keepBody(q *Query, repr wire.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
 	}
-	if q.name == "" {
-		q.name = string(m.Name)
+	if q.Name == "" {
+		q.Name = string(m.Name)
 	}
-	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
+	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
 		return errNameless
 	}
 	if x.endedByWrite(repr, body) {
-		x.cache.views.gone(q.of(), q.member(), higher(x.moment.version(), string(m.ResourceVersion)), types.UID(m.UID), true)
+		x.cache.views.gone(q.UserResource(), q.Member(), Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil
 	}
 	bare, err := wire.AppendBare(nil, repr.Encoding, body)
 	if err != nil {
 		return err
 	}
-	v := x.cache.views.acquire(q.key(repr))
+	v := x.cache.views.acquire(q.Key(repr))
 	defer v.release()
-	v.keepSingle(m.TypeMeta(), q.member(), x.began[v.key], string(m.ResourceVersion), bare)
-	x.cache.records.read(q.of(), q.namespace, q.member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.consistent())
+	v.keepSingle(m.TypeMeta(), q.Member(), x.began[v.key], string(m.ResourceVersion), bare)
+	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
 	x.cache.views.fit(v)
 	return nil
 }
 
 // looked is told how looking at a body ended.
 func (c *Cache) looked(err error) {
-	if err != nil && !errors.Is(err, errStopReading) {
+	if err != nil && !errors.Is(err, ErrStopReading) {
 		c.log.Debug("an answer was passed on and not kept", "reason", err)
 	}
 }
@@ -115,25 +115,25 @@ func (c *Cache) looked(err error) {
 // keepList has a list, or a page of it, kept.
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
-	key := q.key(repr)
+	key := q.Key(repr)
 	var before *pageStage
-	if q.continueToken != "" {
-		if before = c.pages.before(pageOf(key, q.continueToken)); before == nil {
+	if q.ContinueToken != "" {
+		if before = c.pages.before(pageOf(key, q.ContinueToken)); before == nil {
 			x.passPage(res, repr)
 			return
 		}
 	}
 	v := c.views.acquire(key)
-	st := v.newStage(x.began[key], q.consistent())
-	teeBody(res, newDecoder(repr, res, st), func(err error) {
+	st := v.newStage(x.began[key], q.Consistent())
+	TeeBody(res, NewDecoder(repr, res, st), func(err error) {
 		if err == nil {
 			err = x.listed(v, st, before)
 		}
-		if errors.Is(err, errStageFull) && !errors.Is(err, errStopReading) {
+		if errors.Is(err, errStageFull) && !errors.Is(err, ErrStopReading) {
 			x.tooLarge(v)
 		}
 		if err != nil {
-			c.records.forgot(v.key.of(), st.newest())
+			c.records.Forgot(v.key.UserResource(), st.newest())
 		}
 		c.looked(err)
 		st.end()
@@ -143,9 +143,9 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 
 // passPage lets a page pass whose list is not kept. The last one makes the list whole.
 func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
-	v := x.cache.views.acquire(x.query.key(repr))
+	v := x.cache.views.acquire(x.query.Key(repr))
 	page := &lastPage{}
-	teeBody(res, newDecoder(repr, res, page), func(err error) {
+	TeeBody(res, NewDecoder(repr, res, page), func(err error) {
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
 		}
@@ -160,13 +160,13 @@ var errMixed = errors.New("the pages of a list are of different versions")
 // listed is called with a page, or a whole list, that was read to its end.
 func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	c, version := x.cache, st.meta.ResourceVersion
-	if !isVersion(version) {
+	if !Valid(version) {
 		return errNameless
 	}
 	next := st
 	if before != nil {
 		if before.version != version {
-			c.pages.done(pageOf(v.key, x.query.continueToken))
+			c.pages.done(pageOf(v.key, x.query.ContinueToken))
 			x.passed(v, version)
 			return errMixed
 		}
@@ -178,12 +178,12 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	}
 	if token := st.meta.Continue; token != "" {
 		v.holders.Add(1)
-		c.records.forgot(v.key.of(), version) // the rest may never be asked for
+		c.records.Forgot(v.key.UserResource(), version) // the rest may never be asked for
 		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.done(pageOf(v.key, x.query.continueToken))
+		c.pages.done(pageOf(v.key, x.query.ContinueToken))
 	}
 	x.commit(v, next, version)
 	return nil
@@ -241,13 +241,13 @@ func (x *exchange) commit(v *view, st *stage, version string) {
 // by them: views of the same resource, and what was read one by one from the same store.
 func (c *Cache) restored(v *view, version string) {
 	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
-	back := v.key.of()
+	back := v.key.UserResource()
 	for _, other := range c.views.all() {
-		if other.key.of().restoredWith(back) && (other.key.Single || other.scope == v.scope) {
+		if other.key.UserResource().RestoredWith(back) && (other.key.Single || other.scope == v.scope) {
 			other.startOver()
 		}
 	}
-	c.records.restored(back, version)
+	c.records.Restored(back, version)
 	c.pages.forget(v.scope)
 }
 
@@ -264,7 +264,7 @@ func (x *exchange) keepWatch(res *http.Response, repr wire.Representation) {
 
 // written is a query for the object that a write is about, or nil. There is none for a
 // dry run: its answer shows an object that does not exist.
-func (x *exchange) written() *query {
+func (x *exchange) written() *Query {
 	info := x.info
 	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
 		return nil
@@ -277,15 +277,15 @@ func (x *exchange) written() *query {
 
 // named is a query for the object that the path of a write names. One that is created has
 // no name there.
-func (x *exchange) named() *query {
+func (x *exchange) named() *Query {
 	info := x.info
-	q := &query{
-		user: x.who.user, verb: "get", name: info.Name,
-		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		accept:   x.req.Header.Get("Accept"),
+	q := &Query{
+		User: x.who.user, Verb: "get", Name: info.Name,
+		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		Accept:   x.req.Header.Get("Accept"),
 	}
 	if info.Resource != "namespaces" {
-		q.namespace = info.Namespace
+		q.Namespace = info.Namespace
 	}
 	return q
 }

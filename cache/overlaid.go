@@ -40,8 +40,8 @@ func (c *Cache) statusUpdates(v *view) []*overlay.Update {
 
 // place says what an update means for a view, or no if that is nothing.
 func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
-	p := placed{update: u, name: memberName(u.Key.Namespace, u.Key.Name)}
-	own := v.key.User == nodeUser
+	p := placed{update: u, name: MemberName(u.Key.Namespace, u.Key.Name)}
+	own := v.key.User == NodeUser
 	if p.entry, p.member = v.member(p.name); !p.member {
 		if !own || !overlay.SelectsStatus(v.key.Fields) {
 			return p, false
@@ -68,10 +68,10 @@ func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
 // isCached reports whether a GET by the view's user would show the object that was
 // updated: it is not gone, nor refused, and a copy of it is there.
 func (c *Cache) isCached(v *view, u *overlay.Update) bool {
-	q := &query{user: v.key.User, verb: "get", resource: v.key.resource(), namespace: u.Key.Namespace, name: u.Key.Name}
+	q := &Query{User: v.key.User, Verb: "get", Resource: v.key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
 	copies, err := (&exchange{cache: c}).seek(q)
 	return err == nil && slices.ContainsFunc(copies, func(held heldCopy) bool {
-		return held.whole() && compare(held.entry.version, u.ResourceVersion) <= 0
+		return held.whole() && Compare(held.entry.version, u.ResourceVersion) <= 0
 	})
 }
 
@@ -125,7 +125,7 @@ func (s *source) shown(u *overlay.Update, bare []byte) ([]byte, error) {
 	o := u.Object
 	if bare != nil {
 		var err error
-		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == nodeUser); err != nil {
+		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == NodeUser); err != nil {
 			return nil, err
 		}
 	}

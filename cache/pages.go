@@ -27,11 +27,11 @@ type pages struct {
 
 // pageKey is the page that is to come.
 type pageKey struct {
-	view  viewKey
+	view  Key
 	token [sha256.Size]byte
 }
 
-func pageOf(key viewKey, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
+func pageOf(key Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
 
 // pageStage is a list in the making. Its stage is not changed once it waits: a
 // client may ask for the same page again.

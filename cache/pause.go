@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -18,18 +18,18 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// jitter is a random time up to d.
-func jitter(d time.Duration) time.Duration {
+// Jitter is a random time up to d.
+func Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
 	return rand.N(d) //nolint:gosec // spreads load; nobody gains from guessing it
 }
 
-// backoff is how long to wait before try n, from 0 on: no two watches, and no two
+// Backoff is how long to wait before try n, from 0 on: no two watches, and no two
 // nodes, wait equally long.
-func backoff(n int) time.Duration {
+func Backoff(n int) time.Duration {
 	const first, most = 200 * time.Millisecond, 10 * time.Second
 	wait := min(first<<min(max(n, 0), 10), most)
-	return wait/2 + jitter(wait)
+	return wait/2 + Jitter(wait)
 }

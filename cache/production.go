@@ -92,7 +92,7 @@ func (x *exchange) pieces(src *source, snap *snapshot) pieces {
 	if src.converts() {
 		size = convertedPieceSize
 	}
-	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.user, source: src, snapshot: snap, size: size}
+	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.User, source: src, snapshot: snap, size: size}
 }
 
 // next calls add for the next objects, in the form that was asked for, and then fills

@@ -128,7 +128,7 @@ func written(r io.Reader) ([]byte, error) {
 // fillWith makes these pods the node's view of all of them.
 func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
-	v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	defer v.release()
 	st := v.newStage("", true)
 	defer st.end()
@@ -144,10 +144,10 @@ func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 
 func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 	t.Helper()
-	q := &query{user: nodeUser, verb: "list", accept: accept}
-	q.resource.Version, q.resource.Resource = "v1", "pods"
+	q := &Query{User: NodeUser, Verb: "list", Accept: accept}
+	q.Resource.Version, q.Resource.Resource = "v1", "pods"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
-	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: nodeUser}, query: q}
+	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: NodeUser}, query: q}
 	res, err := x.list()
 	if err != nil {
 		t.Fatal(err)

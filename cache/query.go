@@ -15,39 +15,39 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// query is what a request asks for, as far as the cache is concerned.
-type query struct {
-	user      string // see caller
-	verb      string // "get", "list" or "watch"
-	resource  schema.GroupVersionResource
-	namespace string
-	name      string // of "get"
-	labels    string // label selector, as it was sent
-	fields    string // field selector, as it was sent
-	accept    string // the first Accept header: an apiserver reads no other
+// Query is what a request asks for, as far as the cache is concerned.
+type Query struct {
+	User      string // see caller
+	Verb      string // "get", "list" or "watch"
+	Resource  schema.GroupVersionResource
+	Namespace string
+	Name      string // of "get"
+	Labels    string // label selector, as it was sent
+	Fields    string // field selector, as it was sent
+	Accept    string // the first Accept header: an apiserver reads no other
 
 	// Of lists and watches.
-	version       string // resourceVersion
-	match         string // resourceVersionMatch
+	Version       string // resourceVersion
+	VersionMatch  string // resourceVersionMatch
 	limit         int64  // 0 is none
-	continueToken string
-	bookmarks     bool          // allowWatchBookmarks
-	initialEvents bool          // sendInitialEvents
-	timeout       time.Duration // of a watch; 0 lets the server choose
+	ContinueToken string
+	Bookmarks     bool          // allowWatchBookmarks
+	InitialEvents bool          // sendInitialEvents
+	Timeout       time.Duration // of a watch; 0 lets the server choose
 }
 
-// params is the query of a request, read as an apiserver reads it (url.URL.Query): pairs
+// Params is the query of a request, read as an apiserver reads it (url.URL.Query): pairs
 // that are broken are left out, names and values are decoded.
-type params struct {
+type Params struct {
 	url.Values
-	// broken says that something was left out. An apiserver that was built with another
+	// Broken says that something was left out. An apiserver that was built with another
 	// version of Go may read it otherwise, so nothing of the answer is kept.
-	broken bool
+	Broken bool
 }
 
-func paramsOf(r *http.Request) params {
+func ParamsOf(r *http.Request) Params {
 	values, err := url.ParseQuery(r.URL.RawQuery)
-	return params{values, err != nil}
+	return Params{values, err != nil}
 }
 
 // parameters are those of GET, LIST and WATCH that the cache understands. An
@@ -66,22 +66,22 @@ const (
 	// maxSubdomain and maxLabel are how long Kubernetes lets names be.
 	maxSubdomain = validation.DNS1123SubdomainMaxLength
 	maxLabel     = validation.DNS1123LabelMaxLength
-	// maxSelectors bounds the selectors of a list or watch. What is longer is not kept.
-	maxSelectors = 4 << 10
+	// MaxSelectors bounds the selectors of a list or watch. What is longer is not kept.
+	MaxSelectors = 4 << 10
 )
 
-// nameable reports whether there may be what a request names. Names stay in memory and on
+// Nameable reports whether there may be what a request names. Names stay in memory and on
 // disk, and a URL holds a megabyte of them.
-func nameable(info *request.RequestInfo) bool {
+func Nameable(info *request.RequestInfo) bool {
 	return len(info.APIGroup) <= maxSubdomain && len(info.APIVersion) <= maxLabel && len(info.Resource) <= maxSubdomain &&
 		len(info.Namespace) <= maxLabel && len(info.Name) <= maxSubdomain
 }
 
-// queryOf reads a GET request, and returns nil where the cache can do nothing
+// QueryOf reads a GET request, and returns nil where the cache can do nothing
 // with it: it is about no resource, or about a subresource, or asks for
 // something that the cache does not know.
-func queryOf(r *http.Request, values params, info *request.RequestInfo, user string) *query {
-	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" || values.broken {
+func QueryOf(r *http.Request, values Params, info *request.RequestInfo, user string) *Query {
+	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" || values.Broken {
 		return nil
 	}
 	for name := range values.Values { // of a parameter that is there twice the first counts, as for an apiserver
@@ -89,38 +89,38 @@ func queryOf(r *http.Request, values params, info *request.RequestInfo, user str
 			return nil
 		}
 	}
-	q := &query{
-		user:     user,
-		verb:     info.Verb,
-		resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		accept:   r.Header.Get("Accept"),
+	q := &Query{
+		User:     user,
+		Verb:     info.Verb,
+		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		Accept:   r.Header.Get("Accept"),
 
-		labels:        values.Get("labelSelector"),
-		fields:        values.Get("fieldSelector"),
-		version:       values.Get("resourceVersion"),
-		match:         values.Get("resourceVersionMatch"),
-		continueToken: values.Get("continue"),
+		Labels:        values.Get("labelSelector"),
+		Fields:        values.Get("fieldSelector"),
+		Version:       values.Get("resourceVersion"),
+		VersionMatch:  values.Get("resourceVersionMatch"),
+		ContinueToken: values.Get("continue"),
 	}
-	if len(q.labels)+len(q.fields) > maxSelectors {
+	if len(q.Labels)+len(q.Fields) > MaxSelectors {
 		return nil
 	}
 	if info.Resource != "namespaces" { // there, requestinfo says its name twice
-		q.namespace = info.Namespace
+		q.Namespace = info.Namespace
 	}
 	return q.complete(info, values)
 }
 
 // complete reads what depends on the verb.
-func (q *query) complete(info *request.RequestInfo, values params) *query {
-	switch q.verb {
+func (q *Query) complete(info *request.RequestInfo, values Params) *Query {
+	switch q.Verb {
 	case "get":
-		q.name = info.Name
+		q.Name = info.Name
 		return q
 	case "list", "watch":
 	default:
 		return nil
 	}
-	if values.isTrue("watch") != (q.verb == "watch") || watchInPath(info) {
+	if values.isTrue("watch") != (q.Verb == "watch") || watchInPath(info) {
 		return nil
 	}
 	if limit := values.Get("limit"); limit != "" {
@@ -130,9 +130,9 @@ func (q *query) complete(info *request.RequestInfo, values params) *query {
 		}
 		q.limit = n
 	}
-	q.bookmarks = values.isTrue("allowWatchBookmarks")
-	q.initialEvents = values.isTrue("sendInitialEvents")
-	if q.verb == "watch" && values.Has("sendInitialEvents") && !q.initialEvents && !isVersion(q.version) {
+	q.Bookmarks = values.isTrue("allowWatchBookmarks")
+	q.InitialEvents = values.isTrue("sendInitialEvents")
+	if q.Verb == "watch" && values.Has("sendInitialEvents") && !q.InitialEvents && !Valid(q.Version) {
 		return nil // from whatever version it is, without what was there: there is nothing to feed a view from
 	}
 	if seconds := values.Get("timeoutSeconds"); seconds != "" {
@@ -140,7 +140,7 @@ func (q *query) complete(info *request.RequestInfo, values params) *query {
 		if err != nil || n < 0 {
 			return nil
 		}
-		q.timeout = time.Duration(n) * time.Second
+		q.Timeout = time.Duration(n) * time.Second
 	}
 	return q
 }
@@ -158,7 +158,7 @@ func watchInPath(info *request.RequestInfo) bool {
 
 // isTrue reads a parameter as an apiserver does (runtime.Convert_Slice_string_To_bool):
 // what is there and not false is true, the empty word too.
-func (p params) isTrue(name string) bool {
+func (p Params) isTrue(name string) bool {
 	if !p.Has(name) {
 		return false
 	}
@@ -169,63 +169,63 @@ func (p params) isTrue(name string) bool {
 	return true
 }
 
-// consistent reports whether an answer shows the newest state there is, rather
+// Consistent reports whether an answer shows the newest state there is, rather
 // than one that an apiserver remembers.
-func (q *query) consistent() bool {
-	return q.version == "" && q.continueToken == "" &&
-		(q.match == "" || q.match == string(metav1.ResourceVersionMatchNotOlderThan))
+func (q *Query) Consistent() bool {
+	return q.Version == "" && q.ContinueToken == "" &&
+		(q.VersionMatch == "" || q.VersionMatch == string(metav1.ResourceVersionMatchNotOlderThan))
 }
 
-// key is that of the view in a representation.
-func (q *query) key(r wire.Representation) viewKey {
-	k := viewKey{
-		User: q.user, Group: q.resource.Group, Version: q.resource.Version, Resource: q.resource.Resource,
+// Key is that of the view in a representation.
+func (q *Query) Key(r wire.Representation) Key {
+	k := Key{
+		User: q.User, Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource,
 		Representation: r.String(),
 	}
-	if q.verb == "get" {
+	if q.Verb == "get" {
 		k.Single = true
 		return k
 	}
-	k.Namespace, k.Labels, k.Fields = q.namespace, q.labels, q.fields
+	k.Namespace, k.Labels, k.Fields = q.Namespace, q.Labels, q.Fields
 	return k
 }
 
 // String is for logs.
-func (q *query) String() string {
-	s := q.verb + " " + q.resource.GroupResource().String()
-	if q.namespace != "" {
-		s += " in " + q.namespace
+func (q *Query) String() string {
+	s := q.Verb + " " + q.Resource.GroupResource().String()
+	if q.Namespace != "" {
+		s += " in " + q.Namespace
 	}
-	if q.name != "" {
-		s += " " + q.name
+	if q.Name != "" {
+		s += " " + q.Name
 	}
-	if q.fields != "" {
-		s += " where " + q.fields
+	if q.Fields != "" {
+		s += " where " + q.Fields
 	}
-	if q.labels != "" {
-		s += " labelled " + q.labels
+	if q.Labels != "" {
+		s += " labelled " + q.Labels
 	}
 	return s
 }
 
-// splitMember is the reverse of memberName.
-func splitMember(member string) (namespace, name string) {
+// SplitMember is the reverse of memberName.
+func SplitMember(member string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(member, "/"); ok {
 		return namespace, name
 	}
 	return "", member
 }
 
-// memberName is how objects are called in views: "namespace/name", or "name".
-func memberName(namespace, name string) string {
+// MemberName is how objects are called in views: "namespace/name", or "name".
+func MemberName(namespace, name string) string {
 	if namespace == "" {
 		return name
 	}
 	return namespace + "/" + name
 }
 
-// of is the user and resource that a query is about.
-func (q *query) of() userResource { return userResource{q.user, q.resource} }
+// UserResource is the user and resource that a query is about.
+func (q *Query) UserResource() UserResource { return UserResource{q.User, q.Resource} }
 
-// member is what the object that a query names is called in views.
-func (q *query) member() string { return memberName(q.namespace, q.name) }
+// Member is what the object that a query names is called in views.
+func (q *Query) Member() string { return MemberName(q.Namespace, q.Name) }

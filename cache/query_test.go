@@ -15,12 +15,12 @@ func TestTheFirstAcceptHeaderCounts(t *testing.T) {
 		r := newRequest(t.Context(), method, "/api/v1/namespaces/ns/pods/p")
 		r.Header["Accept"] = []string{"application/json", "application/vnd.kubernetes.protobuf"}
 		info, _ := request.RequestInfoFrom(r.Context())
-		x := &exchange{req: r, params: paramsOf(r), info: info}
-		q := queryOf(r, x.params, info, nodeUser)
+		x := &exchange{req: r, params: ParamsOf(r), info: info}
+		q := QueryOf(r, x.params, info, NodeUser)
 		if method == http.MethodPut {
 			q = x.written()
 		}
-		if q == nil || q.accept != "application/json" {
+		if q == nil || q.Accept != "application/json" {
 			t.Errorf("%s: %+v", method, q)
 		}
 	}
@@ -70,7 +70,7 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 	list := func(n int) string {
 		return get(t, c, fmt.Sprintf("%s?labelSelector=a&fieldSelector=spec.x%%3D%s", urlPods, strings.Repeat("x", n-len("aspec.x="))))
 	}
-	for _, n := range []int{maxSelectors, maxSelectors + 1} {
+	for _, n := range []int{MaxSelectors, MaxSelectors + 1} {
 		if got := list(n); got != "100: a=50" {
 			t.Errorf("%d bytes: %q", n, got)
 		}
@@ -78,7 +78,7 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 	if n := len(c.views.all()); n != 1 {
 		t.Errorf("%d views are kept", n)
 	}
-	if got := c.views.room.used().bytes; got < maxSelectors {
-		t.Errorf("a view with %d bytes of selectors counts %d bytes", maxSelectors, got)
+	if got := c.views.room.used().bytes; got < MaxSelectors {
+		t.Errorf("a view with %d bytes of selectors counts %d bytes", MaxSelectors, got)
 	}
 }

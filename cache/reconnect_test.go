@@ -218,7 +218,7 @@ func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				v := c.views.find(podsKey(nodeUser))
+				v := c.views.find(podsKey(NodeUser))
 				if n := v.holders.Load(); n > 1 { // a list that is under way
 					t.Errorf("%d requests hold the view, and none is there", n)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 )
 
-// records is what is known of single objects besides the copies of them in views: that one
+// Records is what is known of single objects besides the copies of them in views: that one
 // is gone, that one was refused, that a copy is in doubt. There is one record for each user,
 // resource and name, over all views and representations. The rules are these.
 //
@@ -34,20 +34,20 @@ import (
 // It is safe for concurrent use; nil knows nothing. mu is taken after a view's lock, and no
 // other lock of the cache is taken under it but the disk's; nothing is read from the disk
 // under it, and what is written only waits for the next commit.
-type records struct {
-	// needed reports whether a view of the user may hold a copy of the object that would be
+type Records struct {
+	// Needed reports whether a view of the user may hold a copy of the object that would be
 	// served without the record. It takes the locks of views.
-	needed func(of userResource, name string, one *record) bool
-	// viewed returns the resources of which there are views, by user.
-	viewed func() map[string]map[userResource]bool
+	Needed func(of UserResource, name string, one *Record) bool
+	// Viewed returns the resources of which there are views, by user.
+	Viewed func() map[string]map[UserResource]bool
 
 	mu    sync.RWMutex
 	table *bucket.Bucket // nil until load
 	lost  bool           // some were lost on disk; see distrust
-	of    map[userResource]*resourceRecord
+	of    map[UserResource]*resourceRecord
 	users map[string]*userRecord
 	// counted are the versions that were seen, whoever saw them.
-	counted map[schema.GroupResource]*highest
+	counted map[schema.GroupResource]*Highest
 	// learned counts what was learned. An answer to a request that began before it was
 	// cannot take it back.
 	learned atomic.Uint64
@@ -74,7 +74,7 @@ type userRecord struct {
 
 // resourceRecord is what is known of one resource, to one user.
 type resourceRecord struct {
-	names map[string]*record
+	names map[string]*Record
 	resourceState
 	// doubted is when the last of Doubts was learned; see records.learned. After a restart
 	// any request began later.
@@ -96,8 +96,8 @@ type resourceState struct {
 	ByName bool `json:"byName,omitempty"`
 }
 
-// record is what is known of one object.
-type record struct {
+// Record is what is known of one object.
+type Record struct {
 	Gone string `json:"gone,omitempty"` // at this version it was not there
 	// UID of the object that is gone, where it is known.
 	UID types.UID `json:"uid,omitempty"`
@@ -118,48 +118,48 @@ type record struct {
 	since uint64 // when this was learned; see records.learned
 }
 
-// known is what seek has to know of one object.
-type known struct {
-	record
-	floor string // of the resource
-	// damaged is the resource's: a copy that no view from this version on confirms may be
+// Known is what seek has to know of one object.
+type Known struct {
+	Record
+	Floor string // of the resource
+	// Damaged is the resource's: a copy that no view from this version on confirms may be
 	// older than what the user has seen.
-	damaged string
-	doubt   string // the record's, or the resource's if that is higher
-	// closed: too much is known of this user to tell.
-	closed bool
+	Damaged string
+	Doubt   string // the record's, or the resource's if that is higher
+	// Closed: too much is known of this user to tell.
+	Closed bool
 }
 
-// moment is what was known when a request was sent.
-type moment struct {
+// Moment is what was known when a request was sent.
+type Moment struct {
 	highest uint64 // version that was seen of the resource
 	learned uint64
 }
 
-func (m moment) version() string { return versionOf(m.highest) }
+func (m Moment) Version() string { return versionOf(m.highest) }
 
-func newRecords() *records {
-	return &records{of: map[userResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*highest{}}
+func NewRecords() *Records {
+	return &Records{of: map[UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
 }
 
-// now is called before a request is sent, whoever sends it: it leaves no trace.
-func (r *records) now(resource schema.GroupVersionResource) moment {
-	return moment{r.highest(resource).value(), r.learned.Load()}
+// Now is called before a request is sent, whoever sends it: it leaves no trace.
+func (r *Records) Now(resource schema.GroupVersionResource) Moment {
+	return Moment{r.Highest(resource).value(), r.learned.Load()}
 }
 
-// known returns what is known of an object.
-func (r *records) known(of userResource, namespace, name string) known {
+// Known returns what is known of an object.
+func (r *Records) Known(of UserResource, namespace, name string) Known {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	resource := r.of[of]
 	if resource == nil {
-		user := r.users[of.user]
-		return known{closed: user != nil && user.closed}
+		user := r.users[of.User]
+		return Known{Closed: user != nil && user.closed}
 	}
-	k := known{floor: resource.Floor, damaged: resource.damaged, doubt: higher(resource.Doubts[""], resource.Doubts[namespace])}
+	k := Known{Floor: resource.Floor, Damaged: resource.damaged, Doubt: Higher(resource.Doubts[""], resource.Doubts[namespace])}
 	if one := resource.names[name]; one != nil {
-		k.record = *one
-		k.doubt = higher(k.doubt, one.Doubt)
+		k.Record = *one
+		k.Doubt = Higher(k.Doubt, one.Doubt)
 	}
 	k.Refused = k.Refused || resource.ByName && !k.Allowed
 	return k

@@ -8,10 +8,10 @@ import (
 
 // shrink brings a resource back into its bounds. First goes what no copy contradicts: nothing
 // is served again without it. What is left becomes a state of the whole resource.
-func (r *records) shrink(of userResource) {
+func (r *Records) shrink(of UserResource) {
 	candidates := r.namesOf(of)
-	maps.DeleteFunc(candidates, func(name string, one record) bool {
-		return one.Refused || one.Allowed || r.needed(of, name, &one)
+	maps.DeleteFunc(candidates, func(name string, one Record) bool {
+		return one.Refused || one.Allowed || r.Needed(of, name, &one)
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,12 +22,12 @@ func (r *records) shrink(of userResource) {
 	names := slices.Collect(maps.Keys(candidates))
 	slices.SortFunc(names, func(a, b string) int { return int(candidates[a].since) - int(candidates[b].since) })
 	for _, name := range names {
-		if len(resource.names) <= maxNames*3/4 && r.users[of.user].names <= maxUserNames*3/4 {
+		if len(resource.names) <= maxNames*3/4 && r.users[of.User].names <= maxUserNames*3/4 {
 			break
 		}
 		if one := resource.names[name]; one != nil && *one == candidates[name] {
-			r.raiseLocked(of, higher(one.Seen, one.Proven))
-			r.setLocked(of, resource, name, &record{})
+			r.raiseLocked(of, Higher(one.Seen, one.Proven))
+			r.setLocked(of, resource, name, &Record{})
 		}
 	}
 	if r.overLocked(of, resource) {
@@ -36,10 +36,10 @@ func (r *records) shrink(of userResource) {
 }
 
 // namesOf returns a copy of all records of a resource.
-func (r *records) namesOf(of userResource) map[string]record {
+func (r *Records) namesOf(of UserResource) map[string]Record {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	names := map[string]record{}
+	names := map[string]Record{}
 	if resource := r.of[of]; resource != nil {
 		for name, one := range resource.names {
 			names[name] = *one
@@ -51,13 +51,13 @@ func (r *records) namesOf(of userResource) map[string]record {
 // collapseLocked makes the records of objects a state of their resource. What was gone at a
 // version is in doubt up to and with it, also where a view at that very version shows it: a
 // 404 has no version but the highest that was seen before, and the deletion came later.
-func (r *records) collapseLocked(of userResource, resource *resourceRecord) {
+func (r *Records) collapseLocked(of UserResource, resource *resourceRecord) {
 	doubt, byName := "", resource.ByName
 	for name, one := range resource.names {
-		doubt = higher(doubt, higher(one.Gone, one.Doubt))
-		r.raiseLocked(of, higher(one.Seen, one.Proven))
+		doubt = Higher(doubt, Higher(one.Gone, one.Doubt))
+		r.raiseLocked(of, Higher(one.Seen, one.Proven))
 		byName = byName || one.Refused
-		r.setLocked(of, resource, name, &record{Allowed: one.Allowed, since: one.since})
+		r.setLocked(of, resource, name, &Record{Allowed: one.Allowed, since: one.since})
 	}
 	if doubt != "" {
 		r.doubtAllLocked(of, resource, "", doubt)
@@ -67,35 +67,35 @@ func (r *records) collapseLocked(of userResource, resource *resourceRecord) {
 		return
 	}
 	for name := range resource.names { // all of them allowed
-		r.setLocked(of, resource, name, &record{})
+		r.setLocked(of, resource, name, &Record{})
 	}
 	r.saveStateLocked(of)
 }
 
 // makeRoom keeps a user from too many resources, which it may have made up: what is known of
 // those goes of which there are no views, so that there is nothing to be served.
-func (r *records) makeRoom(of userResource) {
+func (r *Records) makeRoom(of UserResource) {
 	r.mu.RLock()
-	user := r.users[of.user]
+	user := r.users[of.User]
 	full := r.of[of] == nil && user != nil && user.resources >= maxUserResources
 	r.mu.RUnlock()
 	if !full {
 		return
 	}
 	learned := r.learned.Load()
-	viewed := r.viewed()[of.user]
+	viewed := r.Viewed()[of.User]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.learned.Load() == learned { // else it may be of a view that has come since
-		r.deleteAllLocked(of.user, viewed)
+		r.deleteAllLocked(of.User, viewed)
 	}
 }
 
 // reopen looks for users whose views are of no more resources than there may be, after they
 // were of too many. What was not noted meanwhile is not known.
-func (r *records) reopen() {
+func (r *Records) reopen() {
 	learned := r.learned.Load()
-	viewed := r.viewed()
+	viewed := r.Viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.learned.Load() != learned {
@@ -108,7 +108,7 @@ func (r *records) reopen() {
 	}
 }
 
-func (r *records) reopenLocked(user string, viewed map[userResource]bool) {
+func (r *Records) reopenLocked(user string, viewed map[UserResource]bool) {
 	r.deleteAllLocked(user, viewed)
 	r.users[user].closed = false
 	for of := range viewed {
@@ -120,22 +120,22 @@ func (r *records) reopenLocked(user string, viewed map[userResource]bool) {
 }
 
 // deleteAllLocked forgets what is known of a user's resources, but for some.
-func (r *records) deleteAllLocked(user string, but map[userResource]bool) {
+func (r *Records) deleteAllLocked(user string, but map[UserResource]bool) {
 	for of, resource := range r.of {
-		if of.user == user && !but[of] {
+		if of.User == user && !but[of] {
 			r.deleteLocked(of, resource)
 		}
 	}
 }
 
 // sweepIdle is how many sweeps in a row find no view of a user until its records go: a day.
-const sweepIdle = int(24 * time.Hour / sweepEvery)
+const sweepIdle = int(24 * time.Hour / SweepEvery)
 
-// sweep opens users again that have few enough resources now, and forgets users of whom no
+// Sweep opens users again that have few enough resources now, and forgets users of whom no
 // view is left for long: there is nothing that could be served to them.
-func (r *records) sweep() {
+func (r *Records) Sweep() {
 	r.reopen()
-	viewed := r.viewed()
+	viewed := r.Viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.uncountLocked(viewed)
@@ -153,6 +153,6 @@ func (r *records) sweep() {
 	}
 }
 
-// sweepEvery is how often it is looked for what nobody needs any more, and what has
+// SweepEvery is how often it is looked for what nobody needs any more, and what has
 // to be read again.
-const sweepEvery = 15 * time.Second
+const SweepEvery = 15 * time.Second

@@ -8,29 +8,29 @@ import (
 )
 
 // resourceLocked returns the record of a resource, nil if there may be no more.
-func (r *records) resourceLocked(of userResource) *resourceRecord {
+func (r *Records) resourceLocked(of UserResource) *resourceRecord {
 	if resource := r.of[of]; resource != nil {
 		return resource
 	}
-	user := r.users[of.user]
+	user := r.users[of.User]
 	if user == nil {
 		user = new(userRecord)
-		r.users[of.user] = user
+		r.users[of.User] = user
 	}
 	if user.closed = user.closed || user.resources >= maxUserResources; user.closed {
 		r.learned.Add(1) // and was not noted: see reopen
-		r.saveUserLocked(of.user)
+		r.saveUserLocked(of.User)
 		return nil
 	}
 	user.resources++
-	of = of.clone()
-	r.of[of] = &resourceRecord{names: map[string]*record{}}
+	of = of.Clone()
+	r.of[of] = &resourceRecord{names: map[string]*Record{}}
 	return r.of[of]
 }
 
 // learn changes the record of an object. change reports whether there is something new. No
 // lock of a view may be held.
-func (r *records) learn(of userResource, name string, change func(*record) bool) {
+func (r *Records) learn(of UserResource, name string, change func(*Record) bool) {
 	r.makeRoom(of)
 	if r.learnOnce(of, name, change) {
 		r.shrink(of)
@@ -38,14 +38,14 @@ func (r *records) learn(of userResource, name string, change func(*record) bool)
 }
 
 // learnOnce reports whether there are more records than there may be.
-func (r *records) learnOnce(of userResource, name string, change func(*record) bool) (over bool) {
+func (r *Records) learnOnce(of UserResource, name string, change func(*Record) bool) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	resource := r.resourceLocked(of)
 	if resource == nil {
 		return false
 	}
-	var after record
+	var after Record
 	before, had := resource.names[name]
 	if had {
 		after = *before
@@ -58,72 +58,72 @@ func (r *records) learnOnce(of userResource, name string, change func(*record) b
 	return r.overLocked(of, resource)
 }
 
-func (r *records) overLocked(of userResource, resource *resourceRecord) bool {
-	return len(resource.names) > maxNames || r.users[of.user].names > maxUserNames
+func (r *Records) overLocked(of UserResource, resource *resourceRecord) bool {
+	return len(resource.names) > maxNames || r.users[of.User].names > maxUserNames
 }
 
 // setLocked keeps the record of an object; one that says nothing goes.
-func (r *records) setLocked(of userResource, resource *resourceRecord, name string, one *record) {
+func (r *Records) setLocked(of UserResource, resource *resourceRecord, name string, one *Record) {
 	_, had := resource.names[name]
 	bare := *one
 	bare.since = 0
-	switch empty := bare == (record{}); {
+	switch empty := bare == (Record{}); {
 	case empty && !had:
 		return
 	case empty:
 		delete(resource.names, name)
-		r.users[of.user].names--
+		r.users[of.User].names--
 	default:
 		if !had {
 			name = strings.Clone(name) // it may be part of a URL
 		}
 		if resource.names[name] = one; !had {
-			r.users[of.user].names++
+			r.users[of.User].names++
 		}
 	}
 	r.saveLocked(of, name)
 }
 
-// gone notes that an object is not there at a version. uid is empty where it is not known,
+// Gone notes that an object is not there at a version. uid is empty where it is not known,
 // had says whether the user knew the object before.
-func (r *records) gone(of userResource, name, version string, uid types.UID, had bool) {
-	r.learn(of, name, func(one *record) bool {
+func (r *Records) Gone(of UserResource, name, version string, uid types.UID, had bool) {
+	r.learn(of, name, func(one *Record) bool {
 		if uid == "" {
 			uid = one.UID
 		}
 		if uid != "" && one.SeenUID == uid { // what was seen last is what is gone
-			version, one.Seen, one.SeenUID = higher(version, one.Seen), "", ""
+			version, one.Seen, one.SeenUID = Higher(version, one.Seen), "", ""
 		}
-		one.Gone, one.UID, one.Had = orFirst(higher(version, one.Gone)), uid, one.Had || had
+		one.Gone, one.UID, one.Had = OrFirst(Higher(version, one.Gone)), uid, one.Had || had
 		return true
 	})
 }
 
-// orFirst is a version that is not empty, which would say nothing.
-func orFirst(version string) string {
-	if isVersion(version) {
+// OrFirst is a version that is not empty, which would say nothing.
+func OrFirst(version string) string {
+	if Valid(version) {
 		return version
 	}
 	return "1"
 }
 
-// doubt notes that it is not known whether an object is there after a version.
-func (r *records) doubt(of userResource, name, version string) {
-	r.learn(of, name, func(one *record) bool {
-		one.Doubt = orFirst(higher(version, one.Doubt))
+// Doubt notes that it is not known whether an object is there after a version.
+func (r *Records) Doubt(of UserResource, name, version string) {
+	r.learn(of, name, func(one *Record) bool {
+		one.Doubt = OrFirst(Higher(version, one.Doubt))
 		return true
 	})
 }
 
-// seen notes that an object was there up to a version, of which there is no copy.
-func (r *records) seen(of userResource, name, version string, uid types.UID) {
-	r.learn(of, name, func(one *record) bool {
+// Seen notes that an object was there up to a version, of which there is no copy.
+func (r *Records) Seen(of UserResource, name, version string, uid types.UID) {
+	r.learn(of, name, func(one *Record) bool {
 		switch {
-		case !isVersion(version):
+		case !Valid(version):
 			return false
 		case one.Gone != "" && one.UID != "" && one.UID == uid:
-			one.Gone = higher(one.Gone, version)
-		case compare(version, one.Seen) > 0:
+			one.Gone = Higher(one.Gone, version)
+		case Compare(version, one.Seen) > 0:
 			one.Seen, one.SeenUID = version, uid
 		default:
 			return false
@@ -132,9 +132,9 @@ func (r *records) seen(of userResource, name, version string, uid types.UID) {
 	})
 }
 
-// refused notes that a GET of an object was refused.
-func (r *records) refused(of userResource, name string) {
-	r.learn(of, name, func(one *record) bool {
+// Refused notes that a GET of an object was refused.
+func (r *Records) Refused(of UserResource, name string) {
+	r.learn(of, name, func(one *Record) bool {
 		if one.Refused || r.of[of].ByName && !one.Allowed {
 			return false
 		}
@@ -143,9 +143,9 @@ func (r *records) refused(of userResource, name string) {
 	})
 }
 
-// read notes that an object was read, or written, at a version. consistent says that this
+// Read notes that an object was read, or written, at a version. consistent says that this
 // was the newest state there was, and not one that an apiserver remembered.
-func (r *records) read(of userResource, namespace, name, version string, uid types.UID, began moment, consistent bool) {
+func (r *Records) Read(of UserResource, namespace, name, version string, uid types.UID, began Moment, consistent bool) {
 	r.mu.RLock()
 	resource := r.of[of]
 	known := resource != nil && (resource.names[name] != nil || resource.ByName || len(resource.Doubts) > 0)
@@ -153,7 +153,7 @@ func (r *records) read(of userResource, namespace, name, version string, uid typ
 	if !known {
 		return
 	}
-	r.learn(of, name, func(one *record) bool {
+	r.learn(of, name, func(one *Record) bool {
 		before := *one
 		after := one.since <= began.learned // else this may be the older answer
 		if after {
@@ -161,24 +161,24 @@ func (r *records) read(of userResource, namespace, name, version string, uid typ
 			one.Allowed = resource.ByName && (one.Allowed || len(resource.names) < maxNames)
 		}
 		// What is newer stands beside the record, which is still true of older copies.
-		anew := compare(version, one.Gone) > 0 && (one.UID == "" || uid != one.UID)
+		anew := Compare(version, one.Gone) > 0 && (one.UID == "" || uid != one.UID)
 		if consistent && after && !anew {
 			one.Gone, one.UID, one.Had = "", "", false
 		}
-		if consistent && after && compare(version, one.Doubt) <= 0 {
+		if consistent && after && Compare(version, one.Doubt) <= 0 {
 			one.Doubt = ""
 		}
-		if doubt := higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" &&
-			(compare(began.version(), doubt) >= 0 || resource.doubted <= began.learned) {
-			one.Proven = higher(one.Proven, doubt)
+		if doubt := Higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" &&
+			(Compare(began.Version(), doubt) >= 0 || resource.doubted <= began.learned) {
+			one.Proven = Higher(one.Proven, doubt)
 		}
 		return *one != before
 	})
 }
 
-// forgot notes that something was seen up to a version, and is forgotten.
-func (r *records) forgot(of userResource, version string) {
-	if r == nil || !isVersion(version) {
+// Forgot notes that something was seen up to a version, and is forgotten.
+func (r *Records) Forgot(of UserResource, version string) {
+	if r == nil || !Valid(version) {
 		return
 	}
 	r.makeRoom(of)
@@ -187,48 +187,48 @@ func (r *records) forgot(of userResource, version string) {
 	r.raiseLocked(of, version)
 }
 
-// damaged notes that copies up to a version, which clients were given, were lost by damage on
+// Damaged notes that copies up to a version, which clients were given, were lost by damage on
 // the disk. Which ones is not known.
-func (r *records) damaged(of userResource, version string) {
-	if r == nil || !isVersion(version) {
+func (r *Records) Damaged(of UserResource, version string) {
+	if r == nil || !Valid(version) {
 		return
 	}
 	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resource := r.resourceLocked(of); resource != nil {
-		resource.damaged = higher(resource.damaged, version)
+		resource.damaged = Higher(resource.damaged, version)
 	}
 }
 
-func (r *records) raiseLocked(of userResource, version string) {
-	if resource := r.resourceLocked(of); resource != nil && compare(version, resource.Floor) > 0 {
+func (r *Records) raiseLocked(of UserResource, version string) {
+	if resource := r.resourceLocked(of); resource != nil && Compare(version, resource.Floor) > 0 {
 		resource.Floor = version
 		r.saveStateLocked(of)
 	}
 }
 
-// doubtAll notes that many objects of a namespace, or of all, may have been deleted at a
+// DoubtAll notes that many objects of a namespace, or of all, may have been deleted at a
 // version, and it is not known which.
-func (r *records) doubtAll(of userResource, namespace, version string) {
+func (r *Records) DoubtAll(of UserResource, namespace, version string) {
 	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resource := r.resourceLocked(of); resource != nil {
-		r.doubtAllLocked(of, resource, namespace, orFirst(version))
+		r.doubtAllLocked(of, resource, namespace, OrFirst(version))
 	}
 }
 
-func (r *records) doubtAllLocked(of userResource, resource *resourceRecord, namespace, version string) {
+func (r *Records) doubtAllLocked(of UserResource, resource *resourceRecord, namespace, version string) {
 	doubts := maps.Clone(resource.Doubts)
 	if doubts == nil {
 		doubts = map[string]string{}
 	}
-	doubts[namespace] = higher(version, doubts[namespace])
+	doubts[namespace] = Higher(version, doubts[namespace])
 	if len(doubts) > maxDoubts {
 		all := ""
 		for _, one := range doubts {
-			all = higher(all, one)
+			all = Higher(all, one)
 		}
 		doubts = map[string]string{"": all}
 	}
@@ -236,25 +236,25 @@ func (r *records) doubtAllLocked(of userResource, resource *resourceRecord, name
 	r.saveStateLocked(of)
 }
 
-// restored is called when the store of a user's resource was restored from a backup, and is
+// Restored is called when the store of a user's resource was restored from a backup, and is
 // at a version now. Nothing can be compared with the versions of before; what was refused
 // stays so.
-func (r *records) restored(back userResource, version string) {
+func (r *Records) Restored(back UserResource, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for resource, h := range r.counted {
-		if versionSpace(resource) == back.versionSpace() {
+		if VersionSpace(resource) == back.VersionSpace() {
 			h.lower(version)
 		}
 	}
 	for of, resource := range r.of {
-		if !of.restoredWith(back) {
+		if !of.RestoredWith(back) {
 			continue
 		}
 		resource.Floor, resource.Doubts, resource.damaged = "", nil, ""
 		r.saveStateLocked(of)
 		for name, one := range resource.names {
-			r.setLocked(of, resource, name, &record{Refused: one.Refused, Allowed: one.Allowed, since: one.since})
+			r.setLocked(of, resource, name, &Record{Refused: one.Refused, Allowed: one.Allowed, since: one.since})
 		}
 	}
 }

@@ -26,7 +26,7 @@ func recordsPage(t *testing.T, dir string) (number int, page []byte) {
 	}
 	size := db.Info().PageSize
 	err = db.View(func(tx *bolt.Tx) error {
-		number = int(tx.Bucket([]byte("tables")).Bucket([]byte(tableRecords)).Root())
+		number = int(tx.Bucket([]byte("tables")).Bucket([]byte("records")).Root())
 		return nil
 	})
 	file, readErr := os.ReadFile(path)
@@ -61,7 +61,7 @@ func damageRecord(t *testing.T, dir, name string) {
 	}
 	damaged := 0
 	err = db.Update(func(tx *bolt.Tx) error {
-		table := tx.Bucket([]byte("tables")).Bucket([]byte(tableRecords))
+		table := tx.Bucket([]byte("tables")).Bucket([]byte("records"))
 		return table.ForEach(func(key, value []byte) error {
 			if !bytes.Contains(value, []byte(name)) {
 				return nil
@@ -160,7 +160,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket([]byte("tables")).Bucket([]byte("salts")).Delete([]byte(tableRecords))
+			return tx.Bucket([]byte("tables")).Bucket([]byte("salts")).Delete([]byte("records"))
 		})
 		if err := errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
@@ -177,39 +177,4 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 			t.Errorf("what was let in again is read as %q", got)
 		}
 	})
-}
-
-// That a user has too many resources does not affect those on disk, in whatever order the
-// disk has them.
-func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
-	_, of := testRecords()
-	users, dir := []string{"a", "b", "c", "d", "e"}, t.TempDir()
-	each := func(fn func(of userResource)) {
-		for _, of.user = range users {
-			for i := range 20 {
-				fn(madeUp(of, i))
-			}
-		}
-	}
-	u := newUpstream()
-	c := openCache(t, dir, u)
-	each(func(of userResource) { c.records.refused(of, "x") })
-	c.records.mu.Lock()
-	for _, user := range users {
-		c.records.users[user].closed = true
-		c.records.saveUserLocked(user)
-	}
-	c.records.mu.Unlock()
-	runCache(t, c)()
-	c = openCache(t, dir, u)
-	runCache(t, c)
-	each(func(of userResource) {
-		if k := c.records.known(of, "", "x"); !k.Refused {
-			t.Errorf("of %s for %s it is not known any more what was refused: %+v", of.resource.Resource, of.user, k)
-		}
-	})
-	of.user = "a"
-	if !c.records.known(madeUp(of, 20), "", "x").closed {
-		t.Error("of further resources something is served")
-	}
 }

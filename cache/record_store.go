@@ -24,25 +24,25 @@ type savedRecord struct {
 	Version  string         `json:"version,omitempty"`
 	Resource string         `json:"resource,omitempty"`
 	Name     string         `json:"name,omitempty"`
-	Record   *record        `json:"record,omitempty"`
+	Record   *Record        `json:"record,omitempty"`
 	State    *resourceState `json:"state,omitempty"`
 	Closed   bool           `json:"closed,omitempty"`
 	// Lost marks a table of which records were lost, and not all of what follows is written.
 	Lost bool `json:"lost,omitempty"`
 }
 
-func (s *savedRecord) of() userResource {
-	return userResource{user: s.User, resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
+func (s *savedRecord) of() UserResource {
+	return UserResource{User: s.User, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
 }
 
-func savedAs(of userResource) savedRecord {
-	return savedRecord{User: of.user, Group: of.resource.Group, Version: of.resource.Version, Resource: of.resource.Resource}
+func savedAs(of UserResource) savedRecord {
+	return savedRecord{User: of.User, Group: of.Resource.Group, Version: of.Resource.Version, Resource: of.Resource.Resource}
 }
 
-// load reads what is on disk. It may be called again, after another file has taken the place
+// Load reads what is on disk. It may be called again, after another file has taken the place
 // of one that was damaged or could not be opened: what is in memory is newer, and is written
 // to that file, too. When all views are loaded, distrust has to follow.
-func (r *records) load(d *disk, log *slog.Logger) error {
+func (r *Records) Load(d *Disk, log *slog.Logger) error {
 	table, err := bucket.Open(d, tableRecords, log)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (r *records) load(d *disk, log *slog.Logger) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.table = table
-	if err := d.checkTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
+	if err := d.CheckTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
 		log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
 		r.loseLocked()
 	} else if err != nil {
@@ -115,7 +115,7 @@ func (s *savedRecord) key() []string {
 		return []string{}
 	case s.Resource != "":
 		of := s.of()
-		key = append(key, of.resource.String())
+		key = append(key, of.Resource.String())
 	}
 	if s.Name != "" {
 		key = append(key, s.Name)
@@ -124,7 +124,7 @@ func (s *savedRecord) key() []string {
 }
 
 // takeLocked takes over what is on disk, where it is not known better.
-func (r *records) takeLocked(s *savedRecord) {
+func (r *Records) takeLocked(s *savedRecord) {
 	of := s.of()
 	switch {
 	case s.Lost:
@@ -153,16 +153,16 @@ func (r *records) takeLocked(s *savedRecord) {
 
 // loseLocked notes that records were lost, and it is not known which: before anything else
 // is written, and until what follows from it was written, too.
-func (r *records) loseLocked() {
+func (r *Records) loseLocked() {
 	r.lost = true
 	r.putLocked(&savedRecord{Lost: true}, false)
 }
 
-// distrust is called when records and views are loaded. Where records were lost, anything
+// Distrust is called when records and views are loaded. Where records were lost, anything
 // that there is a copy of may be gone, or was refused, and whatever is not in a view may have
 // been seen since: what a user has views of is unknown until it is read again.
-func (r *records) distrust() {
-	viewed := r.viewed()
+func (r *Records) Distrust() {
+	viewed := r.Viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.lost {
@@ -179,12 +179,12 @@ func (r *records) distrust() {
 
 // unknownLocked makes a resource one of which nothing is known: it is as if there were too
 // many records of it. Where there may be no more resources of its user, that is closed.
-func (r *records) unknownLocked(of userResource) {
+func (r *Records) unknownLocked(of UserResource) {
 	resource := r.resourceLocked(of)
 	if resource == nil {
 		return
 	}
-	after := following(r.counted[of.resource.GroupResource()].version())
+	after := Following(r.counted[of.Resource.GroupResource()].Version())
 	for name, one := range resource.names {
 		known := *one
 		known.Allowed, known.Proven = false, ""
@@ -197,28 +197,28 @@ func (r *records) unknownLocked(of userResource) {
 
 // mergeState takes over the stricter of two states.
 func (resource *resourceRecord) mergeState(s *resourceState) {
-	resource.Floor = higher(resource.Floor, s.Floor)
+	resource.Floor = Higher(resource.Floor, s.Floor)
 	resource.ByName = resource.ByName || s.ByName
 	for namespace, version := range s.Doubts {
 		if resource.Doubts == nil {
 			resource.Doubts = map[string]string{}
 		}
-		resource.Doubts[namespace] = higher(version, resource.Doubts[namespace])
+		resource.Doubts[namespace] = Higher(version, resource.Doubts[namespace])
 	}
 }
 
-func (r *records) raiseHighestLocked(of userResource, s *savedRecord) {
-	h := r.countLocked(of.resource.GroupResource())
+func (r *Records) raiseHighestLocked(of UserResource, s *savedRecord) {
+	h := r.countLocked(of.Resource.GroupResource())
 	if s.State != nil {
-		h.raise(s.State.Floor)
+		h.Raise(s.State.Floor)
 	}
 	if s.Record != nil {
-		h.raise(higher(s.Record.Gone, s.Record.Seen))
+		h.Raise(Higher(s.Record.Gone, s.Record.Seen))
 	}
 }
 
 // saveLocked has the record of an object written, or deleted if there is none.
-func (r *records) saveLocked(of userResource, name string) {
+func (r *Records) saveLocked(of UserResource, name string) {
 	s := savedAs(of)
 	s.Name = name
 	if resource := r.of[of]; resource != nil {
@@ -228,7 +228,7 @@ func (r *records) saveLocked(of userResource, name string) {
 }
 
 // saveStateLocked is saveLocked for the state of a resource.
-func (r *records) saveStateLocked(of userResource) {
+func (r *Records) saveStateLocked(of UserResource) {
 	s := savedAs(of)
 	if resource := r.of[of]; resource != nil {
 		s.State = &resource.resourceState
@@ -237,12 +237,12 @@ func (r *records) saveStateLocked(of userResource) {
 	r.putLocked(&s, empty)
 }
 
-func (r *records) saveUserLocked(user string) {
+func (r *Records) saveUserLocked(user string) {
 	closed := r.users[user] != nil && r.users[user].closed
 	r.putLocked(&savedRecord{User: user, Closed: closed}, !closed)
 }
 
-func (r *records) putLocked(s *savedRecord, remove bool) {
+func (r *Records) putLocked(s *savedRecord, remove bool) {
 	if r.table == nil {
 		return
 	}
@@ -259,11 +259,11 @@ func (r *records) putLocked(s *savedRecord, remove bool) {
 }
 
 // deleteLocked forgets all of a resource.
-func (r *records) deleteLocked(of userResource, resource *resourceRecord) {
+func (r *Records) deleteLocked(of UserResource, resource *resourceRecord) {
 	for name := range resource.names {
-		r.setLocked(of, resource, name, &record{})
+		r.setLocked(of, resource, name, &Record{})
 	}
 	delete(r.of, of)
-	r.users[of.user].resources--
+	r.users[of.User].resources--
 	r.saveStateLocked(of)
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 // openFile reports whether the cache's file is open.
 func openFile(c *Cache) bool {
-	s, _ := c.disk.now()
+	s, _ := c.disk.Now()
 	_, err := s.Stats()
 	return err == nil
 }
@@ -46,7 +47,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 		if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lastReopen)
+		time.Sleep(LastReopen)
 		for _, when := range []string{"after it was mounted", "after a restart"} {
 			if got, want := get(t, c, urlPods), "100: a=50"; got != want {
 				t.Errorf("%s, the node reads %q, want %q", when, got, want)
@@ -81,7 +82,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 			t.Errorf("offline: %q, want %q", got, want)
 		}
 		u.comeBack()
-		time.Sleep(2 * lastReopen)
+		time.Sleep(2 * LastReopen)
 		if !openFile(c) {
 			t.Error("the file is not opened, though the cloud is back")
 		}
@@ -103,20 +104,20 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		time.Sleep(5 * time.Second)
 
 		// An empty file takes the place of one that was damaged.
-		s, err := store.Open(dir, c.disk.options.store)
+		s, err := store.Open(dir, store.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		old, _ := c.disk.now()
-		c.disk.use(s)
+		old, _ := c.disk.Now()
+		c.disk.Use(s)
 		who, _ := c.callerOf(newRequest(coredns, "GET", urlPods))
 		if err := c.tokens.Offline(who.token, who.user); err != nil {
 			t.Errorf("in memory: %v", err)
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		_, writer := c.disk.now()
+		_, writer := c.disk.Now()
 		if err := writer.Run(stopped); err != nil { // what is pending
 			t.Fatal(err)
 		}
@@ -124,6 +125,6 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
 			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
 		}
-		c.disk.use(old)
+		c.disk.Use(old)
 	})
 }

@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-type userResource struct {
-	user     string
-	resource schema.GroupVersionResource
+type UserResource struct {
+	User     string
+	Resource schema.GroupVersionResource
 }
 
-// clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
-func (of userResource) clone() userResource {
-	r := &of.resource
+// Clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
+func (of UserResource) Clone() UserResource {
+	r := &of.Resource
 	r.Group, r.Version, r.Resource = strings.Clone(r.Group), strings.Clone(r.Version), strings.Clone(r.Resource)
 	return of
 }
 
-// versionSpace tells apart resources whose versions do not count together: events
+// VersionSpace tells apart resources whose versions do not count together: events
 // are often in an etcd of their own, and other apiservers behind the aggregator
 // have stores of theirs.
-func versionSpace(r schema.GroupResource) string {
+func VersionSpace(r schema.GroupResource) string {
 	switch {
 	case r.Resource == "events":
 		return "events"
@@ -31,12 +31,12 @@ func versionSpace(r schema.GroupResource) string {
 	return r.Group
 }
 
-func (of userResource) versionSpace() string { return versionSpace(of.resource.GroupResource()) }
+func (of UserResource) VersionSpace() string { return VersionSpace(of.Resource.GroupResource()) }
 
-// restoredWith reports whether a resource is restored from a backup together with another
+// RestoredWith reports whether a resource is restored from a backup together with another
 // one. Which server answers in another version space, and what it shows to whom, is not
 // known: what one user sees there proves nothing about what others saw.
-func (of userResource) restoredWith(other userResource) bool {
-	space := of.versionSpace()
-	return space == other.versionSpace() && (space == "" || of.user == other.user)
+func (of UserResource) RestoredWith(other UserResource) bool {
+	space := of.VersionSpace()
+	return space == other.VersionSpace() && (space == "" || of.User == other.User)
 }

@@ -57,7 +57,7 @@ func (s *stream) awaitUp(ctx context.Context) error {
 // mark sends the client a bookmark, if it takes them and there is a version.
 func (s *stream) mark() {
 	s.marked = s.cache.now()
-	if !s.query.bookmarks || s.at == "" {
+	if !s.query.Bookmarks || s.at == "" {
 		return
 	}
 	if s.item.Kind == "" {
@@ -110,13 +110,13 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 func (s *stream) pause(ctx context.Context) error {
 	now := s.cache.now()
 	if n := s.cache.past.count(); n != s.outage {
-		s.outage, s.tries, s.notBefore = n, 0, now.Add(jitter(s.cache.opts.ReconnectJitter))
+		s.outage, s.tries, s.notBefore = n, 0, now.Add(Jitter(s.cache.opts.ReconnectJitter))
 	}
 	wait := s.notBefore.Sub(now)
 	if s.tries > 0 {
-		wait = max(wait, backoff(s.tries-1))
+		wait = max(wait, Backoff(s.tries-1))
 	}
-	if wait > 0 && !sleep(ctx, wait) {
+	if wait > 0 && !Sleep(ctx, wait) {
 		return ctx.Err()
 	}
 	return nil
@@ -134,7 +134,7 @@ func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 func (s *stream) request() *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
-	query := paramsOf(req) // nothing of it is broken: see queryOf
+	query := ParamsOf(req) // nothing of it is broken: see queryOf
 	query.Del("sendInitialEvents")
 	query.Del("resourceVersionMatch")
 	query.Set("resourceVersion", s.at)
@@ -150,14 +150,14 @@ func (s *stream) request() *http.Request {
 func (s *stream) reopened(res *http.Response) (gone bool) {
 	code, changed := res.StatusCode, error(nil)
 	if identifies(code) {
-		changed = s.cache.stillOf(s.query.user, s.req)
+		changed = s.cache.stillOf(s.query.User, s.req)
 	}
 	switch {
 	case errors.Is(changed, errReassigned): // the client finds out for itself
 		s.err = io.EOF
 	case changed != nil:
 		s.cache.looked(changed) // it is tried again
-	case code == http.StatusOK && wire.Answered(s.query.accept, res.Header.Get("Content-Type")) == s.repr:
+	case code == http.StatusOK && wire.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res); err != nil {
 			res.Body.Close()
@@ -218,14 +218,14 @@ func (s *stream) relist() {
 
 // follows reports whether a list's events lead on from where the client is.
 func (s *stream) follows(f *flight) bool {
-	return f.from != "" && compare(f.changed, s.at) <= 0 && compare(s.at, f.from) <= 0
+	return f.from != "" && Compare(f.changed, s.at) <= 0 && Compare(s.at, f.from) <= 0
 }
 
 // overtaken reports whether it is known already that upstream cannot go on from
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && compare(s.at, f.to) != 0 {
+	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && Compare(s.at, f.to) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
@@ -235,7 +235,7 @@ func (s *stream) overtaken() (bool, error) {
 	if final(err) { // who may watch may not be allowed to list
 		return false, nil
 	}
-	return err == nil && compare(s.at, newest) > 0, err
+	return err == nil && Compare(s.at, newest) > 0, err
 }
 
 // ended returns a list that has ended after a time, or nil.

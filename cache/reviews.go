@@ -14,7 +14,7 @@ import (
 // that the node got are not for them.
 func (x *exchange) isReview() bool {
 	i := x.info
-	return x.req.Method == http.MethodPost && x.who.user == nodeUser &&
+	return x.req.Method == http.MethodPost && x.who.user == NodeUser &&
 		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
 }
 
@@ -25,10 +25,10 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &objectSink{take: func(body []byte) error {
+	sink := &ObjectSink{Take: func(body []byte) error {
 		return w.kept.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
-	teeBody(res, decode(res, sink), x.cache.looked)
+	TeeBody(res, Decode(res, sink), x.cache.looked)
 }
 
 // review answers at once, as an apiserver would, if need be with no.
@@ -37,7 +37,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return x.status(notAcceptable(&query{resource: x.resource(), accept: header.Get("Accept")}))
+		return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: header.Get("Accept")}))
 	case err != nil:
 		return nil, errWrite
 	}

@@ -12,7 +12,7 @@ import (
 const maxViews = 4096
 
 // The versions of whatever there are views of are counted.
-const _ = uint(maxCounted - 2*maxViews)
+const _ = uint(MaxCounted - 2*maxViews)
 
 // roomShare is how much is evicted at once beyond what has to go, as a part of the
 // bounds: a flood of lists costs a look at all views once in 64 lists, not for each.

@@ -16,13 +16,13 @@ import (
 func viewOf(c *Cache, user, name string, used int64, size int) *view {
 	key := podsKey(user)
 	key.Labels = name
-	if user == nodeUser { // nothing that a kubelet reads
+	if user == NodeUser { // nothing that a kubelet reads
 		key.Resource = "endpoints"
 	}
 	return keptView(c, key, used, size)
 }
 
-func keptView(c *Cache, key viewKey, used int64, size int) *view {
+func keptView(c *Cache, key Key, used int64, size int) *view {
 	v := c.views.acquire(key)
 	v.used.Store(used)
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
@@ -133,7 +133,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		}
 		c.views.all()[0].drop()
 		c.views.all()[1].drop()
-		time.Sleep(3 * sweepEvery)
+		time.Sleep(3 * SweepEvery)
 		synctest.Wait() // for the last of the sweeps
 		want := usage{}
 		for _, s := range c.State() {
@@ -141,7 +141,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		}
 		for _, v := range c.views.all() {
 			if v.counted.count > 0 {
-				want.bytes += int64(len(v.key.bytes()))
+				want.bytes += int64(len(v.key.Bytes()))
 			}
 		}
 		if got := c.views.room.used(); got != want || want.count == 0 {
@@ -220,7 +220,7 @@ func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 	const size = 100 << 10
 	c := openCache(t, t.TempDir(), newUpstream(), func(o *Options) { o.MaxBytes = 3 * size })
 	kubelets := func(name string, i int64) *view {
-		key := podsKey(nodeUser)
+		key := podsKey(NodeUser)
 		key.Labels = name
 		return keptView(c, key, i, size)
 	}

@@ -65,24 +65,24 @@ type copies struct {
 }
 
 // seen is the highest version at which the object may have been there.
-func (c *copies) seen(k known) string {
-	version := higher(higher(c.hidden, k.floor), higher(higher(k.Seen, k.Proven), k.doubt))
+func (c *copies) seen(k Known) string {
+	version := Higher(Higher(c.hidden, k.Floor), Higher(Higher(k.Seen, k.Proven), k.Doubt))
 	for i := range c.all {
-		version = higher(version, c.all[i].entry.version)
+		version = Higher(version, c.all[i].entry.version)
 	}
 	return version
 }
 
 // copies looks into all views of a user.
-func (s *views) copies(of userResource, name string) copies {
+func (s *views) copies(of UserResource, name string) copies {
 	var c copies
-	for _, v := range s.resource(of.user, of.resource) {
+	for _, v := range s.resource(of.User, of.Resource) {
 		one, hidden, ok := v.copyOf(name)
-		c.hidden = higher(c.hidden, hidden)
+		c.hidden = Higher(c.hidden, hidden)
 		if ok {
 			c.all = append(c.all, one)
 		} else {
-			c.newest = higher(c.newest, one.entry.version)
+			c.newest = Higher(c.newest, one.entry.version)
 		}
 	}
 	return c
@@ -115,8 +115,8 @@ func (v *view) copyOf(name string) (c heldCopy, hidden string, ok bool) {
 
 // holds reports whether a view of a user may hold a copy of an object. No view is read from
 // the disk for that.
-func (s *views) holds(of userResource, name string) bool {
-	return slices.ContainsFunc(s.resource(of.user, of.resource), func(v *view) bool {
+func (s *views) holds(of UserResource, name string) bool {
+	return slices.ContainsFunc(s.resource(of.User, of.Resource), func(v *view) bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !v.loaded {
@@ -128,7 +128,7 @@ func (s *views) holds(of userResource, name string) bool {
 }
 
 // needed reports whether a copy of an object would be served if there were no such record.
-func (s *views) needed(of userResource, name string, one *record) bool {
+func (s *views) needed(of UserResource, name string, one *Record) bool {
 	switch {
 	case !s.holds(of, name):
 		return false
@@ -136,38 +136,38 @@ func (s *views) needed(of userResource, name string, one *record) bool {
 		return true
 	}
 	c := s.copies(of, name)
-	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return compare(c.proven, one.Doubt) > 0 })
+	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return Compare(c.proven, one.Doubt) > 0 })
 }
 
 // seek returns the newest copies of an object that a user may read, in any representation;
 // they are of one version. Otherwise it says why there is none: NotFound only if that is
 // proven. See records for the rules.
-func (x *exchange) seek(q *query) ([]heldCopy, error) {
-	of, name := q.of(), q.member()
+func (x *exchange) seek(q *Query) ([]heldCopy, error) {
+	of, name := q.UserResource(), q.Member()
 	copies := x.cache.views.copies(of, name)
-	k := x.cache.records.known(of, q.namespace, name)
+	k := x.cache.records.Known(of, q.Namespace, name)
 	switch {
 	case k.Refused:
 		return nil, errDenied
-	case k.closed:
+	case k.Closed:
 		return nil, errDoubtful
 	}
 	absent := x.cache.views.absentAt(q)
 	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
-		return absent != "" && compare(c.proven, absent) <= 0 || c.isGone(&k)
+		return absent != "" && Compare(c.proven, absent) <= 0 || c.isGone(&k)
 	})
 	if len(live) == 0 {
 		return nil, x.missing(q, &copies, &k, absent)
 	}
-	sure := k.doubt == "" || k.Proven != "" && compare(k.Proven, k.doubt) >= 0
+	sure := k.Doubt == "" || k.Proven != "" && Compare(k.Proven, k.Doubt) >= 0
 	for i := range live {
-		sure = sure || compare(live[i].proven, k.doubt) > 0
+		sure = sure || Compare(live[i].proven, k.Doubt) > 0
 	}
 	if !sure {
 		return nil, errDoubtful
 	}
-	seen := higher(copies.newest, k.damaged)
-	if !slices.ContainsFunc(live, func(c heldCopy) bool { return compare(c.proven, seen) >= 0 }) {
+	seen := Higher(copies.newest, k.Damaged)
+	if !slices.ContainsFunc(live, func(c heldCopy) bool { return Compare(c.proven, seen) >= 0 }) {
 		return nil, errDoubtful // the user may have seen a newer one
 	}
 	version := newestOf(live)
@@ -176,14 +176,14 @@ func (x *exchange) seek(q *query) ([]heldCopy, error) {
 
 // missing says why there is no copy: because there is no such object, if what says so is not
 // older than anything that was seen.
-func (x *exchange) missing(q *query, c *copies, k *known, absent string) error {
-	floor, had := higher(higher(c.hidden, k.floor), higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
+func (x *exchange) missing(q *Query, c *copies, k *Known, absent string) error {
+	floor, had := Higher(Higher(c.hidden, k.Floor), Higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
 	if k.Gone != "" && had {
-		absent = higher(absent, k.Gone)
+		absent = Higher(absent, k.Gone)
 	}
 	switch {
-	case absent != "" && compare(absent, floor) >= 0:
-		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
+	case absent != "" && Compare(absent, floor) >= 0:
+		return apierrors.NewNotFound(q.Resource.GroupResource(), q.Name)
 	case had:
 		return errDoubtful
 	}
@@ -193,16 +193,16 @@ func (x *exchange) missing(q *query, c *copies, k *known, absent string) error {
 func newestOf(copies []heldCopy) string {
 	version := ""
 	for i := range copies {
-		version = higher(version, copies[i].entry.version)
+		version = Higher(version, copies[i].entry.version)
 	}
 	return version
 }
 
 // absentAt is the highest version at which a view proves that an object is not there, or "".
-func (s *views) absentAt(q *query) string {
+func (s *views) absentAt(q *Query) string {
 	version := ""
-	for _, v := range s.resource(q.user, q.resource) {
-		version = higher(version, v.absentAt(q.namespace, q.name))
+	for _, v := range s.resource(q.User, q.Resource) {
+		version = Higher(version, v.absentAt(q.Namespace, q.Name))
 	}
 	return version
 }
@@ -210,11 +210,11 @@ func (s *views) absentAt(q *query) string {
 // retire drops a view. Of what it proves not to be there, as far as other views of the user
 // have copies, records stay.
 func (s *views) retire(v *view) {
-	of, version := v.key.of(), v.position()
-	if v.key.proves() && version != "" {
-		for _, other := range s.resource(of.user, of.resource) {
+	of, version := v.key.UserResource(), v.position()
+	if v.key.Proves() && version != "" {
+		for _, other := range s.resource(of.User, of.Resource) {
 			for _, name := range other.provenUpTo(version) {
-				if namespace, base := splitMember(name); v.lacks(namespace, base, version) {
+				if namespace, base := SplitMember(name); v.lacks(namespace, base, version) {
 					s.gone(of, name, version, "", true)
 				}
 			}
@@ -227,11 +227,11 @@ func (s *views) retire(v *view) {
 func (v *view) provenUpTo(version string) (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || !v.key.Single && compare(v.version, version) > 0 || v.loadLocked() != nil {
+	if v.lost.Load() || !v.key.Single && Compare(v.version, version) > 0 || v.loadLocked() != nil {
 		return nil
 	}
 	for name, e := range v.index {
-		if compare(e.version, version) <= 0 {
+		if Compare(e.version, version) <= 0 {
 			names = append(names, name)
 		}
 	}
@@ -239,9 +239,9 @@ func (v *view) provenUpTo(version string) (names []string) {
 }
 
 // isGone reports whether this is a copy of an object of which it is known that it is gone.
-func (c *heldCopy) isGone(k *known) bool {
+func (c *heldCopy) isGone(k *Known) bool {
 	if k.Gone == "" {
 		return false
 	}
-	return compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
+	return Compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
 }

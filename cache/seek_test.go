@@ -30,7 +30,7 @@ func TestAUIDDoesNotComeBack(t *testing.T) {
 			if !ok {
 				t.Fatal("there is no copy")
 			}
-			k := &known{record: record{Gone: test.gone, UID: test.uid}}
+			k := &Known{Record: Record{Gone: test.gone, UID: test.uid}}
 			if got := c.isGone(k); got != test.want {
 				t.Errorf("the copy is of the object that is gone: %v", got)
 			}
@@ -54,8 +54,8 @@ func TestWatchesThatAnObjectLeavesOnlyByItsDeletion(t *testing.T) {
 		{"pods", "l=red", "", false},
 		{"pods", "", "(", false},
 	} {
-		k := &viewKey{Version: "v1", Resource: test.resource, Labels: test.labels, Fields: test.fields}
-		if got := k.lasting(); got != test.want {
+		k := &Key{Version: "v1", Resource: test.resource, Labels: test.labels, Fields: test.fields}
+		if got := k.Lasting(); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}

@@ -20,9 +20,9 @@ type sharedBytes struct {
 	stages int // that have it
 }
 
-// take returns the bytes with a sum, which nobody may change, or nil. Each take that
+// Take returns the bytes with a sum, which nobody may change, or nil. Each take that
 // returns some, and each put, has to be followed by a drop.
-func (s *shared) take(sum store.Sum) []byte {
+func (s *shared) Take(sum store.Sum) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of, ok := s.objects[sum]
@@ -34,7 +34,7 @@ func (s *shared) take(sum store.Sum) []byte {
 	return of.bytes
 }
 
-func (s *shared) put(sum store.Sum, bytes []byte) {
+func (s *shared) Put(sum store.Sum, bytes []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.objects == nil {
@@ -43,7 +43,7 @@ func (s *shared) put(sum store.Sum, bytes []byte) {
 	s.objects[sum] = sharedBytes{bytes, s.objects[sum].stages + 1}
 }
 
-func (s *shared) drop(sum store.Sum) {
+func (s *shared) Drop(sum store.Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.objects[sum]
@@ -52,4 +52,11 @@ func (s *shared) drop(sum store.Sum) {
 	} else {
 		delete(s.objects, sum)
 	}
+}
+
+// Len is how many objects are held.
+func (s *shared) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.objects)
 }

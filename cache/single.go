@@ -17,7 +17,7 @@ const maxSingles = 1024
 // there; one that is older than what was there when it was asked for, at version
 // began, says that the apiservers' store was restored from a backup.
 func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
-	v.highest.raise(version)
+	v.highest.Raise(version)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() {
@@ -28,7 +28,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || compare(old.version, version) > 0 && compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || Compare(old.version, version) > 0 && Compare(version, began) >= 0) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind, v.given = t.APIVersion, t.Kind, true
@@ -36,7 +36,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	o.Name = name
 	v.setLocked(name, entryOf(&o))
 	v.noteReadLocked(name)
-	v.header.Newest = higher(v.header.Newest, version)
+	v.header.Newest = Higher(v.header.Newest, version)
 	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked(name)})
 }
 
@@ -44,10 +44,10 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 func (v *view) changeSingleLocked(c *store.Change) {
 	before := v.version
 	v.countLocked()
-	v.header.Updated = v.disk.clock()
+	v.header.Updated = v.disk.Clock()
 	c.ID, c.Op, c.From, c.New = *v.id.Load(), store.Update, before, before == ""
 	c.Header, v.onDisk = v.headerLocked(), true
-	v.disk.change(c)
+	v.disk.Change(c)
 }
 
 // makeRoomLocked takes out the member that was not read for the longest time, if there are
@@ -57,7 +57,7 @@ func (v *view) makeRoomLocked(but string) (names []string) {
 		return nil
 	}
 	oldest := v.oldestLocked(but)
-	v.records.forgot(v.key.of(), v.index[oldest].version)
+	v.records.Forgot(v.key.UserResource(), v.index[oldest].version)
 	v.removeLocked(oldest)
 	return []string{oldest}
 }
@@ -76,7 +76,7 @@ func (v *view) oldestLocked(but string) string {
 		switch last := v.reads.last[name]; {
 		case name == but:
 		case oldest == "", last < v.reads.last[oldest],
-			last == v.reads.last[oldest] && compare(e.version, v.index[oldest].version) < 0:
+			last == v.reads.last[oldest] && Compare(e.version, v.index[oldest].version) < 0:
 			oldest = name
 		}
 	}
@@ -107,12 +107,12 @@ func (v *view) noteReadLocked(name string) {
 	v.reads.last[name] = v.reads.n
 }
 
-// gone notes that an object is not there at a version, as records.gone does. No copy of it
+// gone notes that an object is not there at a version, as Records.Gone does. No copy of it
 // that was read by itself is kept any more: it would be in the place of one that is there.
-func (s *views) gone(of userResource, name, version string, uid types.UID, had bool) {
-	s.records.gone(of, name, version, uid, had)
-	k := known{record: record{Gone: orFirst(version), UID: uid}}
-	for _, v := range s.resource(of.user, of.resource) {
+func (s *views) gone(of UserResource, name, version string, uid types.UID, had bool) {
+	s.records.Gone(of, name, version, uid, had)
+	k := Known{Record: Record{Gone: OrFirst(version), UID: uid}}
+	for _, v := range s.resource(of.User, of.Resource) {
 		if v.key.Single {
 			v.removeIf(name, &k)
 		}
@@ -120,7 +120,7 @@ func (s *views) gone(of userResource, name, version string, uid types.UID, had b
 }
 
 // removeIf removes a member of a Single view if it is of an object that is gone.
-func (v *view) removeIf(name string, k *known) {
+func (v *view) removeIf(name string, k *Known) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() || v.loadLocked() != nil {

@@ -11,7 +11,7 @@ import (
 
 // fullSingleView is a Single view of pods that is full of dead-n, at versions from 1000 on.
 func fullSingleView(c *Cache) *view {
-	key := podsKey(nodeUser)
+	key := podsKey(NodeUser)
 	key.Single = true
 	v := c.views.acquire(key)
 	defer v.release()
@@ -64,7 +64,7 @@ func TestSingleObjectsThatMadeRoomLeaveTheDisk(t *testing.T) {
 		}
 	})
 	stored := 0
-	s, _ := c.disk.now()
+	s, _ := c.disk.Now()
 	if err := s.Views(func(v store.View) error { stored += v.Members; return nil }); err != nil || stored != kept {
 		t.Errorf("%d members are on disk, want %d, %v", stored, kept, err)
 	}
@@ -79,7 +79,7 @@ func TestAnObjectThatIsGoneIsNoSingleObject(t *testing.T) {
 	get(t, c, urlPodB)
 	u.onText("delete", http.StatusOK, podJSON("a", "105"))
 	ask(t.Context(), t, c, http.MethodDelete, urlPodA)
-	key := podsKey(nodeUser)
+	key := podsKey(NodeUser)
 	key.Single = true
 	if got := c.views.find(key).shows(); got != "3 ns/b=60 unusable" {
 		t.Errorf("single objects: %q", got)

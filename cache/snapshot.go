@@ -27,7 +27,7 @@ type unwritten struct{ objects map[string][]byte }
 
 // snapshot returns nil where the view cannot answer.
 func (v *view) snapshot() (*snapshot, error) {
-	s, w := v.disk.now()
+	s, w := v.disk.Now()
 	reader := s.NewReader(*v.id.Load(), v.scope) // from here on nothing that is in the index goes
 	v.mu.Lock()
 	defer v.mu.Unlock()

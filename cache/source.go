@@ -88,23 +88,23 @@ func (s *source) meta(m wire.ListMeta) wire.ListMeta {
 // No view will do that is older than what was seen in a form before it.
 func (x *exchange) source() (*source, error) {
 	behind, seen := false, "" // seen in any form that is asked for
-	for _, o := range inAcceptOrder(x.query.accept) {
+	for _, o := range inAcceptOrder(x.query.Accept) {
 		var best *source
 		position := ""
 		for _, in := range o.from {
-			s := &source{x.cache.views.find(x.query.key(in)), o.to}
+			s := &source{x.cache.views.find(x.query.Key(in)), o.to}
 			if s.view != nil && !s.converts() {
-				seen = higher(seen, s.view.latest())
+				seen = Higher(seen, s.view.latest())
 			}
 			if s.view == nil || !s.view.usable() || !s.convertible() {
 				continue
 			}
 			switch p := s.view.position(); {
-			case compare(p, seen) < 0:
+			case Compare(p, seen) < 0:
 				behind = true
 			case !s.converts():
 				return s, nil
-			case best == nil || compare(p, position) > 0:
+			case best == nil || Compare(p, position) > 0:
 				best, position = s, p
 			}
 		}

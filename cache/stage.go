@@ -12,7 +12,7 @@ import (
 
 // maxStage bounds the bytes of a list that is being read: what is larger is
 // passed on and not kept. It is what may wait for the disk.
-const maxStage = maxPending * 3 / 4
+const maxStage = MaxPending * 3 / 4
 
 // errStageFull is returned for a list that is too large to be kept.
 var errStageFull = errors.New("the list is too large to be kept")
@@ -62,15 +62,15 @@ func (s *stage) end() {
 
 func (s *stage) letGo(item *staged) {
 	if item.bytes != nil {
-		s.view.disk.shared.drop(item.sum)
+		s.view.disk.Shared.Drop(item.sum)
 	}
 }
 
 // also makes the stage one that has the items of others.
 func (s *stage) also(items map[string]staged) {
 	for name, item := range items {
-		if item.bytes != nil && s.view.disk.shared.take(item.sum) == nil {
-			s.view.disk.shared.put(item.sum, item.bytes)
+		if item.bytes != nil && s.view.disk.Shared.Take(item.sum) == nil {
+			s.view.disk.Shared.Put(item.sum, item.bytes)
 		}
 		s.put(name, item)
 	}
@@ -93,7 +93,7 @@ func (s *stage) add(name, version string, object []byte) error {
 	e, has := s.view.recognize(name, version, head, rest)
 	item := staged{entry: e}
 	if !has {
-		item.bytes = s.view.disk.sharedBytes(item.sum, head, rest)
+		item.bytes = s.view.disk.SharedBytes(item.sum, head, rest)
 	}
 	if s.put(name, item); s.bytes > maxStage {
 		return errStageFull
@@ -106,7 +106,7 @@ func (i *staged) cost(name string) int64 { return int64(len(i.bytes) + len(name)
 // recognize returns the entry of an object that was read, and whether it is a member
 // whose bytes are at hand. A list that comes again is recognized by quick hashes.
 func (v *view) recognize(name, version, head string, rest []byte) (_ entry, has bool) {
-	quick := max(maphash.Bytes(v.disk.seed, rest), 1)
+	quick := max(maphash.Bytes(v.disk.Seed, rest), 1)
 	old := v.atHand(name)
 	if old.version == version && old.size == len(head)+len(rest) && old.quick == quick {
 		return old, true
@@ -161,20 +161,20 @@ func (s *stage) commit(version string) verdict {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.complete && !v.lost.Load() {
-		order := compare(version, v.version)
+		order := Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.holdsLocked(s.items):
-			v.header.Updated, v.given = v.disk.clock(), true
+			v.header.Updated, v.given = v.disk.Clock(), true
 			v.allowLocked()
 			return taken
-		case order < 0 && s.consistent && compare(version, s.began) < 0:
+		case order < 0 && s.consistent && Compare(version, s.began) < 0:
 			return restored
 		case order < 0:
 			v.allowLocked()
 			return outdated
 		}
 	}
-	if s.consistent && compare(version, s.began) < 0 {
+	if s.consistent && Compare(version, s.began) < 0 {
 		v.seen = "" // there is no newer state: the store was restored from a backup
 	}
 	v.replaceLocked(s, version)
@@ -186,7 +186,7 @@ func (s *stage) commit(version string) verdict {
 func (v *view) allowLocked() {
 	if v.header.Denied {
 		v.header.Denied = false
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -195,20 +195,20 @@ func (v *view) replaceLocked(s *stage, version string) {
 	s.ended, s.left = v.endedLocked(s.items), v.leftLocked(s.items)
 	before := v.version
 	s.endedAt = before
-	v.highest.raise(version)
-	same := v.complete && !v.lost.Load() && compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
+	v.highest.Raise(version)
+	same := v.complete && !v.lost.Load() && Compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
 	v.lost.Store(false)
 	v.version, v.complete, v.given = version, true, true
 	v.header = viewHeader{
 		APIVersion: s.meta.APIVersion, Kind: s.meta.Kind, Item: s.kind, Sorted: s.meta.Sorted,
-		Changed: v.header.Changed, Updated: v.disk.clock(),
+		Changed: v.header.Changed, Updated: v.disk.Clock(),
 	}
 	if same {
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
 		return
 	}
-	if !v.key.lasting() { // members that the list does not have may be there all the same
-		v.records.forgot(v.key.of(), before)
+	if !v.key.Lasting() { // members that the list does not have may be there all the same
+		v.records.Forgot(v.key.UserResource(), before)
 	}
 	v.header.Changed = version
 	v.index, v.sorted, v.bytes, v.loaded, v.onDisk = make(map[string]entry, len(s.items)), nil, 0, true, true
@@ -219,14 +219,14 @@ func (v *view) replaceLocked(s *stage, version string) {
 		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Sum: item.sum, Bytes: item.bytes})
 		v.setLocked(name, item.entry)
 	}
-	v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
+	v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }
 
 // endedLocked returns the UIDs of the members that are not among these, and so are gone: of
 // a view that objects leave only by their deletion. A view that proves that by itself needs
 // no records.
 func (v *view) endedLocked(items map[string]staged) map[string]types.UID {
-	if v.lost.Load() || v.key.proves() || !v.key.lasting() || v.loadLocked() != nil {
+	if v.lost.Load() || v.key.Proves() || !v.key.Lasting() || v.loadLocked() != nil {
 		return nil
 	}
 	ended := map[string]types.UID{}
@@ -241,7 +241,7 @@ func (v *view) endedLocked(items map[string]staged) map[string]types.UID {
 // leftLocked returns the versions of the members that are not among these: of a view that
 // objects leave without being deleted.
 func (v *view) leftLocked(items map[string]staged) map[string]string {
-	if v.lost.Load() || v.key.lasting() || v.loadLocked() != nil {
+	if v.lost.Load() || v.key.Lasting() || v.loadLocked() != nil {
 		return nil
 	}
 	left := map[string]string{}
@@ -266,19 +266,19 @@ func (v *view) holdsLocked(items map[string]staged) bool {
 	return true
 }
 
-// item is an item of a list. See taker.
-func (s *stage) item(item []byte, m *wire.Meta) error {
+// Item is an item of a list. See taker.
+func (s *stage) Item(item []byte, m *wire.Meta) error {
 	if len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
 		return errNameless
 	}
 	if s.kind == "" {
 		s.kind = string(m.Kind)
 	}
-	return s.add(memberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
+	return s.add(MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
 }
 
-// list is what the list says of itself. See taker.
-func (s *stage) list(m wire.ListMeta) error {
+// List is what the list says of itself. See taker.
+func (s *stage) List(m wire.ListMeta) error {
 	s.meta = m
 	return nil
 }

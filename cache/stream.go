@@ -35,7 +35,7 @@ const (
 // Like any body it is for one goroutine.
 type stream struct {
 	cache *Cache
-	query *query
+	query *Query
 	repr  wire.Representation
 	view  *view // held
 	req   *http.Request
@@ -74,18 +74,18 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 	now := x.cache.now()
 	s := &stream{
 		cache: x.cache, query: x.query, repr: repr, req: x.req,
-		view:   x.cache.views.acquire(x.query.key(repr)),
+		view:   x.cache.views.acquire(x.query.Key(repr)),
 		opened: now, marked: now, outage: x.cache.past.count(),
 	}
-	if x.query.timeout > 0 {
-		s.deadline = now.Add(x.query.timeout)
+	if x.query.Timeout > 0 {
+		s.deadline = now.Add(x.query.Timeout)
 	}
-	if q := x.query; isVersion(q.version) && !q.initialEvents {
-		s.at = q.version
+	if q := x.query; Valid(q.Version) && !q.InitialEvents {
+		s.at = q.Version
 	} else {
 		s.initial = true
-		if q.bookmarks || q.initialEvents { // there will be an end to them
-			s.stage = s.view.newStage(x.began[s.view.key], q.consistent())
+		if q.Bookmarks || q.InitialEvents { // there will be an end to them
+			s.stage = s.view.newStage(x.began[s.view.key], q.Consistent())
 		}
 	}
 	return s
@@ -108,7 +108,7 @@ func (s *stream) release() {
 func (s *stream) endStage() {
 	if s.stage != nil {
 		if s.initial { // the client has seen what is not kept
-			s.cache.records.forgot(s.query.of(), s.stage.newest())
+			s.cache.records.Forgot(s.query.UserResource(), s.stage.newest())
 		}
 		s.stage.end()
 		s.stage = nil
@@ -132,9 +132,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.view.template.Store(s.req)
 	s.settleLater()
 	switch p := s.view.position(); {
-	case compare(p, s.at) < 0: // events would leave a gap
+	case Compare(p, s.at) < 0: // events would leave a gap
 		s.cache.refresh(s.view, s.req)
-	case compare(p, s.at) > 0 && !s.resumed:
+	case Compare(p, s.at) > 0 && !s.resumed:
 		s.cache.verify(s.view, s.req)
 	}
 	return nil
@@ -279,7 +279,7 @@ func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
 		s.blind = true
-		s.cache.records.forgot(s.query.of(), following(s.view.highest.version()))
+		s.cache.records.Forgot(s.query.UserResource(), Following(s.view.highest.Version()))
 		s.view.invalidate()
 		s.cache.refresh(s.view, s.req)
 	}
@@ -296,8 +296,8 @@ func (s *stream) from(version string) string {
 
 // event feeds the view. It returns false for what the client has seen already.
 func (s *stream) event(f *wire.Frame) bool {
-	name, version := memberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
-	if !isVersion(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
+	name, version := MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
+	if !Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
 		s.lose()
 		return true
 	}
@@ -306,7 +306,7 @@ func (s *stream) event(f *wire.Frame) bool {
 		s.begin(f, name, version)
 		return true
 	}
-	if s.resumed && compare(version, s.at) <= 0 {
+	if s.resumed && Compare(version, s.at) <= 0 {
 		return false
 	}
 	s.held.overtaken(name)
@@ -340,7 +340,7 @@ func (s *stream) event(f *wire.Frame) bool {
 
 // begin takes over an initial event.
 func (s *stream) begin(f *wire.Frame, name, version string) {
-	s.view.highest.raise(version)
+	s.view.highest.Raise(version)
 	switch {
 	case f.Type == watch.Deleted:
 		if s.stage != nil {
@@ -349,7 +349,7 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
 	case s.stage == nil:
-		s.cache.records.forgot(s.query.of(), version)
+		s.cache.records.Forgot(s.query.UserResource(), version)
 		return
 	}
 	if err := s.stage.add(name, version, f.Object); err != nil {
@@ -374,11 +374,11 @@ func (s *stream) describe(f *wire.Frame) {
 // before a bookmark is all there is up to it.
 func (s *stream) bookmark(f *wire.Frame) {
 	version := string(f.Meta.ResourceVersion)
-	if !isVersion(version) {
+	if !Valid(version) {
 		return
 	}
 	if !s.initial {
-		if compare(version, s.at) < 0 {
+		if Compare(version, s.at) < 0 {
 			return
 		}
 		if s.view.advance(s.from(version), version) == isBeyond {
@@ -387,7 +387,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		s.at, s.marked = version, s.cache.now()
 		return
 	}
-	if s.query.initialEvents && !f.InitialEventsEnd {
+	if s.query.InitialEvents && !f.InitialEventsEnd {
 		return
 	}
 	s.initial, s.at = false, version

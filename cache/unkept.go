@@ -36,15 +36,15 @@ func newUnkept() *unkept {
 }
 
 // add notes that a query was answered in a form that is not kept.
-func (u *unkept) add(q *query) {
+func (u *unkept) add(q *Query) {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.users[q.user]
+	of := u.users[q.User]
 	if of == nil {
 		u.makeRoomLocked()
 		of = &unkeptQueries{known: map[uint64]bool{}}
-		u.users[q.user] = of
+		u.users[q.User] = of
 	}
 	if of.known[hash] {
 		return
@@ -70,18 +70,18 @@ func (u *unkept) makeRoomLocked() {
 }
 
 // has reports whether add has noted the query, whatever form is asked for now.
-func (u *unkept) has(q *query) bool {
+func (u *unkept) has(q *Query) bool {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.users[q.user]
+	of := u.users[q.User]
 	return of != nil && of.known[hash]
 }
 
-func (u *unkept) hash(q *query) uint64 {
+func (u *unkept) hash(q *Query) uint64 {
 	type asked struct {
 		resource                        schema.GroupVersionResource
 		namespace, name, labels, fields string
 	}
-	return maphash.Comparable(u.seed, asked{q.resource, q.namespace, q.name, q.labels, q.fields})
+	return maphash.Comparable(u.seed, asked{q.Resource, q.Namespace, q.Name, q.Labels, q.Fields})
 }

@@ -11,12 +11,12 @@ func (x *exchange) unread(res *http.Response) {
 	r := x.cache.records
 	if x.info.Verb == "get" {
 		q := x.named()
-		r.read(q.of(), q.namespace, q.member(), "", "", x.moment, false)
-		r.seen(q.of(), q.member(), following(x.moment.version()), "")
+		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
+		r.Seen(q.UserResource(), q.Member(), Following(x.moment.Version()), "")
 		return
 	}
-	of := userResource{user: x.who.user, resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() { r.forgot(of, following(r.highest(of.resource).version())) }}
+	of := UserResource{User: x.who.user, Resource: x.resource()}
+	res.Body = &unreadBody{res.Body, func() { r.Forgot(of, Following(r.Highest(of.Resource).Version())) }}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.

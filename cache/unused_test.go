@@ -27,9 +27,9 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 		"nobody has read it for 30 days":     {user, func(*Cache, *view) {}, false},
 		"somebody has read it":               {user, func(c *Cache, v *view) { v.touch(c.now()) }, true},
 		"somebody watches it":                {user, func(_ *Cache, v *view) { v.holders.Add(1) }, true},
-		"the kubelet's, where none runs now": {nodeUser, func(*Cache, *view) {}, true},
-		"what no kubelet reads any more": {nodeUser, func(c *Cache, _ *view) {
-			c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
+		"the kubelet's, where none runs now": {NodeUser, func(*Cache, *view) {}, true},
+		"what no kubelet reads any more": {NodeUser, func(c *Cache, _ *view) {
+			c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
 		}, false},
 		"the clock was wrong by years": {user, func(_ *Cache, v *view) {
 			v.touch(time.Unix(0, 0))
@@ -60,9 +60,9 @@ func fillJSON(t *testing.T, v *view, version string, pods ...string) {
 	t.Helper()
 	st := v.newStage("", true)
 	defer st.end()
-	d := newDecoder(v.repr, respond(200, ""), st)
+	d := NewDecoder(v.repr, respond(200, ""), st)
 	d.Write([]byte(podsJSON(version, pods...))) //nolint:errcheck // finish says it
-	if err := d.finish(); err != nil {
+	if err := d.Finish(); err != nil {
 		t.Fatal(err)
 	}
 	st.commit(version)
@@ -89,7 +89,7 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 			t.Errorf("offline, an hour after the boot: %q, want %q", got, want)
 		}
 		u.comeBack()
-		time.Sleep(3 * sweepEvery)
+		time.Sleep(3 * SweepEvery)
 		if got, want := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods), "100: a=50"; got != want {
 			t.Errorf("online again: %q, want %q", got, want)
 		}
@@ -99,11 +99,11 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 // A view is found empty, filled, let go of, and only then removed.
 func TestAViewThatWasJustFilledStays(t *testing.T) {
 	c := openCache(t, t.TempDir(), newUpstream())
-	v := c.views.acquire(podsKey(nodeUser))
+	v := c.views.acquire(podsKey(NodeUser))
 	fillJSON(t, v, "100", podJSON("a", "50"))
 	v.release()
 	c.views.remove(v)
-	if c.views.find(podsKey(nodeUser)) != v {
+	if c.views.find(podsKey(NodeUser)) != v {
 		t.Error("what a client has just read is gone")
 	}
 	if err := c.Close(); err != nil {

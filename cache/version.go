@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// compare orders two resourceVersions. The empty one, which nothing has, comes
+// Compare orders two resourceVersions. The empty one, which nothing has, comes
 // before all others; what is no version is treated like it.
-func compare(a, b string) int {
+func Compare(a, b string) int {
 	n, err := resourceversion.CompareResourceVersion(a, b)
 	if err == nil {
 		return n
@@ -17,28 +17,28 @@ func compare(a, b string) int {
 }
 
 func rank(version string) int {
-	if isVersion(version) {
+	if Valid(version) {
 		return 1
 	}
 	return 0
 }
 
-// isVersion reports whether v names a state, which "" and "0" do not.
-func isVersion(v string) bool {
+// Valid reports whether v names a state, which "" and "0" do not.
+func Valid(v string) bool {
 	_, err := resourceversion.CompareResourceVersion(v, v)
 	return err == nil
 }
 
-// higher returns the higher of two versions.
-func higher(a, b string) string {
-	if compare(a, b) >= 0 {
+// Higher returns the higher of two versions.
+func Higher(a, b string) string {
+	if Compare(a, b) >= 0 {
 		return a
 	}
 	return b
 }
 
-// preceding is the highest version below another.
-func preceding(version string) string {
+// Preceding is the highest version below another.
+func Preceding(version string) string {
 	n, ok := new(big.Int).SetString(version, 10)
 	if !ok {
 		return ""
@@ -46,8 +46,8 @@ func preceding(version string) string {
 	return n.Sub(n, big.NewInt(1)).String()
 }
 
-// following is the lowest version above another.
-func following(version string) string {
+// Following is the lowest version above another.
+func Following(version string) string {
 	n, ok := new(big.Int).SetString(version, 10)
 	if !ok {
 		return "1"

@@ -19,14 +19,14 @@ import (
 // All changes are made under mu, and handed to the disk under it, in order.
 type view struct {
 	id    atomic.Pointer[store.ID] // changes only with the file; see views.rename
-	key   viewKey
+	key   Key
 	raw   []byte // of the key
 	scope string
 	repr  wire.Representation
-	disk  *disk
+	disk  *Disk
 	// What is known of single objects goes there; nil in tests of a view alone.
-	records *records
-	highest *highest // of the versions of its resource; may be nil
+	records *Records
+	highest *Highest // of the versions of its resource; may be nil
 
 	// lost is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
@@ -120,8 +120,8 @@ type viewHeader struct {
 // memberCost is what a member takes on disk besides its object, about.
 const memberCost = 130
 
-func newView(d *disk, id store.ID, key viewKey) *view {
-	v := &view{key: key, raw: key.bytes(), scope: key.scope(), repr: key.representation(), disk: d}
+func newView(d *Disk, id store.ID, key Key) *view {
+	v := &view{key: key, raw: key.Bytes(), scope: key.Scope(), repr: key.Repr(), disk: d}
 	v.id.Store(&id)
 	return v
 }
@@ -137,10 +137,10 @@ func (v *view) restore(s store.View) {
 	if err := json.Unmarshal(s.Blob, &v.header); err != nil {
 		v.complete = false
 	}
-	v.highest.raise(v.newestLocked())
+	v.highest.Raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
-	if h := &v.header; h.Boot != "" && h.Boot == v.disk.boot && compare(h.Seen, v.seen) > 0 {
+	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && Compare(h.Seen, v.seen) > 0 {
 		v.seen = h.Seen
 	}
 	v.saveSeenLocked() // the file may be an older one
@@ -171,12 +171,12 @@ func (v *view) damagedLocked() {
 	if v.complete {
 		v.seenLocked(v.version)
 	}
-	v.records.damaged(v.key.of(), v.newestLocked())
+	v.records.Damaged(v.key.UserResource(), v.newestLocked())
 }
 
 // forgetLocked keeps of the view only that nothing older proves what it may have seen.
 func (v *view) forgetLocked() {
-	v.records.forgot(v.key.of(), v.newestLocked())
+	v.records.Forgot(v.key.UserResource(), v.newestLocked())
 	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.reads = reads{}
 	v.bytes, v.members, v.version, v.complete, v.onDisk, v.given = 0, 0, "", false, false, false
@@ -189,7 +189,7 @@ func (v *view) loadLocked() error {
 	if v.loaded {
 		return nil
 	}
-	s, _ := v.disk.now()
+	s, _ := v.disk.Now()
 	stored, members, err := s.Members(*v.id.Load())
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 		v.dropDamagedLocked()
@@ -222,7 +222,7 @@ func (v *view) dropDamagedLocked() {
 
 func (v *view) removeFromDiskLocked() {
 	if v.onDisk {
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
+		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
 	}
 	v.forgetLocked()
 }
@@ -241,9 +241,9 @@ func (v *view) release() { v.holders.Add(-1) }
 
 // String is for logs: what is read, not by whom.
 func (v *view) String() string {
-	q := query{verb: "list", resource: v.key.resource(), namespace: v.key.Namespace, labels: v.key.Labels, fields: v.key.Fields}
+	q := Query{Verb: "list", Resource: v.key.GVR(), Namespace: v.key.Namespace, Labels: v.key.Labels, Fields: v.key.Fields}
 	if v.key.Single {
-		q.verb = "get"
+		q.Verb = "get"
 	}
 	return q.String()
 }
@@ -275,7 +275,7 @@ func (v *view) position() string {
 func (v *view) headerLocked() store.Header {
 	h := v.header
 	if h.Seen, h.Boot = "", ""; v.behindLocked() {
-		h.Seen, h.Boot = v.seen, v.disk.boot
+		h.Seen, h.Boot = v.seen, v.disk.Boot
 	}
 	blob, err := json.Marshal(h)
 	if err != nil {
@@ -312,7 +312,7 @@ func (v *view) deny(denied bool) {
 	}
 	v.header.Denied = denied
 	if v.onDisk && !v.lost.Load() {
-		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -349,13 +349,13 @@ func (v *view) member(name string) (entry, bool) {
 // was seen at a version.
 func (v *view) lacks(namespace, name, seen string) bool {
 	absent := v.absentAt(namespace, name)
-	return absent != "" && compare(absent, seen) >= 0
+	return absent != "" && Compare(absent, seen) >= 0
 }
 
 // absentAt is the version at which the view proves that there is no such object, or "".
 func (v *view) absentAt(namespace, name string) string {
 	k := &v.key
-	if !k.proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != onlyName+name {
+	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != OnlyName+name {
 		return ""
 	}
 	v.mu.Lock()
@@ -363,7 +363,7 @@ func (v *view) absentAt(namespace, name string) string {
 	if !v.usableLocked() || v.loadLocked() != nil {
 		return ""
 	}
-	if _, ok := v.index[memberName(namespace, name)]; ok {
+	if _, ok := v.index[MemberName(namespace, name)]; ok {
 		return ""
 	}
 	return v.version

@@ -42,7 +42,7 @@ func newTestView(t *testing.T) *view {
 			t.Error(err)
 		}
 	})
-	v := c.views.acquire(viewKey{User: nodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	t.Cleanup(v.release)
 	return v
 }

@@ -19,8 +19,8 @@ import (
 
 // views is all views there are. It is safe for concurrent use.
 type views struct {
-	disk    *disk
-	records *records
+	disk    *Disk
+	records *Records
 	max     int64 // bytes, of all views together
 	now     func() time.Time
 	log     *slog.Logger
@@ -33,9 +33,9 @@ type views struct {
 	mu    sync.RWMutex
 	salt  []byte
 	byID  map[store.ID]*view
-	byKey map[viewKey]*view
+	byKey map[Key]*view
 	// of are the views in which a user's objects of one resource are.
-	of map[userResource][]*view
+	of map[UserResource][]*view
 }
 
 // viewCost is what a view takes on disk without members, about.
@@ -47,7 +47,7 @@ const viewCost = 1 << 10
 func (s *views) load(salt []byte) error {
 	s.rename(salt)
 	found := map[store.ID]store.View{}
-	st, _ := s.disk.now()
+	st, _ := s.disk.Now()
 	err := st.Views(func(v store.View) error {
 		found[v.ID] = v
 		return nil
@@ -56,16 +56,16 @@ func (s *views) load(salt []byte) error {
 		return err
 	}
 	for _, stored := range found {
-		var key viewKey
-		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != nodeUser && !identity.IsKey(key.User) {
+		var key Key
+		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != NodeUser && !identity.IsKey(key.User) {
 			// It is of a release that took the claims of a token for its user.
-			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})
+			s.disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
 		}
-		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.id(salt) != stored.ID || !key.representation().Cacheable() {
+		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
 			s.log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
-			s.disk.change(&store.Change{ID: stored.ID, Op: store.Drop})
+			s.disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
 		}
@@ -92,14 +92,14 @@ func (s *views) rename(salt []byte) {
 	s.salt = salt
 	clear(s.byID)
 	for _, v := range s.byKey {
-		id := v.key.id(salt)
+		id := v.key.ID(salt)
 		v.id.Store(&id)
 		s.byID[id] = v
 	}
 }
 
 // find returns a view that there is, or nil.
-func (s *views) find(key viewKey) *view {
+func (s *views) find(key Key) *view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byKey[key]
@@ -107,7 +107,7 @@ func (s *views) find(key viewKey) *view {
 
 // acquire returns the view for a key, an empty one if there was none. It stays
 // the view for this key until it is released.
-func (s *views) acquire(key viewKey) *view {
+func (s *views) acquire(key Key) *view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.byKey[key]
@@ -116,14 +116,14 @@ func (s *views) acquire(key viewKey) *view {
 		v.touch(s.now())
 		return v
 	}
-	key = key.clone()
-	v = newView(s.disk, key.id(s.salt), key)
-	v.records, v.highest = s.records, s.records.count(key.resource())
+	key = key.Clone()
+	v = newView(s.disk, key.ID(s.salt), key)
+	v.records, v.highest = s.records, s.records.Count(key.GVR())
 	v.forget()
 	v.touch(s.now())
 	v.holders.Add(1)
 	s.byID[*v.id.Load()], s.byKey[key] = v, v
-	of := userResource{user: key.User, resource: key.resource()}
+	of := UserResource{User: key.User, Resource: key.GVR()}
 	if key.Single {
 		// First: where a list has the same version of an object with other contents, a
 		// GET is answered again as it was.
@@ -138,19 +138,19 @@ func (s *views) acquire(key viewKey) *view {
 func (s *views) resource(user string, resource schema.GroupVersionResource) []*view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.of[userResource{user: user, resource: resource}])
+	return slices.Clone(s.of[UserResource{User: user, Resource: resource}])
 }
 
 // viewed returns the resources of which there are views, by user.
-func (s *views) viewed() map[string]map[userResource]bool {
+func (s *views) viewed() map[string]map[UserResource]bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	users := map[string]map[userResource]bool{}
+	users := map[string]map[UserResource]bool{}
 	for of := range s.of {
-		if users[of.user] == nil {
-			users[of.user] = map[userResource]bool{}
+		if users[of.User] == nil {
+			users[of.User] = map[UserResource]bool{}
 		}
-		users[of.user][of] = true
+		users[of.User][of] = true
 	}
 	return users
 }
@@ -191,14 +191,14 @@ var kubeletReads = map[schema.GroupResource]bool{
 }
 
 func (v *view) kubelets() bool {
-	return v.key.User == nodeUser && kubeletReads[v.key.resource().GroupResource()]
+	return v.key.User == NodeUser && kubeletReads[v.key.GVR().GroupResource()]
 }
 
 const (
 	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
 	// that nobody reads a view any more before it goes: 30 days. Views of pods that
 	// are gone end so. Clocks have no say in it: they may be wrong by years.
-	unusedFor = int(30 * 24 * time.Hour / sweepEvery)
+	unusedFor = int(30 * 24 * time.Hour / SweepEvery)
 )
 
 // sweep drops views that nobody has used for long, and forgets empty ones. It is
@@ -248,7 +248,7 @@ func (s *views) remove(v *view) {
 	s.room.set(v, usage{})
 	delete(s.byID, *v.id.Load())
 	delete(s.byKey, v.key)
-	of := userResource{user: v.key.User, resource: v.key.resource()}
+	of := UserResource{User: v.key.User, Resource: v.key.GVR()}
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
@@ -257,8 +257,8 @@ func (s *views) remove(v *view) {
 
 // deny is told that a user was refused a query. In no representation it is
 // answered from the cache until the user is let in again.
-func (s *views) deny(query *viewKey) {
-	for _, v := range s.resource(query.User, query.resource()) {
+func (s *views) deny(query *Key) {
+	for _, v := range s.resource(query.User, query.GVR()) {
 		k := v.key
 		if k.Representation = query.Representation; k == *query {
 			v.deny(true)

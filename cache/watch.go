@@ -40,9 +40,9 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 	version, changed := snap.version, snap.changed
 	s.held.source = src
 	if s.initial {
-		if isVersion(q.version) && compare(q.version, version) > 0 {
+		if Valid(q.Version) && Compare(q.Version, version) > 0 {
 			snap.reader.Close()
-			return tooLarge(q.version, version)
+			return tooLarge(q.Version, version)
 		}
 		if s.item.Kind == "" && len(snap.members) > 0 {
 			snap.reader.Close()
@@ -50,15 +50,15 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 		}
 		x.cache.withStatus(src, snap)
 		s.held.noteAll(&snap.status)
-		s.replay = &replay{pieces: x.pieces(src, snap), end: q.initialEvents}
+		s.replay = &replay{pieces: x.pieces(src, snap), end: q.InitialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}
 	snap.reader.Close()
 	switch {
-	case compare(s.at, changed) < 0:
+	case Compare(s.at, changed) < 0:
 		s.expire()
-	case compare(s.at, version) < 0: // nothing has happened in between
+	case Compare(s.at, version) < 0: // nothing has happened in between
 		s.at = version
 		s.mark()
 	}

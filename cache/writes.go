@@ -125,7 +125,7 @@ func (w *writes) settle(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
+	if Sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
 		w.overlay.Drop()
 	}
 }
@@ -152,7 +152,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if q == nil || res.StatusCode/100 != 2 {
 			return
 		}
-		if repr := wire.Answered(q.accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+		if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 			x.keepObject(res, q, repr)
 		}
 	case x.info.Verb == "delete" && x.info.Subresource == "" && res.StatusCode/100 == 2:
@@ -178,11 +178,11 @@ func (w *writes) keepPath(x *exchange, res *http.Response) {
 	}
 	header := res.Header.Clone()
 	header.Del("Content-Encoding")
-	sink := &objectSink{take: func(body []byte) error {
+	sink := &ObjectSink{Take: func(body []byte) error {
 		w.kept.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
 		return nil
 	}}
-	teeBody(res, decode(res, sink), x.cache.looked)
+	TeeBody(res, Decode(res, sink), x.cache.looked)
 }
 
 // isTokenRequest reports whether a token of a service account is asked for.
@@ -201,11 +201,11 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &objectSink{take: func(body []byte) error {
+	sink := &ObjectSink{Take: func(body []byte) error {
 		x.learnIssued(request, body, contentType)
 		return w.kept.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
-	teeBody(res, decode(res, sink), x.cache.looked)
+	TeeBody(res, Decode(res, sink), x.cache.looked)
 }
 
 // body returns the request's body, which was sent, or might have been.
@@ -316,15 +316,15 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if err != nil {
 		return nil, errWrite
 	}
-	q := &query{user: x.who.user, resource: resource, namespace: x.info.Namespace, name: string(m.Name)}
+	q := &Query{User: x.who.user, Resource: resource, Namespace: x.info.Namespace, Name: string(m.Name)}
 	if _, err := x.seek(q); err != nil {
 		return nil, errWrite
 	}
-	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.name))
+	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
-func (x *exchange) cached(q *query) (object, error) {
+func (x *exchange) cached(q *Query) (object, error) {
 	copies, err := x.seek(q)
 	if err != nil {
 		return object{}, err
@@ -361,7 +361,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	case err != nil:
 		return x.status(err)
 	}
-	asked, ok := wire.Negotiate(q.accept, func(r wire.Representation) bool { return r.Cacheable() })
+	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
 		return x.status(notAcceptable(q))
 	}
