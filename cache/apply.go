@@ -2,6 +2,7 @@ package cache
 
 import (
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // change is one event about one member.
@@ -115,9 +116,9 @@ func (v *view) catchUpLocked() {
 // above the view would leave a gap.
 func (v *view) followsLocked(from, version string) applied {
 	switch {
-	case !v.complete || v.lost.Load() || Compare(from, v.version) > 0:
+	case !v.complete || v.lost.Load() || versions.Compare(from, v.version) > 0:
 		return isBeyond
-	case Compare(version, v.version) <= 0:
+	case versions.Compare(version, v.version) <= 0:
 		return isKnown
 	}
 	return isNews

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -31,7 +32,7 @@ var errBehind = errors.New("what is cached of this is older than what was read l
 
 // seenLocked notes that a client has been given the state of the view at a version.
 func (v *view) seenLocked(version string) {
-	if Compare(version, v.seen) > 0 {
+	if versions.Compare(version, v.seen) > 0 {
 		v.seen = version
 		v.saveSeenLocked()
 	}
@@ -53,7 +54,7 @@ func (v *view) sawState(version string) bool {
 	return could && !v.usableLocked()
 }
 
-func (v *view) behindLocked() bool { return Compare(v.version, v.seen) < 0 }
+func (v *view) behindLocked() bool { return versions.Compare(v.version, v.seen) < 0 }
 
 func (v *view) behind() bool {
 	v.mu.Lock()
@@ -85,7 +86,7 @@ func (v *view) startOver() {
 // that was evicted nothing is kept; older copies are in doubt then.
 func (s *stream) keepApart(c *change) {
 	if s.cache.views.holds(s.query.UserResource(), c.name) {
-		s.cache.records.Doubt(s.query.UserResource(), c.name, Preceding(c.version))
+		s.cache.records.Doubt(s.query.UserResource(), c.name, versions.Preceding(c.version))
 	}
 	if s.view.position() == "" {
 		return
@@ -126,7 +127,7 @@ func (x *exchange) outdo(v *view) {
 
 // passed is called when a client has got a list that was not kept.
 func (x *exchange) passed(v *view, version string) {
-	if Valid(version) && v.sawState(version) {
+	if versions.Valid(version) && v.sawState(version) {
 		x.cache.refresh(v, x.req)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 // Each client has seen version 120 when the cloud goes away, and the view has version 100.
@@ -49,7 +51,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				time.Sleep(time.Millisecond) // the oldest go first
 				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
 			}
-			if c.pages.before(pageOf(podsKey(NodeUser), "next")) != nil {
+			if c.pages.before(pageOf(podsKey(query.NodeUser), "next")) != nil {
 				t.Fatal("the first page is still there: this test shows nothing")
 			}
 			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {
@@ -276,7 +278,7 @@ func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
 				c := startCache(t, u)
-				v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+				v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 				fill(t, v, "", "90", true, map[string]string{"a": "50"})
 				v.release()
 				u.shows("100", podJSON("a", "50"))

@@ -14,14 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
 )
 
 // BenchmarkOfflineList answers lists of 5,000 pods of 4 KB from the disk.
 func BenchmarkOfflineList(b *testing.B) {
 	c := openBenchCache(b)
-	q := &Query{User: NodeUser, Verb: "list", Accept: "application/vnd.kubernetes.protobuf"}
+	q := &query.Query{User: query.NodeUser, Verb: "list", Accept: "application/vnd.kubernetes.protobuf"}
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
-	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	st := v.newStage("", true)
 	for i := range 5000 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +53,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 	for b.Loop() {
-		x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: NodeUser}, query: q}
+		x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: query.NodeUser}, query: q}
 		res, err := x.list()
 		if err != nil {
 			b.Fatal(err)
@@ -82,12 +85,12 @@ func BenchmarkOnlineList(b *testing.B) {
 		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			c := openBenchCache(b)
-			v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+			v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 			defer v.release()
 			read := func() {
 				st := v.newStage("", true)
 				defer st.end()
-				d := NewDecoder(v.repr, &http.Response{}, st)
+				d := tee.NewDecoder(v.repr, &http.Response{}, st)
 				for rest := body; len(rest) > 0; {
 					n, _ := d.Write(rest[:min(len(rest), 32<<10)])
 					rest = rest[n:]

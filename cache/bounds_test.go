@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -46,7 +48,7 @@ func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
 			for i := range 20 {
 				send(t, feed, `{"type":"ADDED","object":`+largePod(fmt.Sprint("p", i), fmt.Sprint(200+i), size)+"}\n")
 			}
-			time.Sleep(2 * SweepEvery)
+			time.Sleep(2 * records.SweepEvery)
 			for i := range 20 { // which do not bring it back
 				send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(300+i)))
 				time.Sleep(time.Second)
@@ -80,11 +82,11 @@ func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
 				c := startCache(t, u, func(o *Options) { o.MaxBytes = most })
 				get(t, c, urlPods)
 				grow(t, c, u)
-				time.Sleep(2 * SweepEvery)
+				time.Sleep(2 * records.SweepEvery)
 				if sum := keptBytes(c); sum > most {
 					t.Errorf("%d KiB are kept, and the bound is %d", sum>>10, most>>10)
 				}
-				if !keptViews(c)[NodeUser] {
+				if !keptViews(c)[query.NodeUser] {
 					t.Error("the kubelet's view had to go")
 				}
 			})
@@ -224,7 +226,7 @@ func TestAListInPagesIsBounded(t *testing.T) {
 		if got, want := get(t, c, urlPods), errNeverRead.Error(); got != want { // the client has seen more than what was kept before
 			t.Errorf("offline: %.80q, want %q", got, want)
 		}
-		time.Sleep(pageTimeout + 2*SweepEvery)
+		time.Sleep(pageTimeout + 2*records.SweepEvery)
 		if waiting() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}

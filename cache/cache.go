@@ -15,8 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/pause"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -85,13 +90,13 @@ const (
 type Cache struct {
 	up         Upstream
 	opts       Options
-	disk       *Disk
+	disk       *disk.Disk
 	views      *views
 	tokens     *identity.Tokens
 	pages      *pages
 	writes     *writes
 	unkept     *unkept
-	records    *Records
+	records    *records.Records
 	production *production
 	metrics    *metrics
 	log        *slog.Logger
@@ -133,7 +138,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 		c.opts.MaxBytes = defaultMaxBytes
 	}
 	var err error
-	c.disk, err = OpenDisk(dir, DiskOptions{
+	c.disk, err = disk.Open(dir, disk.Options{
 		Store:     store.Options{Key: opts.Key, Logger: opts.Logger},
 		Lost:      func(id store.ID, err error) { c.views.lost(id, err) },
 		Reset:     c.reset,
@@ -161,10 +166,10 @@ func (c *Cache) load() error {
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
-	c.records = NewRecords()
+	c.records = records.New()
 	c.views = &views{
 		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
-		byID: map[store.ID]*view{}, byKey: map[Key]*view{}, of: map[UserResource][]*view{},
+		byID: map[store.ID]*view{}, byKey: map[query.Key]*view{}, of: map[query.UserResource][]*view{},
 	}
 	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
 	if err := c.tokens.Load(salt); err != nil {
@@ -190,7 +195,7 @@ func (c *Cache) distrust() {
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.all() {
 		if older || v.lost.Load() {
-			c.records.Forgot(v.key.UserResource(), Following(v.highest.Version()))
+			c.records.Forgot(v.key.UserResource(), versions.Following(v.highest.Version()))
 		}
 	}
 }
@@ -231,7 +236,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error { return c.watchCloud(ctx) })
 	g.Go(func() error { return c.writes.run(ctx) })
 	g.Go(func() error {
-		for Sleep(ctx, SweepEvery) {
+		for pause.Sleep(ctx, records.SweepEvery) {
 			c.pages.sweep()
 			c.views.fit(nil) // they grow by events, too
 			if c.isUp() {
@@ -317,11 +322,11 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
 	who, ok := c.callerOf(r)
-	if !ok || info == nil || !Nameable(info) {
+	if !ok || info == nil || !query.Nameable(info) {
 		return c.up.RoundTrip(r)
 	}
-	p := ParamsOf(r)
-	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: QueryOf(r, p, info, who.user)}
+	p := query.ParamsOf(r)
+	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
 	x.began = x.versions()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
@@ -341,21 +346,21 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 type exchange struct {
 	cache  *Cache
 	req    *http.Request
-	params Params // of its URL
+	params query.Params // of its URL
 	info   *request.RequestInfo
 	who    caller
-	query  *Query // nil where the cache keeps nothing of the answer
+	query  *query.Query // nil where the cache keeps nothing of the answer
 
 	// began are the versions of the views that the answer may feed, at the time
 	// of the request.
-	began map[Key]string
+	began map[query.Key]string
 	// moment is what was known of the resource then.
-	moment Moment
+	moment records.Moment
 }
 
 // versions notes what is known before the request is sent. What it is answered
 // with, if that is the newest there is, is not older.
-func (x *exchange) versions() map[Key]string {
+func (x *exchange) versions() map[query.Key]string {
 	q := x.query
 	if q == nil {
 		q = x.written()
@@ -363,14 +368,14 @@ func (x *exchange) versions() map[Key]string {
 	if q == nil || q.User == "" || !q.Consistent() {
 		return nil
 	}
-	began := map[Key]string{}
+	began := map[query.Key]string{}
 	for _, r := range wire.Acceptable(q.Accept) {
 		key := q.Key(r)
 		v := x.cache.views.find(key)
 		switch {
 		case v == nil:
 		case key.Single:
-			if e, ok := v.member(MemberName(q.Namespace, q.Name)); ok {
+			if e, ok := v.member(query.MemberName(q.Namespace, q.Name)); ok {
 				began[key] = e.version
 			}
 		default:

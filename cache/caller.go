@@ -10,7 +10,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -22,7 +24,7 @@ const (
 
 // loadSalt returns the random bytes that all names and hashes on disk are made
 // with. Where there are none, those of before stay, or new ones are made.
-func loadSalt(d *Disk, before []byte) ([]byte, error) {
+func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
 	salt, err := d.Get(tableMeta, keySalt)
 	if err == nil && len(salt) == sha256.Size {
 		return salt, nil
@@ -53,7 +55,7 @@ func (c *Cache) callerOf(r *http.Request) (caller, bool) {
 		return caller{}, false
 	}
 	if c.opts.IsNode(r.Context()) {
-		return caller{user: NodeUser}, true
+		return caller{user: query.NodeUser}, true
 	}
 	token := c.tokens.Token(r.Header)
 	if token == nil {

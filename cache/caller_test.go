@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -148,7 +149,7 @@ func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
 		u, dir := newUpstream(), t.TempDir()
 		c := openCache(t, dir, u)
 		stop := runCache(t, c)
-		for _, user := range []string{"jwt:here|system:serviceaccount:ns:a", "token:abc", NodeUser, identity.User{Name: "a"}.Key()} {
+		for _, user := range []string{"jwt:here|system:serviceaccount:ns:a", "token:abc", query.NodeUser, identity.User{Name: "a"}.Key()} {
 			v := c.views.acquire(podsKey(user))
 			v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
 			v.release()
@@ -161,7 +162,7 @@ func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
 			c = openCache(t, dir, u)
 			stop = runCache(t, c)
 			kept := keptViews(c)
-			if len(kept) != 2 || !kept[NodeUser] || !kept["a"] {
+			if len(kept) != 2 || !kept[query.NodeUser] || !kept["a"] {
 				t.Errorf("kept are the views of %v", kept)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 )
 
 // podsKey is the view of all pods, as JSON.
-func podsKey(user string) Key {
-	return Key{User: user, Version: "v1", Resource: "pods", Representation: "json"}
+func podsKey(user string) query.Key {
+	return query.Key{User: user, Version: "v1", Resource: "pods", Representation: "json"}
 }
 
 // tokenKey is the context's key of a bearer token. Who has none is the node.

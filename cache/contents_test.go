@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 // One version of an object has other contents for two users: one of them made a dry run
@@ -205,7 +207,7 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-				v := c.views.find(podsKey(NodeUser))
+				v := c.views.find(podsKey(query.NodeUser))
 				v.mu.Lock()
 				e := v.index["ns/b"]
 				e.size += off

@@ -15,6 +15,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 )
 
 func valueOf(t *testing.T, c prometheus.Counter) float64 {
@@ -74,7 +78,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				if got := get(t, c, url); !strings.Contains(got, "damaged") {
 					t.Errorf("with an object missing: %q", got)
 				}
-				time.Sleep(FirstReopen)
+				time.Sleep(disk.FirstReopen)
 				if after, _ := c.disk.Now(); after == before {
 					t.Error("the damaged file is still in use")
 				}
@@ -85,7 +89,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 					t.Errorf("offline, afterwards: %q, want %q", got, want)
 				}
 				u.comeBack()
-				time.Sleep(2 * SweepEvery)
+				time.Sleep(2 * records.SweepEvery)
 				u.goAway()
 				if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
 					t.Errorf("after the cloud was back: %q, want %q", got, want)
@@ -105,7 +109,7 @@ func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
 	get(t, c, urlPods)
 	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 	for n := range 300 { // records, on several pages
-		c.records.Gone(UserResource{User: NodeUser, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
+		c.records.Gone(query.UserResource{User: query.NodeUser, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
 	}
 	u.goAway()
 	reportStatus(t, c, "a", "10.0.0.1")

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 // What was read one by one is gone where a list of a node's pods has it no more, also if
@@ -67,7 +69,7 @@ func TestAPodThatIsGoneHidesNoOtherOfItsName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
+		v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
 		v.keepSingle(podType, "ns/a", "", "50", bare)
 		v.release()
 		get(t, c, modelURL("a"))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -86,7 +87,7 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 			sum += len(item.bytes)
 		}
 	}
-	slices.SortFunc(there, func(a, b news) int { return Compare(a.version, b.version) })
+	slices.SortFunc(there, func(a, b news) int { return versions.Compare(a.version, b.version) })
 	return encodeNews(append(gone, there...), st), nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 func TestADryRunIsKnownByWhatAnApiserverReads(t *testing.T) {
@@ -67,7 +69,7 @@ func TestADryRunIsKnownByWhatAnApiserverReads(t *testing.T) {
 				r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(test.body)), nil }
 				r.Body, _ = r.GetBody()
 			}
-			if got := (&exchange{req: r, params: ParamsOf(r)}).isDryRun(); got != test.want {
+			if got := (&exchange{req: r, params: query.ParamsOf(r)}).isDryRun(); got != test.want {
 				t.Errorf("it counts as a dry run: %v, want %v", got, test.want)
 			}
 		})
@@ -75,7 +77,7 @@ func TestADryRunIsKnownByWhatAnApiserverReads(t *testing.T) {
 	t.Run("DELETE whose body is not held", func(t *testing.T) {
 		r := newRequest(t.Context(), http.MethodDelete, urlPodA)
 		r.Body = io.NopCloser(strings.NewReader(`{}`))
-		if !(&exchange{req: r, params: ParamsOf(r)}).isDryRun() {
+		if !(&exchange{req: r, params: query.ParamsOf(r)}).isDryRun() {
 			t.Error("it does not count as a dry run")
 		}
 	})
@@ -98,7 +100,7 @@ func TestAWatchByItsPathIsNotANamespaceOfThatName(t *testing.T) {
 	for url, want := range tests {
 		r := newRequest(t.Context(), http.MethodGet, url)
 		info, _ := request.RequestInfoFrom(r.Context())
-		if got := QueryOf(r, ParamsOf(r), info, NodeUser) != nil; got != want {
+		if got := query.Of(r, query.ParamsOf(r), info, query.NodeUser) != nil; got != want {
 			t.Errorf("%s is understood: %v, want %v", url, got, want)
 		}
 	}

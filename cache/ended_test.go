@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 const urlPodsOfNode = urlPods + "?fieldSelector=spec.nodeName%3Dn"
@@ -48,7 +50,7 @@ func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
 // Where it is not known which object has gone, later copies are in doubt.
 func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	_, c := startListed(t, "100")
-	v := c.views.find(podsKey(NodeUser))
+	v := c.views.find(podsKey(query.NodeUser))
 	c.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
 	if k := c.records.Known(v.key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)

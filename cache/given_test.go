@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/disk"
 )
 
 // What clients of this process were given does not get older when a snapshot takes the place
@@ -69,7 +71,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				runCache(t, c)
 				tc.give(t, u, c)
 				get(t, c, "/api/v1/namespaces/ns/pods/b") // it meets the damage
-				time.Sleep(2 * FirstReopen)
+				time.Sleep(2 * disk.FirstReopen)
 				for url, want := range map[string]string{urlPods: tc.list, urlPodA: tc.a, "/api/v1/namespaces/ns/pods/b": tc.b} {
 					if got := get(t, c, url); !strings.HasPrefix(got, want) {
 						t.Errorf("offline, with the snapshot: %s: %q, want %q", url, got, want)

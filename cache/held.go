@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -77,7 +79,7 @@ func (s *stream) statusSource() *source {
 	}
 	for _, src := range []*source{{s.view, s.repr}, s.held.source} {
 		if src != nil && src.view.usable() {
-			if Compare(src.view.position(), s.at) < 0 {
+			if versions.Compare(src.view.position(), s.at) < 0 {
 				return nil
 			}
 			return src
@@ -118,12 +120,12 @@ func (s *stream) showStatus() bool {
 }
 
 func (s *stream) showUpdate(src *source, u *overlay.Update) {
-	before, known := s.held.shown[MemberName(u.Key.Namespace, u.Key.Name)]
+	before, known := s.held.shown[query.MemberName(u.Key.Namespace, u.Key.Name)]
 	if known && before.update.Revision == u.Revision {
 		return
 	}
 	p, ok := s.cache.place(src.view, u)
-	if !ok || p.member && Compare(p.entry.version, s.at) > 0 {
+	if !ok || p.member && versions.Compare(p.entry.version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
 	there := p.member
@@ -172,8 +174,8 @@ func (s *stream) showObject(src *source, kind watch.EventType, u *overlay.Update
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && s.view.showsStatus() {
 		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
-			name := MemberName(u.Key.Namespace, u.Key.Name)
-			if e, ok := s.view.member(name); ok && Compare(e.version, u.ResourceVersion) <= 0 {
+			name := query.MemberName(u.Key.Namespace, u.Key.Name)
+			if e, ok := s.view.member(name); ok && versions.Compare(e.version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
 			}
 		}
@@ -227,7 +229,7 @@ func (s *stream) settleObject(src *source, name string, last shownStatus) {
 		}
 		return
 	}
-	if Compare(e.version, s.at) > 0 {
+	if versions.Compare(e.version, s.at) > 0 {
 		return // it comes from upstream
 	}
 	bare, err := src.view.read(name, e)

@@ -12,14 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // notFound looks at a 404. Only if it says of this very object that it is not there, it
 // says something.
-func (x *exchange) notFound(res *http.Response, q *Query) {
+func (x *exchange) notFound(res *http.Response, q *query.Query) {
 	contentType := res.Header.Get("Content-Type")
-	sink := &ObjectSink{Take: func(body []byte) error {
+	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
 		if err != nil {
 			return err
@@ -31,11 +34,11 @@ func (x *exchange) notFound(res *http.Response, q *Query) {
 		}
 		return nil
 	}}
-	TeeBody(res, Decode(res, sink), x.cache.looked)
+	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
 // absent notes that an apiserver does not have an object.
-func (x *exchange) absent(q *Query) {
+func (x *exchange) absent(q *query.Query) {
 	of, name, r := q.UserResource(), q.Member(), x.cache.records
 	copies, known := x.cache.views.copies(of, name), r.Known(of, q.Namespace, name)
 	if !q.Consistent() { // of which state the apiserver spoke is not known
@@ -44,12 +47,12 @@ func (x *exchange) absent(q *Query) {
 		}
 		return
 	}
-	if known.Gone != "" && Compare(copies.seen(known), known.Gone) <= 0 {
+	if known.Gone != "" && versions.Compare(copies.seen(known), known.Gone) <= 0 {
 		return // there is nothing new
 	}
 	uid := types.UID("")
 	for i := range copies.all {
-		if c := &copies.all[i]; uid == "" && Compare(c.entry.version, x.moment.Version()) <= 0 {
+		if c := &copies.all[i]; uid == "" && versions.Compare(c.entry.version, x.moment.Version()) <= 0 {
 			uid = c.uid()
 		}
 	}
@@ -58,17 +61,17 @@ func (x *exchange) absent(q *Query) {
 
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
 // object has gone, or is only about to go, what is known of it is in doubt.
-func (x *exchange) deleted(res *http.Response, q *Query) {
+func (x *exchange) deleted(res *http.Response, q *query.Query) {
 	dry, certain := x.isDryRunDelete()
 	if dry {
 		return
 	}
 	contentType, understood := res.Header.Get("Content-Type"), false
-	sink := &ObjectSink{Take: func(body []byte) error {
+	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		understood = certain && x.tookDeletion(q, res.StatusCode, contentType, body)
 		return nil
 	}}
-	TeeBody(res, Decode(res, sink), func(err error) {
+	tee.Body(res, tee.Decode(res, sink), func(err error) {
 		if !understood {
 			x.cache.records.Doubt(q.UserResource(), q.Member(), x.cache.records.Highest(q.Resource).Version())
 		}
@@ -77,7 +80,7 @@ func (x *exchange) deleted(res *http.Response, q *Query) {
 }
 
 // tookDeletion returns false if the answer does not say whether the object has gone.
-func (x *exchange) tookDeletion(q *Query, code int, contentType string, body []byte) bool {
+func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, body []byte) bool {
 	repr := wire.ParseContentType(contentType)
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
@@ -97,7 +100,7 @@ func (x *exchange) tookDeletion(q *Query, code int, contentType string, body []b
 		return false
 	}
 	if !lingers(q.Resource, meta) {
-		x.cache.views.gone(q.UserResource(), q.Member(), Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
+		x.cache.views.gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
 	repr = wire.Answered(q.Accept, contentType)
@@ -185,7 +188,7 @@ func storesNothing(group string) bool {
 func (s *stage) newest() string {
 	version := s.meta.ResourceVersion
 	for _, item := range s.items {
-		version = Higher(version, item.version)
+		version = versions.Higher(version, item.version)
 	}
 	return version
 }
@@ -248,13 +251,13 @@ func (v *view) pod(name string) *corev1.Pod {
 // outlived is called when a view does not show an object any more, which it had at a
 // version, though the object may be there. Older copies are not what the user saw last.
 func (c *Cache) outlived(v *view, name, version string) {
-	if !Valid(version) || v.key.Lasting() {
+	if !versions.Valid(version) || v.key.Lasting() {
 		return
 	}
 	of := v.key.UserResource()
 	copies := c.views.copies(of, name)
-	if newest := newestOf(copies.all); newest != "" && Compare(newest, version) < 0 {
-		c.records.Doubt(of, name, Preceding(version))
+	if newest := newestOf(copies.all); newest != "" && versions.Compare(newest, version) < 0 {
+		c.records.Doubt(of, name, versions.Preceding(version))
 	}
 }
 
@@ -278,7 +281,7 @@ func (x *exchange) deletedAll() {
 		namespace = ""
 	}
 	r := x.cache.records
-	r.DoubtAll(UserResource{User: x.who.user, Resource: resource}, namespace, r.Highest(resource).Version())
+	r.DoubtAll(query.UserResource{User: x.who.user, Resource: resource}, namespace, r.Highest(resource).Version())
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
@@ -286,10 +289,10 @@ func (x *exchange) deletedAll() {
 func (s *stream) left(namespace, name, version string, uid types.UID) {
 	of := s.query.UserResource()
 	if !s.view.key.Lasting() {
-		s.cache.records.Seen(of, MemberName(namespace, name), version, uid)
+		s.cache.records.Seen(of, query.MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, MemberName(namespace, name)) {
-		s.cache.views.gone(of, MemberName(namespace, name), version, uid, true)
+	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, query.MemberName(namespace, name)) {
+		s.cache.views.gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }

@@ -9,7 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -45,11 +48,11 @@ func (x *exchange) list() (*http.Response, error) {
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
-func refuses(q *Query, version string) error {
-	if !Valid(q.Version) {
+func refuses(q *query.Query, version string) error {
+	if !versions.Valid(q.Version) {
 		return nil
 	}
-	order := Compare(q.Version, version)
+	order := versions.Compare(q.Version, version)
 	switch {
 	case order > 0:
 		return tooLarge(q.Version, version)
@@ -189,7 +192,7 @@ func (b *listBody) end() {
 func (b *listBody) Close() error {
 	b.close()
 	if b.err == nil {
-		b.err = ErrStopReading
+		b.err = tee.ErrStopReading
 	}
 	return nil
 }

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -27,7 +30,7 @@ type versionCheck struct {
 func (c *Cache) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
 	for {
 		c.past.mu.Lock()
-		space := VersionSpace(v.key.GVR().GroupResource())
+		space := query.VersionSpace(v.key.GVR().GroupResource())
 		check := c.past.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
@@ -72,7 +75,7 @@ func (c *Cache) verify(v *view, template *http.Request) {
 	c.background(func(ctx context.Context) {
 		defer v.release()
 		newest, err := c.newest(withValuesOf(ctx, template.Context()), v, template, c.now())
-		if err == nil && Compare(newest, v.position()) < 0 {
+		if err == nil && versions.Compare(newest, v.position()) < 0 {
 			_, err = c.relist(v, template, time.Time{}, true)
 		}
 		if err != nil {
@@ -104,12 +107,12 @@ func (c *Cache) askVersion(ctx context.Context, v *view, template *http.Request)
 	}
 	defer res.Body.Close()
 	var found version
-	d := NewDecoder(v.repr, res, &found)
+	d := tee.NewDecoder(v.repr, res, &found)
 	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
 	if err = errors.Join(err, d.Finish()); err != nil {
 		return "", err
 	}
-	if !Valid(string(found)) {
+	if !versions.Valid(string(found)) {
 		return "", errNameless
 	}
 	return string(found), nil

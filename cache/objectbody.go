@@ -8,7 +8,9 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -37,7 +39,7 @@ func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Respo
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
-			return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: to.ContentType()}))
+			return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: to.ContentType()}))
 		}
 		return nil, b.err
 	}
@@ -99,7 +101,7 @@ func (b *objectBody) Close() error {
 	b.out.release(b.x.cache.production)
 	b.reader.Close()
 	if b.err == nil {
-		b.err = ErrStopReading
+		b.err = tee.ErrStopReading
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -67,7 +68,7 @@ func (v *view) denied() bool {
 	return v.header.Denied
 }
 
-func notAcceptable(q *Query) error {
+func notAcceptable(q *query.Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and %s is cached in a form that cannot be converted to what the client accepts, %q", q.Resource.GroupResource(), q.Accept),
@@ -146,7 +147,7 @@ type object struct {
 func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
 	body, err := appendObject(nil, o, r)
 	if errors.Is(err, convert.ErrUnknownType) {
-		return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: r.ContentType()}))
+		return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: r.ContentType()}))
 	}
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
@@ -17,7 +18,7 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 		u.shows("5", podJSON("a", "5"))
 		c := startCache(t, u)
 		get(t, c, urlPodA) // once, long ago, by a person with kubectl
-		v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+		v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 		fill(t, v, "", "100", true, map[string]string{"a": "90"})
 		v.release()
 		u.goAway()
@@ -30,7 +31,7 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-		v := c.views.find(podsKey(NodeUser))
+		v := c.views.find(podsKey(query.NodeUser))
 		before, _ := v.member("ns/a")
 		v.apply("100", &change{name: "ns/a", version: "101", object: []byte(podJSON("a", "101"))})
 		time.Sleep(5 * time.Second) // the old bytes are gone from the disk

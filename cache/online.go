@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -73,12 +76,12 @@ func (x *exchange) denied(res *http.Response) {
 
 // keepObject has an object that was read, or written, kept. Without a name in the query it
 // is one that was created.
-func (x *exchange) keepObject(res *http.Response, q *Query, repr wire.Representation) {
-	sink := &ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
-	TeeBody(res, Decode(res, sink), x.cache.looked)
+func (x *exchange) keepObject(res *http.Response, q *query.Query, repr wire.Representation) {
+	sink := &tee.ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
+	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-func (x *exchange) keepBody(q *Query, repr wire.Representation, body []byte) error {
+func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (x *exchange) keepBody(q *Query, repr wire.Representation, body []byte) err
 		return errNameless
 	}
 	if x.endedByWrite(repr, body) {
-		x.cache.views.gone(q.UserResource(), q.Member(), Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
+		x.cache.views.gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil
 	}
 	bare, err := wire.AppendBare(nil, repr.Encoding, body)
@@ -107,7 +110,7 @@ func (x *exchange) keepBody(q *Query, repr wire.Representation, body []byte) err
 
 // looked is told how looking at a body ended.
 func (c *Cache) looked(err error) {
-	if err != nil && !errors.Is(err, ErrStopReading) {
+	if err != nil && !errors.Is(err, tee.ErrStopReading) {
 		c.log.Debug("an answer was passed on and not kept", "reason", err)
 	}
 }
@@ -125,11 +128,11 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	}
 	v := c.views.acquire(key)
 	st := v.newStage(x.began[key], q.Consistent())
-	TeeBody(res, NewDecoder(repr, res, st), func(err error) {
+	tee.Body(res, tee.NewDecoder(repr, res, st), func(err error) {
 		if err == nil {
 			err = x.listed(v, st, before)
 		}
-		if errors.Is(err, errStageFull) && !errors.Is(err, ErrStopReading) {
+		if errors.Is(err, errStageFull) && !errors.Is(err, tee.ErrStopReading) {
 			x.tooLarge(v)
 		}
 		if err != nil {
@@ -145,7 +148,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 	v := x.cache.views.acquire(x.query.Key(repr))
 	page := &lastPage{}
-	TeeBody(res, NewDecoder(repr, res, page), func(err error) {
+	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
 		}
@@ -160,7 +163,7 @@ var errMixed = errors.New("the pages of a list are of different versions")
 // listed is called with a page, or a whole list, that was read to its end.
 func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	c, version := x.cache, st.meta.ResourceVersion
-	if !Valid(version) {
+	if !versions.Valid(version) {
 		return errNameless
 	}
 	next := st
@@ -264,7 +267,7 @@ func (x *exchange) keepWatch(res *http.Response, repr wire.Representation) {
 
 // written is a query for the object that a write is about, or nil. There is none for a
 // dry run: its answer shows an object that does not exist.
-func (x *exchange) written() *Query {
+func (x *exchange) written() *query.Query {
 	info := x.info
 	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
 		return nil
@@ -277,9 +280,9 @@ func (x *exchange) written() *Query {
 
 // named is a query for the object that the path of a write names. One that is created has
 // no name there.
-func (x *exchange) named() *Query {
+func (x *exchange) named() *query.Query {
 	info := x.info
-	q := &Query{
+	q := &query.Query{
 		User: x.who.user, Verb: "get", Name: info.Name,
 		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
 		Accept:   x.req.Header.Get("Accept"),

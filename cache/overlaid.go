@@ -6,7 +6,9 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -40,8 +42,8 @@ func (c *Cache) statusUpdates(v *view) []*overlay.Update {
 
 // place says what an update means for a view, or no if that is nothing.
 func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
-	p := placed{update: u, name: MemberName(u.Key.Namespace, u.Key.Name)}
-	own := v.key.User == NodeUser
+	p := placed{update: u, name: query.MemberName(u.Key.Namespace, u.Key.Name)}
+	own := v.key.User == query.NodeUser
 	if p.entry, p.member = v.member(p.name); !p.member {
 		if !own || !overlay.SelectsStatus(v.key.Fields) {
 			return p, false
@@ -68,10 +70,10 @@ func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
 // isCached reports whether a GET by the view's user would show the object that was
 // updated: it is not gone, nor refused, and a copy of it is there.
 func (c *Cache) isCached(v *view, u *overlay.Update) bool {
-	q := &Query{User: v.key.User, Verb: "get", Resource: v.key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
+	q := &query.Query{User: v.key.User, Verb: "get", Resource: v.key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
 	copies, err := (&exchange{cache: c}).seek(q)
 	return err == nil && slices.ContainsFunc(copies, func(held heldCopy) bool {
-		return held.whole() && Compare(held.entry.version, u.ResourceVersion) <= 0
+		return held.whole() && versions.Compare(held.entry.version, u.ResourceVersion) <= 0
 	})
 }
 
@@ -125,7 +127,7 @@ func (s *source) shown(u *overlay.Update, bare []byte) ([]byte, error) {
 	o := u.Object
 	if bare != nil {
 		var err error
-		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == NodeUser); err != nil {
+		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == query.NodeUser); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
@@ -27,11 +28,11 @@ type pages struct {
 
 // pageKey is the page that is to come.
 type pageKey struct {
-	view  Key
+	view  query.Key
 	token [sha256.Size]byte
 }
 
-func pageOf(key Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
+func pageOf(key query.Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
 
 // pageStage is a list in the making. Its stage is not changed once it waits: a
 // client may ask for the same page again.

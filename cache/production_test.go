@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -128,7 +129,7 @@ func written(r io.Reader) ([]byte, error) {
 // fillWith makes these pods the node's view of all of them.
 func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
-	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	defer v.release()
 	st := v.newStage("", true)
 	defer st.end()
@@ -144,10 +145,10 @@ func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 
 func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 	t.Helper()
-	q := &Query{User: NodeUser, Verb: "list", Accept: accept}
+	q := &query.Query{User: query.NodeUser, Verb: "list", Accept: accept}
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
-	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: NodeUser}, query: q}
+	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: query.NodeUser}, query: q}
 	res, err := x.list()
 	if err != nil {
 		t.Fatal(err)

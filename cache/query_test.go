@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 // Apiservers negotiate by the first Accept header alone.
@@ -15,8 +17,8 @@ func TestTheFirstAcceptHeaderCounts(t *testing.T) {
 		r := newRequest(t.Context(), method, "/api/v1/namespaces/ns/pods/p")
 		r.Header["Accept"] = []string{"application/json", "application/vnd.kubernetes.protobuf"}
 		info, _ := request.RequestInfoFrom(r.Context())
-		x := &exchange{req: r, params: ParamsOf(r), info: info}
-		q := QueryOf(r, x.params, info, NodeUser)
+		x := &exchange{req: r, params: query.ParamsOf(r), info: info}
+		q := query.Of(r, x.params, info, query.NodeUser)
 		if method == http.MethodPut {
 			q = x.written()
 		}
@@ -52,7 +54,7 @@ func TestWhatIsNamedAtLengthIsPassedOnAndNotKept(t *testing.T) {
 			if got := get(t, c, test.url); got != "403" {
 				t.Errorf("the answer is %q", got)
 			}
-			if got := len(c.records.of) > 0; got != test.kept {
+			if got := c.records.Len() > 0; got != test.kept {
 				t.Errorf("there is a record: %t", got)
 			}
 			u.goAway()
@@ -70,7 +72,7 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 	list := func(n int) string {
 		return get(t, c, fmt.Sprintf("%s?labelSelector=a&fieldSelector=spec.x%%3D%s", urlPods, strings.Repeat("x", n-len("aspec.x="))))
 	}
-	for _, n := range []int{MaxSelectors, MaxSelectors + 1} {
+	for _, n := range []int{query.MaxSelectors, query.MaxSelectors + 1} {
 		if got := list(n); got != "100: a=50" {
 			t.Errorf("%d bytes: %q", n, got)
 		}
@@ -78,7 +80,7 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 	if n := len(c.views.all()); n != 1 {
 		t.Errorf("%d views are kept", n)
 	}
-	if got := c.views.room.used().bytes; got < MaxSelectors {
-		t.Errorf("a view with %d bytes of selectors counts %d bytes", MaxSelectors, got)
+	if got := c.views.room.used().bytes; got < query.MaxSelectors {
+		t.Errorf("a view with %d bytes of selectors counts %d bytes", query.MaxSelectors, got)
 	}
 }

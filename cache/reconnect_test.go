@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 func TestWatchesComeBackOverTheWholeJitter(t *testing.T) {
@@ -218,7 +220,7 @@ func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				v := c.views.find(podsKey(NodeUser))
+				v := c.views.find(podsKey(query.NodeUser))
 				if n := v.holders.Load(); n > 1 { // a list that is under way
 					t.Errorf("%d requests hold the view, and none is there", n)
 				}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
@@ -40,7 +42,7 @@ func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
 		if n := u.count("list"); n != 1 {
 			t.Errorf("%d lists for one gap, while there are 50 events a second", n)
 		}
-		if got, want := c.views.find(podsKey(NodeUser)).shows(), "1600 ns/a=1600"; got != want {
+		if got, want := c.views.find(podsKey(query.NodeUser)).shows(), "1600 ns/a=1600"; got != want {
 			t.Errorf("the view shows %q, want %q", got, want)
 		}
 	})
@@ -86,7 +88,7 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 				u.on("list", test.list)
 				c := startCache(t, u)
 				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				v, feed := c.views.find(podsKey(NodeUser)), <-u.feeds
+				v, feed := c.views.find(podsKey(query.NodeUser)), <-u.feeds
 				events := int(test.total / test.events)
 				for n := range events {
 					if test.lose {
@@ -102,7 +104,7 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 				before := time.Duration(0)
 				for i := range lists[1:] {
 					pause := lists[i+1].at.Sub(lists[i].at)
-					if least := min(max(2*before-2*test.events, test.first), test.longest); pause < least || pause > test.longest+SweepEvery+test.events {
+					if least := min(max(2*before-2*test.events, test.first), test.longest); pause < least || pause > test.longest+records.SweepEvery+test.events {
 						t.Errorf("list %d comes %s after the one before, which came after %s; want %s to %s", i+1, pause, before, least, test.longest)
 					}
 					before = pause
@@ -137,8 +139,8 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				c.views.lost(*c.views.find(podsKey(NodeUser)).id.Load(), store.ErrOverflow)
-				time.Sleep(SweepEvery + time.Second) // without any event
+				c.views.lost(*c.views.find(podsKey(query.NodeUser)).id.Load(), store.ErrOverflow)
+				time.Sleep(records.SweepEvery + time.Second) // without any event
 				u.goAway()
 				if got := get(t, c, urlPods); got != test.want {
 					t.Errorf("offline: %q, want %q", got, test.want)
@@ -158,7 +160,7 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		c := startCache(t, u)
 		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
 		synctest.Wait()
-		r := &c.views.find(podsKey(NodeUser)).relisting
+		r := &c.views.find(podsKey(query.NodeUser)).relisting
 		last := func() *flight {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -167,7 +169,7 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		if last() == nil {
 			t.Fatal("nothing was listed")
 		}
-		time.Sleep(relistCalm + 2*SweepEvery)
+		time.Sleep(relistCalm + 2*records.SweepEvery)
 		if last() != nil {
 			t.Error("what a list has changed is held for good")
 		}

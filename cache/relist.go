@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -247,15 +249,15 @@ func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) er
 		return err
 	}
 	defer res.Body.Close()
-	d := NewDecoder(st.view.repr, res, st)
-	_, err = io.Copy(Strict{Decoder: d}, res.Body)
+	d := tee.NewDecoder(st.view.repr, res, st)
+	_, err = io.Copy(tee.Strict{Decoder: d}, res.Body)
 	if err != nil && d.Failed == nil {
 		return fmt.Errorf("list: %w", errors.Join(err, d.Stop(err)))
 	}
 	if err := d.Finish(); err != nil {
 		return fmt.Errorf("list: %w: %w", errUnfit, err)
 	}
-	if st.meta.Continue != "" || !Valid(st.meta.ResourceVersion) {
+	if st.meta.Continue != "" || !versions.Valid(st.meta.ResourceVersion) {
 		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.meta.ResourceVersion)
 	}
 	return nil

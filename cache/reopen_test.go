@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -47,7 +48,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 		if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(LastReopen)
+		time.Sleep(disk.LastReopen)
 		for _, when := range []string{"after it was mounted", "after a restart"} {
 			if got, want := get(t, c, urlPods), "100: a=50"; got != want {
 				t.Errorf("%s, the node reads %q, want %q", when, got, want)
@@ -82,7 +83,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 			t.Errorf("offline: %q, want %q", got, want)
 		}
 		u.comeBack()
-		time.Sleep(2 * LastReopen)
+		time.Sleep(2 * disk.LastReopen)
 		if !openFile(c) {
 			t.Error("the file is not opened, though the cloud is back")
 		}

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/pause"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -110,13 +113,13 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 func (s *stream) pause(ctx context.Context) error {
 	now := s.cache.now()
 	if n := s.cache.past.count(); n != s.outage {
-		s.outage, s.tries, s.notBefore = n, 0, now.Add(Jitter(s.cache.opts.ReconnectJitter))
+		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.cache.opts.ReconnectJitter))
 	}
 	wait := s.notBefore.Sub(now)
 	if s.tries > 0 {
-		wait = max(wait, Backoff(s.tries-1))
+		wait = max(wait, pause.Backoff(s.tries-1))
 	}
-	if wait > 0 && !Sleep(ctx, wait) {
+	if wait > 0 && !pause.Sleep(ctx, wait) {
 		return ctx.Err()
 	}
 	return nil
@@ -134,7 +137,7 @@ func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 func (s *stream) request() *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
-	query := ParamsOf(req) // nothing of it is broken: see queryOf
+	query := query.ParamsOf(req) // nothing of it is broken: see queryOf
 	query.Del("sendInitialEvents")
 	query.Del("resourceVersionMatch")
 	query.Set("resourceVersion", s.at)
@@ -218,14 +221,14 @@ func (s *stream) relist() {
 
 // follows reports whether a list's events lead on from where the client is.
 func (s *stream) follows(f *flight) bool {
-	return f.from != "" && Compare(f.changed, s.at) <= 0 && Compare(s.at, f.from) <= 0
+	return f.from != "" && versions.Compare(f.changed, s.at) <= 0 && versions.Compare(s.at, f.from) <= 0
 }
 
 // overtaken reports whether it is known already that upstream cannot go on from
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && Compare(s.at, f.to) != 0 {
+	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
@@ -235,7 +238,7 @@ func (s *stream) overtaken() (bool, error) {
 	if final(err) { // who may watch may not be allowed to list
 		return false, nil
 	}
-	return err == nil && Compare(s.at, newest) > 0, err
+	return err == nil && versions.Compare(s.at, newest) > 0, err
 }
 
 // ended returns a list that has ended after a time, or nil.

@@ -6,7 +6,9 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
+	"github.com/edgehub-io/edgehub/cache/tee"
 )
 
 // isReview reports whether the node asks who somebody is, or what somebody may do, as
@@ -14,7 +16,7 @@ import (
 // that the node got are not for them.
 func (x *exchange) isReview() bool {
 	i := x.info
-	return x.req.Method == http.MethodPost && x.who.user == NodeUser &&
+	return x.req.Method == http.MethodPost && x.who.user == query.NodeUser &&
 		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
 }
 
@@ -25,10 +27,10 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &ObjectSink{Take: func(body []byte) error {
+	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		return w.kept.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
-	TeeBody(res, Decode(res, sink), x.cache.looked)
+	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
 // review answers at once, as an apiserver would, if need be with no.
@@ -37,7 +39,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return x.status(notAcceptable(&Query{Resource: x.resource(), Accept: header.Get("Accept")}))
+		return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
 	case err != nil:
 		return nil, errWrite
 	}

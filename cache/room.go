@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/edgehub-io/edgehub/cache/quota"
+	"github.com/edgehub-io/edgehub/cache/records"
 )
 
 // maxViews bounds the number of views. A kubelet with 250 pods has some 1,000, so next to
@@ -12,7 +13,7 @@ import (
 const maxViews = 4096
 
 // The versions of whatever there are views of are counted.
-const _ = uint(MaxCounted - 2*maxViews)
+const _ = uint(records.MaxCounted - 2*maxViews)
 
 // roomShare is how much is evicted at once beyond what has to go, as a part of the
 // bounds: a flood of lists costs a look at all views once in 64 lists, not for each.

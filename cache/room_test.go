@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -16,13 +18,13 @@ import (
 func viewOf(c *Cache, user, name string, used int64, size int) *view {
 	key := podsKey(user)
 	key.Labels = name
-	if user == NodeUser { // nothing that a kubelet reads
+	if user == query.NodeUser { // nothing that a kubelet reads
 		key.Resource = "endpoints"
 	}
 	return keptView(c, key, used, size)
 }
 
-func keptView(c *Cache, key Key, used int64, size int) *view {
+func keptView(c *Cache, key query.Key, used int64, size int) *view {
 	v := c.views.acquire(key)
 	v.used.Store(used)
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
@@ -133,7 +135,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		}
 		c.views.all()[0].drop()
 		c.views.all()[1].drop()
-		time.Sleep(3 * SweepEvery)
+		time.Sleep(3 * records.SweepEvery)
 		synctest.Wait() // for the last of the sweeps
 		want := usage{}
 		for _, s := range c.State() {
@@ -220,7 +222,7 @@ func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 	const size = 100 << 10
 	c := openCache(t, t.TempDir(), newUpstream(), func(o *Options) { o.MaxBytes = 3 * size })
 	kubelets := func(name string, i int64) *view {
-		key := podsKey(NodeUser)
+		key := podsKey(query.NodeUser)
 		key.Labels = name
 		return keptView(c, key, i, size)
 	}

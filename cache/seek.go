@@ -7,6 +7,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -65,24 +68,24 @@ type copies struct {
 }
 
 // seen is the highest version at which the object may have been there.
-func (c *copies) seen(k Known) string {
-	version := Higher(Higher(c.hidden, k.Floor), Higher(Higher(k.Seen, k.Proven), k.Doubt))
+func (c *copies) seen(k records.Known) string {
+	version := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(versions.Higher(k.Seen, k.Proven), k.Doubt))
 	for i := range c.all {
-		version = Higher(version, c.all[i].entry.version)
+		version = versions.Higher(version, c.all[i].entry.version)
 	}
 	return version
 }
 
 // copies looks into all views of a user.
-func (s *views) copies(of UserResource, name string) copies {
+func (s *views) copies(of query.UserResource, name string) copies {
 	var c copies
 	for _, v := range s.resource(of.User, of.Resource) {
 		one, hidden, ok := v.copyOf(name)
-		c.hidden = Higher(c.hidden, hidden)
+		c.hidden = versions.Higher(c.hidden, hidden)
 		if ok {
 			c.all = append(c.all, one)
 		} else {
-			c.newest = Higher(c.newest, one.entry.version)
+			c.newest = versions.Higher(c.newest, one.entry.version)
 		}
 	}
 	return c
@@ -115,7 +118,7 @@ func (v *view) copyOf(name string) (c heldCopy, hidden string, ok bool) {
 
 // holds reports whether a view of a user may hold a copy of an object. No view is read from
 // the disk for that.
-func (s *views) holds(of UserResource, name string) bool {
+func (s *views) holds(of query.UserResource, name string) bool {
 	return slices.ContainsFunc(s.resource(of.User, of.Resource), func(v *view) bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -128,7 +131,7 @@ func (s *views) holds(of UserResource, name string) bool {
 }
 
 // needed reports whether a copy of an object would be served if there were no such record.
-func (s *views) needed(of UserResource, name string, one *Record) bool {
+func (s *views) needed(of query.UserResource, name string, one *records.Record) bool {
 	switch {
 	case !s.holds(of, name):
 		return false
@@ -136,13 +139,13 @@ func (s *views) needed(of UserResource, name string, one *Record) bool {
 		return true
 	}
 	c := s.copies(of, name)
-	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return Compare(c.proven, one.Doubt) > 0 })
+	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return versions.Compare(c.proven, one.Doubt) > 0 })
 }
 
 // seek returns the newest copies of an object that a user may read, in any representation;
 // they are of one version. Otherwise it says why there is none: NotFound only if that is
 // proven. See records for the rules.
-func (x *exchange) seek(q *Query) ([]heldCopy, error) {
+func (x *exchange) seek(q *query.Query) ([]heldCopy, error) {
 	of, name := q.UserResource(), q.Member()
 	copies := x.cache.views.copies(of, name)
 	k := x.cache.records.Known(of, q.Namespace, name)
@@ -154,20 +157,20 @@ func (x *exchange) seek(q *Query) ([]heldCopy, error) {
 	}
 	absent := x.cache.views.absentAt(q)
 	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
-		return absent != "" && Compare(c.proven, absent) <= 0 || c.isGone(&k)
+		return absent != "" && versions.Compare(c.proven, absent) <= 0 || c.isGone(&k)
 	})
 	if len(live) == 0 {
 		return nil, x.missing(q, &copies, &k, absent)
 	}
-	sure := k.Doubt == "" || k.Proven != "" && Compare(k.Proven, k.Doubt) >= 0
+	sure := k.Doubt == "" || k.Proven != "" && versions.Compare(k.Proven, k.Doubt) >= 0
 	for i := range live {
-		sure = sure || Compare(live[i].proven, k.Doubt) > 0
+		sure = sure || versions.Compare(live[i].proven, k.Doubt) > 0
 	}
 	if !sure {
 		return nil, errDoubtful
 	}
-	seen := Higher(copies.newest, k.Damaged)
-	if !slices.ContainsFunc(live, func(c heldCopy) bool { return Compare(c.proven, seen) >= 0 }) {
+	seen := versions.Higher(copies.newest, k.Damaged)
+	if !slices.ContainsFunc(live, func(c heldCopy) bool { return versions.Compare(c.proven, seen) >= 0 }) {
 		return nil, errDoubtful // the user may have seen a newer one
 	}
 	version := newestOf(live)
@@ -176,13 +179,13 @@ func (x *exchange) seek(q *Query) ([]heldCopy, error) {
 
 // missing says why there is no copy: because there is no such object, if what says so is not
 // older than anything that was seen.
-func (x *exchange) missing(q *Query, c *copies, k *Known, absent string) error {
-	floor, had := Higher(Higher(c.hidden, k.Floor), Higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
+func (x *exchange) missing(q *query.Query, c *copies, k *records.Known, absent string) error {
+	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
 	if k.Gone != "" && had {
-		absent = Higher(absent, k.Gone)
+		absent = versions.Higher(absent, k.Gone)
 	}
 	switch {
-	case absent != "" && Compare(absent, floor) >= 0:
+	case absent != "" && versions.Compare(absent, floor) >= 0:
 		return apierrors.NewNotFound(q.Resource.GroupResource(), q.Name)
 	case had:
 		return errDoubtful
@@ -193,16 +196,16 @@ func (x *exchange) missing(q *Query, c *copies, k *Known, absent string) error {
 func newestOf(copies []heldCopy) string {
 	version := ""
 	for i := range copies {
-		version = Higher(version, copies[i].entry.version)
+		version = versions.Higher(version, copies[i].entry.version)
 	}
 	return version
 }
 
 // absentAt is the highest version at which a view proves that an object is not there, or "".
-func (s *views) absentAt(q *Query) string {
+func (s *views) absentAt(q *query.Query) string {
 	version := ""
 	for _, v := range s.resource(q.User, q.Resource) {
-		version = Higher(version, v.absentAt(q.Namespace, q.Name))
+		version = versions.Higher(version, v.absentAt(q.Namespace, q.Name))
 	}
 	return version
 }
@@ -214,7 +217,7 @@ func (s *views) retire(v *view) {
 	if v.key.Proves() && version != "" {
 		for _, other := range s.resource(of.User, of.Resource) {
 			for _, name := range other.provenUpTo(version) {
-				if namespace, base := SplitMember(name); v.lacks(namespace, base, version) {
+				if namespace, base := query.SplitMember(name); v.lacks(namespace, base, version) {
 					s.gone(of, name, version, "", true)
 				}
 			}
@@ -227,11 +230,11 @@ func (s *views) retire(v *view) {
 func (v *view) provenUpTo(version string) (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || !v.key.Single && Compare(v.version, version) > 0 || v.loadLocked() != nil {
+	if v.lost.Load() || !v.key.Single && versions.Compare(v.version, version) > 0 || v.loadLocked() != nil {
 		return nil
 	}
 	for name, e := range v.index {
-		if Compare(e.version, version) <= 0 {
+		if versions.Compare(e.version, version) <= 0 {
 			names = append(names, name)
 		}
 	}
@@ -239,9 +242,9 @@ func (v *view) provenUpTo(version string) (names []string) {
 }
 
 // isGone reports whether this is a copy of an object of which it is known that it is gone.
-func (c *heldCopy) isGone(k *Known) bool {
+func (c *heldCopy) isGone(k *records.Known) bool {
 	if k.Gone == "" {
 		return false
 	}
-	return Compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
+	return versions.Compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
 }

@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 )
 
 func TestAUIDDoesNotComeBack(t *testing.T) {
@@ -30,7 +33,7 @@ func TestAUIDDoesNotComeBack(t *testing.T) {
 			if !ok {
 				t.Fatal("there is no copy")
 			}
-			k := &Known{Record: Record{Gone: test.gone, UID: test.uid}}
+			k := &records.Known{Record: records.Record{Gone: test.gone, UID: test.uid}}
 			if got := c.isGone(k); got != test.want {
 				t.Errorf("the copy is of the object that is gone: %v", got)
 			}
@@ -54,7 +57,7 @@ func TestWatchesThatAnObjectLeavesOnlyByItsDeletion(t *testing.T) {
 		{"pods", "l=red", "", false},
 		{"pods", "", "(", false},
 	} {
-		k := &Key{Version: "v1", Resource: test.resource, Labels: test.labels, Fields: test.fields}
+		k := &query.Key{Version: "v1", Resource: test.resource, Labels: test.labels, Fields: test.fields}
 		if got := k.Lasting(); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}

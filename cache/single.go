@@ -6,7 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -28,7 +31,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || Compare(old.version, version) > 0 && Compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.version, version) > 0 && versions.Compare(version, began) >= 0) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind, v.given = t.APIVersion, t.Kind, true
@@ -36,7 +39,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	o.Name = name
 	v.setLocked(name, entryOf(&o))
 	v.noteReadLocked(name)
-	v.header.Newest = Higher(v.header.Newest, version)
+	v.header.Newest = versions.Higher(v.header.Newest, version)
 	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked(name)})
 }
 
@@ -76,7 +79,7 @@ func (v *view) oldestLocked(but string) string {
 		switch last := v.reads.last[name]; {
 		case name == but:
 		case oldest == "", last < v.reads.last[oldest],
-			last == v.reads.last[oldest] && Compare(e.version, v.index[oldest].version) < 0:
+			last == v.reads.last[oldest] && versions.Compare(e.version, v.index[oldest].version) < 0:
 			oldest = name
 		}
 	}
@@ -109,9 +112,9 @@ func (v *view) noteReadLocked(name string) {
 
 // gone notes that an object is not there at a version, as Records.Gone does. No copy of it
 // that was read by itself is kept any more: it would be in the place of one that is there.
-func (s *views) gone(of UserResource, name, version string, uid types.UID, had bool) {
+func (s *views) gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	s.records.Gone(of, name, version, uid, had)
-	k := Known{Record: Record{Gone: OrFirst(version), UID: uid}}
+	k := records.Known{Record: records.Record{Gone: records.OrFirst(version), UID: uid}}
 	for _, v := range s.resource(of.User, of.Resource) {
 		if v.key.Single {
 			v.removeIf(name, &k)
@@ -120,7 +123,7 @@ func (s *views) gone(of UserResource, name, version string, uid types.UID, had b
 }
 
 // removeIf removes a member of a Single view if it is of an object that is gone.
-func (v *view) removeIf(name string, k *Known) {
+func (v *view) removeIf(name string, k *records.Known) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() || v.loadLocked() != nil {

@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // fullSingleView is a Single view of pods that is full of dead-n, at versions from 1000 on.
 func fullSingleView(c *Cache) *view {
-	key := podsKey(NodeUser)
+	key := podsKey(query.NodeUser)
 	key.Single = true
 	v := c.views.acquire(key)
 	defer v.release()
@@ -79,7 +80,7 @@ func TestAnObjectThatIsGoneIsNoSingleObject(t *testing.T) {
 	get(t, c, urlPodB)
 	u.onText("delete", http.StatusOK, podJSON("a", "105"))
 	ask(t.Context(), t, c, http.MethodDelete, urlPodA)
-	key := podsKey(NodeUser)
+	key := podsKey(query.NodeUser)
 	key.Single = true
 	if got := c.views.find(key).shows(); got != "3 ns/b=60 unusable" {
 		t.Errorf("single objects: %q", got)

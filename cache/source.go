@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -94,17 +95,17 @@ func (x *exchange) source() (*source, error) {
 		for _, in := range o.from {
 			s := &source{x.cache.views.find(x.query.Key(in)), o.to}
 			if s.view != nil && !s.converts() {
-				seen = Higher(seen, s.view.latest())
+				seen = versions.Higher(seen, s.view.latest())
 			}
 			if s.view == nil || !s.view.usable() || !s.convertible() {
 				continue
 			}
 			switch p := s.view.position(); {
-			case Compare(p, seen) < 0:
+			case versions.Compare(p, seen) < 0:
 				behind = true
 			case !s.converts():
 				return s, nil
-			case best == nil || Compare(p, position) > 0:
+			case best == nil || versions.Compare(p, position) > 0:
 				best, position = s, p
 			}
 		}

@@ -6,13 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // maxStage bounds the bytes of a list that is being read: what is larger is
 // passed on and not kept. It is what may wait for the disk.
-const maxStage = MaxPending * 3 / 4
+const maxStage = disk.MaxPending * 3 / 4
 
 // errStageFull is returned for a list that is too large to be kept.
 var errStageFull = errors.New("the list is too large to be kept")
@@ -161,20 +164,20 @@ func (s *stage) commit(version string) verdict {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.complete && !v.lost.Load() {
-		order := Compare(version, v.version)
+		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.holdsLocked(s.items):
 			v.header.Updated, v.given = v.disk.Clock(), true
 			v.allowLocked()
 			return taken
-		case order < 0 && s.consistent && Compare(version, s.began) < 0:
+		case order < 0 && s.consistent && versions.Compare(version, s.began) < 0:
 			return restored
 		case order < 0:
 			v.allowLocked()
 			return outdated
 		}
 	}
-	if s.consistent && Compare(version, s.began) < 0 {
+	if s.consistent && versions.Compare(version, s.began) < 0 {
 		v.seen = "" // there is no newer state: the store was restored from a backup
 	}
 	v.replaceLocked(s, version)
@@ -196,7 +199,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 	before := v.version
 	s.endedAt = before
 	v.highest.Raise(version)
-	same := v.complete && !v.lost.Load() && Compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
+	same := v.complete && !v.lost.Load() && versions.Compare(version, before) > 0 && v.loaded && v.holdsLocked(s.items)
 	v.lost.Store(false)
 	v.version, v.complete, v.given = version, true, true
 	v.header = viewHeader{
@@ -274,7 +277,7 @@ func (s *stage) Item(item []byte, m *wire.Meta) error {
 	if s.kind == "" {
 		s.kind = string(m.Kind)
 	}
-	return s.add(MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
+	return s.add(query.MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
 }
 
 // List is what the list says of itself. See taker.

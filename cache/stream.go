@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -35,7 +37,7 @@ const (
 // Like any body it is for one goroutine.
 type stream struct {
 	cache *Cache
-	query *Query
+	query *query.Query
 	repr  wire.Representation
 	view  *view // held
 	req   *http.Request
@@ -80,7 +82,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 	if x.query.Timeout > 0 {
 		s.deadline = now.Add(x.query.Timeout)
 	}
-	if q := x.query; Valid(q.Version) && !q.InitialEvents {
+	if q := x.query; versions.Valid(q.Version) && !q.InitialEvents {
 		s.at = q.Version
 	} else {
 		s.initial = true
@@ -132,9 +134,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.view.template.Store(s.req)
 	s.settleLater()
 	switch p := s.view.position(); {
-	case Compare(p, s.at) < 0: // events would leave a gap
+	case versions.Compare(p, s.at) < 0: // events would leave a gap
 		s.cache.refresh(s.view, s.req)
-	case Compare(p, s.at) > 0 && !s.resumed:
+	case versions.Compare(p, s.at) > 0 && !s.resumed:
 		s.cache.verify(s.view, s.req)
 	}
 	return nil
@@ -279,7 +281,7 @@ func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
 		s.blind = true
-		s.cache.records.Forgot(s.query.UserResource(), Following(s.view.highest.Version()))
+		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.highest.Version()))
 		s.view.invalidate()
 		s.cache.refresh(s.view, s.req)
 	}
@@ -296,8 +298,8 @@ func (s *stream) from(version string) string {
 
 // event feeds the view. It returns false for what the client has seen already.
 func (s *stream) event(f *wire.Frame) bool {
-	name, version := MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
-	if !Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
+	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
+	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
 		s.lose()
 		return true
 	}
@@ -306,7 +308,7 @@ func (s *stream) event(f *wire.Frame) bool {
 		s.begin(f, name, version)
 		return true
 	}
-	if s.resumed && Compare(version, s.at) <= 0 {
+	if s.resumed && versions.Compare(version, s.at) <= 0 {
 		return false
 	}
 	s.held.overtaken(name)
@@ -374,11 +376,11 @@ func (s *stream) describe(f *wire.Frame) {
 // before a bookmark is all there is up to it.
 func (s *stream) bookmark(f *wire.Frame) {
 	version := string(f.Meta.ResourceVersion)
-	if !Valid(version) {
+	if !versions.Valid(version) {
 		return
 	}
 	if !s.initial {
-		if Compare(version, s.at) < 0 {
+		if versions.Compare(version, s.at) < 0 {
 			return
 		}
 		if s.view.advance(s.from(version), version) == isBeyond {

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 const (
@@ -36,7 +38,7 @@ func newUnkept() *unkept {
 }
 
 // add notes that a query was answered in a form that is not kept.
-func (u *unkept) add(q *Query) {
+func (u *unkept) add(q *query.Query) {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,7 +72,7 @@ func (u *unkept) makeRoomLocked() {
 }
 
 // has reports whether add has noted the query, whatever form is asked for now.
-func (u *unkept) has(q *Query) bool {
+func (u *unkept) has(q *query.Query) bool {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -78,7 +80,7 @@ func (u *unkept) has(q *Query) bool {
 	return of != nil && of.known[hash]
 }
 
-func (u *unkept) hash(q *Query) uint64 {
+func (u *unkept) hash(q *query.Query) uint64 {
 	type asked struct {
 		resource                        schema.GroupVersionResource
 		namespace, name, labels, fields string

@@ -3,6 +3,9 @@ package cache
 import (
 	"io"
 	"net/http"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // unread notes that something was read in a form that is not kept, or with parameters that
@@ -12,11 +15,11 @@ func (x *exchange) unread(res *http.Response) {
 	if x.info.Verb == "get" {
 		q := x.named()
 		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
-		r.Seen(q.UserResource(), q.Member(), Following(x.moment.Version()), "")
+		r.Seen(q.UserResource(), q.Member(), versions.Following(x.moment.Version()), "")
 		return
 	}
-	of := UserResource{User: x.who.user, Resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() { r.Forgot(of, Following(r.Highest(of.Resource).Version())) }}
+	of := query.UserResource{User: x.who.user, Resource: x.resource()}
+	res.Body = &unreadBody{res.Body, func() { r.Forgot(of, versions.Following(r.Highest(of.Resource).Version())) }}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/tee"
 )
 
 // keptViews are the users whose views of all pods are kept.
@@ -27,9 +30,9 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 		"nobody has read it for 30 days":     {user, func(*Cache, *view) {}, false},
 		"somebody has read it":               {user, func(c *Cache, v *view) { v.touch(c.now()) }, true},
 		"somebody watches it":                {user, func(_ *Cache, v *view) { v.holders.Add(1) }, true},
-		"the kubelet's, where none runs now": {NodeUser, func(*Cache, *view) {}, true},
-		"what no kubelet reads any more": {NodeUser, func(c *Cache, _ *view) {
-			c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
+		"the kubelet's, where none runs now": {query.NodeUser, func(*Cache, *view) {}, true},
+		"what no kubelet reads any more": {query.NodeUser, func(c *Cache, _ *view) {
+			c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
 		}, false},
 		"the clock was wrong by years": {user, func(_ *Cache, v *view) {
 			v.touch(time.Unix(0, 0))
@@ -60,7 +63,7 @@ func fillJSON(t *testing.T, v *view, version string, pods ...string) {
 	t.Helper()
 	st := v.newStage("", true)
 	defer st.end()
-	d := NewDecoder(v.repr, respond(200, ""), st)
+	d := tee.NewDecoder(v.repr, respond(200, ""), st)
 	d.Write([]byte(podsJSON(version, pods...))) //nolint:errcheck // finish says it
 	if err := d.Finish(); err != nil {
 		t.Fatal(err)
@@ -89,7 +92,7 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 			t.Errorf("offline, an hour after the boot: %q, want %q", got, want)
 		}
 		u.comeBack()
-		time.Sleep(3 * SweepEvery)
+		time.Sleep(3 * records.SweepEvery)
 		if got, want := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods), "100: a=50"; got != want {
 			t.Errorf("online again: %q, want %q", got, want)
 		}
@@ -99,11 +102,11 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 // A view is found empty, filled, let go of, and only then removed.
 func TestAViewThatWasJustFilledStays(t *testing.T) {
 	c := openCache(t, t.TempDir(), newUpstream())
-	v := c.views.acquire(podsKey(NodeUser))
+	v := c.views.acquire(podsKey(query.NodeUser))
 	fillJSON(t, v, "100", podJSON("a", "50"))
 	v.release()
 	c.views.remove(v)
-	if c.views.find(podsKey(NodeUser)) != v {
+	if c.views.find(podsKey(query.NodeUser)) != v {
 		t.Error("what a client has just read is gone")
 	}
 	if err := c.Close(); err != nil {

@@ -10,7 +10,11 @@ import (
 	"time"
 	"weak"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -19,14 +23,14 @@ import (
 // All changes are made under mu, and handed to the disk under it, in order.
 type view struct {
 	id    atomic.Pointer[store.ID] // changes only with the file; see views.rename
-	key   Key
+	key   query.Key
 	raw   []byte // of the key
 	scope string
 	repr  wire.Representation
-	disk  *Disk
+	disk  *disk.Disk
 	// What is known of single objects goes there; nil in tests of a view alone.
-	records *Records
-	highest *Highest // of the versions of its resource; may be nil
+	records *records.Records
+	highest *records.Highest // of the versions of its resource; may be nil
 
 	// lost is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
@@ -120,7 +124,7 @@ type viewHeader struct {
 // memberCost is what a member takes on disk besides its object, about.
 const memberCost = 130
 
-func newView(d *Disk, id store.ID, key Key) *view {
+func newView(d *disk.Disk, id store.ID, key query.Key) *view {
 	v := &view{key: key, raw: key.Bytes(), scope: key.Scope(), repr: key.Repr(), disk: d}
 	v.id.Store(&id)
 	return v
@@ -140,7 +144,7 @@ func (v *view) restore(s store.View) {
 	v.highest.Raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
-	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && Compare(h.Seen, v.seen) > 0 {
+	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && versions.Compare(h.Seen, v.seen) > 0 {
 		v.seen = h.Seen
 	}
 	v.saveSeenLocked() // the file may be an older one
@@ -241,7 +245,7 @@ func (v *view) release() { v.holders.Add(-1) }
 
 // String is for logs: what is read, not by whom.
 func (v *view) String() string {
-	q := Query{Verb: "list", Resource: v.key.GVR(), Namespace: v.key.Namespace, Labels: v.key.Labels, Fields: v.key.Fields}
+	q := query.Query{Verb: "list", Resource: v.key.GVR(), Namespace: v.key.Namespace, Labels: v.key.Labels, Fields: v.key.Fields}
 	if v.key.Single {
 		q.Verb = "get"
 	}
@@ -349,13 +353,13 @@ func (v *view) member(name string) (entry, bool) {
 // was seen at a version.
 func (v *view) lacks(namespace, name, seen string) bool {
 	absent := v.absentAt(namespace, name)
-	return absent != "" && Compare(absent, seen) >= 0
+	return absent != "" && versions.Compare(absent, seen) >= 0
 }
 
 // absentAt is the version at which the view proves that there is no such object, or "".
 func (v *view) absentAt(namespace, name string) string {
 	k := &v.key
-	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != OnlyName+name {
+	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name {
 		return ""
 	}
 	v.mu.Lock()
@@ -363,7 +367,7 @@ func (v *view) absentAt(namespace, name string) string {
 	if !v.usableLocked() || v.loadLocked() != nil {
 		return ""
 	}
-	if _, ok := v.index[MemberName(namespace, name)]; ok {
+	if _, ok := v.index[query.MemberName(namespace, name)]; ok {
 		return ""
 	}
 	return v.version

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -42,7 +43,7 @@ func newTestView(t *testing.T) *view {
 			t.Error(err)
 		}
 	})
-	v := c.views.acquire(Key{User: NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	t.Cleanup(v.release)
 	return v
 }

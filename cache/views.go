@@ -13,14 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // views is all views there are. It is safe for concurrent use.
 type views struct {
-	disk    *Disk
-	records *Records
+	disk    *disk.Disk
+	records *records.Records
 	max     int64 // bytes, of all views together
 	now     func() time.Time
 	log     *slog.Logger
@@ -33,9 +36,9 @@ type views struct {
 	mu    sync.RWMutex
 	salt  []byte
 	byID  map[store.ID]*view
-	byKey map[Key]*view
+	byKey map[query.Key]*view
 	// of are the views in which a user's objects of one resource are.
-	of map[UserResource][]*view
+	of map[query.UserResource][]*view
 }
 
 // viewCost is what a view takes on disk without members, about.
@@ -56,8 +59,8 @@ func (s *views) load(salt []byte) error {
 		return err
 	}
 	for _, stored := range found {
-		var key Key
-		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != NodeUser && !identity.IsKey(key.User) {
+		var key query.Key
+		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != query.NodeUser && !identity.IsKey(key.User) {
 			// It is of a release that took the claims of a token for its user.
 			s.disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
@@ -99,7 +102,7 @@ func (s *views) rename(salt []byte) {
 }
 
 // find returns a view that there is, or nil.
-func (s *views) find(key Key) *view {
+func (s *views) find(key query.Key) *view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byKey[key]
@@ -107,7 +110,7 @@ func (s *views) find(key Key) *view {
 
 // acquire returns the view for a key, an empty one if there was none. It stays
 // the view for this key until it is released.
-func (s *views) acquire(key Key) *view {
+func (s *views) acquire(key query.Key) *view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.byKey[key]
@@ -123,7 +126,7 @@ func (s *views) acquire(key Key) *view {
 	v.touch(s.now())
 	v.holders.Add(1)
 	s.byID[*v.id.Load()], s.byKey[key] = v, v
-	of := UserResource{User: key.User, Resource: key.GVR()}
+	of := query.UserResource{User: key.User, Resource: key.GVR()}
 	if key.Single {
 		// First: where a list has the same version of an object with other contents, a
 		// GET is answered again as it was.
@@ -138,17 +141,17 @@ func (s *views) acquire(key Key) *view {
 func (s *views) resource(user string, resource schema.GroupVersionResource) []*view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.of[UserResource{User: user, Resource: resource}])
+	return slices.Clone(s.of[query.UserResource{User: user, Resource: resource}])
 }
 
 // viewed returns the resources of which there are views, by user.
-func (s *views) viewed() map[string]map[UserResource]bool {
+func (s *views) viewed() map[string]map[query.UserResource]bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	users := map[string]map[UserResource]bool{}
+	users := map[string]map[query.UserResource]bool{}
 	for of := range s.of {
 		if users[of.User] == nil {
-			users[of.User] = map[UserResource]bool{}
+			users[of.User] = map[query.UserResource]bool{}
 		}
 		users[of.User][of] = true
 	}
@@ -191,14 +194,14 @@ var kubeletReads = map[schema.GroupResource]bool{
 }
 
 func (v *view) kubelets() bool {
-	return v.key.User == NodeUser && kubeletReads[v.key.GVR().GroupResource()]
+	return v.key.User == query.NodeUser && kubeletReads[v.key.GVR().GroupResource()]
 }
 
 const (
 	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
 	// that nobody reads a view any more before it goes: 30 days. Views of pods that
 	// are gone end so. Clocks have no say in it: they may be wrong by years.
-	unusedFor = int(30 * 24 * time.Hour / SweepEvery)
+	unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
 )
 
 // sweep drops views that nobody has used for long, and forgets empty ones. It is
@@ -248,7 +251,7 @@ func (s *views) remove(v *view) {
 	s.room.set(v, usage{})
 	delete(s.byID, *v.id.Load())
 	delete(s.byKey, v.key)
-	of := UserResource{User: v.key.User, Resource: v.key.GVR()}
+	of := query.UserResource{User: v.key.User, Resource: v.key.GVR()}
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
@@ -257,7 +260,7 @@ func (s *views) remove(v *view) {
 
 // deny is told that a user was refused a query. In no representation it is
 // answered from the cache until the user is let in again.
-func (s *views) deny(query *Key) {
+func (s *views) deny(query *query.Key) {
 	for _, v := range s.resource(query.User, query.GVR()) {
 		k := v.key
 		if k.Representation = query.Representation; k == *query {

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -40,7 +41,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 	version, changed := snap.version, snap.changed
 	s.held.source = src
 	if s.initial {
-		if Valid(q.Version) && Compare(q.Version, version) > 0 {
+		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
 			snap.reader.Close()
 			return tooLarge(q.Version, version)
 		}
@@ -56,9 +57,9 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 	}
 	snap.reader.Close()
 	switch {
-	case Compare(s.at, changed) < 0:
+	case versions.Compare(s.at, changed) < 0:
 		s.expire()
-	case Compare(s.at, version) < 0: // nothing has happened in between
+	case versions.Compare(s.at, version) < 0: // nothing has happened in between
 		s.at = version
 		s.mark()
 	}

@@ -16,9 +16,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/pause"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/update"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -125,7 +128,7 @@ func (w *writes) settle(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if Sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
+	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
 		w.overlay.Drop()
 	}
 }
@@ -178,11 +181,11 @@ func (w *writes) keepPath(x *exchange, res *http.Response) {
 	}
 	header := res.Header.Clone()
 	header.Del("Content-Encoding")
-	sink := &ObjectSink{Take: func(body []byte) error {
+	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		w.kept.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
 		return nil
 	}}
-	TeeBody(res, Decode(res, sink), x.cache.looked)
+	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
 // isTokenRequest reports whether a token of a service account is asked for.
@@ -201,11 +204,11 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &ObjectSink{Take: func(body []byte) error {
+	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		x.learnIssued(request, body, contentType)
 		return w.kept.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
-	TeeBody(res, Decode(res, sink), x.cache.looked)
+	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
 // body returns the request's body, which was sent, or might have been.
@@ -316,7 +319,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if err != nil {
 		return nil, errWrite
 	}
-	q := &Query{User: x.who.user, Resource: resource, Namespace: x.info.Namespace, Name: string(m.Name)}
+	q := &query.Query{User: x.who.user, Resource: resource, Namespace: x.info.Namespace, Name: string(m.Name)}
 	if _, err := x.seek(q); err != nil {
 		return nil, errWrite
 	}
@@ -324,7 +327,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
-func (x *exchange) cached(q *Query) (object, error) {
+func (x *exchange) cached(q *query.Query) (object, error) {
 	copies, err := x.seek(q)
 	if err != nil {
 		return object{}, err

@@ -36,7 +36,6 @@ var layers = map[string][]string{
 	"proxy":           {},
 	"ota":             {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient":  {},
-	"cache":           {},
 
 	// What is pulled, what stays, and what pods are told. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
@@ -60,6 +59,34 @@ var layers = map[string][]string{
 	"imagepull/engine/diskspace":    {"imagepull/engineapi"},
 	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
 	"imagepull/backoff":             {},
+
+	// The root of cache decides which of its parts handles a request. What they share comes
+	// below: queries and versions at the ground, next to the formats and the store; then the
+	// disk, and what is known of single objects.
+	"cache": {
+		"cache/bucket", "cache/convert", "cache/disk", "cache/fairqueue", "cache/identity", "cache/overlay", "cache/paths", "cache/pause",
+		"cache/query", "cache/quota", "cache/records", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/tee",
+		"cache/update", "cache/versions", "cache/wire",
+	},
+	"cache/bucket":    {"cache/store"},
+	"cache/convert":   {"cache/wire"},
+	"cache/disk":      {"cache/pause", "cache/store"},
+	"cache/fairqueue": {},
+	"cache/identity":  {"cache/fairqueue", "cache/quota", "cache/store"},
+	"cache/overlay":   {"cache/convert", "cache/update", "cache/wire"},
+	"cache/paths":     {"cache/bucket", "cache/quota"},
+	"cache/pause":     {},
+	"cache/query":     {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
+	"cache/quota":     {},
+	"cache/records":   {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
+	"cache/review":    {"cache/bucket", "cache/convert", "cache/identity", "cache/quota", "cache/wire"},
+	"cache/satoken":   {"cache/bucket", "cache/convert", "cache/quota", "cache/wire"},
+	"cache/spool":     {"cache/bucket", "cache/convert", "cache/quota", "cache/update", "cache/wire"},
+	"cache/store":     {},
+	"cache/tee":       {"cache/wire"},
+	"cache/update":    {"cache/convert", "cache/wire"},
+	"cache/versions":  {},
+	"cache/wire":      {},
 
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
@@ -112,15 +139,15 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                        // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},    // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                   // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                         // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                     // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache", "cache/identity", "cache/query"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                    // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
-	"go.etcd.io/bbolt":                       {only: []string{"cache"}}, // the store on disk
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache"}}, // the one apimachinery itself patches with
-	"golang.org/x/net/http2":                 {only: []string{"proxy"}}, // net/http has no ping that a caller may send
+	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},  // the store on disk
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/update"}}, // the one apimachinery itself patches with
+	"golang.org/x/net/http2":                 {only: []string{"proxy"}},        // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},      // whether somebody watches, and how wide the window is

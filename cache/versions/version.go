@@ -1,4 +1,6 @@
-package cache
+// Package versions compares resourceVersions, which are numbers of any length in decimal.
+// The empty string is the version of what was never seen.
+package versions
 
 import (
 	"math/big"

@@ -1,14 +1,17 @@
-package cache
+package records
 
 import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // shrink brings a resource back into its bounds. First goes what no copy contradicts: nothing
 // is served again without it. What is left becomes a state of the whole resource.
-func (r *Records) shrink(of UserResource) {
+func (r *Records) shrink(of query.UserResource) {
 	candidates := r.namesOf(of)
 	maps.DeleteFunc(candidates, func(name string, one Record) bool {
 		return one.Refused || one.Allowed || r.Needed(of, name, &one)
@@ -26,7 +29,7 @@ func (r *Records) shrink(of UserResource) {
 			break
 		}
 		if one := resource.names[name]; one != nil && *one == candidates[name] {
-			r.raiseLocked(of, Higher(one.Seen, one.Proven))
+			r.raiseLocked(of, versions.Higher(one.Seen, one.Proven))
 			r.setLocked(of, resource, name, &Record{})
 		}
 	}
@@ -36,7 +39,7 @@ func (r *Records) shrink(of UserResource) {
 }
 
 // namesOf returns a copy of all records of a resource.
-func (r *Records) namesOf(of UserResource) map[string]Record {
+func (r *Records) namesOf(of query.UserResource) map[string]Record {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	names := map[string]Record{}
@@ -51,11 +54,11 @@ func (r *Records) namesOf(of UserResource) map[string]Record {
 // collapseLocked makes the records of objects a state of their resource. What was gone at a
 // version is in doubt up to and with it, also where a view at that very version shows it: a
 // 404 has no version but the highest that was seen before, and the deletion came later.
-func (r *Records) collapseLocked(of UserResource, resource *resourceRecord) {
+func (r *Records) collapseLocked(of query.UserResource, resource *resourceRecord) {
 	doubt, byName := "", resource.ByName
 	for name, one := range resource.names {
-		doubt = Higher(doubt, Higher(one.Gone, one.Doubt))
-		r.raiseLocked(of, Higher(one.Seen, one.Proven))
+		doubt = versions.Higher(doubt, versions.Higher(one.Gone, one.Doubt))
+		r.raiseLocked(of, versions.Higher(one.Seen, one.Proven))
 		byName = byName || one.Refused
 		r.setLocked(of, resource, name, &Record{Allowed: one.Allowed, since: one.since})
 	}
@@ -74,7 +77,7 @@ func (r *Records) collapseLocked(of UserResource, resource *resourceRecord) {
 
 // makeRoom keeps a user from too many resources, which it may have made up: what is known of
 // those goes of which there are no views, so that there is nothing to be served.
-func (r *Records) makeRoom(of UserResource) {
+func (r *Records) makeRoom(of query.UserResource) {
 	r.mu.RLock()
 	user := r.users[of.User]
 	full := r.of[of] == nil && user != nil && user.resources >= maxUserResources
@@ -108,7 +111,7 @@ func (r *Records) reopen() {
 	}
 }
 
-func (r *Records) reopenLocked(user string, viewed map[UserResource]bool) {
+func (r *Records) reopenLocked(user string, viewed map[query.UserResource]bool) {
 	r.deleteAllLocked(user, viewed)
 	r.users[user].closed = false
 	for of := range viewed {
@@ -120,7 +123,7 @@ func (r *Records) reopenLocked(user string, viewed map[UserResource]bool) {
 }
 
 // deleteAllLocked forgets what is known of a user's resources, but for some.
-func (r *Records) deleteAllLocked(user string, but map[UserResource]bool) {
+func (r *Records) deleteAllLocked(user string, but map[query.UserResource]bool) {
 	for of, resource := range r.of {
 		if of.User == user && !but[of] {
 			r.deleteLocked(of, resource)

@@ -1,4 +1,11 @@
-package cache
+// Package records keeps what is known of single objects besides the copies of them in views:
+// which one is gone, which one was refused, and which copies are in doubt. [Records] states
+// the rules.
+//
+// It knows views only by two questions, [Records.Needed] and [Records.Viewed], which take the
+// locks of views. So the lock of Records is taken after a view's, never before it: a question
+// is asked before the lock is taken, and its answer checked afterwards.
+package records
 
 import (
 	"sync"
@@ -8,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // Records is what is known of single objects besides the copies of them in views: that one
@@ -37,14 +46,14 @@ import (
 type Records struct {
 	// Needed reports whether a view of the user may hold a copy of the object that would be
 	// served without the record. It takes the locks of views.
-	Needed func(of UserResource, name string, one *Record) bool
+	Needed func(of query.UserResource, name string, one *Record) bool
 	// Viewed returns the resources of which there are views, by user.
-	Viewed func() map[string]map[UserResource]bool
+	Viewed func() map[string]map[query.UserResource]bool
 
 	mu    sync.RWMutex
 	table *bucket.Bucket // nil until load
 	lost  bool           // some were lost on disk; see distrust
-	of    map[UserResource]*resourceRecord
+	of    map[query.UserResource]*resourceRecord
 	users map[string]*userRecord
 	// counted are the versions that were seen, whoever saw them.
 	counted map[schema.GroupResource]*Highest
@@ -138,8 +147,8 @@ type Moment struct {
 
 func (m Moment) Version() string { return versionOf(m.highest) }
 
-func NewRecords() *Records {
-	return &Records{of: map[UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
+func New() *Records {
+	return &Records{of: map[query.UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
 }
 
 // Now is called before a request is sent, whoever sends it: it leaves no trace.
@@ -148,7 +157,7 @@ func (r *Records) Now(resource schema.GroupVersionResource) Moment {
 }
 
 // Known returns what is known of an object.
-func (r *Records) Known(of UserResource, namespace, name string) Known {
+func (r *Records) Known(of query.UserResource, namespace, name string) Known {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	resource := r.of[of]
@@ -156,11 +165,18 @@ func (r *Records) Known(of UserResource, namespace, name string) Known {
 		user := r.users[of.User]
 		return Known{Closed: user != nil && user.closed}
 	}
-	k := Known{Floor: resource.Floor, Damaged: resource.damaged, Doubt: Higher(resource.Doubts[""], resource.Doubts[namespace])}
+	k := Known{Floor: resource.Floor, Damaged: resource.damaged, Doubt: versions.Higher(resource.Doubts[""], resource.Doubts[namespace])}
 	if one := resource.names[name]; one != nil {
 		k.Record = *one
-		k.Doubt = Higher(k.Doubt, one.Doubt)
+		k.Doubt = versions.Higher(k.Doubt, one.Doubt)
 	}
 	k.Refused = k.Refused || resource.ByName && !k.Allowed
 	return k
+}
+
+// Len is how many resources there are of which something is known, each user's by itself.
+func (r *Records) Len() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.of)
 }

@@ -1,4 +1,5 @@
-package cache
+// Package pause waits: for a time, for a random time, and longer from try to try.
+package pause
 
 import (
 	"context"

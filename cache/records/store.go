@@ -1,4 +1,4 @@
-package cache
+package records
 
 import (
 	"cmp"
@@ -11,7 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 const tableRecords = "records"
@@ -31,18 +34,18 @@ type savedRecord struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-func (s *savedRecord) of() UserResource {
-	return UserResource{User: s.User, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
+func (s *savedRecord) of() query.UserResource {
+	return query.UserResource{User: s.User, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}}
 }
 
-func savedAs(of UserResource) savedRecord {
+func savedAs(of query.UserResource) savedRecord {
 	return savedRecord{User: of.User, Group: of.Resource.Group, Version: of.Resource.Version, Resource: of.Resource.Resource}
 }
 
 // Load reads what is on disk. It may be called again, after another file has taken the place
 // of one that was damaged or could not be opened: what is in memory is newer, and is written
 // to that file, too. When all views are loaded, distrust has to follow.
-func (r *Records) Load(d *Disk, log *slog.Logger) error {
+func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 	table, err := bucket.Open(d, tableRecords, log)
 	if err != nil {
 		return err
@@ -179,12 +182,12 @@ func (r *Records) Distrust() {
 
 // unknownLocked makes a resource one of which nothing is known: it is as if there were too
 // many records of it. Where there may be no more resources of its user, that is closed.
-func (r *Records) unknownLocked(of UserResource) {
+func (r *Records) unknownLocked(of query.UserResource) {
 	resource := r.resourceLocked(of)
 	if resource == nil {
 		return
 	}
-	after := Following(r.counted[of.Resource.GroupResource()].Version())
+	after := versions.Following(r.counted[of.Resource.GroupResource()].Version())
 	for name, one := range resource.names {
 		known := *one
 		known.Allowed, known.Proven = false, ""
@@ -197,28 +200,28 @@ func (r *Records) unknownLocked(of UserResource) {
 
 // mergeState takes over the stricter of two states.
 func (resource *resourceRecord) mergeState(s *resourceState) {
-	resource.Floor = Higher(resource.Floor, s.Floor)
+	resource.Floor = versions.Higher(resource.Floor, s.Floor)
 	resource.ByName = resource.ByName || s.ByName
 	for namespace, version := range s.Doubts {
 		if resource.Doubts == nil {
 			resource.Doubts = map[string]string{}
 		}
-		resource.Doubts[namespace] = Higher(version, resource.Doubts[namespace])
+		resource.Doubts[namespace] = versions.Higher(version, resource.Doubts[namespace])
 	}
 }
 
-func (r *Records) raiseHighestLocked(of UserResource, s *savedRecord) {
+func (r *Records) raiseHighestLocked(of query.UserResource, s *savedRecord) {
 	h := r.countLocked(of.Resource.GroupResource())
 	if s.State != nil {
 		h.Raise(s.State.Floor)
 	}
 	if s.Record != nil {
-		h.Raise(Higher(s.Record.Gone, s.Record.Seen))
+		h.Raise(versions.Higher(s.Record.Gone, s.Record.Seen))
 	}
 }
 
 // saveLocked has the record of an object written, or deleted if there is none.
-func (r *Records) saveLocked(of UserResource, name string) {
+func (r *Records) saveLocked(of query.UserResource, name string) {
 	s := savedAs(of)
 	s.Name = name
 	if resource := r.of[of]; resource != nil {
@@ -228,7 +231,7 @@ func (r *Records) saveLocked(of UserResource, name string) {
 }
 
 // saveStateLocked is saveLocked for the state of a resource.
-func (r *Records) saveStateLocked(of UserResource) {
+func (r *Records) saveStateLocked(of query.UserResource) {
 	s := savedAs(of)
 	if resource := r.of[of]; resource != nil {
 		s.State = &resource.resourceState
@@ -259,7 +262,7 @@ func (r *Records) putLocked(s *savedRecord, remove bool) {
 }
 
 // deleteLocked forgets all of a resource.
-func (r *Records) deleteLocked(of UserResource, resource *resourceRecord) {
+func (r *Records) deleteLocked(of query.UserResource, resource *resourceRecord) {
 	for name := range resource.names {
 		r.setLocked(of, resource, name, &Record{})
 	}

@@ -1,4 +1,10 @@
-package cache
+// Package tee looks at the bodies of answers while their clients read them. What it cannot
+// read passes all the same, and what the client gets does not depend on what is made of it;
+// only the last bytes wait until whoever looks on has taken over the whole body.
+//
+// A body is for one goroutine. Where it is compressed, another one decompresses it, and ends
+// with it.
+package tee
 
 import (
 	"compress/gzip"
@@ -174,9 +180,9 @@ func (o *ObjectSink) Close() error {
 	return o.Take(o.body)
 }
 
-// tee is a body that is read by a client, while a decoder looks on. What is to be
+// body is one that is read by a client, while a decoder looks on. What is to be
 // committed is committed before the client gets the body's last bytes.
-type tee struct {
+type body struct {
 	io.ReadCloser
 	decoder *Decoder
 	left    int64 // bytes to come; -1 where that is not known
@@ -184,43 +190,43 @@ type tee struct {
 	ended   bool
 }
 
-// TeeBody makes res's body one that d sees too. end is called once: with nil
+// Body makes res's body one that d sees too. end is called once: with nil
 // after a whole body that d has understood, or with the reason why not.
-func TeeBody(res *http.Response, d *Decoder, end func(error)) {
-	res.Body = &tee{ReadCloser: res.Body, decoder: d, left: res.ContentLength, end: end}
+func Body(res *http.Response, d *Decoder, end func(error)) {
+	res.Body = &body{ReadCloser: res.Body, decoder: d, left: res.ContentLength, end: end}
 }
 
-func (t *tee) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	if t.ended {
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.ended {
 		return n, err
 	}
 	if n > 0 {
-		t.decoder.Write(p[:n]) //nolint:errcheck // it does not fail
+		b.decoder.Write(p[:n]) //nolint:errcheck // it does not fail
 	}
-	if t.left > 0 {
-		t.left -= int64(n)
+	if b.left > 0 {
+		b.left -= int64(n)
 	}
 	switch {
-	case err == io.EOF, err == nil && t.left == 0:
-		t.finish(t.decoder.Finish())
+	case err == io.EOF, err == nil && b.left == 0:
+		b.finish(b.decoder.Finish())
 	case err != nil:
-		t.finish(errors.Join(err, ErrStopReading, t.decoder.Stop(err)))
+		b.finish(errors.Join(err, ErrStopReading, b.decoder.Stop(err)))
 	}
 	return n, err
 }
 
 // Close before the end is a client that went away.
-func (t *tee) Close() error {
-	if !t.ended {
-		t.finish(errors.Join(ErrStopReading, t.decoder.Stop(ErrStopReading)))
+func (b *body) Close() error {
+	if !b.ended {
+		b.finish(errors.Join(ErrStopReading, b.decoder.Stop(ErrStopReading)))
 	}
-	return t.ReadCloser.Close()
+	return b.ReadCloser.Close()
 }
 
-func (t *tee) finish(err error) {
-	t.ended = true
-	t.end(err)
+func (b *body) finish(err error) {
+	b.ended = true
+	b.end(err)
 }
 
 // ErrStopReading ends a read early.

@@ -1,14 +1,17 @@
-package cache
+package records
 
 import (
 	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // resourceLocked returns the record of a resource, nil if there may be no more.
-func (r *Records) resourceLocked(of UserResource) *resourceRecord {
+func (r *Records) resourceLocked(of query.UserResource) *resourceRecord {
 	if resource := r.of[of]; resource != nil {
 		return resource
 	}
@@ -30,7 +33,7 @@ func (r *Records) resourceLocked(of UserResource) *resourceRecord {
 
 // learn changes the record of an object. change reports whether there is something new. No
 // lock of a view may be held.
-func (r *Records) learn(of UserResource, name string, change func(*Record) bool) {
+func (r *Records) learn(of query.UserResource, name string, change func(*Record) bool) {
 	r.makeRoom(of)
 	if r.learnOnce(of, name, change) {
 		r.shrink(of)
@@ -38,7 +41,7 @@ func (r *Records) learn(of UserResource, name string, change func(*Record) bool)
 }
 
 // learnOnce reports whether there are more records than there may be.
-func (r *Records) learnOnce(of UserResource, name string, change func(*Record) bool) (over bool) {
+func (r *Records) learnOnce(of query.UserResource, name string, change func(*Record) bool) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	resource := r.resourceLocked(of)
@@ -58,12 +61,12 @@ func (r *Records) learnOnce(of UserResource, name string, change func(*Record) b
 	return r.overLocked(of, resource)
 }
 
-func (r *Records) overLocked(of UserResource, resource *resourceRecord) bool {
+func (r *Records) overLocked(of query.UserResource, resource *resourceRecord) bool {
 	return len(resource.names) > maxNames || r.users[of.User].names > maxUserNames
 }
 
 // setLocked keeps the record of an object; one that says nothing goes.
-func (r *Records) setLocked(of UserResource, resource *resourceRecord, name string, one *Record) {
+func (r *Records) setLocked(of query.UserResource, resource *resourceRecord, name string, one *Record) {
 	_, had := resource.names[name]
 	bare := *one
 	bare.since = 0
@@ -86,44 +89,44 @@ func (r *Records) setLocked(of UserResource, resource *resourceRecord, name stri
 
 // Gone notes that an object is not there at a version. uid is empty where it is not known,
 // had says whether the user knew the object before.
-func (r *Records) Gone(of UserResource, name, version string, uid types.UID, had bool) {
+func (r *Records) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	r.learn(of, name, func(one *Record) bool {
 		if uid == "" {
 			uid = one.UID
 		}
 		if uid != "" && one.SeenUID == uid { // what was seen last is what is gone
-			version, one.Seen, one.SeenUID = Higher(version, one.Seen), "", ""
+			version, one.Seen, one.SeenUID = versions.Higher(version, one.Seen), "", ""
 		}
-		one.Gone, one.UID, one.Had = OrFirst(Higher(version, one.Gone)), uid, one.Had || had
+		one.Gone, one.UID, one.Had = OrFirst(versions.Higher(version, one.Gone)), uid, one.Had || had
 		return true
 	})
 }
 
 // OrFirst is a version that is not empty, which would say nothing.
 func OrFirst(version string) string {
-	if Valid(version) {
+	if versions.Valid(version) {
 		return version
 	}
 	return "1"
 }
 
 // Doubt notes that it is not known whether an object is there after a version.
-func (r *Records) Doubt(of UserResource, name, version string) {
+func (r *Records) Doubt(of query.UserResource, name, version string) {
 	r.learn(of, name, func(one *Record) bool {
-		one.Doubt = OrFirst(Higher(version, one.Doubt))
+		one.Doubt = OrFirst(versions.Higher(version, one.Doubt))
 		return true
 	})
 }
 
 // Seen notes that an object was there up to a version, of which there is no copy.
-func (r *Records) Seen(of UserResource, name, version string, uid types.UID) {
+func (r *Records) Seen(of query.UserResource, name, version string, uid types.UID) {
 	r.learn(of, name, func(one *Record) bool {
 		switch {
-		case !Valid(version):
+		case !versions.Valid(version):
 			return false
 		case one.Gone != "" && one.UID != "" && one.UID == uid:
-			one.Gone = Higher(one.Gone, version)
-		case Compare(version, one.Seen) > 0:
+			one.Gone = versions.Higher(one.Gone, version)
+		case versions.Compare(version, one.Seen) > 0:
 			one.Seen, one.SeenUID = version, uid
 		default:
 			return false
@@ -133,7 +136,7 @@ func (r *Records) Seen(of UserResource, name, version string, uid types.UID) {
 }
 
 // Refused notes that a GET of an object was refused.
-func (r *Records) Refused(of UserResource, name string) {
+func (r *Records) Refused(of query.UserResource, name string) {
 	r.learn(of, name, func(one *Record) bool {
 		if one.Refused || r.of[of].ByName && !one.Allowed {
 			return false
@@ -145,7 +148,7 @@ func (r *Records) Refused(of UserResource, name string) {
 
 // Read notes that an object was read, or written, at a version. consistent says that this
 // was the newest state there was, and not one that an apiserver remembered.
-func (r *Records) Read(of UserResource, namespace, name, version string, uid types.UID, began Moment, consistent bool) {
+func (r *Records) Read(of query.UserResource, namespace, name, version string, uid types.UID, began Moment, consistent bool) {
 	r.mu.RLock()
 	resource := r.of[of]
 	known := resource != nil && (resource.names[name] != nil || resource.ByName || len(resource.Doubts) > 0)
@@ -161,24 +164,24 @@ func (r *Records) Read(of UserResource, namespace, name, version string, uid typ
 			one.Allowed = resource.ByName && (one.Allowed || len(resource.names) < maxNames)
 		}
 		// What is newer stands beside the record, which is still true of older copies.
-		anew := Compare(version, one.Gone) > 0 && (one.UID == "" || uid != one.UID)
+		anew := versions.Compare(version, one.Gone) > 0 && (one.UID == "" || uid != one.UID)
 		if consistent && after && !anew {
 			one.Gone, one.UID, one.Had = "", "", false
 		}
-		if consistent && after && Compare(version, one.Doubt) <= 0 {
+		if consistent && after && versions.Compare(version, one.Doubt) <= 0 {
 			one.Doubt = ""
 		}
-		if doubt := Higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" &&
-			(Compare(began.Version(), doubt) >= 0 || resource.doubted <= began.learned) {
-			one.Proven = Higher(one.Proven, doubt)
+		if doubt := versions.Higher(resource.Doubts[""], resource.Doubts[namespace]); consistent && doubt != "" &&
+			(versions.Compare(began.Version(), doubt) >= 0 || resource.doubted <= began.learned) {
+			one.Proven = versions.Higher(one.Proven, doubt)
 		}
 		return *one != before
 	})
 }
 
 // Forgot notes that something was seen up to a version, and is forgotten.
-func (r *Records) Forgot(of UserResource, version string) {
-	if r == nil || !Valid(version) {
+func (r *Records) Forgot(of query.UserResource, version string) {
+	if r == nil || !versions.Valid(version) {
 		return
 	}
 	r.makeRoom(of)
@@ -189,20 +192,20 @@ func (r *Records) Forgot(of UserResource, version string) {
 
 // Damaged notes that copies up to a version, which clients were given, were lost by damage on
 // the disk. Which ones is not known.
-func (r *Records) Damaged(of UserResource, version string) {
-	if r == nil || !Valid(version) {
+func (r *Records) Damaged(of query.UserResource, version string) {
+	if r == nil || !versions.Valid(version) {
 		return
 	}
 	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resource := r.resourceLocked(of); resource != nil {
-		resource.damaged = Higher(resource.damaged, version)
+		resource.damaged = versions.Higher(resource.damaged, version)
 	}
 }
 
-func (r *Records) raiseLocked(of UserResource, version string) {
-	if resource := r.resourceLocked(of); resource != nil && Compare(version, resource.Floor) > 0 {
+func (r *Records) raiseLocked(of query.UserResource, version string) {
+	if resource := r.resourceLocked(of); resource != nil && versions.Compare(version, resource.Floor) > 0 {
 		resource.Floor = version
 		r.saveStateLocked(of)
 	}
@@ -210,7 +213,7 @@ func (r *Records) raiseLocked(of UserResource, version string) {
 
 // DoubtAll notes that many objects of a namespace, or of all, may have been deleted at a
 // version, and it is not known which.
-func (r *Records) DoubtAll(of UserResource, namespace, version string) {
+func (r *Records) DoubtAll(of query.UserResource, namespace, version string) {
 	r.makeRoom(of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,16 +222,16 @@ func (r *Records) DoubtAll(of UserResource, namespace, version string) {
 	}
 }
 
-func (r *Records) doubtAllLocked(of UserResource, resource *resourceRecord, namespace, version string) {
+func (r *Records) doubtAllLocked(of query.UserResource, resource *resourceRecord, namespace, version string) {
 	doubts := maps.Clone(resource.Doubts)
 	if doubts == nil {
 		doubts = map[string]string{}
 	}
-	doubts[namespace] = Higher(version, doubts[namespace])
+	doubts[namespace] = versions.Higher(version, doubts[namespace])
 	if len(doubts) > maxDoubts {
 		all := ""
 		for _, one := range doubts {
-			all = Higher(all, one)
+			all = versions.Higher(all, one)
 		}
 		doubts = map[string]string{"": all}
 	}
@@ -239,11 +242,11 @@ func (r *Records) doubtAllLocked(of UserResource, resource *resourceRecord, name
 // Restored is called when the store of a user's resource was restored from a backup, and is
 // at a version now. Nothing can be compared with the versions of before; what was refused
 // stays so.
-func (r *Records) Restored(back UserResource, version string) {
+func (r *Records) Restored(back query.UserResource, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for resource, h := range r.counted {
-		if VersionSpace(resource) == back.VersionSpace() {
+		if query.VersionSpace(resource) == back.VersionSpace() {
 			h.lower(version)
 		}
 	}

@@ -1,4 +1,4 @@
-package cache
+package records
 
 import (
 	"context"
@@ -10,23 +10,26 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
 // testRecords are records of pods. There are copies of those whose names begin so.
-func testRecords(held ...string) (*Records, UserResource) {
-	r := NewRecords()
-	r.Needed = func(_ UserResource, name string, _ *Record) bool {
+func testRecords(held ...string) (*Records, query.UserResource) {
+	r := New()
+	r.Needed = func(_ query.UserResource, name string, _ *Record) bool {
 		return slices.ContainsFunc(held, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
-	r.Viewed = func() map[string]map[UserResource]bool { return nil }
-	return r, UserResource{User: "user", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	r.Viewed = func() map[string]map[query.UserResource]bool { return nil }
+	return r, query.UserResource{User: "user", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 }
 
 // loadRecords opens the disk in a folder, and loads what records are there.
-func loadRecords(t *testing.T, r *Records, dir string) *Disk {
+func loadRecords(t *testing.T, r *Records, dir string) *disk.Disk {
 	t.Helper()
-	d, err := OpenDisk(dir, DiskOptions{
+	d, err := disk.Open(dir, disk.Options{
 		Store:     store.Options{Logger: slog.New(slog.DiscardHandler)},
 		Lost:      func(id store.ID, err error) { t.Errorf("%v is lost: %v", id, err) },
 		Opened:    func(*store.Store, error) {},
@@ -42,7 +45,7 @@ func loadRecords(t *testing.T, r *Records, dir string) *Disk {
 }
 
 // runDisk writes what is pending, and closes the disk.
-func runDisk(t *testing.T, d *Disk) {
+func runDisk(t *testing.T, d *disk.Disk) {
 	t.Helper()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -78,7 +81,7 @@ func TestTooManyDeletionsBecomeADoubt(t *testing.T) {
 		r.Gone(of, fmt.Sprint("ns/held-", i), fmt.Sprint(10000+i), "", true)
 	}
 	k := r.Known(of, "ns", "ns/held-0")
-	if len(r.of[of].names) > maxNames || k.Gone == "" && Compare(k.Doubt, "10000") < 0 {
+	if len(r.of[of].names) > maxNames || k.Gone == "" && versions.Compare(k.Doubt, "10000") < 0 {
 		t.Errorf("there are %d records, and what is gone is forgotten: %+v", len(r.of[of].names), k)
 	}
 }
@@ -108,7 +111,9 @@ func TestTooManyRefusalsRefuseByName(t *testing.T) {
 
 func TestMadeUpResourcesAreBounded(t *testing.T) {
 	r, of := testRecords()
-	r.Viewed = func() map[string]map[UserResource]bool { return map[string]map[UserResource]bool{"user": {of: true}} }
+	r.Viewed = func() map[string]map[query.UserResource]bool {
+		return map[string]map[query.UserResource]bool{"user": {of: true}}
+	}
 	r.Gone(of, "ns/a", "100", "", true)
 	for i := range 2 * maxUserResources {
 		other := of
@@ -124,20 +129,22 @@ func TestMadeUpResourcesAreBounded(t *testing.T) {
 }
 
 // madeUp returns a resource that nobody has a view of, unless viewed returns it.
-func madeUp(of UserResource, i int) UserResource {
+func madeUp(of query.UserResource, i int) query.UserResource {
 	of.Resource.Resource = fmt.Sprint("made-up-", i)
 	return of
 }
 
 func TestWhateverIsNotedMakesRoom(t *testing.T) {
-	for what, note := range map[string]func(*Records, UserResource){
-		"a version that is forgotten":  func(r *Records, of UserResource) { r.Forgot(of, "100") },
-		"a deletion of many":           func(r *Records, of UserResource) { r.DoubtAll(of, "ns", "100") },
-		"a refusal of a single object": func(r *Records, of UserResource) { r.Refused(of, "ns/a") },
+	for what, note := range map[string]func(*Records, query.UserResource){
+		"a version that is forgotten":  func(r *Records, of query.UserResource) { r.Forgot(of, "100") },
+		"a deletion of many":           func(r *Records, of query.UserResource) { r.DoubtAll(of, "ns", "100") },
+		"a refusal of a single object": func(r *Records, of query.UserResource) { r.Refused(of, "ns/a") },
 	} {
 		t.Run(what, func(t *testing.T) {
 			r, of := testRecords()
-			r.Viewed = func() map[string]map[UserResource]bool { return map[string]map[UserResource]bool{"user": {of: true}} }
+			r.Viewed = func() map[string]map[query.UserResource]bool {
+				return map[string]map[query.UserResource]bool{"user": {of: true}}
+			}
 			for i := range maxUserResources {
 				r.Refused(madeUp(of, i), "x")
 			}
@@ -151,8 +158,10 @@ func TestWhateverIsNotedMakesRoom(t *testing.T) {
 
 func TestAUserWithFewerResourcesIsServedAgain(t *testing.T) {
 	r, of := testRecords()
-	viewed := map[UserResource]bool{of: true}
-	r.Viewed = func() map[string]map[UserResource]bool { return map[string]map[UserResource]bool{"user": viewed} }
+	viewed := map[query.UserResource]bool{of: true}
+	r.Viewed = func() map[string]map[query.UserResource]bool {
+		return map[string]map[query.UserResource]bool{"user": viewed}
+	}
 	for i := range maxUserResources {
 		viewed[madeUp(of, i)] = true
 		r.Refused(madeUp(of, i), "x")
@@ -174,7 +183,7 @@ func TestAUserWithFewerResourcesIsServedAgain(t *testing.T) {
 		t.Error("what is known of other resources has changed")
 	}
 	r.Read(of, "ns", "ns/a", "50", "u", r.Now(of.Resource), true)
-	if k := r.Known(of, "ns", "ns/a"); k.Refused || Compare(k.Proven, k.Doubt) < 0 {
+	if k := r.Known(of, "ns", "ns/a"); k.Refused || versions.Compare(k.Proven, k.Doubt) < 0 {
 		t.Errorf("what was read again is still unknown: %+v", k)
 	}
 }
@@ -197,7 +206,9 @@ func TestARestoreTakesVersionsAndLeavesRefusals(t *testing.T) {
 func TestCountsAreBoundedAndForgotten(t *testing.T) {
 	r, of := testRecords()
 	r.Count(of.Resource).Raise("100")
-	r.Viewed = func() map[string]map[UserResource]bool { return map[string]map[UserResource]bool{"user": {of: true}} }
+	r.Viewed = func() map[string]map[query.UserResource]bool {
+		return map[string]map[query.UserResource]bool{"user": {of: true}}
+	}
 	for i := range 2 * MaxCounted {
 		r.Count(schema.GroupVersionResource{Group: fmt.Sprint(i), Version: "v1", Resource: "made-up"}).Raise("1")
 	}
@@ -217,7 +228,7 @@ func TestCountsAreBoundedAndForgotten(t *testing.T) {
 func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
 	r, of := testRecords()
 	users, dir := []string{"a", "b", "c", "d", "e"}, t.TempDir()
-	each := func(fn func(of UserResource)) {
+	each := func(fn func(of query.UserResource)) {
 		for _, of.User = range users {
 			for i := range 20 {
 				fn(madeUp(of, i))
@@ -225,7 +236,7 @@ func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
 		}
 	}
 	d := loadRecords(t, r, dir)
-	each(func(of UserResource) { r.Refused(of, "x") })
+	each(func(of query.UserResource) { r.Refused(of, "x") })
 	r.mu.Lock()
 	for _, user := range users {
 		r.users[user].closed = true
@@ -235,7 +246,7 @@ func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
 	runDisk(t, d)
 	r, _ = testRecords()
 	runDisk(t, loadRecords(t, r, dir))
-	each(func(of UserResource) {
+	each(func(of query.UserResource) {
 		if k := r.Known(of, "", "x"); !k.Refused {
 			t.Errorf("of %s for %s it is not known any more what was refused: %+v", of.Resource.Resource, of.User, k)
 		}

@@ -1,4 +1,4 @@
-package cache
+package records
 
 import (
 	"strconv"
@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 // Highest is the highest resourceVersion that was seen of a resource.
@@ -101,7 +103,7 @@ func (r *Records) countLocked(resource schema.GroupResource) *Highest {
 
 // uncountLocked forgets the versions of resources of which there is neither a view nor a
 // record. A view may come after viewed was made, so it takes two sweeps.
-func (r *Records) uncountLocked(viewed map[string]map[UserResource]bool) {
+func (r *Records) uncountLocked(viewed map[string]map[query.UserResource]bool) {
 	used := map[schema.GroupResource]bool{}
 	for of := range r.of {
 		used[of.Resource.GroupResource()] = true

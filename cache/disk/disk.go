@@ -1,4 +1,11 @@
-package cache
+// Package disk is the store and its writer, however often the file has to be opened again:
+// because it was damaged, or because the machine did not let it be opened. Whoever keeps
+// state in memory takes it over from the new file; see [Options].
+//
+// A Disk is opened, run, and closed by the end of Run. It may be called under the lock of a
+// view: nothing but a read waits for the machine's disk, and the hooks Lost and Committed
+// must not wait for such a lock.
+package disk
 
 import (
 	"context"
@@ -15,6 +22,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
@@ -36,7 +44,7 @@ const (
 // It is safe for concurrent use.
 type Disk struct {
 	dir     string
-	options DiskOptions
+	options Options
 	log     *slog.Logger
 	failing atomic.Bool // the last commit
 
@@ -50,8 +58,8 @@ type Disk struct {
 	openErr error // of the last attempt to open it, while it is not open
 }
 
-// DiskOptions are options of a disk.
-type DiskOptions struct {
+// Options are options of a disk.
+type Options struct {
 	Store store.Options // its Logger is the disk's
 
 	// Lost is called with views whose changes could not be kept; see store.WriterOptions.
@@ -67,11 +75,11 @@ type DiskOptions struct {
 	Committed func(store.CommitStats)
 }
 
-// OpenDisk opens the store. Where the machine does not let it be opened (a full or
+// Open opens the store. Where the machine does not let it be opened (a full or
 // read-only disk, say), the node is served all the same: what is read stays in
 // memory, within bounds, and opening is tried again. Errors are ErrLocked and
 // ErrKey, which a person has to put right.
-func OpenDisk(dir string, options DiskOptions) (*Disk, error) {
+func Open(dir string, options Options) (*Disk, error) {
 	d := &Disk{dir: dir, options: options, log: options.Store.Logger, Seed: maphash.MakeSeed(), Boot: bootID()}
 	s, err := store.Open(dir, options.Store)
 	switch {
@@ -152,7 +160,7 @@ func (d *Disk) runOnce(ctx context.Context) error {
 func (d *Disk) reopen(ctx context.Context, absent bool) bool {
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
 		for absent && d.options.Wait() {
-			if !Sleep(ctx, FirstReopen) {
+			if !pause.Sleep(ctx, FirstReopen) {
 				return false
 			}
 		}
@@ -164,7 +172,7 @@ func (d *Disk) reopen(ctx context.Context, absent bool) bool {
 			return true
 		}
 		d.log.Error("cache cannot be opened; it is tried again", "folder", d.dir, "in", wait, "err", err)
-		if !Sleep(ctx, wait) {
+		if !pause.Sleep(ctx, wait) {
 			return false
 		}
 	}

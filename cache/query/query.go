@@ -1,4 +1,6 @@
-package cache
+// Package query reads what a request asks for: the query, and the key of the view that
+// answers it. It keeps no state.
+package query
 
 import (
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -77,10 +80,10 @@ func Nameable(info *request.RequestInfo) bool {
 		len(info.Namespace) <= maxLabel && len(info.Name) <= maxSubdomain
 }
 
-// QueryOf reads a GET request, and returns nil where the cache can do nothing
+// Of reads a GET request, and returns nil where the cache can do nothing
 // with it: it is about no resource, or about a subresource, or asks for
 // something that the cache does not know.
-func QueryOf(r *http.Request, values Params, info *request.RequestInfo, user string) *Query {
+func Of(r *http.Request, values Params, info *request.RequestInfo, user string) *Query {
 	if r.Method != http.MethodGet || info == nil || !info.IsResourceRequest || info.Subresource != "" || values.Broken {
 		return nil
 	}
@@ -132,7 +135,7 @@ func (q *Query) complete(info *request.RequestInfo, values Params) *Query {
 	}
 	q.Bookmarks = values.isTrue("allowWatchBookmarks")
 	q.InitialEvents = values.isTrue("sendInitialEvents")
-	if q.Verb == "watch" && values.Has("sendInitialEvents") && !q.InitialEvents && !Valid(q.Version) {
+	if q.Verb == "watch" && values.Has("sendInitialEvents") && !q.InitialEvents && !versions.Valid(q.Version) {
 		return nil // from whatever version it is, without what was there: there is nothing to feed a view from
 	}
 	if seconds := values.Get("timeoutSeconds"); seconds != "" {
