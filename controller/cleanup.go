@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -102,4 +103,31 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.P
 		return nil, fmt.Errorf("list pods to take their marks off: %w", err)
 	}
 	return patches, nil
+}
+
+// stopRollout forgets a rollout that is no longer asked for.
+func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
+	t.rollout = nil
+	r.nodes.Unsubscribe(key)
+	r.metrics.forgetRollout(key)
+}
+
+// forget drops everything that is kept of a DaemonSet.
+func (r *reconciler) forget(key cache.ObjectName) {
+	if t := r.states.remove(key); t != nil {
+		if t.owned != nil {
+			t.owned.Stop()
+		}
+		r.stopRollout(key, t)
+	}
+	r.metrics.forgetPods(key)
+	r.queue.Forget(key)
+}
+
+// stop is called when no worker runs any more.
+func (r *reconciler) stop() {
+	for _, key := range r.states.keys() {
+		r.forget(key)
+	}
+	r.nodes.Wait()
 }

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -22,15 +20,6 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
-
-// queue holds the DaemonSets that are to be looked at. It hands out a key to one
-// worker at a time, and takes it in again meanwhile.
-type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
-
-func newQueue(b backoff.DaemonSets, metrics workqueue.MetricsProvider) queue {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(b,
-		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
-}
 
 // reconciler is a running Controller.
 type reconciler struct {
@@ -45,41 +34,6 @@ type reconciler struct {
 	timing     rollout.Timing
 	nodes      *informer.Nodes
 	states     *states
-}
-
-// work takes keys until the queue is shut down.
-func (r *reconciler) work(ctx context.Context) {
-	for {
-		key, shutdown := r.queue.Get()
-		if shutdown {
-			return
-		}
-		r.workOn(ctx, key)
-	}
-}
-
-func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
-	defer r.queue.Done(key)
-	if ctx.Err() != nil {
-		return
-	}
-	if wait := r.retryDelay(key, time.Now()); wait > 0 {
-		r.queue.AddAfter(key, wait)
-		return
-	}
-	err := r.reconcile(ctx, key)
-	if err != nil && ctx.Err() != nil {
-		return // cut short, and no failure
-	}
-	r.metrics.reconciled(err)
-	if err == nil {
-		r.succeeded(key)
-		return
-	}
-	wait := r.failed(key, time.Now())
-	r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
-		"daemonset", key.String(), "failures", r.queue.NumRequeues(key), "wait", wait, "err", err)
-	r.queue.AddAfter(key, wait)
 }
 
 // reconcile brings one DaemonSet's pods to where they should be.
@@ -144,24 +98,4 @@ func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Optio
 		o.Prepull, err = rollout.ParsePrepull(ds.Annotations)
 	}
 	return o, err
-}
-
-// forget drops everything that is kept of a DaemonSet.
-func (r *reconciler) forget(key cache.ObjectName) {
-	if t := r.states.remove(key); t != nil {
-		if t.owned != nil {
-			t.owned.Stop()
-		}
-		r.stopRollout(key, t)
-	}
-	r.metrics.forgetPods(key)
-	r.queue.Forget(key)
-}
-
-// stop is called when no worker runs any more.
-func (r *reconciler) stop() {
-	for _, key := range r.states.keys() {
-		r.forget(key)
-	}
-	r.nodes.Wait()
 }

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
@@ -124,11 +123,4 @@ func (s *step) revertFailed() {
 		}
 	}
 	s.plan.RefusedInARow = expected.RefusalsInARow()
-}
-
-// stopRollout forgets a rollout that is no longer asked for.
-func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
-	t.rollout = nil
-	r.nodes.Unsubscribe(key)
-	r.metrics.forgetRollout(key)
 }
