@@ -13,18 +13,18 @@ import (
 // namespace is containerd's for what CRI manages.
 const namespace = "k8s.io"
 
-// within is ctx for calls of containerd, in CRI's namespace. The log of containerd's
+// criContext is ctx for calls of containerd, in CRI's namespace. The log of containerd's
 // libraries is left out: it has requests with their headers, and what matters of it
 // comes back as an error, too.
-func within(ctx context.Context) context.Context {
+func criContext(ctx context.Context) context.Context {
 	ctx = namespaces.WithNamespace(ctx, namespace)
 	return log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Level: logrus.PanicLevel}))
 }
 
 // answerAtMost is for calls that containerd answers without work of its own. One that
-// hangs is said to be unavailable, and is not waited for without an end.
+// hangs counts as unavailable, and is not waited for forever.
 const answerAtMost = 30 * time.Second
 
-func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(within(ctx), answerAtMost)
+func briefContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(criContext(ctx), answerAtMost)
 }

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// defaultAddress is where containerd listens unless it is told otherwise.
+	// defaultAddress is where containerd listens by default.
 	defaultAddress = "/run/containerd/containerd.sock"
 	// redialAtMost bounds how late a containerd that is back is noticed.
 	redialAtMost = 3 * time.Second
@@ -44,7 +44,7 @@ type Options struct {
 	Address string
 	// HostsDir is a folder like /etc/containerd/certs.d, or several, separated by
 	// colons; the first that knows a registry counts. Empty: those that CRI has; where
-	// it does not tell, as from containerd 2.0 on, /etc/containerd/certs.d and
+	// it does not report them, as from containerd 2.0 on, /etc/containerd/certs.d and
 	// /etc/docker/certs.d, CRI's own defaults.
 	HostsDir string
 	// Bandwidth is how many bytes a second all pulls together may fetch; 0: no limit.
@@ -56,7 +56,7 @@ type Options struct {
 	// waiting for one image may take ten times as long, beyond what its bytes may take, and
 	// six hours at most.
 	Stall time.Duration
-	// Fetched is told of bytes as they arrive from registries, from several goroutines.
+	// Fetched is called with bytes as they arrive from registries, from several goroutines.
 	// Nil: nobody counts.
 	Fetched func(bytes int)
 	// UserAgent is how registries know who asks; empty is containerd's.

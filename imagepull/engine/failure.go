@@ -31,7 +31,7 @@ func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	return f.ForImage(name)
 }
 
-// runtimeFailure says what is wrong with containerd. What comes over gRPC has a code,
+// runtimeFailure classifies an error of containerd. What comes over gRPC has a code,
 // but for errors of the system, which are text.
 func (e *Engine) runtimeFailure(err error) *engineapi.Error {
 	text := err.Error()

@@ -75,13 +75,13 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 	if err != nil {
 		return false, err
 	}
-	in := &inflow{pull: p, blob: blob, to: w, offset: s.Offset}
+	d := &download{pull: p, blob: blob, to: w, offset: s.Offset}
 	p.progress.set(blob, s.Offset)
-	if err := in.run(registry.WithBlob(ctx, blob)); err != nil {
-		return s.Offset > 0 || in.cuts > 0, err
+	if err := d.run(registry.WithBlob(ctx, blob)); err != nil {
+		return s.Offset > 0 || d.cuts > 0, err
 	}
 	if err := w.Commit(ctx, blob.Size, blob.Digest); err != nil && !errdefs.IsAlreadyExists(err) {
-		return s.Offset > 0 || in.cuts > 0, err
+		return s.Offset > 0 || d.cuts > 0, err
 	}
 	return false, nil
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// defaultHosts are where CRI looks for how registries are reached when it has not
-// been told where.
+// defaultHosts are where CRI looks for the configuration of registries by default.
 const defaultHosts = "/etc/containerd/certs.d:/etc/docker/certs.d"
 
 // node is what CRI does its own pulls with. It is asked for anew by each call: what
@@ -30,7 +29,7 @@ type node struct {
 
 // node finds out what CRI works with.
 func (e *Engine) node(ctx context.Context) (node, error) {
-	ctx, cancel := briefly(ctx)
+	ctx, cancel := briefContext(ctx)
 	defer cancel()
 	status, err := cri.NewRuntimeServiceClient(e.conn).Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
@@ -64,7 +63,7 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 	return n, nil
 }
 
-// configuration is what CRI of containerd 1.6 and 1.7 tells of its own; later ones
+// configuration is what CRI of containerd 1.6 and 1.7 reports of its own; later versions
 // leave out what is about images.
 type configuration struct {
 	Containerd struct {
@@ -117,7 +116,7 @@ func (e *Engine) roots(ctx context.Context) (roots, error) {
 }
 
 // snapshotterAt is the snapshotter that keeps its files in the folder. Those that
-// are there by default can be told by the folder's name.
+// are there by default are recognized by the folder's name.
 func (r roots) snapshotterAt(folder string) string {
 	for name, root := range r.snapshots {
 		if root != "" && path.Clean(root) == path.Clean(folder) {

@@ -9,7 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// reportEvery is how often progress is told while there is some.
+// reportEvery is how often progress is reported while there is some.
 const reportEvery = 500 * time.Millisecond
 
 // meter sums up how much of an image is there.
@@ -20,7 +20,7 @@ type meter struct {
 	sum      engineapi.Progress
 }
 
-// expect says what the image consists of; each blob counts once.
+// expect sets what the image consists of; each blob counts once.
 func (m *meter) expect(blobs []ocispec.Descriptor) {
 	m.blobs, m.sum = map[digest.Digest]int64{}, engineapi.Progress{}
 	for _, b := range blobs {
@@ -32,7 +32,7 @@ func (m *meter) expect(blobs []ocispec.Descriptor) {
 	m.tell(true)
 }
 
-// set says how much of a blob is there. Blobs that are not expected do not count.
+// set notes how much of a blob is there. Blobs that are not expected do not count.
 func (m *meter) set(blob ocispec.Descriptor, there int64) {
 	before, expected := m.blobs[blob.Digest]
 	if !expected || before == there {

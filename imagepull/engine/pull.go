@@ -38,7 +38,7 @@ func (e *Engine) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	ctx = within(ctx)
+	ctx = criContext(ctx)
 	image, err := e.pull(ctx, named, r)
 	return image, e.failure(ctx, named.String(), err)
 }
@@ -78,18 +78,18 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here {
 		p.former = lease.Resources(local, n.snapshotter)
 	}
-	got, err := p.bring(ctx, target)
+	got, err := p.fetchAndUnpack(ctx, target)
 	if err != nil {
 		return engineapi.Image{}, err
 	}
 	return e.hold(ctx, n, named, got)
 }
 
-// bring fetches and unpacks what is missing.
+// fetchAndUnpack fetches and unpacks what is missing.
 //
 // Layers come one after the other: on a thin line several at a time are no faster,
 // and what is complete has been verified and stays, whatever happens to the rest.
-func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
+func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	image, err := p.documents(ctx, target)
 	if err != nil {
 		return imagecontent.Content{}, err
@@ -124,7 +124,7 @@ func (p *pull) bring(ctx context.Context, target ocispec.Descriptor) (imageconte
 	return image, p.engine.unpack(ctx, p.node, image)
 }
 
-// documents fetches what tells the parts of an image. If that fails, what has come stays
+// documents fetches the index, manifest and configuration of an image. If that fails, what has come stays
 // only where the lease has nothing of another image: a registry that has the tag stand
 // for another image at each attempt, whose configuration never comes, would fill the disk
 // with manifests.

@@ -14,10 +14,10 @@ const listenAgain = 3 * time.Second
 
 // Removals calls each with the names of image records that are removed, until ctx
 // ends. Removals while containerd was away, or before it was
-// listened to again, are not told: each is called with the names of all images that
+// listened to again, are not reported: each is called with the names of all images that
 // are held then.
 func (e *Engine) Removals(ctx context.Context, each func(name string)) {
-	ctx = within(ctx)
+	ctx = criContext(ctx)
 	for first := true; ctx.Err() == nil; first = false {
 		if err := e.listen(ctx, !first, each); ctx.Err() == nil {
 			e.log.Debug("containerd's events have ended; it is listened to again", "err", err)

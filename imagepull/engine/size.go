@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// sizeLabel is how containerd is told, for later pulls, what a layer takes unpacked at
-// least. It stands with the layer's blob, and goes with it.
+// sizeLabel records for later pulls what a layer takes unpacked at least. It is a label of
+// the layer's blob, and is removed with it.
 const sizeLabel = "edgehub.io/unpacked-at-least"
 
 // size is what a layer takes unpacked.

@@ -138,7 +138,7 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 
 // tooLarge remembers what the layer took until now.
 func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) error {
-	brief, cancel := briefly(ctx)
+	brief, cancel := briefContext(ctx)
 	defer cancel()
 	var took size
 	if usage, err := u.Usage(brief, u.key); err == nil {

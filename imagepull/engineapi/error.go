@@ -10,7 +10,7 @@ import (
 // Reason is a kind of failure.
 type Reason string
 
-// What each means for those who wait stands with it only where its name does not say.
+// A comment explains those whose names do not.
 const (
 	InvalidImageName   Reason = "InvalidImageName"
 	NotFound           Reason = "ImageNotFound"
@@ -27,11 +27,11 @@ const (
 )
 
 // Error is why a pull failed. Its text is one line of bounded length and without
-// control characters that says which image, what happened, and what to do. It never has
+// control characters with the image, what happened, and what to do. It never has
 // a credential in it. It wraps no error of a library, so that nothing else can be got out of it.
 type Error struct {
 	Reason Reason
-	// Permanent says that trying again cannot help: InvalidImageName only.
+	// Permanent is set where trying again cannot help: InvalidImageName only.
 	Permanent bool
 	// RetryAfter is how long the registry asks to be left alone; 0 where it does not.
 	RetryAfter time.Duration
@@ -53,12 +53,13 @@ func NewError(r Reason, err error) *Error {
 	return &Error{Reason: r, Permanent: r == InvalidImageName, text: line(err.Error(), errorLimit), cause: err}
 }
 
+// Errorf is NewError with a text like that of fmt.Errorf.
 func Errorf(r Reason, format string, values ...any) *Error {
 	return NewError(r, fmt.Errorf(format, values...))
 }
 
-// Error tells everything, also of Secrets of several namespaces: it is for those who
-// look after the node. What pods or their owners are told is from For.
+// Error returns everything, also of Secrets of several namespaces: it is for administrators
+// of the node. For returns what pods and their owners may see.
 func (e *Error) Error() string {
 	return e.textWith(func(detail) bool { return true })
 }
@@ -80,8 +81,8 @@ func (e *Error) textWith(which func(detail) bool) string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Explain returns an Error that also says what else may have led to the failure, to those
-// who may know of Secrets of the namespace; an empty one is for everybody. Nil adds nothing.
+// Explain returns an Error with one more possible cause, which For returns to those who may
+// know of Secrets of the namespace; an empty one is for everybody. Nil adds nothing.
 func (e *Error) Explain(namespace string, err error) *Error {
 	if err == nil {
 		return e
@@ -91,7 +92,7 @@ func (e *Error) Explain(namespace string, err error) *Error {
 	return &more
 }
 
-// of returns an Error that says first which image it is about.
+// ForImage returns an Error that begins with the name of the image.
 func (e *Error) ForImage(name string) *Error {
 	more := *e
 	more.text = line("image "+name+": "+e.text, errorLimit)

@@ -10,7 +10,7 @@ import (
 // quoteLimit bounds what is repeated of a text that somebody else has written, in bytes.
 const quoteLimit = 300
 
-// quote is a text that a registry, an image or another program has written, as it may stand
+// Quote returns a text that a registry, an image or another program has written, as it may stand
 // in a message of ours: in quotation marks that it cannot end, bounded, and in one line
 // without characters that would change what a terminal shows.
 func Quote(text string) string {

@@ -16,6 +16,7 @@ func Normalize(image string) (string, error) {
 	return named.String(), nil
 }
 
+// Parse is Normalize, for who needs the parts of the name.
 func Parse(image string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(image)
 	if err != nil {

@@ -20,7 +20,7 @@ type Request struct {
 }
 
 // Credential is what a registry is asked with. It must never be logged; String
-// tells where it is from.
+// returns where it is from.
 type Credential struct {
 	Username string
 	Password string
@@ -28,7 +28,7 @@ type Credential struct {
 	IdentityToken string
 	// Source is where it is from, for people: "secret default/regcred".
 	Source string
-	// Namespace is that of the secret it is from. Nobody else is told of it. Empty: it is
+	// Namespace is that of the secret it is from. It is named to nobody else. Empty: it is
 	// the node's own.
 	Namespace string
 }

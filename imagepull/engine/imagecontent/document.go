@@ -162,9 +162,9 @@ func checkDocument(d ocispec.Descriptor) error {
 	return tooLarge(d.Digest, d.Size)
 }
 
-func tooLarge(d digest.Digest, Size int64) error {
+func tooLarge(d digest.Digest, size int64) error {
 	return engineapi.Errorf(engineapi.Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
-		d, engineapi.Amount(Size), engineapi.Amount(DocumentLimit))
+		d, engineapi.Amount(size), engineapi.Amount(DocumentLimit))
 }
 
 // checkBlob fails with an *Error if a descriptor cannot be right.

@@ -1,5 +1,5 @@
-// Package lease is how containerd is told which images stay on the node: by a lease for
-// each, and by labels of its records (record.go).
+// Package lease keeps images in containerd: by a lease for each, and by labels of its records
+// (record.go).
 package lease
 
 import (
@@ -91,7 +91,7 @@ func InProgress(p imagecontent.Content, snapshotter string) []leases.Resource {
 	return keep
 }
 
-// DropLeftovers has the lease let go of what earlier pulls have left that is of none of
+// DropLeftovers removes from the lease what earlier pulls have left that belongs to none of
 // the images. A registry that has the tag stand for another image each time, of which the
 // last layer never comes, would fill the disk with the others.
 func (l Leases) DropLeftovers(ctx context.Context, name string, keep []leases.Resource) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// How containerd is told what is held:
+// How what is held is recorded in containerd:
 //
 //   - the image's lease, with heldLabel that has its name. It keeps content and
 //     snapshots, whatever becomes of the records;
@@ -66,7 +66,7 @@ func (l Leases) Record(ctx context.Context, image engineapi.Image, name string) 
 	return err
 }
 
-// IsHeld reports whether a record says all that record would have it say.
+// IsHeld reports whether a record has all labels that Record would set.
 func IsHeld(labels map[string]string, name string) bool {
 	return labels[HolderLabel(name)] == name && labels[managedLabel] == managed && labels[pinnedLabel] == pinned
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// Release lets go of an image, by its name. To release what is not held does nothing.
+// Release stops holding an image, given its name. To release what is not held does nothing.
 func (l Leases) Release(ctx context.Context, name string) error {
 	if err := l.Unpin(ctx, name, nil); err != nil {
 		return err

@@ -21,42 +21,42 @@ type body struct {
 	pace       Pace
 }
 
-// Read fails with a *wireError, never with io.ErrUnexpectedEOF, on which containerd's
+// Read fails with a *connError, never with io.ErrUnexpectedEOF, on which containerd's
 // reader would ask for the rest by itself and hide why that fails. A body without an
-// end fails with an *oddAnswer.
+// end fails with an *unexpectedResponse.
 func (b *body) Read(p []byte) (int, error) {
 	p = allowance(b.transports.limiter, p)
 	if int64(len(p)) > b.left {
-		p = p[:b.left+1] // one byte more tells whether the body ends
+		p = p[:b.left+1] // one byte more shows whether the body ends
 	}
 	n, waited, err := b.read(p)
 	if int64(n) > b.left {
-		return int(b.left), &oddAnswer{fmt.Sprintf("it answers with more than %s", engineapi.Amount(b.limit))}
+		return int(b.left), &unexpectedResponse{fmt.Sprintf("it answers with more than %s", engineapi.Amount(b.limit))}
 	}
 	b.left -= int64(n)
 	b.transports.fetched(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		b.transports.patience.add(waited, n)
+		b.transports.budget.add(waited, n)
 		return n, io.EOF
 	case err != nil:
 		if s, ok := errors.AsType[stall](context.Cause(b.ctx)); ok {
 			err = s
 		}
-		return n, &wireError{cause: err, midway: true}
+		return n, &connError{cause: err, midway: true}
 	}
-	if b.transports.patience.add(waited, n) || b.pace.Slow(waited, n, b.transports.patience.window) {
-		return n, &wireError{cause: errSlow, midway: true}
+	if b.transports.budget.add(waited, n) || b.pace.Slow(waited, n, b.transports.budget.window) {
+		return n, &connError{cause: errSlow, midway: true}
 	}
 	if err := pay(b.ctx, b.transports.limiter, n); err != nil {
-		return n, &wireError{cause: err, midway: true}
+		return n, &connError{cause: err, midway: true}
 	}
 	return n, nil
 }
 
-// read tells how long the registry took.
+// read also returns how long the registry took.
 func (b *body) read(p []byte) (int, time.Duration, error) {
-	stalled := time.AfterFunc(b.transports.patience.window, func() { b.cancel(errStalled) })
+	stalled := time.AfterFunc(b.transports.budget.window, func() { b.cancel(errStalled) })
 	defer stalled.Stop()
 	start := time.Now()
 	n, err := b.ReadCloser.Read(p)

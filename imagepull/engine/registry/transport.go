@@ -29,11 +29,11 @@ const (
 
 // Transports is what the connections of one pull have in common.
 type Transports struct {
-	limiter  *rate.Limiter
-	patience *patience
-	hosts    hosts
-	fetched  func(int)
-	agent    string // or empty
+	limiter *rate.Limiter
+	budget  *budget
+	hosts   hosts
+	fetched func(int)
+	agent   string // or empty
 
 	mu     sync.Mutex
 	opened []*http.Transport
@@ -42,17 +42,17 @@ type Transports struct {
 // NewTransports returns those of one pull, which ends with Close. limiter may be nil, and
 // window is after how long without a byte a registry counts as unreachable.
 func NewTransports(limiter *rate.Limiter, window time.Duration, fetched func(bytes int), agent string) *Transports {
-	return &Transports{limiter: limiter, patience: &patience{window: window}, fetched: fetched, agent: agent}
+	return &Transports{limiter: limiter, budget: &budget{window: window}, fetched: fetched, agent: agent}
 }
 
-// adopt puts a client's connections on the wire. It is called again for copies of
-// clients, some of which are on it already.
+// adopt applies the bounds to a client. It is called again for copies of clients, some of
+// which have them already.
 func (w *Transports) adopt(client *http.Client) error {
 	t, ok := client.Transport.(*http.Transport)
 	if !ok {
 		return nil
 	}
-	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, w.patience.window
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, w.budget.window
 	t.MaxResponseHeaderBytes = headerLimit
 	t.DialContext = w.hosts.guard(t.DialContext)
 	w.mu.Lock()
@@ -77,15 +77,15 @@ type transport struct {
 	next       http.RoundTripper
 }
 
-// RoundTrip fails with a *wireError where there is no answer, and with a *busyError
+// RoundTrip fails with a *connError where there is no answer, and with a *busyError
 // where the registry asks to be left alone: containerd's client would ask again at
 // once, several times.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := t.transports.patience.roundTrip(t.next, t.transports.hosts.mark(request.WithContext(ctx), t.next), cancel)
+	response, err := t.transports.budget.roundTrip(t.next, t.transports.hosts.mark(request.WithContext(ctx), t.next), cancel)
 	if err != nil {
 		cancel(nil)
-		return nil, &wireError{cause: err}
+		return nil, &connError{cause: err}
 	}
 	if isBusy(response) {
 		_ = response.Body.Close()
@@ -121,16 +121,16 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(d, 0), leaveAloneAtMost)
 }
 
-// wireError is a failure of the network, before an answer or midway in one. Unlike
+// connError is a failure of the network, before an answer or midway in one. Unlike
 // what it wraps it has no method Timeout: containerd's client would wait for a
 // registry that does not answer five times over.
-type wireError struct {
+type connError struct {
 	cause  error
 	midway bool
 }
 
-func (e *wireError) Error() string { return e.cause.Error() }
-func (e *wireError) Unwrap() error { return e.cause }
+func (e *connError) Error() string { return e.cause.Error() }
+func (e *connError) Unwrap() error { return e.cause }
 
 // busyError is an answer that asks to come back later.
 type busyError struct {
@@ -142,10 +142,10 @@ func (e *busyError) Error() string { return e.status }
 
 // IsCut reports whether a connection broke that worked until then.
 func IsCut(err error) bool {
-	w, ok := errors.AsType[*wireError](err)
+	w, ok := errors.AsType[*connError](err)
 	_, stalled := errors.AsType[stall](err)
 	return ok && w.midway && !stalled
 }
 
 // Truncated is the error of an answer that ended before all of the blob had come.
-func Truncated() error { return &wireError{cause: io.ErrUnexpectedEOF, midway: true} }
+func Truncated() error { return &connError{cause: io.ErrUnexpectedEOF, midway: true} }

@@ -62,7 +62,7 @@ func fetchBlob(t *testing.T, w *Transports, next http.RoundTripper, size int64) 
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := 0
-		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(n int) { got += n }}
+		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(n int) { got += n }}
 		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
 			return &silent{ctx: ctx, some: strings.NewReader("some")}
 		}))
@@ -83,7 +83,7 @@ func TestStalledBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
-		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
 		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestLimit(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Transports{limiter: NewLimiter(tt.limit), patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				w := &Transports{limiter: NewLimiter(tt.limit), budget: &budget{window: time.Minute}, fetched: func(int) {}}
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
 					return strings.NewReader(strings.Repeat("x", int(tt.size)))
 				}), tt.size)
@@ -150,7 +150,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+			w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
 			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
 			}))

@@ -51,10 +51,10 @@ const (
 
 var errTooManyRequests = errors.New("the pull took more requests than any image needs")
 
-// patience bounds how long one pull waits for its registry, and how often it asks. Only
+// budget bounds how long one pull waits for its registry, and how often it asks. Only
 // the time in which nothing but the registry is waited for counts: not that in which a
 // bandwidth limit is kept, or containerd writes.
-type patience struct {
+type budget struct {
 	window time.Duration
 
 	mu       sync.Mutex
@@ -63,8 +63,8 @@ type patience struct {
 	requests int64
 }
 
-// add counts, and reports whether the registry has used up the pull's patience.
-func (p *patience) add(waited time.Duration, n int) bool {
+// add counts, and reports whether the registry has used up the pull's budget.
+func (p *budget) add(waited time.Duration, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waited += waited
@@ -72,13 +72,13 @@ func (p *patience) add(waited time.Duration, n int) bool {
 	return p.leftLocked() <= 0
 }
 
-func (p *patience) leftLocked() time.Duration {
+func (p *budget) leftLocked() time.Duration {
 	granted := slackWindows*p.window + time.Duration(p.got)*(time.Second/MinRate)
 	return min(granted, waitAtMost) - p.waited
 }
 
-// ask counts a request, and tells how long its answer may take.
-func (p *patience) ask() (time.Duration, error) {
+// ask counts a request, and returns how long its answer may take.
+func (p *budget) ask() (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left := p.leftLocked()
@@ -92,8 +92,8 @@ func (p *patience) ask() (time.Duration, error) {
 	return left, nil
 }
 
-// roundTrip waits for an answer, until the pull's patience has ended at the latest.
-func (p *patience) roundTrip(next http.RoundTripper, request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
+// roundTrip waits for an answer, until the pull's budget is used up at the latest.
+func (p *budget) roundTrip(next http.RoundTripper, request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	left, err := p.ask()
 	if err != nil {
 		return nil, err

@@ -12,30 +12,30 @@ import (
 func TestCheckContent(t *testing.T) {
 	const size = 1000
 	tests := map[string]struct {
-		asked  string // Range
-		status int
-		length int64
-		header http.Header
-		odd    bool
+		asked      string // Range
+		status     int
+		length     int64
+		header     http.Header
+		unexpected bool
 	}{
 		"all of it":                        {status: 200, length: size},
 		"all of it, of an unknown length":  {status: 200, length: -1},
 		"all of it, as text":               {status: 200, length: size, header: http.Header{"Content-Type": {"text/html"}}},
-		"less":                             {status: 200, length: size - 1, odd: true},
-		"more":                             {status: 200, length: size + 1, odd: true},
-		"a page of an unknown length":      {status: 200, length: -1, header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, odd: true},
+		"less":                             {status: 200, length: size - 1, unexpected: true},
+		"more":                             {status: 200, length: size + 1, unexpected: true},
+		"a page of an unknown length":      {status: 200, length: -1, header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, unexpected: true},
 		"compressed for the transport":     {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip"}}},
-		"compressed with any window":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"zstd"}}, odd: true},
-		"compressed again and again":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip, gzip"}}, odd: true},
-		"compressed again, in two headers": {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip", "gzip"}}, odd: true},
+		"compressed with any window":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"zstd"}}, unexpected: true},
+		"compressed again and again":       {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip, gzip"}}, unexpected: true},
+		"compressed again, in two headers": {status: 200, length: 500, header: http.Header{"Content-Encoding": {"gzip", "gzip"}}, unexpected: true},
 		"the rest":                         {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/1000"}}},
 		"the rest, of an unknown whole":    {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/*"}}},
 		"some of the rest":                 {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-499/1000"}}},
 		"all in place of the rest":         {asked: "bytes=400-", status: 200, length: size},
-		"another part":                     {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 0-999/1000"}}, odd: true},
-		"the rest of something else":       {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/2000"}}, odd: true},
-		"a part without a word":            {asked: "bytes=400-", status: 206, length: 600, odd: true},
-		"a part that nobody asked for":     {status: 206, header: http.Header{"Content-Range": {"bytes 400-999/1000"}}, odd: true},
+		"another part":                     {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 0-999/1000"}}, unexpected: true},
+		"the rest of something else":       {asked: "bytes=400-", status: 206, header: http.Header{"Content-Range": {"bytes 400-999/2000"}}, unexpected: true},
+		"a part without a word":            {asked: "bytes=400-", status: 206, length: 600, unexpected: true},
+		"a part that nobody asked for":     {status: 206, header: http.Header{"Content-Range": {"bytes 400-999/1000"}}, unexpected: true},
 		"a refusal":                        {status: 404, length: 20},
 		"a way to somewhere else":          {status: 307, length: 20},
 	}
@@ -44,7 +44,7 @@ func TestCheckContent(t *testing.T) {
 			request := &http.Request{Header: http.Header{"Range": {tt.asked}}}
 			response := &http.Response{StatusCode: tt.status, ContentLength: tt.length, Header: tt.header, Request: request}
 			err := checkContent(response, ocispec.Descriptor{Digest: digest.FromString("x"), Size: size})
-			if _, odd := errors.AsType[*oddAnswer](err); odd != tt.odd || !odd && err != nil {
+			if _, unexpected := errors.AsType[*unexpectedResponse](err); unexpected != tt.unexpected || !unexpected && err != nil {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -21,14 +21,14 @@ const (
 	// connection breaks without having brought as much as is fruitful, in bytes: what
 	// minRate asks for in a minute. A registry that cuts each connection after a byte must
 	// not hold a pull for ever.
-	cutsAtMost = 3
-	fruitful   = 60 * registry.MinRate
+	cutsAtMost      = 3
+	progressAtLeast = 60 * registry.MinRate
 	// afterCut is how long the first of these waits; the next ones wait twice as long.
 	afterCut = time.Second
 )
 
-// inflow is a blob that is coming in.
-type inflow struct {
+// download is a blob that is being fetched.
+type download struct {
 	pull   *pull
 	blob   ocispec.Descriptor
 	to     io.Writer // containerd
@@ -39,43 +39,43 @@ type inflow struct {
 // run brings in what is missing, over as many connections as it takes. A failure of
 // the registry is an *Error, one of containerd is not, and what has to be fetched from
 // the start is errdefs.ErrFailedPrecondition.
-func (in *inflow) run(ctx context.Context) error {
-	if in.offset > in.blob.Size {
-		return fmt.Errorf("%d bytes are there of %d: %w", in.offset, in.blob.Size, errdefs.ErrFailedPrecondition)
+func (d *download) run(ctx context.Context) error {
+	if d.offset > d.blob.Size {
+		return fmt.Errorf("%d bytes are there of %d: %w", d.offset, d.blob.Size, errdefs.ErrFailedPrecondition)
 	}
-	for fruitless := 0; in.offset < in.blob.Size; {
-		before := in.offset
-		err := in.connection(ctx)
+	for withoutProgress := 0; d.offset < d.blob.Size; {
+		before := d.offset
+		err := d.connection(ctx)
 		if !registry.IsCut(err) {
 			return err
 		}
-		in.cuts++
-		fruitless++
-		if in.offset-before >= fruitful {
-			fruitless = 1
+		d.cuts++
+		withoutProgress++
+		if d.offset-before >= progressAtLeast {
+			withoutProgress = 1
 		}
-		if fruitless > cutsAtMost {
-			return in.pull.registry.Failure(err)
+		if withoutProgress > cutsAtMost {
+			return d.pull.registry.Failure(err)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(afterCut << (fruitless - 1)):
+		case <-time.After(afterCut << (withoutProgress - 1)):
 		}
 	}
 	return nil
 }
 
 // connection brings in what it can over one connection.
-func (in *inflow) connection(ctx context.Context) error {
+func (d *download) connection(ctx context.Context) error {
 	var written error
-	err := in.pull.registry.With(func(r remotes.Resolver) (err error) {
-		from, err := in.open(ctx, r)
+	err := d.pull.registry.With(func(r remotes.Resolver) (err error) {
+		from, err := d.open(ctx, r)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = from.Close() }() // it is only read from
-		err, written = in.copy(from)
+		err, written = d.copy(from)
 		return err
 	})
 	switch {
@@ -84,12 +84,12 @@ func (in *inflow) connection(ctx context.Context) error {
 	case err == nil || registry.IsCut(err) || errdefs.IsFailedPrecondition(err):
 		return err
 	case errdefs.IsNotFound(err):
-		return engineapi.Errorf(engineapi.NotFound, "registry %s has only part of it: %s is missing; push it again", in.pull.registry.Host(), in.blob.Digest)
+		return engineapi.Errorf(engineapi.NotFound, "registry %s has only part of it: %s is missing; push it again", d.pull.registry.Host(), d.blob.Digest)
 	}
-	failure := in.pull.registry.Failure(err)
-	if in.offset > 0 && registry.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable {
+	failure := d.pull.registry.Failure(err)
+	if d.offset > 0 && registry.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable {
 		// There is no such rest: what is here is not of this blob. Any other answer may be
-		// that of somebody who stands between here and the registry, and says nothing of it.
+		// that of a proxy or a captive portal, and is no evidence about the blob.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
 	}
 	return failure
@@ -97,42 +97,42 @@ func (in *inflow) connection(ctx context.Context) error {
 
 // open asks for the rest of the blob. A registry that does not know Range sends all
 // of it; what is there already is then read and dropped.
-func (in *inflow) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser, error) {
-	fetcher, err := r.Fetcher(ctx, in.pull.name)
+func (d *download) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser, error) {
+	fetcher, err := r.Fetcher(ctx, d.pull.name)
 	if err != nil {
 		return nil, err
 	}
-	from, err := fetcher.Fetch(ctx, in.blob)
+	from, err := fetcher.Fetch(ctx, d.blob)
 	if err != nil {
 		return nil, err
 	}
-	if in.offset == 0 {
+	if d.offset == 0 {
 		return from, nil
 	}
 	seeker, ok := from.(io.Seeker)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("go on with %s: it cannot be read from the middle", in.blob.Digest), from.Close())
+		return nil, errors.Join(fmt.Errorf("go on with %s: it cannot be read from the middle", d.blob.Digest), from.Close())
 	}
-	if _, err := seeker.Seek(in.offset, io.SeekStart); err != nil {
+	if _, err := seeker.Seek(d.offset, io.SeekStart); err != nil {
 		return nil, errors.Join(err, from.Close())
 	}
 	return from, nil
 }
 
-// copy tells what failed: to read, or to write.
-func (in *inflow) copy(from io.Reader) (read, written error) {
-	piece := make([]byte, min(registry.PieceSize, in.blob.Size-in.offset))
-	for in.offset < in.blob.Size {
-		n, err := from.Read(piece[:min(registry.PieceSize, in.blob.Size-in.offset)])
+// copy returns an error of reading apart from one of writing.
+func (d *download) copy(from io.Reader) (read, written error) {
+	piece := make([]byte, min(registry.PieceSize, d.blob.Size-d.offset))
+	for d.offset < d.blob.Size {
+		n, err := from.Read(piece[:min(registry.PieceSize, d.blob.Size-d.offset)])
 		if n > 0 {
-			done, err := in.to.Write(piece[:n])
-			in.offset += int64(done)
-			in.pull.progress.set(in.blob, in.offset)
+			done, err := d.to.Write(piece[:n])
+			d.offset += int64(done)
+			d.pull.progress.set(d.blob, d.offset)
 			if err != nil {
 				return nil, err
 			}
 		}
-		if err == io.EOF && in.offset < in.blob.Size {
+		if err == io.EOF && d.offset < d.blob.Size {
 			return registry.Truncated(), nil
 		}
 		if err != nil && err != io.EOF {

@@ -53,7 +53,7 @@ func TestRedirects(t *testing.T) {
 				return connection{Conn: conn, to: &net.TCPAddr{IP: net.ParseIP(ip)}}, err
 			}}
 			defer base.CloseIdleConnections()
-			w := &Transports{patience: &patience{window: DefaultWindow}, fetched: func(int) {}}
+			w := &Transports{budget: &budget{window: DefaultWindow}, fetched: func(int) {}}
 			w.hosts.name("registry.example.com")
 			client := &http.Client{Transport: base}
 			if err := w.adopt(client); err != nil {
@@ -67,7 +67,7 @@ func TestRedirects(t *testing.T) {
 			if err == nil {
 				_ = response.Body.Close()
 			}
-			if reached != tt.allowed || errors.Is(err, errNear) == tt.allowed {
+			if reached != tt.allowed || errors.Is(err, errLocalAddress) == tt.allowed {
 				t.Errorf("reached %v, %v", reached, err)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// Failure says what is wrong with the registry, or with the way there.
+// Failure classifies an error of the registry, or of the connection to it.
 func (r *Client) Failure(err error) *engineapi.Error {
 	text := r.Plain(err)
 	if busy, ok := errors.AsType[*busyError](err); ok {
@@ -27,8 +27,8 @@ func (r *Client) Failure(err error) *engineapi.Error {
 		f.RetryAfter = busy.after
 		return f
 	}
-	if odd, ok := errors.AsType[*oddAnswer](err); ok {
-		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.Host(), odd.what)
+	if unexpected, ok := errors.AsType[*unexpectedResponse](err); ok {
+		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.Host(), unexpected.what)
 	}
 	code := StatusOf(err)
 	switch {
@@ -42,7 +42,7 @@ func (r *Client) Failure(err error) *engineapi.Error {
 		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.Host(), text, r.folder("ca.crt"))
 	case isPlain(err):
 		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.Host(), text, r.folder("hosts.toml"))
-	case isWire(err):
+	case isConnError(err):
 		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.Host(), trouble(err), text)
 	}
 	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.Host(), text)
@@ -57,12 +57,12 @@ func (r *Client) Host() string {
 	return host
 }
 
-// folder is where the node's administrator says how to reach the registry.
+// folder is where the node's administrator configures how to reach the registry.
 func (r *Client) folder(file string) string {
 	return filepath.Join(r.folders[0], r.Host(), file)
 }
 
-// presented tells how many credentials were refused.
+// presented describes how many credentials were refused.
 func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
@@ -144,15 +144,15 @@ func isPlain(err error) bool {
 		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-func isWire(err error) bool {
-	_, Transports := errors.AsType[*wireError](err)
+func isConnError(err error) bool {
+	_, Transports := errors.AsType[*connError](err)
 	_, net := errors.AsType[net.Error](err)
 	return Transports || net
 }
 
 // trouble is a guess at where to look.
 func trouble(err error) string {
-	if w, ok := errors.AsType[*wireError](err); ok {
+	if w, ok := errors.AsType[*connError](err); ok {
 		err = w.cause // what stands before it hides whether it took too long
 	}
 	if errors.Is(err, errStalled) {

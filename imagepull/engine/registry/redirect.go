@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-var errNear = errors.New("the registry sends the node to a loopback or link-local address, and is at none itself; that is refused")
+var errLocalAddress = errors.New("the registry sends the node to a loopback or link-local address, and is at none itself; that is refused")
 
-// near are the kinds of addresses that mean something else on each machine: what
-// listens there trusts who can reach it, such as a cloud's metadata service.
-type near int
+// locality distinguishes the addresses that mean something else on each machine: what
+// listens there trusts whoever can reach it, such as a cloud's metadata service.
+type locality int
 
 const (
-	far near = iota
+	remote locality = iota
 	loopback
 	linkLocal
 )
 
-func nearness(addr net.Addr) near {
+func localityOf(addr net.Addr) locality {
 	tcp, ok := addr.(*net.TCPAddr)
 	switch {
 	case ok && tcp.IP.IsLoopback():
@@ -28,33 +28,33 @@ func nearness(addr net.Addr) near {
 	case ok && tcp.IP.IsLinkLocalUnicast():
 		return linkLocal
 	}
-	return far
+	return remote
 }
 
-// elsewhereKey marks the context of a request to a host that the node's configuration
+// redirectKey marks the context of a request to a host that the node's configuration
 // does not name with true: a redirect, or where a registry has its tokens.
-type elsewhereKey struct{}
+type redirectKey struct{}
 
 // hosts are those that the node's configuration names for one image. A registry may send
 // the node to others, its storage for example, as with CRI. It may send it to an address
 // of the node itself, or of its link, only if it is itself at such an address.
 type hosts struct {
 	mu    sync.Mutex
-	named map[string]bool // by the host of their URL, with its port
-	at    map[near]bool   // where those were found
+	named map[string]bool   // by the host of their URL, with its port
+	at    map[locality]bool // where those were found
 }
 
 func (h *hosts) name(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.named == nil {
-		h.named, h.at = map[string]bool{}, map[near]bool{}
+		h.named, h.at = map[string]bool{}, map[locality]bool{}
 	}
 	h.named[host] = true
 }
 
-// mark tells the dialer whether the request is to one of the hosts. What a proxy may
-// reach is for the proxy to say.
+// mark lets the dialer know whether the request is to one of the hosts. What a proxy may
+// reach is up to the proxy.
 func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 	if base, ok := t.(*http.Transport); ok && base.Proxy != nil {
 		if proxy, err := base.Proxy(r); err == nil && proxy != nil {
@@ -62,9 +62,9 @@ func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 		}
 	}
 	h.mu.Lock()
-	elsewhere := !h.named[r.URL.Host]
+	redirected := !h.named[r.URL.Host]
 	h.mu.Unlock()
-	return r.WithContext(context.WithValue(r.Context(), elsewhereKey{}, elsewhere))
+	return r.WithContext(context.WithValue(r.Context(), redirectKey{}, redirected))
 }
 
 type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -74,17 +74,17 @@ type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 func (h *hosts) guard(next dial) dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
-		elsewhere, marked := ctx.Value(elsewhereKey{}).(bool)
+		redirected, marked := ctx.Value(redirectKey{}).(bool)
 		if err != nil || !marked {
 			return conn, err
 		}
-		kind := nearness(conn.RemoteAddr())
+		kind := localityOf(conn.RemoteAddr())
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !elsewhere {
+		if !redirected {
 			h.at[kind] = true
-		} else if kind != far && !h.at[kind] {
-			return nil, errors.Join(errNear, conn.Close())
+		} else if kind != remote && !h.at[kind] {
+			return nil, errors.Join(errLocalAddress, conn.Close())
 		}
 		return conn, nil
 	}

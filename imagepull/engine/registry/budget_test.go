@@ -39,7 +39,7 @@ func TestMinimumRate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+				w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader { return &drip{every: tt.every, left: tt.size} }), int64(tt.size))
 				if err != nil {
 					t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMinimumRate(t *testing.T) {
 // TestPatienceOfAPull ends with all of its requests together, however small they are.
 func TestPatienceOfAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &Transports{patience: &patience{window: time.Minute}, fetched: func(int) {}}
+		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
 		Slow := answering(func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(50 * time.Second):
@@ -90,7 +90,7 @@ func TestPatienceOfAPull(t *testing.T) {
 
 // TestPatienceHasAnEnd also for a registry that sends enough: others are waiting.
 func TestPatienceHasAnEnd(t *testing.T) {
-	p := &patience{window: time.Minute}
+	p := &budget{window: time.Minute}
 	waited := time.Duration(0)
 	for over := false; !over && waited < 2*waitAtMost; waited += time.Minute {
 		over = p.add(time.Minute, 1<<20)
@@ -104,7 +104,7 @@ func TestPatienceHasAnEnd(t *testing.T) {
 }
 
 func TestRequestsOfAPull(t *testing.T) {
-	p := &patience{window: time.Minute}
+	p := &budget{window: time.Minute}
 	asked := 0
 	for ; asked < 2*requestsAtMost; asked++ {
 		if _, err := p.ask(); err != nil {

@@ -50,7 +50,7 @@ func (e *Engine) isTaken(ctx context.Context, image engineapi.Image) (bool, erro
 // restarted from then on run it. To do so again does nothing. If content is gone the
 // error's reason is Gone, and the name is not changed.
 func (e *Engine) Tag(ctx context.Context, image engineapi.Image) error {
-	brief, cancel := briefly(ctx)
+	brief, cancel := briefContext(ctx)
 	defer cancel()
 	return e.failure(ctx, image.Name, e.tag(brief, image))
 }
@@ -78,7 +78,7 @@ func (e *Engine) Keep(ctx context.Context, image engineapi.Image) error {
 	if err != nil {
 		return err
 	}
-	ctx = within(ctx)
+	ctx = criContext(ctx)
 	return e.failure(ctx, image.Name, e.keepImage(ctx, named, image))
 }
 
@@ -139,7 +139,7 @@ func goneIfNotFound(err error) error {
 // somebody else, and its lease is gone. It stays on the node until kubelet wants the
 // room. To release what is not held does nothing.
 func (e *Engine) Release(ctx context.Context, name string) error {
-	brief, cancel := briefly(ctx)
+	brief, cancel := briefContext(ctx)
 	defer cancel()
 	return e.failure(ctx, name, e.leases().Release(brief, name))
 }
@@ -147,7 +147,7 @@ func (e *Engine) Release(ctx context.Context, name string) error {
 // Held returns the names of the images that are held, by this process or an earlier
 // one, and of those whose pulls have left something behind, sorted.
 func (e *Engine) Held(ctx context.Context) ([]string, error) {
-	brief, cancel := briefly(ctx)
+	brief, cancel := briefContext(ctx)
 	defer cancel()
 	names, err := e.leases().Held(brief)
 	return names, e.failure(ctx, "", err)

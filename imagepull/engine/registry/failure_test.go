@@ -20,7 +20,7 @@ import (
 
 func TestRegistryFailure(t *testing.T) {
 	asked := func(cause error) error {
-		return fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://storage.example.com/x?Signature=s3cr3t", Err: &wireError{cause: cause}})
+		return fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://storage.example.com/x?Signature=s3cr3t", Err: &connError{cause: cause}})
 	}
 	answered := func(code int) error {
 		return remoteerrors.ErrUnexpectedStatus{
@@ -38,8 +38,8 @@ func TestRegistryFailure(t *testing.T) {
 		"no answer":                  {asked(&net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), engineapi.Unreachable, "does not answer in time"},
 		"no such name":               {asked(&net.DNSError{Name: "registry.example.com", IsNotFound: true}), engineapi.Unreachable, "its name is not known"},
 		"no name server":             {asked(&net.DNSError{Name: "registry.example.com", IsTimeout: true}), engineapi.Unreachable, "cannot be looked up"},
-		"breaks":                     {&wireError{cause: syscall.ECONNRESET, midway: true}, engineapi.Unreachable, "the connection breaks"},
-		"hangs":                      {&wireError{cause: errStalled, midway: true}, engineapi.Unreachable, "open, but dead"},
+		"breaks":                     {&connError{cause: syscall.ECONNRESET, midway: true}, engineapi.Unreachable, "the connection breaks"},
+		"hangs":                      {&connError{cause: errStalled, midway: true}, engineapi.Unreachable, "open, but dead"},
 		"unknown authority":          {asked(x509.UnknownAuthorityError{}), engineapi.Untrusted, "/certs/registry.example.com/ca.crt"},
 		"plain HTTP":                 {asked(errors.New("http: server gave HTTP response to HTTPS client")), engineapi.Unreachable, "/certs/registry.example.com/hosts.toml"},
 		"401":                        {answered(http.StatusUnauthorized), engineapi.Unauthorized, "secret a/b"},

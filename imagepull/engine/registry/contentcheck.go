@@ -14,11 +14,11 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// oddAnswer is an answer that cannot be used: it is too large, or something else than
+// unexpectedResponse is an answer that cannot be used: it is too large, or something else than
 // what was asked for. What is there of a blob is not to blame for it.
-type oddAnswer struct{ what string }
+type unexpectedResponse struct{ what string }
 
-func (e *oddAnswer) Error() string { return e.what }
+func (e *unexpectedResponse) Error() string { return e.what }
 
 // fetchKey is a context's blob that is being fetched, contentKey that of a request for
 // it. Requests for tokens have the first only: their answers are no blobs.
@@ -27,6 +27,7 @@ type (
 	contentKey struct{}
 )
 
+// WithBlob returns a context for requests that fetch this blob: answers are checked against it.
 func WithBlob(ctx context.Context, blob ocispec.Descriptor) context.Context {
 	return context.WithValue(ctx, fetchKey{}, blob)
 }
@@ -54,15 +55,15 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	case r.StatusCode >= http.StatusMultipleChoices:
 		return nil
 	case len(encodings) > 1 || len(encodings) == 1 && !slices.Contains([]string{"", "identity", "gzip", "deflate"}, encodings[0]):
-		return odd(r, blob, "encoded as "+engineapi.Quote(strings.Join(encodings, ", ")))
+		return unexpected(r, blob, "encoded as "+engineapi.Quote(strings.Join(encodings, ", ")))
 	case r.StatusCode == http.StatusPartialContent:
 		return checkRange(r, blob)
 	case len(encodings) == 1:
 		return nil // its length is another one
 	case r.ContentLength >= 0 && r.ContentLength != blob.Size:
-		return odd(r, blob, engineapi.Amount(r.ContentLength))
+		return unexpected(r, blob, engineapi.Amount(r.ContentLength))
 	case r.ContentLength < 0 && isPage(r):
-		return odd(r, blob, "a page of text")
+		return unexpected(r, blob, "a page of text")
 	}
 	return nil
 }
@@ -71,14 +72,14 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 func checkRange(r *http.Response, blob ocispec.Descriptor) error {
 	start, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(r.Request.Header.Get("Range"), "bytes="), "-"), 10, 64)
 	if err != nil {
-		return odd(r, blob, "a part, and all was asked for")
+		return unexpected(r, blob, "a part, and all was asked for")
 	}
 	var first, last int64
 	var total string
 	said := r.Header.Get("Content-Range")
 	_, err = fmt.Sscanf(said, "bytes %d-%d/%s", &first, &last, &total)
 	if err != nil || first != start || total != "*" && total != strconv.FormatInt(blob.Size, 10) {
-		return odd(r, blob, "the part "+engineapi.Quote(said))
+		return unexpected(r, blob, "the part "+engineapi.Quote(said))
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func isPage(r *http.Response) bool {
 	return kind == "text/html"
 }
 
-func odd(r *http.Response, blob ocispec.Descriptor, what string) error {
-	return &oddAnswer{fmt.Sprintf("it answers %d %s with something else than %s of %s: %s; look at what stands between here and the registry",
+func unexpected(r *http.Response, blob ocispec.Descriptor, what string) error {
+	return &unexpectedResponse{fmt.Sprintf("it answers %d %s with something else than %s of %s: %s; look at what stands between here and the registry",
 		r.StatusCode, http.StatusText(r.StatusCode), blob.Digest, engineapi.Amount(blob.Size), what)}
 }
