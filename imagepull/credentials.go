@@ -48,12 +48,12 @@ func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Cr
 		}
 	}
 	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.Image)
-	return found, append(problems, copies(found, secrets, t.Image)...)
+	return found, append(problems, duplicates(found, secrets, t.Image)...)
 }
 
-// copies names the secrets that say the same of an image as others that are in found: who
-// may know of such a secret only is not told of the other.
-func copies(found []engineapi.Credential, secrets []keyring.Entries, image string) []problem {
+// duplicates names the secrets with the same credential as one in found: the namespace of such a
+// secret must not learn of the other secret.
+func duplicates(found []engineapi.Credential, secrets []keyring.Entries, image string) []problem {
 	var out []problem
 	for _, entries := range secrets {
 		for _, c := range keyring.New(entries).Lookup(image) {

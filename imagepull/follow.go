@@ -22,7 +22,7 @@ func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause tim
 	var at time.Time
 	for {
 		changed := p.queue.Changed()
-		state, over := p.queue.Look(j)
+		state, over := p.queue.Status(j)
 		news := !reflect.DeepEqual(state, told)
 		if wait := pause - time.Since(at); news && (over || wait <= 0) {
 			if told, at = state, time.Now(); !each(state) {

@@ -48,7 +48,7 @@ func (p *pods) isEnding(j *job.Job) bool {
 	if pod := p.byUID[j.UID]; pod != nil {
 		return pod.DeletionTimestamp != nil
 	}
-	return p.seen > j.Seen
+	return p.seen > j.PodsGeneration
 }
 
 // missingSince notes whether a job's pod is missing, and returns since when, as far as the

@@ -31,15 +31,15 @@ type Engine interface {
 	retention.Engine
 }
 
-// Cloud is what a node says to its apiserver about pods, and hears from it. While
-// the cloud is away, it is the hub's cache that answers. *apiserver.Cluster is one.
+// Cloud is what the Puller needs of the apiserver. While the cloud is away, the hub's cache
+// answers. *apiserver.Cluster is one.
 type Cloud interface {
 	// Watch calls each with all pods of this node, once they are known and each time
 	// they have changed, until ctx ends. They are not changed by anybody.
 	Watch(ctx context.Context, each func([]*corev1.Pod))
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	condition.Cloud
-	// Event tells of a pod what happened. It does not block.
+	// Event records an Event of a pod. It does not block.
 	Event(pod *corev1.ObjectReference, eventType, reason, message string)
 }
 
@@ -49,7 +49,7 @@ type Options struct {
 	Dir string
 	// Engine pulls. Required.
 	Engine Engine
-	// Cloud is how the pods are known, and told. Required.
+	// Cloud is the apiserver. Required.
 	Cloud Cloud
 	// Online reports whether the cloud can be reached. Nil is always.
 	Online func() bool
@@ -77,23 +77,23 @@ type Puller struct {
 	metrics *metrics
 
 	// disk is held while jobs are made, changed or ended, so that the files and the queue
-	// say the same.
-	disk    sync.Mutex
-	store   job.Store
-	refused map[types.NamespacedName]string // what the disk said last
+	// agree.
+	disk       sync.Mutex
+	store      job.Store
+	diskErrors map[types.NamespacedName]string // the disk's last error
 
 	queue      *queue.Queue
 	conditions *condition.Reporter
 	retention  *retention.Retainer
 	pods       pods
 
-	unread atomic.Bool // not all of the folder could be read yet
+	incomplete atomic.Bool // not all files of jobs could be read yet
 
 	stopped chan struct{} // closed when Run is to end
 }
 
-// New reads the queue from disk. It starts nothing. Its error says that an option
-// is missing, or that metrics are registered already.
+// New reads the queue from disk. It starts nothing. It fails if an option is missing, or if
+// metrics are registered already.
 func New(o Options) (*Puller, error) {
 	if o.Dir == "" || o.Engine == nil || o.Cloud == nil {
 		return nil, errors.New("create the queue of images: Dir, Engine and Cloud are required")
@@ -108,13 +108,13 @@ func New(o Options) (*Puller, error) {
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
 		queue: queue.New(o.Jitter), pods: pods{online: o.Online, missing: map[types.UID]time.Time{}},
-		refused: map[types.NamespacedName]string{}, stopped: make(chan struct{}),
+		diskErrors: map[types.NamespacedName]string{}, stopped: make(chan struct{}),
 	}
 	p.conditions = condition.New(condition.Options{
 		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
 	})
 	p.retention = retention.New(retention.Options{
-		Engine: o.Engine, Queue: p.queue, Complete: func() bool { return !p.unread.Load() }, Load: p.load,
+		Engine: o.Engine, Queue: p.queue, Complete: func() bool { return !p.incomplete.Load() }, Load: p.load,
 		IsEnding: p.pods.isEnding, Logger: o.Logger,
 	})
 	var err error
@@ -135,7 +135,7 @@ func (p *Puller) load() {
 		p.log.Error("pre-pulls that were asked for before cannot all be read; it is tried again, and their images stay", "err", err)
 	}
 	p.queue.Add(jobs)
-	p.unread.Store(err != nil) // after the jobs are in the queue
+	p.incomplete.Store(err != nil) // after the jobs are in the queue
 }
 
 // Run works until ctx ends.
@@ -148,14 +148,14 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Go(func() { p.check(ctx) })
 	all.Go(func() { p.retention.Run(ctx) })
 	all.Go(func() { p.conditions.Run(ctx) })
-	all.Go(func() { p.cloud.Watch(ctx, p.see) })
-	all.Go(func() { p.reviewNowAndThen(ctx) })
+	all.Go(func() { p.cloud.Watch(ctx, p.onPods) })
+	all.Go(func() { p.reconcileLoop(ctx) })
 	all.Wait()
 }
 
-// CloudReturned is to be called when the cloud can be reached again: pods are told
-// what they could not be told before, and registries, which often are behind the
-// same line, are asked again.
+// CloudReturned is to be called when the cloud can be reached again: conditions are patched
+// that could not be patched before, and registries, which often are behind the same line,
+// are asked again.
 func (p *Puller) CloudReturned() {
 	p.conditions.CloudReturned()
 	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))

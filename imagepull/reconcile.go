@@ -20,36 +20,36 @@ import (
 // controller may be away.
 const orphaned = 10 * time.Minute
 
-// see takes in what pods there are, and brings the jobs in line with them.
-func (p *Puller) see(list []*corev1.Pod) {
+// onPods takes the node's pods as they are now, and reconciles the jobs with them.
+func (p *Puller) onPods(list []*corev1.Pod) {
 	pods := make(map[types.UID]*corev1.Pod, len(list))
 	for _, pod := range list {
 		pods[pod.UID] = pod
 	}
 	p.pods.set(pods)
 	p.queue.Wake()
-	p.review()
+	p.reconcile()
 }
 
-// reviewEvery is how often jobs are looked at whose pods are gone.
-const reviewEvery = 5 * time.Minute
+// reconcileInterval is how often jobs are checked whose pods are gone.
+const reconcileInterval = 5 * time.Minute
 
-func (p *Puller) reviewNowAndThen(ctx context.Context) {
-	tick := time.NewTicker(reviewEvery)
+func (p *Puller) reconcileLoop(ctx context.Context) {
+	tick := time.NewTicker(reconcileInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			p.review()
+			p.reconcile()
 		}
 	}
 }
 
-// review ends jobs that are done, or no longer wanted, and makes those that a
+// reconcile ends jobs that are done, or no longer wanted, and makes those that a
 // rollout asks for. It does nothing until the pods are known.
-func (p *Puller) review() {
+func (p *Puller) reconcile() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	pods := p.pods.all()
@@ -57,15 +57,15 @@ func (p *Puller) review() {
 		return
 	}
 	for _, pod := range pods { // first, in place of what they had: the images may be the same
-		p.startUnasked(pod)
+		p.startAutomatic(pod)
 	}
 	for _, j := range p.queue.Jobs() {
-		why, how := p.judge(j, pods)
+		why, how := p.evaluate(j, pods)
 		if how == "" {
 			continue
 		}
 		if err := p.end(j, how); err != nil {
-			if p.isNews(j.Name(), err) {
+			if p.isNewError(j.Name(), err) {
 				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.Name().String(), "err", err)
 			}
 			continue
@@ -74,16 +74,16 @@ func (p *Puller) review() {
 	}
 }
 
-// isNews reports whether a disk that refuses something said another thing of this pod
-// before: it is asked at each change of any pod. p.disk is held.
-func (p *Puller) isNews(pod types.NamespacedName, err error) bool {
-	before := p.refused[pod]
-	p.refused[pod] = err.Error()
+// isNewError reports whether the disk's error for this pod differs from the one before: the
+// same one would be logged at each change of any pod. p.disk is held.
+func (p *Puller) isNewError(pod types.NamespacedName, err error) bool {
+	before := p.diskErrors[pod]
+	p.diskErrors[pod] = err.Error()
 	return before != err.Error()
 }
 
-// judge returns why and how j has to end; no how if it goes on.
-func (p *Puller) judge(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
+// evaluate returns why and how j has to end; an empty how if it goes on.
+func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
 	if pod := pods[j.UID]; pod != nil {
 		p.pods.missingSince(j.UID, false)
 		switch t, ok, err := upgrade.TargetOf(pod); {
@@ -121,8 +121,8 @@ func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
 	return len(statuses) > 0
 }
 
-// startUnasked makes the job that a rollout asks for. p.disk is held.
-func (p *Puller) startUnasked(pod *corev1.Pod) {
+// startAutomatic makes the job that a rollout asks for. p.disk is held.
+func (p *Puller) startAutomatic(pod *corev1.Pod) {
 	t, ok, err := upgrade.TargetOf(pod)
 	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isDaemon(pod) {
 		return
@@ -131,7 +131,7 @@ func (p *Puller) startUnasked(pod *corev1.Pod) {
 		return
 	}
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	if err := p.start(pod, t, true); err != nil && p.isNews(name, err) {
+	if err := p.start(pod, t, true); err != nil && p.isNewError(name, err) {
 		p.log.Error("pre-pull that a rollout asks for cannot be kept; it is tried again", "pod", name.String(), "err", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // Request has the images of pod's target pulled. When it returns nil, that is not
 // forgotten any more. Asked for again, what failed is tried at once, unless the
-// registry wants to be left alone, and tags are looked at again.
+// registry asked to wait, and tags are resolved again.
 func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
@@ -26,38 +26,38 @@ func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 	} else if err := p.store.Save(have); err != nil { // it may have been kept in memory only
 		return err
 	}
-	p.queue.Hurry(pod.UID)
+	p.queue.RetryNow(pod.UID)
 	return nil
 }
 
 // start makes a job, in place of any other for the same pod. p.disk is held.
-func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, unasked bool) error {
-	j := job.New(pod, t, unasked, time.Now())
+func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, automatic bool) error {
+	j := job.New(pod, t, automatic, time.Now())
 	p.queue.FillReady(j)
-	j.Seen = p.pods.generation()
+	j.PodsGeneration = p.pods.generation()
 	if err := p.store.Save(j); err != nil {
 		return err
 	}
-	p.log.Info("pre-pull is queued", "pod", j.Name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", unasked)
+	p.log.Info("pre-pull is queued", "pod", j.Name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", automatic)
 	if before := p.queue.Job(pod.UID); before != nil {
-		p.retention.Linger(before)
+		p.retention.StartGracePeriod(before)
 	}
 	p.queue.Replace(j, nodeapi.Superseded)
-	p.conditions.Allow(pod.UID)
+	p.conditions.Unsuppress(pod.UID)
 	return nil
 }
 
-// Cancel ends the pre-pull of a pod, and takes back what the pod says of it. It
+// Cancel ends the pre-pull of a pod, and removes its condition. It
 // reports whether there was anything to end.
 func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	j, said := p.queue.Find(pod), p.conditions.Dismiss(pod)
+	j, said := p.queue.Find(pod), p.conditions.Suppress(pod)
 	if j == nil {
 		return said, nil
 	}
 	p.log.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
-	if !j.Unasked {
+	if !j.Automatic {
 		return true, p.end(j, nodeapi.Cancelled)
 	}
 	// Without it on disk, the same pre-pull would begin anew.
@@ -79,7 +79,7 @@ func (p *Puller) end(j *job.Job, how nodeapi.State) error {
 		return fmt.Errorf("pod %s: %w", j.Name(), err)
 	}
 	if how == nodeapi.Superseded && p.pods.all()[j.UID] != nil {
-		p.retention.Linger(j)
+		p.retention.StartGracePeriod(j)
 	}
 	p.queue.End(j, how)
 	p.pods.forget(j.UID)

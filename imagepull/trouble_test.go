@@ -72,7 +72,7 @@ func TestARequestOutlivesAnOlderStateOfThePod(t *testing.T) {
 		if err := n.Request(at("10", oldPod("web-1", "v2", "app")), target("v2", "app")); err != nil {
 			t.Fatal(err)
 		}
-		n.review()
+		n.reconcile()
 		pass(2 * pullTime)
 		want(t, "after an older state", n.shows("web-1"), "Ready: app=Ready")
 		n.restart(t)

@@ -20,8 +20,8 @@ func (p *Puller) work(ctx context.Context) {
 	}
 }
 
-// check looks for images that were ready, one after the other, until ctx ends. It
-// does not wait for pulls, which may take hours.
+// check checks that images that were ready are still on the node, one after the other, until
+// ctx ends. It does not wait for pulls, which may take hours.
 func (p *Puller) check(ctx context.Context) {
 	for t, known, within := p.queue.TakeCheck(ctx); t != nil; t, known, within = p.queue.TakeCheck(ctx) {
 		p.queue.Finish(within, t, p.checkOne(within, t, known))
@@ -36,15 +36,15 @@ func (p *Puller) checkOne(ctx context.Context, t *queue.Task, known engineapi.Im
 	case failure.Reason == engineapi.RuntimeUnavailable:
 		return queue.CheckFailed(failure)
 	}
-	// Whatever is in the way, a pull will tell.
+	// A pull will show what is in the way.
 	p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.Image, "pods", p.podsOf(t), "err", failure)
-	p.note(t, func(j *job.Job) *job.Job { return j.With(t.Name, nil) })
+	p.updateJobs(t, func(j *job.Job) *job.Job { return j.With(t.Name, nil) })
 	return queue.Missing
 }
 
 func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 	start := time.Now()
-	image, problems, err := p.ask(ctx, t)
+	image, problems, err := p.pullImage(ctx, t)
 	took := time.Since(start)
 	outcome := queue.Pulled(image)
 	failure := engineapi.AsError(err)
@@ -64,8 +64,8 @@ func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 	}
 }
 
-// ask has the engine pull t. It also returns what kept credentials from being used.
-func (p *Puller) ask(ctx context.Context, t *queue.Task) (image engineapi.Image, problems []problem, err error) {
+// pullImage has the engine pull t. It also returns what kept credentials from being used.
+func (p *Puller) pullImage(ctx context.Context, t *queue.Task) (image engineapi.Image, problems []problem, err error) {
 	// Without containerd, nothing has to be read from the cloud.
 	if _, err := p.engine.Held(ctx); err != nil {
 		return engineapi.Image{}, nil, err
@@ -83,12 +83,12 @@ func (p *Puller) ask(ctx context.Context, t *queue.Task) (image engineapi.Image,
 func (p *Puller) pulled(t *queue.Task, image engineapi.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
 	p.log.Info("image is ready", "image", t.Image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
-	p.note(t, func(j *job.Job) *job.Job { return j.With(t.Name, &image) })
+	p.updateJobs(t, func(j *job.Job) *job.Job { return j.With(t.Name, &image) })
 	message := fmt.Sprintf("Image %s is on the node ahead of the upgrade (%d bytes, %v)", t.Image, image.Size, took.Round(time.Millisecond))
 	p.event(t, corev1.EventTypeNormal, "ImagePrepulled", func(string) string { return message })
 }
 
-// explained says which secrets could not be read, if that may be the reason. A
+// explained adds which secrets could not be read, if that may be the reason. A
 // registry may answer that there is no such image to who may not know of it.
 func explained(failure *engineapi.Error, problems []problem) *engineapi.Error {
 	if failure.Reason == engineapi.Unauthorized || failure.Reason == engineapi.NotFound {
@@ -110,9 +110,9 @@ func (p *Puller) pullFailed(t *queue.Task, failure *engineapi.Error, took time.D
 		"reason", failure.Reason, "attempt", t.Attempts(), "err", failure)
 }
 
-// note changes all jobs that want t, on disk and in memory. A change that the disk
-// does not take is made again at the next start: the image is looked for then.
-func (p *Puller) note(t *queue.Task, change func(*job.Job) *job.Job) {
+// updateJobs changes all jobs that want t, on disk and in memory. A change that the disk
+// does not take is made again at the next start, when the image is checked.
+func (p *Puller) updateJobs(t *queue.Task, change func(*job.Job) *job.Job) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	for _, j := range p.queue.Wanting(t) {
@@ -133,7 +133,7 @@ func (p *Puller) podsOf(t *queue.Task) []string {
 	return names
 }
 
-// event tells all pods that want t what message says to those of their namespace.
+// event records an Event for each pod that wants t, with the message for its namespace.
 func (p *Puller) event(t *queue.Task, eventType, reason string, message func(namespace string) string) {
 	for _, j := range p.queue.Wanting(t) {
 		p.cloud.Event(&corev1.ObjectReference{

@@ -74,7 +74,7 @@ const settleTime = 100 * time.Millisecond
 // node may watch pods by, and while the cloud is away, its view is what the cache
 // has the newest state from.
 func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
-	changed := make(chan struct{}, 1) // one message says all
+	changed := make(chan struct{}, 1) // one message is enough for several changes
 	tell := func() {
 		select {
 		case changed <- struct{}{}:
@@ -122,7 +122,7 @@ func podsIn(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// trim keeps of a pod what is looked at.
+// trim keeps the fields of a pod that are used.
 func trim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -17,26 +17,26 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// saying is what the condition PodImageReady of a pod says. The zero value is no
+// condition is what matters of the condition PodImageReady of a pod. The zero value is no
 // condition.
-type saying struct {
+type condition struct {
 	status   corev1.ConditionStatus
 	reason   string
 	revision string
 }
 
-// saidBy is what a pod says now, and whether that is ours to change.
-func saidBy(pod *corev1.Pod) (have saying, ours bool) {
+// currentOf is the condition of a pod now, and whether it is ours to change.
+func currentOf(pod *corev1.Pod) (current condition, ours bool) {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c == nil {
-		return saying{}, true
+		return condition{}, true
 	}
-	return saying{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, upgrade.ImageReasonPrefix)
+	return condition{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, upgrade.ImageReasonPrefix)
 }
 
-// wantedOf is what a pod with a pre-pull should say.
-func wantedOf(s nodeapi.ImagePull) saying {
-	out := saying{corev1.ConditionFalse, upgrade.ReasonQueued, s.Revision}
+// desiredFor is the condition of a pod with a pre-pull.
+func desiredFor(s nodeapi.ImagePull) condition {
+	out := condition{corev1.ConditionFalse, upgrade.ReasonQueued, s.Revision}
 	if s.State == nodeapi.Ready {
 		out.status, out.reason = corev1.ConditionTrue, upgrade.ReasonReady
 		return out
@@ -53,34 +53,34 @@ func wantedOf(s nodeapi.ImagePull) saying {
 	return out
 }
 
-// leftOver is what a pod should say that says have, and has no pre-pull. dismissed is
-// the revision that it is to say nothing of.
-func leftOver(pod *corev1.Pod, have saying, dismissed string) saying {
+// desiredWithoutPull is the condition of a pod without a pre-pull. suppressed is the revision
+// for which it is to have none.
+func desiredWithoutPull(pod *corev1.Pod, current condition, suppressed string) condition {
 	t, ok, err := upgrade.TargetOf(pod)
 	switch {
 	case err != nil:
-		return have
-	case ok && t.Revision == dismissed:
-		return saying{}
+		return current
+	case ok && t.Revision == suppressed:
+		return condition{}
 	case !ok:
-		return saying{} // there is no upgrade to hold back
-	case have.reason == upgrade.ReasonTargetChanged, have.status != corev1.ConditionTrue && have.revision != t.Revision:
-		return saying{corev1.ConditionFalse, upgrade.ReasonTargetChanged, t.Revision}
-	case have.status == corev1.ConditionTrue && have.revision != t.Revision:
-		return have // which says it all: it names the other revision
+		return condition{} // there is no upgrade to hold back
+	case current.reason == upgrade.ReasonTargetChanged, current.status != corev1.ConditionTrue && current.revision != t.Revision:
+		return condition{corev1.ConditionFalse, upgrade.ReasonTargetChanged, t.Revision}
+	case current.status == corev1.ConditionTrue && current.revision != t.Revision:
+		return current // which is clear: it names the other revision
 	}
-	return saying{} // cancelled
+	return condition{} // cancelled
 }
 
-// patchTo is the strategic merge patch that makes a pod say want. Conditions are
+// patchTo is the strategic merge patch to the desired condition. Conditions are
 // merged by their type; the UID keeps it from a pod that has taken the name.
-func patchTo(uid types.UID, want, have saying, now time.Time) []byte {
+func patchTo(uid types.UID, desired, current condition, now time.Time) []byte {
 	c := map[string]any{"type": upgrade.ImageCondition}
-	if want == (saying{}) {
+	if desired == (condition{}) {
 		c["$patch"] = "delete"
 	} else {
-		c["status"], c["reason"], c["message"] = want.status, want.reason, upgrade.Message(want.revision)
-		if want.status != have.status {
+		c["status"], c["reason"], c["message"] = desired.status, desired.reason, upgrade.Message(desired.revision)
+		if desired.status != current.status {
 			c["lastTransitionTime"] = metav1.NewTime(now)
 		}
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// RetryInterval is when a pod is told again what did not arrive. What is refused is
-	// said again less and less often, down to every backoff.Longest.
+	// RetryInterval is when a patch is sent again that did not arrive. One that is refused is
+	// sent less and less often, down to every backoff.Longest.
 	RetryInterval = 10 * time.Second
-	// Pause collects what changes together.
-	Pause = 200 * time.Millisecond
+	// SettleInterval collects changes that come together.
+	SettleInterval = 200 * time.Millisecond
 )
 
-// told is what was said last of a pod.
-type told struct {
-	want     saying
-	next     time.Time // when it may be said again
+// lastReport is the last patch of a pod's condition.
+type lastReport struct {
+	desired  condition
+	next     time.Time // when it may be sent again
 	failures int       // in a row
 	err      string
 }
@@ -32,14 +32,14 @@ type told struct {
 // watch shows is what counts: a patch that got lost, or that the cache took while the
 // cloud was away, is sent again.
 func (r *Reporter) Run(ctx context.Context) {
-	sent := map[types.UID]*told{}
+	reports := map[types.UID]*lastReport{}
 	for {
 		changed := r.Queue.Changed()
 		if r.takeReturned() {
-			clear(sent)
+			clear(reports)
 		}
 		var later <-chan time.Time
-		if r.tellAll(ctx, sent) {
+		if r.reportAll(ctx, reports) {
 			later = time.After(RetryInterval)
 		}
 		select {
@@ -52,64 +52,64 @@ func (r *Reporter) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(Pause):
+		case <-time.After(SettleInterval):
 		}
 	}
 }
 
-// pods returns those of this node, and forgets what is said of others.
-func (r *Reporter) pods(sent map[types.UID]*told) map[types.UID]*corev1.Pod {
+// pods returns those of this node, and forgets what is known of others.
+func (r *Reporter) pods(reports map[types.UID]*lastReport) map[types.UID]*corev1.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pods := r.Pods()
 	gone := func(uid types.UID) bool { return pods[uid] == nil }
-	maps.DeleteFunc(r.dismissed, func(uid types.UID, _ string) bool { return gone(uid) })
-	maps.DeleteFunc(sent, func(uid types.UID, _ *told) bool { return gone(uid) })
+	maps.DeleteFunc(r.suppressed, func(uid types.UID, _ string) bool { return gone(uid) })
+	maps.DeleteFunc(reports, func(uid types.UID, _ *lastReport) bool { return gone(uid) })
 	return pods
 }
 
-// tellAll reports whether something is left to be told.
-func (r *Reporter) tellAll(ctx context.Context, sent map[types.UID]*told) (left bool) {
-	for uid, pod := range r.pods(sent) {
-		want, have, ok := r.sayingFor(pod)
+// reportAll patches the pods whose condition differs. It reports whether there were any.
+func (r *Reporter) reportAll(ctx context.Context, reports map[types.UID]*lastReport) (left bool) {
+	for uid, pod := range r.pods(reports) {
+		desired, current, ok := r.pending(pod)
 		if !ok {
 			continue
 		}
 		left = true
-		last := sent[uid]
+		last := reports[uid]
 		if last == nil {
-			last = &told{}
-			sent[uid] = last
+			last = &lastReport{}
+			reports[uid] = last
 		}
-		early := time.Now().Before(last.next) && (last.want == want || last.failures > 0)
+		early := time.Now().Before(last.next) && (last.desired == desired || last.failures > 0)
 		if early || !r.Online() {
 			continue
 		}
-		r.tellPod(ctx, pod, want, have, last)
+		r.report(ctx, pod, desired, current, last)
 	}
 	return left
 }
 
-// sayingFor is what pod should say, and has not said yet; false: nothing.
-func (r *Reporter) sayingFor(pod *corev1.Pod) (want, have saying, ok bool) {
-	have, ours := saidBy(pod)
+// pending returns the condition that a pod should have, and the current one, if they differ.
+func (r *Reporter) pending(pod *corev1.Pod) (desired, current condition, ok bool) {
+	current, ours := currentOf(pod)
 	s, found := r.Queue.StateOf(pod.UID)
 	switch {
 	case found:
-		want, ours = wantedOf(s), true
-	case have != (saying{}) && ours:
-		want = leftOver(pod, have, r.dismissedFor(pod.UID))
+		desired, ours = desiredFor(s), true
+	case current != (condition{}) && ours:
+		desired = desiredWithoutPull(pod, current, r.suppressedFor(pod.UID))
 	}
-	return want, have, ours && want != have
+	return desired, current, ours && desired != current
 }
 
-func (r *Reporter) tellPod(ctx context.Context, pod *corev1.Pod, want, have saying, last *told) {
+func (r *Reporter) report(ctx context.Context, pod *corev1.Pod, desired, current condition, last *lastReport) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	err := r.Cloud.PatchStatus(ctx, name, patchTo(pod.UID, want, have, time.Now()))
-	last.want, last.next = want, time.Now().Add(RetryInterval)
+	err := r.Cloud.PatchStatus(ctx, name, patchTo(pod.UID, desired, current, time.Now()))
+	last.desired, last.next = desired, time.Now().Add(RetryInterval)
 	switch {
 	case err == nil, ctx.Err() != nil,
-		// It is gone, or another has its name, as its watch will say.
+		// It is gone, or another has its name, as its watch will show.
 		apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		last.failures, last.err = 0, ""
 		return
@@ -122,6 +122,6 @@ func (r *Reporter) tellPod(ctx context.Context, pod *corev1.Pod, want, have sayi
 	last.next = time.Now().Add(wait)
 	if last.err != err.Error() {
 		last.err = err.Error()
-		r.Logger.Warn("pod could not be told of its images; it is tried again", "pod", name.String(), "status", want.status, "reason", want.reason, "err", err)
+		r.Logger.Warn("pod could not be told of its images; it is tried again", "pod", name.String(), "status", desired.status, "reason", desired.reason, "err", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Cloud takes what is said of pods.
+// Cloud takes the patches.
 type Cloud interface {
 	// PatchStatus sends a strategic merge patch.
 	PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error
@@ -37,26 +37,26 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Reporter tells pods of their images. Everything but Run may be called at any time, from
+// Reporter reports pre-pulls in the conditions of pods. Everything but Run may be called at any time, from
 // several goroutines.
 type Reporter struct {
 	Options
 
-	// mu is held while the pods are asked for, so that what was dismissed of a pod is not
-	// forgotten by who has not seen that pod yet.
-	mu        sync.Mutex
-	dismissed map[types.UID]string // revisions that pods are to say nothing of
-	returned  bool                 // the cloud has, since what was said last
+	// mu is held while the pods are asked for, so that a pod that was
+	// suppressed is not forgotten by a list without it.
+	mu         sync.Mutex
+	suppressed map[types.UID]string // revisions for which pods are to have no condition
+	returned   bool                 // the cloud has, since the last report
 
-	wake chan struct{} // one message says all
+	wake chan struct{} // one message is enough for several changes
 }
 
 // New returns a Reporter. It starts nothing.
 func New(o Options) *Reporter {
-	return &Reporter{Options: o, dismissed: map[types.UID]string{}, wake: make(chan struct{}, 1)}
+	return &Reporter{Options: o, suppressed: map[types.UID]string{}, wake: make(chan struct{}, 1)}
 }
 
-// CloudReturned has pods told again what was said before: it may not have arrived.
+// CloudReturned sends again what was sent before: it may not have arrived.
 func (r *Reporter) CloudReturned() {
 	r.mu.Lock()
 	r.returned = true
@@ -64,36 +64,36 @@ func (r *Reporter) CloudReturned() {
 	r.wakeUp()
 }
 
-// Dismiss has a pod say nothing of images until its target changes. It reports whether
-// it says anything now that is ours. Where a pre-pull is cancelled, Dismiss comes first.
-func (r *Reporter) Dismiss(name types.NamespacedName) bool {
+// Suppress removes a pod's condition until its target changes. It reports whether the pod
+// has one now that is ours. Call it before a pre-pull is cancelled.
+func (r *Reporter) Suppress(name types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, pod := range r.Pods() {
 		if pod.Namespace != name.Namespace || pod.Name != name.Name {
 			continue
 		}
-		have, ours := saidBy(pod)
+		current, ours := currentOf(pod)
 		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil {
-			r.dismissed[uid] = t.Revision
+			r.suppressed[uid] = t.Revision
 			r.wakeUp()
-			return ours && have != (saying{})
+			return ours && current != (condition{})
 		}
 	}
 	return false
 }
 
-// Allow takes back Dismiss.
-func (r *Reporter) Allow(pod types.UID) {
+// Unsuppress undoes Suppress.
+func (r *Reporter) Unsuppress(pod types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.dismissed, pod)
+	delete(r.suppressed, pod)
 }
 
-func (r *Reporter) dismissedFor(pod types.UID) string {
+func (r *Reporter) suppressedFor(pod types.UID) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.dismissed[pod]
+	return r.suppressed[pod]
 }
 
 // takeReturned reports whether the cloud has returned since it was called last.

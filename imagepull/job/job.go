@@ -24,20 +24,21 @@ type Job struct {
 	Pod       string    `json:"pod"`
 	// Owner is the DaemonSet, whose next pod is the one that the images are for.
 	Owner types.UID `json:"owner"`
-	// Version is the resourceVersion of the pod that the job was made from: what an
-	// older state of the pod says does not speak against the job.
+	// Version is the resourceVersion of the pod that the job was made from: an older
+	// state of the pod is no reason to end the job.
 	Version   string    `json:"version,omitempty"`
 	Revision  string    `json:"revision"`
 	Requested time.Time `json:"requested"`
-	// Unasked is a job that the controller wants, and not the node's owner.
-	Unasked bool `json:"unasked,omitempty"`
-	// Cancelled keeps a job that nobody asked for from being made again.
+	// Automatic marks a job that a rollout asks for, and not the node's owner.
+	Automatic bool `json:"unasked,omitempty"`
+	// Cancelled keeps an automatic job from being made again.
 	Cancelled bool     `json:"cancelled,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`
 	// Images are each once, in the order of the containers.
 	Images []Image `json:"images"`
-	// Seen is Puller.seen when the job was made; 0 for one of an earlier process.
-	Seen int `json:"-"`
+	// PodsGeneration is that of the node's pods when the job was made; 0 for a job of an
+	// earlier process.
+	PodsGeneration int `json:"-"`
 }
 
 // Image is one image of a job.
@@ -48,10 +49,12 @@ type Image struct {
 	Ready *engineapi.Image `json:"ready,omitempty"`
 }
 
-func New(pod *corev1.Pod, t upgrade.Target, unasked bool, now time.Time) *Job {
+// New returns the job of a pod for the images of a target. automatic: a rollout asks for it, and
+// not the owner of the node.
+func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job {
 	j := &Job{
 		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: OwnerOf(pod), Version: pod.ResourceVersion,
-		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Unasked: unasked, Secrets: secretsOf(pod, t),
+		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Automatic: automatic, Secrets: secretsOf(pod, t),
 	}
 	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
 		if !slices.ContainsFunc(j.Images, func(w Image) bool { return w.Image == i.Image }) {
@@ -125,7 +128,7 @@ func (j *Job) Wants(name string) bool {
 }
 
 // ImageName is the name that an image has in containerd, whatever it is called in a
-// pod. What is no name of an image stands for itself: the engine says what is wrong.
+// pod. An invalid name is returned as it is: the engine reports what is wrong with it.
 func ImageName(image string) string {
 	name, err := engineapi.Normalize(image)
 	if err != nil {

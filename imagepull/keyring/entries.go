@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// Entries is what one secret or one file says, registry by registry.
+// Entries is the content of one secret or one file, registry by registry.
 type Entries []entry
 
 type entry struct {
@@ -72,7 +72,7 @@ const legacyName = ".dockercfg"
 
 // FromFile reads a config.json of Docker, or a .dockercfg. A file that names no
 // registry is as good as another. Entries are nil when the file cannot be used at
-// all, and an error beside others tells what was passed over.
+// all, and an error beside others names what was passed over.
 func FromFile(path string) (Entries, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

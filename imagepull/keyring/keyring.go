@@ -39,7 +39,7 @@ type Keyring struct {
 // they were given.
 type ring []entry
 
-// New returns a keyring of what the secrets or files say. Of those that match an
+// New returns a keyring of what the secrets or files contain. Of those that match an
 // image in the same words, the first given comes first.
 func New(sources ...Entries) Keyring {
 	all := ring(slices.Concat(sources...))
@@ -59,7 +59,7 @@ func Union(keyrings ...Keyring) Keyring {
 
 // Lookup returns the credentials for image, a reference as it stands in a pod, in
 // the order in which they are to be tried. None are found for what is no reference.
-// A credential without user, password and token is one that says: ask without.
+// A credential without user, password and token means: ask without.
 func (k Keyring) Lookup(image string) []engineapi.Credential {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r ring) match(target *url.URL) []entry {
 	return found
 }
 
-// equal tells whether a registry would see a difference.
+// equal reports whether a registry would see no difference.
 func equal(a, b engineapi.Credential) bool {
 	a.Source, b.Source = "", ""
 	a.Namespace, b.Namespace = "", ""

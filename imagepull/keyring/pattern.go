@@ -70,7 +70,7 @@ func split(hostPort string) (labels []string, port string) {
 	return strings.Split(host, "."), port
 }
 
-// onHub tells by an image's host whether kubelet takes it for one of Docker Hub. It
+// onHub reports whether kubelet takes an image for one of Docker Hub, by its host. It
 // does so for any host without dot and port, localhost too.
 func onHub(target *url.URL) bool {
 	return target.Host == hub || target.Host != "" && !strings.ContainsAny(target.Host, ".:")

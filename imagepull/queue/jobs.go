@@ -147,7 +147,7 @@ func (q *Queue) addTaskLocked(j *job.Job, w *job.Image, now time.Time) {
 	t := q.tasks[w.Name]
 	if t == nil {
 		t = &Task{Name: w.Name, Image: w.Image, due: now}
-		if j.Unasked && q.jitter > 0 {
+		if j.Automatic && q.jitter > 0 {
 			t.due = now.Add(rand.N(q.jitter))
 		}
 		q.tasks[w.Name] = t

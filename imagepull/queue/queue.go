@@ -23,12 +23,12 @@ type Queue struct {
 	mu        sync.Mutex
 	jobs      map[types.UID]*job.Job
 	tasks     map[string]*Task     // by the image's name
-	ended     map[types.UID]ending // jobs whose watches are still to hear of it
-	releasing map[string]bool      // names of images that are let go right now
+	ended     map[types.UID]ending // jobs that may still be watched
+	releasing map[string]bool      // names of images that are being released
 	overdue   bool                 // the turn before was that of an overdue task; see turnLocked
 	changed   chan struct{}        // closed, and made anew, at each change
 
-	// dropped tells that an image is wanted no more; one message says all.
+	// dropped has a message after an image is no longer wanted; one is enough for several.
 	dropped chan struct{}
 }
 
@@ -61,7 +61,7 @@ func (q *Queue) Wake() {
 	q.wakeLocked()
 }
 
-// wakeLocked tells all who wait that something has changed.
+// wakeLocked wakes all who wait for a change.
 func (q *Queue) wakeLocked() {
 	close(q.changed)
 	q.changed = make(chan struct{})

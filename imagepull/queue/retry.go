@@ -10,9 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// Hurry has what failed of a pod's images tried at once, and asks registries what is
-// there by tag.
-func (q *Queue) Hurry(pod types.UID) {
+// RetryNow retries at once what failed of a pod's images, and asks registries again for
+// images by tag.
+func (q *Queue) RetryNow(pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j, now := q.jobs[pod], time.Now()
@@ -21,8 +21,8 @@ func (q *Queue) Hurry(pod types.UID) {
 	}
 	for _, w := range j.Images {
 		if t := q.tasks[w.Name]; t != nil && !t.running {
-			t.hurry(now)
-			t.again = t.ready != nil && !strings.Contains(w.Image, "@")
+			t.retryNow(now)
+			t.tagMayHaveMoved = t.ready != nil && !strings.Contains(w.Image, "@")
 		}
 	}
 	q.wakeLocked()
@@ -34,16 +34,16 @@ func (q *Queue) Retry(reason engineapi.Reason, at time.Time) {
 	defer q.mu.Unlock()
 	for _, t := range q.tasks {
 		if t.failure != nil && t.failure.Reason == reason && !t.running {
-			t.hurry(at)
+			t.retryNow(at)
 		}
 	}
 	q.wakeLocked()
 }
 
-// Recheck has all images that are ready looked for.
+// Recheck queues a check of all images that are ready.
 func (q *Queue) Recheck() { q.recheck(func(*engineapi.Image) bool { return true }) }
 
-// Removed has an image looked for that somebody has removed, by the name of one of its
+// Removed queues a check of an image that somebody has removed, given the name of one of its
 // records: kubelet, to make room, where containerd does not know that it is pinned.
 func (q *Queue) Removed(name string) {
 	q.recheck(func(i *engineapi.Image) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// stateLocked is what is told of a job.
+// stateLocked is the state of a job.
 func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 	s := nodeapi.ImagePull{
 		Namespace: j.Namespace, Pod: j.Pod, UID: string(j.UID), Revision: j.Revision,
@@ -37,7 +37,7 @@ func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 	return s
 }
 
-// state is what is told of t to a namespace, under the name that a pod has for the image.
+// state is that of t as a namespace may see it, under the name that a pod has for the image.
 func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
 	i := nodeapi.Image{
 		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
@@ -75,7 +75,7 @@ type ending struct {
 // endingKept is how long an ending is remembered.
 const endingKept = time.Minute
 
-// endLocked tells those who watch j how it ended.
+// endLocked keeps for those who watch j how it ended.
 func (q *Queue) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
 	for uid, e := range q.ended {
 		if now.Sub(e.at) > endingKept {
@@ -92,8 +92,8 @@ func (q *Queue) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
 	q.ended[j.UID] = ending{last, now}
 }
 
-// Look returns the state of what was the job j, and whether it has ended.
-func (q *Queue) Look(j *job.Job) (nodeapi.ImagePull, bool) {
+// Status returns the state of what was the job j, and whether it is final.
+func (q *Queue) Status(j *job.Job) (nodeapi.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.jobs[j.UID]
@@ -106,12 +106,12 @@ func (q *Queue) Look(j *job.Job) (nodeapi.ImagePull, bool) {
 		return last, true
 	}
 	state := q.stateLocked(now)
-	return state, state.State == nodeapi.Ready || isHopeless(state)
+	return state, state.State == nodeapi.Ready || isTerminal(state)
 }
 
-// isHopeless reports whether nothing more will happen, since an image can never be
-// pulled, and all others are there.
-func isHopeless(s nodeapi.ImagePull) bool {
+// isTerminal reports whether nothing more will happen: an image can never be pulled, and all
+// others are there.
+func isTerminal(s nodeapi.ImagePull) bool {
 	for _, i := range s.Images {
 		if i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil) {
 			return false

@@ -12,8 +12,8 @@ type kind func(*Task) bool
 
 // toPull takes the registry, and as long as its line is thin.
 func toPull(t *Task) bool {
-	hopeless := t.failure != nil && t.failure.Permanent
-	return !t.running && !hopeless && (t.ready == nil || t.again && t.checked)
+	permanent := t.failure != nil && t.failure.Permanent
+	return !t.running && !permanent && (t.ready == nil || t.tagMayHaveMoved && t.checked)
 }
 
 // toCheck takes containerd alone.
@@ -92,7 +92,7 @@ func (q *Queue) nextLocked(of kind, now time.Time) (next *Task, soonest time.Tim
 	return next, soonest
 }
 
-// after returns a channel that tells when t has come; never, if t is zero.
+// after returns a channel with a message at t; without one, if t is zero.
 func after(t time.Time) <-chan time.Time {
 	if t.IsZero() {
 		return nil

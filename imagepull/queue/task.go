@@ -21,7 +21,7 @@ type Task struct {
 
 	// due is when it may be pulled next.
 	due time.Time
-	// notBefore is when the registry wants to be asked again, whoever is in a hurry.
+	// notBefore is when the registry wants to be asked again; RetryNow does not override it.
 	notBefore time.Time
 	attempts  int
 	running   bool
@@ -38,8 +38,8 @@ type Task struct {
 	checked bool
 	// tagged is the image that the tag has been set to, for the pod that is to come.
 	tagged digest.Digest
-	// again is set for an image that is ready, and whose tag may have moved.
-	again bool
+	// tagMayHaveMoved is set for an image that is ready, to ask the registry again.
+	tagMayHaveMoved bool
 }
 
 // Attempts counts the pulls, that which is under way included. It is for who has taken
@@ -52,7 +52,7 @@ type Outcome func(t *Task, now time.Time)
 // Pulled is the outcome of a pull that went well.
 func Pulled(image engineapi.Image) Outcome {
 	return func(t *Task, _ time.Time) {
-		t.again, t.ready, t.checked, t.failure, t.failures = false, &image, true, nil, 0
+		t.tagMayHaveMoved, t.ready, t.checked, t.failure, t.failures = false, &image, true, nil, 0
 		t.progress = engineapi.Progress{Done: image.Size, Total: image.Size}
 	}
 }
@@ -61,7 +61,7 @@ func Pulled(image engineapi.Image) Outcome {
 // what is there is good enough.
 func PullFailed(err *engineapi.Error) Outcome {
 	return func(t *Task, now time.Time) {
-		t.again = false
+		t.tagMayHaveMoved = false
 		if !t.wasReady {
 			t.failed(err, now)
 		}
@@ -94,9 +94,9 @@ func (t *Task) failed(err *engineapi.Error, now time.Time) {
 	}
 }
 
-// hurry has t tried as soon as its registry allows, from now on. A task that is due
+// retryNow has t tried as soon as its registry allows, from now on. A task that is due
 // already keeps its place.
-func (t *Task) hurry(now time.Time) {
+func (t *Task) retryNow(now time.Time) {
 	t.failures = 0
 	if t.due.After(now) {
 		t.due = now

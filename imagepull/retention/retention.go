@@ -1,4 +1,4 @@
-// Package retention keeps the images that jobs want on the node, lets go of all others
+// Package retention keeps the images that jobs want on the node, releases all others
 // that are held, and moves tags. Images are held by their digests until the old pod ends:
 // only then a tag is set to the image that was pulled ahead.
 package retention
@@ -19,7 +19,7 @@ type Engine interface {
 	// Tag has the tag of an image that Pull returned stand for it, which until then may
 	// stand for the one that the pod runs. It may be called while the image is pulled again.
 	Tag(ctx context.Context, i engineapi.Image) error
-	// Release lets go of an image by its name, as Held returns it.
+	// Release stops holding an image, given its name as Held returns it.
 	Release(ctx context.Context, name string) error
 	// Held returns the names of all images that are held, by earlier processes too.
 	Held(ctx context.Context) ([]string, error)
@@ -32,7 +32,7 @@ type Engine interface {
 type Options struct {
 	Engine Engine
 	Queue  *queue.Queue
-	// Complete reports whether all jobs are known. Until then nothing is let go of.
+	// Complete reports whether all jobs are known. Until then nothing is released.
 	Complete func() bool
 	// Load reads the jobs that are not known yet. It is called each RetryInterval until
 	// Complete.
@@ -47,48 +47,48 @@ type Options struct {
 type Retainer struct {
 	Options
 
-	mu        sync.Mutex
-	lingering map[string]time.Time // until when what is not wanted any more is held
+	mu    sync.Mutex
+	grace map[string]time.Time // until when images that no job wants any more are held
 }
 
 // New returns a Retainer. It starts nothing.
 func New(o Options) *Retainer {
-	return &Retainer{Options: o, lingering: map[string]time.Time{}}
+	return &Retainer{Options: o, grace: map[string]time.Time{}}
 }
 
 // Run works until ctx ends.
 func (r *Retainer) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	all.Go(func() { r.hold(ctx) })
-	all.Go(func() { r.tag(ctx) })
+	all.Go(func() { r.runSweeps(ctx) })
+	all.Go(func() { r.runTags(ctx) })
 	all.Go(func() { r.Engine.Removals(ctx, r.Queue.Removed) })
 	all.Wait()
 }
 
-// GracePeriod is how long images are held that are of a target which the pod has no
-// longer: most of the next one is often the same.
+// GracePeriod is how long the images of a former target are held: the next target often
+// shares most of them.
 const GracePeriod = 10 * time.Minute
 
-// Linger has the images of a job held for GracePeriod after it has ended. It is to be
-// called before the job ends, so that no sweep comes in between.
-func (r *Retainer) Linger(j *job.Job) {
+// StartGracePeriod keeps the images of a job held for GracePeriod after it has ended. Call it
+// before the job ends, so that no sweep comes in between.
+func (r *Retainer) StartGracePeriod(j *job.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	until := time.Now().Add(GracePeriod)
 	for _, w := range j.Images {
-		r.lingering[w.Name] = until
+		r.grace[w.Name] = until
 	}
 }
 
-// nextLinger returns how long the next image lingers that does; 0 is none.
-func (r *Retainer) nextLinger(now time.Time) (next time.Duration) {
+// nextExpiry returns how long it is until the next grace period ends; 0 if there is none.
+func (r *Retainer) nextExpiry(now time.Time) (next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, until := range r.lingering {
+	for name, until := range r.grace {
 		left := until.Sub(now)
 		if left <= 0 {
-			delete(r.lingering, name)
-			left = time.Millisecond // it can be let go now
+			delete(r.grace, name)
+			left = time.Millisecond // it can be released now
 		}
 		if next == 0 || left < next {
 			next = left
@@ -97,12 +97,12 @@ func (r *Retainer) nextLinger(now time.Time) (next time.Duration) {
 	return next
 }
 
-func (r *Retainer) lingers(name string, now time.Time) bool {
+func (r *Retainer) inGracePeriod(name string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if until, ok := r.lingering[name]; ok && now.Before(until) {
+	if until, ok := r.grace[name]; ok && now.Before(until) {
 		return true
 	}
-	delete(r.lingering, name)
+	delete(r.grace, name)
 	return false
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// CheckInterval is how often images that are ready are looked for, besides when
-	// containerd says that one was removed.
+	// CheckInterval is how often images that are ready are checked, besides when containerd
+	// reports that one was removed.
 	CheckInterval = 5 * time.Minute
-	// RetryInterval is when letting go is tried again that containerd was not there for.
+	// RetryInterval is when a sweep is repeated that failed because containerd was away.
 	RetryInterval = 10 * time.Second
 )
 
-// hold sees to it that what is wanted stays, and that nothing else is held.
-func (r *Retainer) hold(ctx context.Context) {
+// runSweeps keeps the images that jobs want, and releases all others that are held.
+func (r *Retainer) runSweeps(ctx context.Context) {
 	level := slog.LevelWarn
 	recheck := time.NewTicker(CheckInterval)
 	defer recheck.Stop()
@@ -34,18 +34,18 @@ func (r *Retainer) hold(ctx context.Context) {
 			r.Logger.Log(ctx, level, "images that nobody waits for any more cannot be let go now; it is tried again", "err", err)
 			level, wait = slog.LevelDebug, RetryInterval
 		}
-		unread, lingers := !r.Complete(), r.nextLinger(time.Now())
-		if unread {
+		incomplete, expiry := !r.Complete(), r.nextExpiry(time.Now())
+		if incomplete {
 			wait = min(wait, RetryInterval)
 		}
-		if lingers > 0 {
-			wait = min(wait, lingers)
+		if expiry > 0 {
+			wait = min(wait, expiry)
 		}
 		select {
 		case <-ctx.Done():
 		case <-r.Queue.Dropped():
 		case <-time.After(wait):
-			if unread {
+			if incomplete {
 				r.Load()
 			}
 		case <-recheck.C:
@@ -54,8 +54,8 @@ func (r *Retainer) hold(ctx context.Context) {
 	}
 }
 
-// sweep lets go of every image that is held, by an earlier process perhaps, and that
-// nobody wants.
+// sweep releases every image that is held, by this process or an earlier one, and that no
+// job wants.
 func (r *Retainer) sweep(ctx context.Context) error {
 	held, err := r.Engine.Held(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func (r *Retainer) claim(name string) bool {
 	if !r.Complete() || !r.Queue.Claim(name) {
 		return false
 	}
-	// What lingers does so from before its job ends.
-	if r.lingers(name, time.Now()) {
+	// A grace period starts before its job ends.
+	if r.inGracePeriod(name, time.Now()) {
 		r.Queue.Unclaim(name)
 		return false
 	}

@@ -21,7 +21,7 @@ const TagRetryInterval = time.Second
 // after a restart, too. kubelet restarts no container of a pod that is being deleted. The
 // next pod is created when the old one has gone, which kubelet reports, so there are several
 // round trips to the cloud between the deletion and the first container that needs the tag.
-func (r *Retainer) tag(ctx context.Context) {
+func (r *Retainer) runTags(ctx context.Context) {
 	level := slog.LevelWarn
 	for ctx.Err() == nil {
 		changed := r.Queue.Changed()
