@@ -61,8 +61,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		}
 		servers = []*url.URL{id.Server}
 	}
-	metrics := proxy.NewMetrics(r)
-	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, metrics)
+	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, proxy.NewUpstreamMetrics(r))
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}
@@ -70,7 +69,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, metrics)}
+	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, proxy.NewMetrics(r))}
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

@@ -1,52 +1,9 @@
 package proxy
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"sync"
 )
-
-// maxReplay is the size, in bytes, up to which a request body of known length
-// is held in memory, so that the request can be sent again when an apiserver
-// says GOAWAY before it has read it. A kubelet's pod and node status patches
-// are smaller; what is larger goes through as a stream.
-const maxReplay = 256 << 10
-
-// holdSmallBody makes the body of r replayable if it is small. A client that
-// breaks off in the middle of its body is an error.
-func holdSmallBody(r *http.Request) error {
-	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxReplay {
-		return nil
-	}
-	held := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, held); err != nil {
-		return err
-	}
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(held)), nil }
-	r.Body, _ = r.GetBody()
-	return nil
-}
-
-// errClientBody marks a failure to read a request's body from its client.
-var errClientBody = errors.New("the client broke off its request body")
-
-// sentBody is a request body on its way to one apiserver. A transport closes
-// the body of a request that it could not send; the client's stays open for the
-// next apiserver.
-type sentBody struct{ io.Reader }
-
-func (b sentBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: %w", errClientBody, err)
-	}
-	return n, err
-}
-
-func (sentBody) Close() error { return nil }
 
 // copyBuffers lends the buffers that bodies are copied through. 32 KiB is what
 // io.Copy uses, and two HTTP/2 frames.

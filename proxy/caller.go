@@ -21,6 +21,11 @@ const (
 // neither credentials of its own nor a right to the node's.
 var ErrUnauthenticated = errors.New("neither a bearer token nor the node's own client certificate was presented")
 
+// ErrForbidden is wrapped by an Authenticator's error about a caller whom
+// credentials of its own would help, but not those it might borrow. The caller
+// gets 403.
+var ErrForbidden = errors.New("the node's identity is not lent to this request")
+
 // Authenticator decides on whose credentials r goes upstream. Its error is
 // ErrUnauthenticated or wraps it; the caller of r then gets 401.
 type Authenticator func(r *http.Request) (Identity, error)

@@ -14,8 +14,8 @@ import (
 // and TLS's, may take Limits.Loss without a sign of life, however long the whole
 // takes. Attempts end when the apiserver is found lost on another connection.
 type dialer struct {
-	server *server
-	owner  *transports // nil: connections that will be upgraded, and are not watched
+	lines  *lines
+	owner  *transport // nil: connections that will be upgraded, and are not watched
 	config *tls.Config
 }
 
@@ -78,40 +78,40 @@ func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Co
 // attempts whose request has given up: those of clients that are less patient.
 func (d *dialer) note(err error) error {
 	if err != nil && !errors.Is(err, context.Canceled) && !isSilent(err) { // whoever noticed the silence has said so
-		d.server.unconnected(err)
+		d.lines.server.unconnected(err)
 	}
 	return err
 }
 
 // connect opens a TCP connection.
 func (d *dialer) connect(ctx context.Context, network, address string) (*line, error) {
-	s := d.server
-	lost := s.lines.attempts()
+	ls := d.lines
+	lost := ls.attempts()
 	since, probe := owedSince(ctx)
-	if down := s.health.down(); down != nil && !probe {
+	if down := ls.server.down(); down != nil && !probe {
 		return nil, down // net/http tries again by itself where a connection broke
 	}
-	end := s.limits.deadline(since, time.Now())
+	end := ls.limits.deadline(since, time.Now())
 	asked := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errConnectSilent)
 	defer cancel()
 	if !probe {
-		defer time.AfterFunc(s.limits.pingAfter()/2, func() { s.suspectAll(since) }).Stop()
+		defer time.AfterFunc(ls.limits.pingAfter()/2, func() { ls.suspectAll(since) }).Stop()
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	defer context.AfterFunc(lost, func() { abandon(context.Cause(lost)) })()
-	conn, err := s.net.dial(ctx, network, address)
+	conn, err := ls.net.dial(ctx, network, address)
 	if err == nil {
-		return newLine(conn, s, d.owner), nil
+		return newLine(conn, ls, d.owner), nil
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errConnectSilent) && time.Since(end) > s.limits.moment():
+	case errors.Is(cause, errConnectSilent) && time.Since(end) > ls.limits.moment():
 		return d.connect(asked, network, address) // nobody has listened: see moment
 	case errors.Is(cause, errConnectSilent):
 		silent := fmt.Errorf("connect: %w", &silentError{time.Since(since)})
-		if !s.alive(nil, since) {
-			s.lost(silent)
+		if !ls.alive(nil, since) {
+			ls.server.lost(silent)
 		}
 		return nil, silent
 	case lost.Err() != nil: // which ctx may not have heard of yet
@@ -151,6 +151,6 @@ func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn,
 func (l *line) secured() {
 	l.settle(true)
 	if l.owner == nil {
-		l.server.lines.remove(l)
+		l.lines.remove(l)
 	}
 }

@@ -18,12 +18,12 @@ func TestAnAttemptThatFailsAsTheLossIsNoticed(t *testing.T) {
 	silent := &silentError{time.Second}
 	for range 1000 { // two goroutines race
 		s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.DiscardHandler),
-			NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
-		s.net.dial = func(context.Context, string, string) (net.Conn, error) {
+			NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
+		s.lines.net.dial = func(context.Context, string, string) (net.Conn, error) {
 			s.lines.drop(silent)
 			return nil, errors.New("connection refused")
 		}
-		if l, err := (&dialer{server: s}).connect(t.Context(), "tcp", "a:6443"); l != nil || err == nil {
+		if l, err := (&dialer{lines: s.lines}).connect(t.Context(), "tcp", "a:6443"); l != nil || err == nil {
 			t.Fatalf("there is a connection, %v, or no error: %v", l, err)
 		}
 	}

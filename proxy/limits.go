@@ -39,16 +39,4 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// pingAfter is the silence after which an apiserver that owes an answer is
-// pinged. The rest of Loss is for the ping's round trip: 2.1 s of 2.5 s.
-func (l Limits) pingAfter() time.Duration { return l.Loss / 6 }
-
-// moment is how late a timer may be. One that is later shows that this process, or
-// the machine, stood still: nobody has listened meanwhile.
-func (l Limits) moment() time.Duration { return l.pingAfter() / 2 }
-
-// deadline is when a silence that began at since is a loss, where a sign of life
-// was asked for at asked: that is given its round trip, however late it was.
-func (l Limits) deadline(since, asked time.Time) time.Time {
-	return latest(since.Add(l.Loss), asked.Add(l.Loss-l.pingAfter()))
-}
+func (l Limits) timeouts() timeouts { return timeouts{Loss: l.Loss, IdlePing: l.IdlePing} }

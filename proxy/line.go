@@ -19,9 +19,9 @@ import (
 // silence while a request waits on it; the apiserver is, by a probe beside it.
 type line struct {
 	net.Conn
-	limits  Limits
-	server  *server
-	owner   *transports
+	limits  timeouts
+	lines   *lines
+	owner   *transport      // nil: it will be upgraded, and is not watched
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	backlog func() (acked uint64, waiting bool)
@@ -46,10 +46,10 @@ type line struct {
 }
 
 // newLine takes over conn, which is for owner.
-func newLine(conn net.Conn, s *server, owner *transports) *line {
-	l := &line{Conn: conn, limits: s.limits, server: s, owner: owner, backlog: s.net.backlog(conn)}
+func newLine(conn net.Conn, ls *lines, owner *transport) *line {
+	l := &line{Conn: conn, limits: ls.limits, lines: ls, owner: owner, backlog: ls.net.backlog(conn)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	s.lines.add(l)
+	ls.add(l)
 	return l
 }
 
@@ -82,7 +82,7 @@ func (l *line) Write(p []byte) (int, error) {
 // Close drops the connection. Nothing is watched any more.
 func (l *line) Close() error {
 	l.cancel()
-	l.server.lines.remove(l)
+	l.lines.remove(l)
 	l.mu.Lock()
 	if l.timer != nil {
 		l.timer.Stop()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,13 @@ import (
 // Upgraded ones (exec, port-forward) are not: on them either side may be silent
 // for hours, and only the kernel knows what was delivered.
 type lines struct {
+	server apiserver
+	limits timeouts
+	log    *slog.Logger
+	net    network
+	peers  []*lines       // of all apiservers, these among them; set before the first request
+	asked  chan time.Time // to the prober: a probe is wanted; holds one
+
 	mu         sync.Mutex
 	all        map[*line]struct{}
 	dialing    context.Context // ends when the apiserver is lost
@@ -19,8 +27,18 @@ type lines struct {
 	idleProbed time.Time // for lines that cannot be pinged
 }
 
-func newLines() *lines {
-	ls := &lines{all: map[*line]struct{}{}}
+// apiserver is the one that lines lead to.
+type apiserver interface {
+	// down returns why the apiserver cannot be reached, or nil.
+	down() error
+	// lost notes that the apiserver cannot be reached since the path to it is silent.
+	lost(cause error)
+	// unconnected notes a failure to connect that is no silence.
+	unconnected(err error)
+}
+
+func newLines(server apiserver, limits timeouts, log *slog.Logger) *lines {
+	ls := &lines{server: server, limits: limits, log: log, net: tcp(), asked: make(chan time.Time, 1), all: map[*line]struct{}{}}
 	ls.dialing, ls.abandon = context.WithCancelCause(context.Background())
 	return ls
 }
@@ -82,19 +100,19 @@ func (ls *lines) drop(cause error) {
 // silent gives l up, on which the apiserver has owed something and sent nothing
 // since that time, and with it the apiserver, unless that has shown life on
 // another line in the meantime.
-func (s *server) silent(l *line, since time.Time) {
+func (ls *lines) silent(l *line, since time.Time) {
 	cause := &silentError{time.Since(since)}
-	if s.alive(l, since) {
-		s.log.Debug("connection to the apiserver is dropped; others are alive", "err", cause)
+	if ls.alive(l, since) {
+		ls.log.Debug("connection to the apiserver is dropped; others are alive", "err", cause)
 	} else {
-		s.lost(cause)
+		ls.server.lost(cause)
 	}
 	l.giveUp(cause)
 }
 
 // alive reports whether a line other than l has shown life after since.
-func (s *server) alive(l *line, since time.Time) bool {
-	for _, other := range s.lines.snapshot() {
+func (ls *lines) alive(l *line, since time.Time) bool {
+	for _, other := range ls.snapshot() {
 		if at, _ := other.sign(); other != l && at.After(since) {
 			return true
 		}
@@ -102,38 +120,27 @@ func (s *server) alive(l *line, since time.Time) bool {
 	return false
 }
 
-// lost notes that the apiserver cannot be reached since the path to it is silent.
-// When that is new, whatever is under way on it is failed at once. It is also new of
-// an apiserver that only refused connections, or requests, until now.
-func (s *server) lost(cause error) {
-	was := s.health.down()
-	s.health.failed(time.Now(), cause)
-	if !isSilent(was) {
-		s.lines.drop(cause)
-	}
-}
-
 // askAll asks all apiservers for a sign of life: this one has owed something and
 // sent nothing since that time, so that the way to all of them may be cut. A
 // request that then moves on to the next one need not wait as long again.
-func (s *server) askAll(since time.Time) {
-	s.ask(since)
-	s.askOthers(since)
+func (ls *lines) askAll(since time.Time) {
+	ls.ask(since)
+	ls.askOthers(since)
 }
 
 // suspectAll is askAll where an attempt to connect has been silent. Connections that
 // stand are pinged, since whoever opens many may be given no more; none is opened
 // beside the one that is waited for.
-func (s *server) suspectAll(since time.Time) {
-	for _, l := range s.lines.snapshot() {
+func (ls *lines) suspectAll(since time.Time) {
+	for _, l := range ls.snapshot() {
 		l.suspect(since)
 	}
-	s.askOthers(since)
+	ls.askOthers(since)
 }
 
-func (s *server) askOthers(since time.Time) {
-	for _, peer := range s.peers() {
-		if peer != s {
+func (ls *lines) askOthers(since time.Time) {
+	for _, peer := range ls.peers {
+		if peer != ls {
 			peer.ask(since)
 		}
 	}
@@ -141,12 +148,12 @@ func (s *server) askOthers(since time.Time) {
 
 // ask pings every line that has shown no life after since. Where no line answers
 // for itself, Run's probe is told to find out.
-func (s *server) ask(since time.Time) {
-	if s.health.down() != nil {
+func (ls *lines) ask(since time.Time) {
+	if ls.server.down() != nil {
 		return // it is being probed already
 	}
 	answered := false
-	for _, l := range s.lines.snapshot() {
+	for _, l := range ls.snapshot() {
 		at, judged := l.sign()
 		answered = answered || judged || at.After(since)
 		l.suspect(since)
@@ -155,7 +162,7 @@ func (s *server) ask(since time.Time) {
 		return
 	}
 	select {
-	case s.asked <- since:
+	case ls.asked <- since:
 	default: // one is under way, or about to be
 	}
 }

@@ -64,12 +64,12 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 		roots.AddCert(cert.Leaf)
 		var err error
 		c.creds = &Credentials{CAs: roots}
-		c.upstream, err = NewUpstream(addresses, "node", Priority, c.creds, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewMetrics(c.registry))
+		c.upstream, err = NewUpstream(addresses, "node", Priority, c.creds, Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), NewUpstreamMetrics(c.registry))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, s := range c.upstream.servers {
-			s.net = c.networks[i].network()
+			s.lines.net = c.networks[i].network()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

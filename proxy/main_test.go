@@ -70,16 +70,15 @@ func newHubWithin(t testing.TB, limits Limits, creds Credentials, servers ...str
 		addresses = append(addresses, u)
 	}
 	registry := prometheus.NewRegistry()
-	metrics := NewMetrics(registry)
 	log := slog.New(slog.DiscardHandler)
-	upstream, err := NewUpstream(addresses, "node", Priority, &creds, limits, log, metrics)
+	upstream, err := NewUpstream(addresses, "node", Priority, &creds, limits, log, NewUpstreamMetrics(registry))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- upstream.Run(ctx) }()
-	p := New(upstream, log, metrics)
+	p := New(upstream, log, NewMetrics(registry))
 	front := httptest.NewServer(p.Handler(Loopback))
 	front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(func() {

@@ -317,7 +317,7 @@ func (c *cloud) viaHTTPProxy(t *testing.T) (way *fakeNetwork) {
 		_ = relay.Close()
 		<-done
 	})
-	c.upstream.servers[0].net.dial = way.dial
+	c.upstream.servers[0].lines.net.dial = way.dial
 	creds := *c.creds
 	creds.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test:3128"})
 	c.upstream.SetCredentials(&creds)

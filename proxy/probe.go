@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -37,7 +36,7 @@ func (s *server) answerDoubts(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case since := <-s.asked:
+		case since := <-s.lines.asked:
 			s.probe(ctx, since)
 		}
 	}
@@ -134,9 +133,4 @@ func (s *server) get(ctx context.Context, a *attempt, path string, since time.Ti
 		return 0, err
 	}
 	return res.StatusCode, res.Body.Close()
-}
-
-func isSilent(err error) bool {
-	var silent *silentError
-	return errors.As(err, &silent)
 }

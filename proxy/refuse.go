@@ -8,11 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrForbidden is wrapped by an Authenticator's error about a caller whom
-// credentials of its own would help, but not those it might borrow. The caller
-// gets 403.
-var ErrForbidden = errors.New("the node's identity is not lent to this request")
-
 // errMalformed is wrapped by the errors of malformed; the caller gets 400.
 var errMalformed = errors.New("this request cannot be passed on as it is")
 
@@ -38,4 +33,11 @@ func (p *Proxy) refuse(w http.ResponseWriter, err error) {
 	}
 	p.metrics.requests.WithLabelValues("other", strconv.Itoa(code)).Inc()
 	writeStatus(w, code, reason, "edgehub: "+err.Error())
+}
+
+// answerStalled is for a client that may still read.
+func answerStalled(w http.ResponseWriter) int {
+	w.Header().Set("Connection", "close")
+	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+errStalled.Error()+"; send the request again")
+	return http.StatusRequestTimeout
 }

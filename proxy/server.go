@@ -8,38 +8,17 @@ import (
 	"time"
 )
 
-const (
-	// ackTimeout is how long the kernel waits for what was sent to be
-	// acknowledged. It is all that watches over an upgraded connection, on which
-	// either side may be silent for hours.
-	ackTimeout = 20 * time.Second
-
-	// keepAlive is the silence after which the kernel asks the other side's, for
-	// the sake of gateways on the way that forget connections.
-	keepAlive = 30 * time.Second
-
-	// idleTimeout is how long an unused connection is kept, as client-go does.
-	idleTimeout = 90 * time.Second
-
-	// maxIdle is how many unused HTTP/1.1 connections are kept, where a load
-	// balancer on the way does not speak HTTP/2.
-	maxIdle = 100
-)
-
 // server is one apiserver.
 type server struct {
 	address    *url.URL
 	log        *slog.Logger
 	limits     Limits
-	net        network
 	health     *health
 	doubts     *doubts
 	lease      string // its path: see leasePath
 	acceptance *acceptance
 	forNode    *usable
 	lines      *lines
-	peers      func() []*server // all apiservers, this one among them
-	asked      chan time.Time   // to run: a probe is wanted; holds one
 
 	transports atomic.Pointer[transports]
 }
@@ -47,15 +26,14 @@ type server struct {
 // newServer returns an apiserver that counts as up, and as one that takes the node's
 // credentials. changed hears of each change of the one, and forNode of each change of
 // both together; they must not call back.
-func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
+func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *UpstreamMetrics, changed, forNode func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{
-		address: address, log: log, limits: limits, net: tcp(), lines: newLines(), doubts: newDoubts(limits), lease: leasePath(node),
+		address: address, log: log, limits: limits, doubts: newDoubts(limits), lease: leasePath(node),
 		forNode: &usable{changed: forNode, up: true, taken: true},
-		asked:   make(chan time.Time, 1),
 	}
-	s.peers = func() []*server { return []*server{s} }
+	s.lines = newLines(s, limits.timeouts(), log)
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
 		report(up, last, isUp, at)
 		changed(isUp, at)
@@ -106,87 +84,27 @@ func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
 }
 
 func (s *server) setCredentials(creds *Credentials) {
-	old := s.transports.Swap(s.newTransports(creds))
+	old := s.transports.Swap(newTransports(s.lines, creds))
 	if creds.Missing != nil {
 		s.acceptance.refuse(creds.Missing, func() bool { return false })
 	} else {
 		s.acceptance.take("the node has other credentials")
 	}
 	if old != nil {
-		s.closeIdle(old, false)
+		old.closeIdle(false)
 	}
 }
 
-// closeIdle drops the connections of t that nobody uses. net/http knows those of
-// HTTP/1.1 only.
-func (s *server) closeIdle(t *transports, allIsOver bool) {
-	for _, tr := range t.all {
-		tr.CloseIdleConnections()
-	}
-	for _, l := range s.lines.snapshot() {
-		if l.owner == t && l.unused(allIsOver) {
-			l.Close()
-		}
-	}
-}
+// down returns why the apiserver cannot be reached, or nil.
+func (s *server) down() error { return s.health.down() }
 
-// transports are the connections that one generation of credentials opens.
-// HTTP/2 has no way to upgrade a request (exec, attach, port-forward), so those
-// have connections of their own; so have callers that nothing is lent to.
-type transports struct {
-	missing *MissingError        // why there are no credentials, or nil
-	token   string               // of the node, or empty
-	plain   [2]http.RoundTripper // by Identity
-	upgrade [2]http.RoundTripper // by Identity
-	all     []*http.Transport
-}
-
-func (s *server) newTransports(creds *Credentials) *transports {
-	t := &transports{missing: creds.Missing}
-	if creds.Certificate == nil {
-		t.token = creds.Token
-	}
-	for _, id := range []Identity{Own, Node} {
-		plain := s.newTransport(&dialer{server: s, owner: t, config: creds.tlsConfig(id, "h2", "http/1.1")}, creds)
-		if id == Own {
-			plain.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow}
-		}
-		if err := pingable(plain); err != nil {
-			s.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
-		}
-		// One refused upgrade in a while is not worth a connection.
-		upgrade := s.newTransport(&dialer{server: s, config: creds.tlsConfig(id, "http/1.1")}, creds)
-		upgrade.DisableKeepAlives = true
-		t.plain[id], t.upgrade[id] = plain, upgrade
-		t.all = append(t.all, plain, upgrade)
-	}
-	return t
-}
-
-// of returns the transport for req, after lending it the node's token where the
-// node is known by one.
-func (t *transports) of(req *http.Request) http.RoundTripper {
-	id := IdentityOf(req.Context())
-	if id == Node && t.token != "" {
-		req.Header = req.Header.Clone()
-		req.Header.Set("Authorization", "Bearer "+t.token)
-	}
-	if req.Header.Get("Upgrade") != "" {
-		return t.upgrade[id]
-	}
-	return t.plain[id]
-}
-
-// newTransport returns a transport that adds nothing to a request and takes
-// nothing from an answer.
-func (s *server) newTransport(d *dialer, creds *Credentials) *http.Transport {
-	return &http.Transport{
-		Proxy:               creds.Proxy,
-		DialContext:         d.dialProxy,
-		DialTLSContext:      d.dial,
-		TLSClientConfig:     d.config.Clone(),
-		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
-		IdleConnTimeout:     idleTimeout,
-		MaxIdleConnsPerHost: maxIdle,
+// lost notes that the apiserver cannot be reached since the path to it is silent.
+// When that is new, whatever is under way on it is failed at once. It is also new of
+// an apiserver that only refused connections, or requests, until now.
+func (s *server) lost(cause error) {
+	was := s.health.down()
+	s.health.failed(time.Now(), cause)
+	if !isSilent(was) {
+		s.lines.drop(cause)
 	}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -66,11 +67,11 @@ func (l *line) check() {
 	l.mu.Unlock()
 	switch next {
 	case giveLineUp:
-		l.server.silent(l, since)
+		l.lines.silent(l, since)
 	case askAll:
-		l.server.askAll(since)
+		l.lines.askAll(since)
 	case askServer:
-		l.server.ask(since)
+		l.lines.ask(since)
 	}
 }
 
@@ -102,7 +103,7 @@ func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
 			return now, leaveAlone
 		}
 		if l.http2 == nil {
-			last, due := l.server.lines.probeIdle(now, l.limits.IdlePing)
+			last, due := l.lines.probeIdle(now, l.limits.IdlePing)
 			if l.pinged = last; due {
 				return now, askServer
 			}
@@ -161,3 +162,8 @@ func (e *silentError) Error() string {
 // Timeout and Temporary make it a net.Error.
 func (e *silentError) Timeout() bool   { return true }
 func (e *silentError) Temporary() bool { return false }
+
+func isSilent(err error) bool {
+	var silent *silentError
+	return errors.As(err, &silent)
+}

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -142,11 +140,4 @@ func (b *arriving) end(protocol int) {
 	if !b.whole && !b.stalled && protocol == 1 {
 		_ = b.control.SetReadDeadline(time.Now().Add(b.limit)) // as above
 	}
-}
-
-// answerStalled is for a client that may still read.
-func answerStalled(w http.ResponseWriter) int {
-	w.Header().Set("Connection", "close")
-	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+errStalled.Error()+"; send the request again")
-	return http.StatusRequestTimeout
 }

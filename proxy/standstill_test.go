@@ -10,7 +10,7 @@ import (
 )
 
 func TestStoppedHubIsNoLoss(t *testing.T) {
-	l := &line{limits: Limits{}.withDefaults(), backlog: func() (uint64, bool) { return 0, false }}
+	l := &line{limits: Limits{}.withDefaults().timeouts(), backlog: func() (uint64, bool) { return 0, false }}
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		l.owedSince, l.strict, l.waiting = now, 1, 1
@@ -31,7 +31,7 @@ func TestHubThatStoodStillWhileItConnectedTriesAgain(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		dial := c.networks[0].dial
 		dials := 0
-		c.upstream.servers[0].net.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c.upstream.servers[0].lines.net.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials++; dials == 1 {
 				<-ctx.Done()
 				time.Sleep(time.Hour) // it was late to see that

@@ -126,18 +126,18 @@ func TestWhatIsUnderWayGoesOnElsewhereAfterAFailureToWrite(t *testing.T) {
 func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		s := c.upstream.servers[0]
-		conn, err := s.net.dial(t.Context(), "tcp", s.address.Host)
+		conn, err := s.lines.net.dial(t.Context(), "tcp", s.address.Host)
 		if err != nil {
 			t.Fatal(err)
 		}
 		creds := s.transports.Load()
-		l := newLine(conn, s, creds)
+		l := newLine(conn, s.lines, creds.all[0])
 		defer l.Close()
 		c.upstream.SetCredentials(c.creds)
 		if l.ctx.Err() != nil {
 			t.Error("it was closed before its first request, which then fails, and the apiserver with it")
 		}
-		s.closeIdle(creds, true)
+		creds.closeIdle(true)
 		if l.ctx.Err() == nil {
 			t.Error("it is open though all is over")
 		}

@@ -6,12 +6,6 @@ import (
 )
 
 const (
-	// streamWindow is how much of an answer an apiserver may send ahead of a client with
-	// credentials of its own that does not read, in bytes, and so what such a client costs.
-	// At a round trip of 200 ms it lets 2.5 MB a second through for each request;
-	// net/http's own 4 MiB would be more than the hub has, where a hundred do not read.
-	streamWindow = 512 << 10
-
 	// maxUnread is how many answers to callers with credentials of their own may stand
 	// still at the same time for longer than unreadPatience.
 	maxUnread      = 64

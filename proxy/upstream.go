@@ -38,7 +38,7 @@ type Upstream struct {
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
 // which there is at least one, for the node of this name. It opens no connection.
-func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
+func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *UpstreamMetrics) (*Upstream, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
@@ -51,12 +51,23 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
 		s := newServer(address, node, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
-		s.peers = func() []*server { return u.servers }
 		s.health.answered = u.began.noteAnswer
 		u.servers = append(u.servers, s)
 	}
+	u.introduce()
 	u.SetCredentials(creds)
 	return u, nil
+}
+
+// introduce makes the lines of all apiservers known to each other.
+func (u *Upstream) introduce() {
+	var all []*lines
+	for _, s := range u.servers {
+		all = append(all, s.lines)
+	}
+	for _, ls := range all {
+		ls.peers = all
+	}
 }
 
 // SetCredentials makes requests from now on use creds, on new connections.
@@ -72,7 +83,7 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 // ones open new connections.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
-		s.closeIdle(s.transports.Load(), true)
+		s.transports.Load().closeIdle(true)
 	}
 }
 

@@ -204,7 +204,7 @@ func TestOrder(t *testing.T) {
 			for _, host := range []string{"a", "b", "c"} {
 				urls = append(urls, &url.URL{Scheme: "https", Host: host})
 			}
-			u, err := NewUpstream(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+			u, err := NewUpstream(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +335,7 @@ func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
 	now := time.Now()
 	for range 3 {
 		s.health.failed(now, errors.New("connection refused"))
@@ -373,7 +373,7 @@ func TestNewUpstreamRefuses(t *testing.T) {
 		"no apiserver": nil,
 		"plain HTTP":   {{Scheme: "http", Host: "a"}},
 	} {
-		if _, err := NewUpstream(urls, "node", Priority, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())); err == nil {
+		if _, err := NewUpstream(urls, "node", Priority, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry())); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
