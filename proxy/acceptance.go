@@ -13,45 +13,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// acceptance says whether an apiserver takes the node's credentials. It does until
+// authBreaker says whether an apiserver takes the node's credentials. It does until
 // it answers 401 to a request that carries them, and to a look of our own right
 // after: that one request was refused may have other reasons, a kubelet behind the
 // apiserver, say. From then on nothing is sent to it in the node's name, as if it
 // were away for the node, until there are other credentials, or a probe finds that it
 // takes these after all. What this machine's clock says of a certificate decides
 // nothing: it may be wrong.
-type acceptance struct {
-	log     *slog.Logger
-	report  func(taken bool, at time.Time) // called in the order of the changes
-	refused prometheus.Gauge
-	wake    chan struct{} // to the prober, when taken turns to refused; holds one
+type authBreaker struct {
+	log      *slog.Logger
+	onChange func(taken bool, at time.Time) // called in the order of the changes
+	gauge    prometheus.Gauge
+	wake     chan struct{} // to the prober, when taken turns to refused; holds one
 
-	looking sync.Mutex // held during a look of our own: one is enough for all
+	checking sync.Mutex // held during a look of our own: one is enough for all
 
 	mu    sync.Mutex
 	since time.Time // of the last change
 	cause error     // why nothing is sent; nil: the credentials are taken, as far as is known
 }
 
-func newAcceptance(log *slog.Logger, refused prometheus.Gauge, report func(taken bool, at time.Time)) *acceptance {
-	return &acceptance{log: log, report: report, refused: refused, wake: make(chan struct{}, 1), since: time.Now()}
+func newAuthBreaker(log *slog.Logger, refused prometheus.Gauge, report func(taken bool, at time.Time)) *authBreaker {
+	return &authBreaker{log: log, onChange: report, gauge: refused, wake: make(chan struct{}, 1), since: time.Now()}
 }
 
-// refusal returns why nothing is sent in the node's name, or nil.
-func (a *acceptance) refusal() error {
+// err returns why nothing is sent in the node's name, or nil.
+func (a *authBreaker) err() error {
 	_, err := a.state()
 	return err
 }
 
-func (a *acceptance) state() (since time.Time, cause error) {
+func (a *authBreaker) state() (since time.Time, cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.since, a.cause
 }
 
-// refuse notes why nothing can be sent in the node's name, unless stale says that it
+// open notes why nothing can be sent in the node's name, unless stale says that it
 // is about credentials that are not used any more.
-func (a *acceptance) refuse(cause error, stale func() bool) {
+func (a *authBreaker) open(cause error, stale func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if stale() {
@@ -63,8 +63,8 @@ func (a *acceptance) refuse(cause error, stale func() bool) {
 		return
 	}
 	a.since = time.Now()
-	a.report(false, a.since)
-	a.refused.Set(1)
+	a.onChange(false, a.since)
+	a.gauge.Set(1)
 	select {
 	case a.wake <- struct{}{}:
 	default: // the prober has been told already
@@ -75,8 +75,8 @@ func (a *acceptance) refuse(cause error, stale func() bool) {
 	}
 }
 
-// take notes that the credentials are good, or that they are others.
-func (a *acceptance) take(why string) {
+// close notes that the credentials are good, or that they are others.
+func (a *authBreaker) close(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.cause == nil {
@@ -85,8 +85,8 @@ func (a *acceptance) take(why string) {
 	now := time.Now()
 	lasted := now.Sub(a.since)
 	a.since, a.cause = now, nil
-	a.report(true, now)
-	a.refused.Set(0)
+	a.onChange(true, now)
+	a.gauge.Set(0)
 	a.log.Info("requests are sent in the node's name again", "reason", why, "after", lasted.Round(time.Millisecond))
 }
 
@@ -105,65 +105,65 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return e.Reason }
 
-// errRenewed is returned for a request that was refused with credentials that have
+// errCredentialsReplaced is returned for a request that was refused with credentials that have
 // been replaced since.
-var errRenewed = errors.New("the node's credentials were replaced while the request was under way")
+var errCredentialsReplaced = errors.New("the node's credentials were replaced while the request was under way")
 
-// notTaken reports whether err says that the request was not even considered, because
+// notAuthorized reports whether err says that the request was not even considered, because
 // of the node's credentials.
-func notTaken(err error) bool {
+func notAuthorized(err error) bool {
 	var refused *RefusedError
-	return errors.As(err, &refused) || errors.Is(err, errRenewed)
+	return errors.As(err, &refused) || errors.Is(err, errCredentialsReplaced)
 }
 
-// closedTo returns why no request of id is sent to the apiserver, or nil.
-func (s *server) closedTo(id Identity) error {
+// unavailableFor returns why no request of id is sent to the apiserver, or nil.
+func (s *server) unavailableFor(id Identity) error {
 	if err := s.health.down(); err != nil || id != Node {
 		return err
 	}
-	return s.acceptance.refusal()
+	return s.auth.err()
 }
 
-// questioned passes on a 401 to a request that was sent with used, if it says nothing
+// confirmUnauthorized passes on a 401 to a request that was sent with used, if it says nothing
 // of the node's credentials. Otherwise an error takes its place: see notTaken.
-func (s *server) questioned(req *http.Request, res *http.Response, used *transports) (*http.Response, error) {
-	err := s.look(req.Context(), used)
+func (s *server) confirmUnauthorized(req *http.Request, res *http.Response, used *transports) (*http.Response, error) {
+	err := s.checkCredentials(req.Context(), used)
 	if err == nil {
-		return s.judge(req, res)
+		return s.handleResponse(req, res)
 	}
 	res.Body.Close()
 	return nil, err
 }
 
-// look asks the apiserver in the node's name for what everybody may read who is
+// checkCredentials asks the apiserver in the node's name for what everybody may read who is
 // known to it. Its error is errRenewed if the credentials are not used's any more, or
 // a *RefusedError, or nil: who cannot be reached refuses nothing.
-func (s *server) look(ctx context.Context, used *transports) error {
-	s.acceptance.looking.Lock()
-	defer s.acceptance.looking.Unlock()
+func (s *server) checkCredentials(ctx context.Context, used *transports) error {
+	s.auth.checking.Lock()
+	defer s.auth.checking.Unlock()
 	stale := func() bool { return s.transports.Load() != used }
 	if stale() {
-		return errRenewed
+		return errCredentialsReplaced
 	}
-	if s.acceptance.refusal() != nil {
+	if s.auth.err() != nil {
 		return &RefusedError{}
 	}
-	code, err := s.glance(withIdentity(ctx, Node), "/api", time.Now())
+	code, err := s.quickGet(WithIdentity(ctx, Node), "/api", time.Now())
 	switch {
 	case stale():
-		return errRenewed
+		return errCredentialsReplaced
 	case err != nil || code != http.StatusUnauthorized:
 		return nil
 	}
 	refused := &RefusedError{}
-	s.acceptance.refuse(refused, stale)
+	s.auth.open(refused, stale)
 	return refused
 }
 
-// untilTaken looks from time to time whether the apiserver takes the node's
+// retryCredentials looks from time to time whether the apiserver takes the node's
 // credentials after all: its clock was wrong, or its list of CAs. Nobody need wait for
 // that where there are other credentials, so that it is asked ever more seldom.
-func (s *server) untilTaken(ctx context.Context) {
+func (s *server) retryCredentials(ctx context.Context) {
 	wait := s.limits.Probe
 	for {
 		pause := time.NewTimer(wait - rand.N(wait/2)) //nolint:gosec // no secret
@@ -174,7 +174,7 @@ func (s *server) untilTaken(ctx context.Context) {
 		case <-pause.C:
 		}
 		used := s.transports.Load()
-		switch cause := s.acceptance.refusal(); {
+		switch cause := s.auth.err(); {
 		case cause == nil || used.missing != nil:
 			return
 		case s.health.down() != nil:
@@ -182,33 +182,33 @@ func (s *server) untilTaken(ctx context.Context) {
 			continue
 		}
 		wait = min(2*wait, maxPause)
-		code, err := s.glance(withIdentity(ctx, Node), "/api", time.Now())
-		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !badAnswer(code) && s.transports.Load() == used {
-			s.acceptance.take("the apiserver takes its credentials after all")
+		code, err := s.quickGet(WithIdentity(ctx, Node), "/api", time.Now())
+		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !isTransientStatus(code) && s.transports.Load() == used {
+			s.auth.close("the apiserver takes its credentials after all")
 			return
 		}
 	}
 }
 
-// usable says whether the node can use an apiserver: it can be reached, and takes the
+// nodeAvailability says whether the node can use an apiserver: it can be reached, and takes the
 // node's credentials.
-type usable struct {
-	changed func(usable bool, at time.Time) // must not call back
+type nodeAvailability struct {
+	onChange func(usable bool, at time.Time) // must not call back
 
-	mu        sync.Mutex
-	up, taken bool
+	mu             sync.Mutex
+	up, authorized bool
 }
 
-func (u *usable) setUp(up bool, at time.Time) { u.set(&u.up, up, at) }
+func (u *nodeAvailability) setUp(up bool, at time.Time) { u.set(&u.up, up, at) }
 
-func (u *usable) setTaken(taken bool, at time.Time) { u.set(&u.taken, taken, at) }
+func (u *nodeAvailability) setAuthorized(taken bool, at time.Time) { u.set(&u.authorized, taken, at) }
 
-func (u *usable) set(which *bool, value bool, at time.Time) {
+func (u *nodeAvailability) set(which *bool, value bool, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	before := u.up && u.taken
+	before := u.up && u.authorized
 	*which = value
-	if now := u.up && u.taken; now != before {
-		u.changed(now, at)
+	if now := u.up && u.authorized; now != before {
+		u.onChange(now, at)
 	}
 }

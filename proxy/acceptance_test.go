@@ -92,7 +92,7 @@ func ask(t *testing.T, h *hubUnderTest, method, body, token string) (code int, t
 // ways to ask say the same.
 func canReach(t *testing.T, u *Upstream, id Identity) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(withIdentity(t.Context(), id), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(WithIdentity(t.Context(), id), 50*time.Millisecond)
 	defer cancel()
 	waits := u.WaitUp(ctx) != nil
 	select {
@@ -120,7 +120,7 @@ func awaitNode(t *testing.T, u *Upstream) {
 func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	d := newDoor("pod")
 	hub := newHubWithin(t, quick, Credentials{Token: "old"}, newAPIServer(t, d.ServeHTTP).URL)
-	large := strings.Repeat("x", maxReplay+1)
+	large := strings.Repeat("x", MaxReplay+1)
 	for _, tt := range []struct{ method, body string }{{"GET", ""}, {"POST", "small"}, {"PUT", large}, {"DELETE", ""}} {
 		code, text := ask(t, hub, tt.method, tt.body, "")
 		if code != http.StatusServiceUnavailable || !strings.Contains(text, "edgehub: the cloud does not let this node in: ") || !strings.Contains(text, "it refuses the node's credentials (401 Unauthorized)") {
@@ -136,7 +136,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	if code, _ := ask(t, hub, "GET", "", "other"); code != http.StatusUnauthorized {
 		t.Errorf("who has a token that is none: %d", code)
 	}
-	if canReach(t, hub.upstream, Node) || !canReach(t, hub.upstream, Own) {
+	if canReach(t, hub.upstream, Node) || !canReach(t, hub.upstream, Caller) {
 		t.Error("the node can reach the cloud, or others cannot")
 	}
 	if s := hub.upstream.State(); !s.Up || !s.Refused || s.RefusedSince.IsZero() || s.Servers[0].Refused == nil || !s.Servers[0].Up {

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// attempt is one request on its way to one apiserver. It tells the line that
+// Attempt is one request on its way to one apiserver. It tells the line that
 // carries it what is owed.
-type attempt struct {
-	strict bool // a probe: it is answered at once, or the apiserver is lost
-	since  time.Time
+type Attempt struct {
+	Strict bool // a probe: it is answered at once, or the apiserver is lost
+	Since  time.Time
 
 	mu        sync.Mutex
 	http2     pinger // of the line to come, or nil
-	line      *line  // nil: none yet
-	proxied   *line  // nil, or one on which an HTTP proxy, and then TLS, are being talked to
+	conn      *Conn  // nil: none yet
+	proxied   *Conn  // nil, or one on which an HTTP proxy, and then TLS, are being talked to
 	before    int64  // what the line had received when it got the request, in bytes
 	connected bool
 	streaming bool // the answer has begun, and may pause for as long as it likes
@@ -31,36 +31,36 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// start returns out of req, to be sent under the attempt's eyes.
-func (a *attempt) start(req *http.Request) *http.Request {
+// Start returns out of req, to be sent under the attempt's eyes.
+func (a *Attempt) Start(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), attemptKey{}, a)
 	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:          func(string) { a.unconnected() },
-		GotConn:          func(info httptrace.GotConnInfo) { a.carriedBy(info.Conn) },
-		TLSHandshakeDone: func(tls.ConnectionState, error) { a.secured() },
+		GetConn:          func(string) { a.getConn() },
+		GotConn:          func(info httptrace.GotConnInfo) { a.gotConn(info.Conn) },
+		TLSHandshakeDone: func(tls.ConnectionState, error) { a.handshakeDone() },
 	}))
 }
 
-// securing notes a connection that net/http will shake hands on by itself.
-func (a *attempt) securing(l *line) {
+// handshakeStarted notes a connection that net/http will shake hands on by itself.
+func (a *Attempt) handshakeStarted(c *Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.proxied = l
-	l.await(time.Now(), true)
+	a.proxied = c
+	c.requestStarted(time.Now(), true)
 }
 
-func (a *attempt) secured() {
+func (a *Attempt) handshakeDone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.proxied != nil {
-		a.proxied.secured()
+		a.proxied.handshakeDone()
 		a.proxied = nil
 	}
 }
 
-// carriedBy notes the connection of the request. It is called again when a
+// gotConn notes the connection of the request. It is called again when a
 // transport sends the request once more.
-func (a *attempt) carriedBy(conn net.Conn) {
+func (a *Attempt) gotConn(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.connected = true
@@ -68,67 +68,67 @@ func (a *attempt) carriedBy(conn net.Conn) {
 	if !ok || a.ended {
 		return
 	}
-	l, ok := secure.NetConn().(*line)
-	if !ok || l.owner == nil {
+	c, ok := secure.NetConn().(*Conn)
+	if !ok || c.owner == nil {
 		return // it is to be upgraded
 	}
-	if a.line != nil {
-		a.line.settle(a.strict)
+	if a.conn != nil {
+		a.conn.requestDone(a.Strict)
 	}
-	l.carries(a.http2)
-	a.line, a.before = l, l.arrived()
-	since := a.since
+	c.attach(a.http2)
+	a.conn, a.before = c, c.bytesRead()
+	since := a.Since
 	if since.IsZero() {
 		since = time.Now()
 	}
-	l.await(since, a.strict)
+	c.requestStarted(since, a.Strict)
 }
 
-// unconnected notes that the request has no connection yet, or none any more: a
+// getConn notes that the request has no connection yet, or none any more: a
 // transport that sends it once more has seen that the first time did not count.
-func (a *attempt) unconnected() {
+func (a *Attempt) getConn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.connected = false
 }
 
-// reached reports whether the request got a connection.
-func (a *attempt) reached() bool {
+// Connected reports whether the request got a connection.
+func (a *Attempt) Connected() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.connected
 }
 
-// received is how many bytes have come on the request's line since it got the request.
-func (a *attempt) received() int64 {
+// Received is how many bytes have come on the request's line since it got the request.
+func (a *Attempt) Received() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.line == nil {
+	if a.conn == nil {
 		return 0
 	}
-	return a.line.arrived() - a.before
+	return a.conn.bytesRead() - a.before
 }
 
-// answered takes over res's body, whose end ends the attempt.
-func (a *attempt) answered(res *http.Response) {
+// Answered takes over res's body, whose end ends the attempt.
+func (a *Attempt) Answered(res *http.Response) {
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		a.end()
+		a.End()
 		return
 	}
-	if pauses(res.Request) {
+	if mayPause(res.Request) {
 		a.mu.Lock()
-		if a.line != nil && !a.ended {
+		if a.conn != nil && !a.ended {
 			a.streaming = true
-			a.line.stream(+1)
-			a.line.settle(a.strict)
+			a.conn.addIdleStreams(+1)
+			a.conn.requestDone(a.Strict)
 		}
 		a.mu.Unlock()
 	}
-	res.Body = &owedBody{res.Body, a}
+	res.Body = &responseBody{res.Body, a}
 }
 
-// end notes that nothing is owed any more.
-func (a *attempt) end() {
+// End notes that nothing is owed any more.
+func (a *Attempt) End() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
@@ -136,17 +136,17 @@ func (a *attempt) end() {
 	}
 	a.ended = true
 	switch {
-	case a.line == nil:
+	case a.conn == nil:
 	case a.streaming:
-		a.line.stream(-1)
+		a.conn.addIdleStreams(-1)
 	default:
-		a.line.settle(a.strict)
+		a.conn.requestDone(a.Strict)
 	}
 }
 
-// pauses reports whether the answer to req, once it has begun, may be silent for
+// mayPause reports whether the answer to req, once it has begun, may be silent for
 // as long as it likes: all but what is read at one go.
-func pauses(req *http.Request) bool {
+func mayPause(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
 		return false
@@ -160,21 +160,21 @@ func pauses(req *http.Request) bool {
 	return true
 }
 
-// owedBody is the body of an answer that is still owed.
-type owedBody struct {
+// responseBody is the body of an answer that is still owed.
+type responseBody struct {
 	io.ReadCloser
-	attempt *attempt
+	attempt *Attempt
 }
 
-func (b *owedBody) Read(p []byte) (int, error) {
+func (b *responseBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.attempt.end()
+		b.attempt.End()
 	}
 	return n, err
 }
 
-func (b *owedBody) Close() error {
-	b.attempt.end()
+func (b *responseBody) Close() error {
+	b.attempt.End()
 	return b.ReadCloser.Close()
 }

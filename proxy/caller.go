@@ -11,8 +11,8 @@ import (
 type Identity int
 
 const (
-	// Own passes on what the caller sent and lends it nothing.
-	Own Identity = iota
+	// Caller passes on what the caller sent and lends it nothing.
+	Caller Identity = iota
 	// Node lends the caller the node's credentials.
 	Node
 )
@@ -40,27 +40,27 @@ func Loopback(r *http.Request) (Identity, error) { return LoopbackFor(nil)(r) }
 func LoopbackFor(refuse func(r *http.Request) error) Authenticator {
 	return func(r *http.Request) (Identity, error) {
 		if hasCredentials(r.Header) {
-			return Own, nil
+			return Caller, nil
 		}
 		if refuse != nil {
 			if err := refuse(r); err != nil {
-				return Own, &notLentError{err}
+				return Caller, &noCredentialsError{err}
 			}
 		}
 		return Node, nil
 	}
 }
 
-// notLentError is an ErrUnauthenticated in words for a caller without credentials
+// noCredentialsError is an ErrUnauthenticated in words for a caller without credentials
 // at the plain port.
-type notLentError struct{ reason error }
+type noCredentialsError struct{ reason error }
 
-func (e *notLentError) Error() string {
+func (e *noCredentialsError) Error() string {
 	return "this request has no credentials, and the node's are lent to the node's own programs only: " + e.reason.Error()
 }
 
-func (e *notLentError) Is(target error) bool { return target == ErrUnauthenticated }
-func (e *notLentError) Unwrap() error        { return e.reason }
+func (e *noCredentialsError) Is(target error) bool { return target == ErrUnauthenticated }
+func (e *noCredentialsError) Unwrap() error        { return e.reason }
 
 // webSocketToken begins the subprotocol in which WebSocket clients, which cannot
 // set Authorization, send a bearer token to the apiserver.
@@ -86,12 +86,12 @@ func hasCredentials(h http.Header) bool {
 
 type identityKey struct{}
 
-func withIdentity(ctx context.Context, id Identity) context.Context {
+func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
 // AsNode is for requests that the hub makes itself: they carry the node's identity.
-func AsNode(ctx context.Context) context.Context { return withIdentity(ctx, Node) }
+func AsNode(ctx context.Context) context.Context { return WithIdentity(ctx, Node) }
 
 // IdentityOf returns the identity of a request that came through a Proxy, from
 // its context. It returns Own for a request that no Authenticator has seen, so

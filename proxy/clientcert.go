@@ -24,23 +24,23 @@ import (
 // time: for grace after its end, without an end where grace is 0, and before its
 // beginning, where a machine without a battery has forgotten what day it is.
 func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, grace time.Duration) Authenticator {
-	var last atomic.Pointer[verified] // a check costs as much as a whole GET, and the node has one certificate
+	var last atomic.Pointer[verifiedCert] // a check costs as much as a whole GET, and the node has one certificate
 	return func(r *http.Request) (Identity, error) {
 		if hasCredentials(r.Header) {
-			return Own, nil
+			return Caller, nil
 		}
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-			return Own, ErrUnauthenticated
+			return Caller, ErrUnauthenticated
 		}
-		v, now := &verified{leaf: r.TLS.PeerCertificates[0], roots: roots()}, time.Now()
+		v, now := &verifiedCert{leaf: r.TLS.PeerCertificates[0], roots: roots()}, time.Now()
 		if !v.same(last.Load()) {
 			if err := v.check(nodeUser, r.TLS.PeerCertificates[1:], now); err != nil {
-				return Own, err
+				return Caller, err
 			}
 			last.Store(v)
 		}
-		if err := v.counts(now, away, grace); err != nil {
-			return Own, err
+		if err := v.validAt(now, away, grace); err != nil {
+			return Caller, err
 		}
 		return Node, nil
 	}
@@ -50,18 +50,18 @@ func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, 
 // for others under that name, who may do nothing.
 const nodeGroup = "system:nodes"
 
-// verified is a client certificate that was found good but for its time, and by what.
-type verified struct {
+// verifiedCert is a client certificate that was found good but for its time, and by what.
+type verifiedCert struct {
 	leaf  *x509.Certificate
 	roots *x509.CertPool
 }
 
-func (v *verified) same(other *verified) bool {
+func (v *verifiedCert) same(other *verifiedCert) bool {
 	return other != nil && v.roots == other.roots && v.leaf.Equal(other.leaf)
 }
 
 // check checks the certificate as if now lay within its time: see counts.
-func (v *verified) check(nodeUser string, rest []*x509.Certificate, now time.Time) error {
+func (v *verifiedCert) check(nodeUser string, rest []*x509.Certificate, now time.Time) error {
 	within := now
 	if now.Before(v.leaf.NotBefore) {
 		within = v.leaf.NotBefore
@@ -80,9 +80,9 @@ func (v *verified) check(nodeUser string, rest []*x509.Certificate, now time.Tim
 	return nil
 }
 
-// counts returns nil if the certificate counts now: within its time, or outside of
+// validAt returns nil if the certificate counts now: within its time, or outside of
 // it while away, and no longer than grace after its end.
-func (v *verified) counts(now time.Time, away func() bool, grace time.Duration) error {
+func (v *verifiedCert) validAt(now time.Time, away func() bool, grace time.Duration) error {
 	early, late := now.Before(v.leaf.NotBefore), now.After(v.leaf.NotAfter)
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: client certificate of %q: %s", ErrUnauthenticated, v.leaf.Subject.CommonName, fmt.Sprintf(format, args...))

@@ -28,10 +28,10 @@ func TestClientCert(t *testing.T) {
 		err    string // empty: let in
 	}{
 		"the node's own certificate":                        {cert: node, want: Node},
-		"a token":                                           {header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
-		"a token beside the node's certificate":             {cert: node, header: http.Header{"Authorization": {"Bearer x"}}, want: Own},
-		"an empty header beside the node's certificate":     {cert: node, header: http.Header{"Authorization": {""}}, want: Own},
-		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Own},
+		"a token":                                           {header: http.Header{"Authorization": {"Bearer x"}}, want: Caller},
+		"a token beside the node's certificate":             {cert: node, header: http.Header{"Authorization": {"Bearer x"}}, want: Caller},
+		"an empty header beside the node's certificate":     {cert: node, header: http.Header{"Authorization": {""}}, want: Caller},
+		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Caller},
 		"nothing":                              {err: "neither a bearer token nor"},
 		"another node's certificate":           {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
 		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
@@ -89,11 +89,11 @@ func TestAClientCertOutsideOfItsTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := &verified{leaf: tt.cert.Leaf, roots: pool}
+			v := &verifiedCert{leaf: tt.cert.Leaf, roots: pool}
 			now := time.Now().Add(-tt.back)
 			err := v.check("system:node:n1", nil, now)
 			if err == nil {
-				err = v.counts(now, func() bool { return tt.away }, tt.grace)
+				err = v.validAt(now, func() bool { return tt.away }, tt.grace)
 			}
 			if tt.err == "" && err != nil {
 				t.Errorf("error %v", err)
@@ -121,7 +121,7 @@ func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
 		}
 	}
 	away = false
-	if id, err := authenticate(r); id != Own || !errors.Is(err, ErrUnauthenticated) {
+	if id, err := authenticate(r); id != Caller || !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("back: %v, %v", id, err)
 	}
 }

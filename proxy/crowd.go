@@ -6,36 +6,38 @@ import (
 	"time"
 )
 
-// crowd bounds how many requests wait for their clients at the same time: what waits
+// Eviction bounds how many requests wait for their clients at the same time: what waits
 // holds memory, and a client that never goes on costs the hub, and so the node, more
 // of it than itself. Up to most of them wait as long as they like; where there are more,
 // those that have waited longest are cut, once that is longer than patience. Who does
 // not dawdle is never among them.
-type crowd struct {
-	most     int
-	patience time.Duration
+type Eviction struct {
+	limit int
+	grace time.Duration
 
-	mu      sync.Mutex
-	waiting list.List // of *waiter, the longest first
-	due     bool      // cutLate will be called
+	mu        sync.Mutex
+	waiting   list.List // of *waiter, the longest first
+	scheduled bool      // cutLate will be called
 }
 
 type waiter struct {
 	since time.Time
-	cut   func() // must not call back
+	evict func() // must not call back
 }
 
-func newCrowd(most int, patience time.Duration) *crowd { return &crowd{most: most, patience: patience} }
+func NewEviction(most int, patience time.Duration) *Eviction {
+	return &Eviction{limit: most, grace: patience}
+}
 
-// join notes that a request waits, until leave is called, which may be done again.
+// Add notes that a request waits, until leave is called, which may be done again.
 // cut ends it; it may come after leave.
-func (c *crowd) join(cut func()) (leave func()) {
+func (c *Eviction) Add(cut func()) (leave func()) {
 	c.mu.Lock()
 	place := c.waiting.PushBack(&waiter{time.Now(), cut})
-	isFull := c.waiting.Len() > c.most && !c.due
+	isFull := c.waiting.Len() > c.limit && !c.scheduled
 	c.mu.Unlock()
 	if isFull {
-		c.cutLate()
+		c.evictOldest()
 	}
 	return func() {
 		c.mu.Lock()
@@ -44,18 +46,18 @@ func (c *crowd) join(cut func()) (leave func()) {
 	}
 }
 
-// cutLate cuts those who are too many, and too long there, and comes again where others
+// evictOldest cuts those who are too many, and too long there, and comes again where others
 // will be.
-func (c *crowd) cutLate() {
+func (c *Eviction) evictOldest() {
 	c.mu.Lock()
 	var late []*waiter
-	c.due = false
-	for c.waiting.Len() > c.most && !c.due {
+	c.scheduled = false
+	for c.waiting.Len() > c.limit && !c.scheduled {
 		first := c.waiting.Front()
 		w := first.Value.(*waiter)
-		if soon := c.patience - time.Since(w.since); soon > 0 {
-			c.due = true
-			time.AfterFunc(soon, c.cutLate)
+		if soon := c.grace - time.Since(w.since); soon > 0 {
+			c.scheduled = true
+			time.AfterFunc(soon, c.evictOldest)
 			break
 		}
 		c.waiting.Remove(first)
@@ -63,6 +65,6 @@ func (c *crowd) cutLate() {
 	}
 	c.mu.Unlock()
 	for _, w := range late {
-		w.cut()
+		w.evict()
 	}
 }

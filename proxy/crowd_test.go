@@ -16,9 +16,9 @@ import (
 
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(2, time.Second)
+		c := NewEviction(2, time.Second)
 		var cut []string
-		join := func(name string) (leave func()) { return c.join(func() { cut = append(cut, name) }) }
+		join := func(name string) (leave func()) { return c.Add(func() { cut = append(cut, name) }) }
 		want := func(when, names string) {
 			t.Helper()
 			if got := strings.Join(cut, " "); got != names {
@@ -54,14 +54,14 @@ func postPart(t *testing.T, h *hubUnderTest) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	send(t, c, "%sAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n{", postHead, maxReplay)
+	send(t, c, "%sAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n{", postHead, MaxReplay)
 	return c
 }
 
 func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.arriving = newCrowd(3, 0)
+	h.proxy.bodies = NewEviction(3, 0)
 	first := postPart(t, h)
 	for range 20 {
 		postPart(t, h)
@@ -85,9 +85,9 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 	if !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("the longest half body was answered %.100q", answer)
 	}
-	h.proxy.arriving.mu.Lock()
-	defer h.proxy.arriving.mu.Unlock()
-	if n := h.proxy.arriving.waiting.Len(); n > 3 {
+	h.proxy.bodies.mu.Lock()
+	defer h.proxy.bodies.mu.Unlock()
+	if n := h.proxy.bodies.waiting.Len(); n > 3 {
 		t.Errorf("%d are waited for", n)
 	}
 }
@@ -95,7 +95,7 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.arriving = newCrowd(1, 0)
+	h.proxy.bodies = NewEviction(1, 0)
 	c, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 	var sent atomic.Int64
 	cloud := newAPIServer(t, endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
-	req, err := http.NewRequestWithContext(withIdentity(t.Context(), Own), http.MethodGet, "/openapi/v2", http.NoBody)
+	req, err := http.NewRequestWithContext(WithIdentity(t.Context(), Caller), http.MethodGet, "/openapi/v2", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 	var sent atomic.Int64
 	cloud := newAPIServer(t, endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.unread = newCrowd(2, 50*time.Millisecond)
+	h.proxy.writes = NewEviction(2, 50*time.Millisecond)
 	var conns []net.Conn
 	for i := range 4 {
 		c, err := net.Dial("tcp", h.Listener.Addr().String())
@@ -163,9 +163,9 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 		conns = append(conns, c)
 		send(t, c, "GET /openapi/v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %d\r\n\r\n", i)
 		waiting := func() int {
-			h.proxy.unread.mu.Lock()
-			defer h.proxy.unread.mu.Unlock()
-			return h.proxy.unread.waiting.Len()
+			h.proxy.writes.mu.Lock()
+			defer h.proxy.writes.mu.Unlock()
+			return h.proxy.writes.waiting.Len()
 		}
 		for deadline, before := time.Now().Add(2*time.Minute), int64(-1); waiting() != min(i+1, 2) || sent.Load() != before; {
 			if before = sent.Load(); time.Now().After(deadline) {
@@ -189,13 +189,13 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 
 // ReverseProxy flushes after a write that failed.
 func TestWhoWasCutCountsNoMore(t *testing.T) {
-	c := newCrowd(1, 0)
-	u := newUnread(brokenResponse{httptest.NewRecorder()}, c)
+	c := NewEviction(1, 0)
+	u := NewResponseWriter(brokenResponse{httptest.NewRecorder()}, c)
 	if _, err := u.Write([]byte("a")); err == nil {
 		t.Fatal("a write to a broken connection succeeded")
 	}
 	isCut := false
-	defer c.join(func() { isCut = true })()
+	defer c.Add(func() { isCut = true })()
 	if err := u.FlushError(); err == nil || isCut {
 		t.Errorf("flushed what was cut: %v; another was cut for it: %t", err, isCut)
 	}
@@ -214,7 +214,7 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 		}
 	})
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.maxOwn = 2
+	h.proxy.maxCallers = 2
 	get := func(path, token string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, http.NoBody)

@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// drainable is the body of a watch. Once the hub drains, its end is a clean one,
+// watchBody is the body of a watch. Once the hub drains, its end is a clean one,
 // whatever ended it.
-type drainable struct {
+type watchBody struct {
 	io.ReadCloser
 	draining context.Context
 }
 
-func (d *drainable) Read(p []byte) (int, error) {
+func (d *watchBody) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if err != nil && d.draining.Err() != nil {
 		err = io.EOF

@@ -69,8 +69,8 @@ func (e *UnreachableError) Error() string {
 	return strings.Join(words, "; ")
 }
 
-// refused reports whether an apiserver was reached, and would not have the node.
-func (e *UnreachableError) refused() bool {
+// Refused reports whether an apiserver was reached, and would not have the node.
+func (e *UnreachableError) Refused() bool {
 	var refused *RefusedError
 	var missing *MissingError
 	return errors.As(error(e), &refused) || errors.As(error(e), &missing)

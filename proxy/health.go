@@ -11,9 +11,9 @@ import (
 // probe or, where nothing else is left to ask, a request. Requests are no probes: nobody
 // is made to wait for an apiserver that is known to be down while another one answers.
 type health struct {
-	log    *slog.Logger
-	report func(up bool, at time.Time) // called in the order of the changes
-	wake   chan struct{}               // to the prober, when up turns to down; holds one
+	log      *slog.Logger
+	onChange func(up bool, at time.Time) // called in the order of the changes
+	wake     chan struct{}               // to the prober, when up turns to down; holds one
 
 	answered func() // called with each useful answer; must not call back
 
@@ -25,7 +25,7 @@ type health struct {
 // newHealth returns the health of an apiserver that is up until an attempt to
 // reach it fails.
 func newHealth(log *slog.Logger, report func(up bool, at time.Time)) *health {
-	return &health{log: log, report: report, wake: make(chan struct{}, 1), since: time.Now(), answered: func() {}}
+	return &health{log: log, onChange: report, wake: make(chan struct{}, 1), since: time.Now(), answered: func() {}}
 }
 
 // down returns why the apiserver cannot be reached, or nil.
@@ -50,15 +50,15 @@ func (h *health) succeeded(now time.Time) {
 	}
 	lasted := now.Sub(h.since)
 	h.since, h.lastErr = now, nil
-	h.report(true, now)
+	h.onChange(true, now)
 	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
-// heard notes that a request was answered. That is no reason to take an apiserver back
+// gotResponse notes that a request was answered. That is no reason to take an apiserver back
 // that did not serve the node: not everything that it answers takes its storage.
-func (h *health) heard(now time.Time) {
+func (h *health) gotResponse(now time.Time) {
 	h.answered()
-	if down := h.down(); down != nil && asUnusable(down) == nil {
+	if down := h.down(); down != nil && asNotServing(down) == nil {
 		h.succeeded(now)
 	}
 }
@@ -73,8 +73,8 @@ func (h *health) failed(now time.Time, err error) {
 		return
 	}
 	h.since = now
-	h.report(false, now)
-	if asUnusable(err) != nil {
+	h.onChange(false, now)
+	if asNotServing(err) != nil {
 		h.log.Warn("apiserver counts as lost", "err", err)
 	} else {
 		h.log.Warn("apiserver cannot be reached", "err", err)

@@ -20,14 +20,14 @@ func (i *informational) WriteHeader(code int) {
 	case code < http.StatusOK && code != http.StatusSwitchingProtocols:
 		i.begun = true
 	case i.begun:
-		keepPlain(i.Header())
+		suppressDefaults(i.Header())
 	}
 	i.ResponseWriter.WriteHeader(code)
 }
 
-// keepPlain keeps net/http from guessing a type, or adding a date of its own, where the
+// suppressDefaults keeps net/http from guessing a type, or adding a date of its own, where the
 // apiserver sent none.
-func keepPlain(h http.Header) {
+func suppressDefaults(h http.Header) {
 	for _, name := range []string{"Content-Type", "Date"} {
 		if _, ok := h[name]; !ok {
 			h[name] = nil

@@ -39,4 +39,4 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-func (l Limits) timeouts() timeouts { return timeouts{Loss: l.Loss, IdlePing: l.IdlePing} }
+func (l Limits) timeouts() Timeouts { return Timeouts{Loss: l.Loss, IdlePing: l.IdlePing} }

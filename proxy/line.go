@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// line is one TCP connection to an apiserver. It notices when the apiserver has
+// Conn is one TCP connection to an apiserver. It notices when the apiserver has
 // fallen silent: something is owed on it, and for Limits.Loss not one byte has
 // come. How long an answer takes says nothing, so a line that was silent for
 // Limits.pingAfter is pinged, and what is owed then is no more than the ping's
@@ -17,165 +17,165 @@ import (
 //
 // Without HTTP/2 there is no ping, and a line is never judged by its own
 // silence while a request waits on it; the apiserver is, by a probe beside it.
-type line struct {
+type Conn struct {
 	net.Conn
-	limits  timeouts
-	lines   *lines
-	owner   *transport      // nil: it will be upgraded, and is not watched
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	backlog func() (acked uint64, waiting bool)
+	timeouts Timeouts
+	conns    *Conns
+	owner    *Transport      // nil: it will be upgraded, and is not watched
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	backlog  func() (acked uint64, waiting bool)
 
-	mu        sync.Mutex
-	waiting   int       // requests whose answer is owed
-	strict    int       // of these, those that bound the silence without a ping
-	open      int       // streams that may be silent for long: watches, followed logs
-	carried   bool      // a request has been on it
-	owedSince time.Time // zero: nothing is owed
-	read      time.Time // of the last byte; zero: none. That TCP connects proves nothing
-	received  int64     // bytes
-	moved     time.Time // of the last acknowledgement of a backlog, or before it
-	acked     uint64    // bytes, at sampled
-	sampled   time.Time
-	http2     pinger // nil: HTTP/1.1, or not known yet
-	pinging   bool
-	pinged    time.Time   // or probed
-	timer     *time.Timer // nil: nothing is owed nor open
-	due       time.Time   // of timer
-	cause     error       // why it was given up; nil: it was not
+	mu           sync.Mutex
+	waiting      int       // requests whose answer is owed
+	strict       int       // of these, those that bound the silence without a ping
+	idleStreams  int       // streams that may be silent for long: watches, followed logs
+	used         bool      // a request has been on it
+	waitingSince time.Time // zero: nothing is owed
+	lastRead     time.Time // of the last byte; zero: none. That TCP connects proves nothing
+	received     int64     // bytes
+	lastAck      time.Time // of the last acknowledgement of a backlog, or before it
+	acked        uint64    // bytes, at sampled
+	sampled      time.Time
+	http2        pinger // nil: HTTP/1.1, or not known yet
+	pinging      bool
+	pinged       time.Time   // or probed
+	timer        *time.Timer // nil: nothing is owed nor open
+	due          time.Time   // of timer
+	cause        error       // why it was given up; nil: it was not
 }
 
-// newLine takes over conn, which is for owner.
-func newLine(conn net.Conn, ls *lines, owner *transport) *line {
-	l := &line{Conn: conn, limits: ls.limits, lines: ls, owner: owner, backlog: ls.net.backlog(conn)}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	ls.add(l)
-	return l
+// newConn takes over conn, which is for owner.
+func newConn(conn net.Conn, cs *Conns, owner *Transport) *Conn {
+	c := &Conn{Conn: conn, timeouts: cs.timeouts, conns: cs, owner: owner, backlog: cs.Network.Backlog(conn)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	cs.add(c)
+	return c
 }
 
-func (l *line) Read(p []byte) (int, error) {
-	n, err := l.Conn.Read(p)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if n > 0 {
-		l.read = time.Now()
-		l.received += int64(n)
+		c.lastRead = time.Now()
+		c.received += int64(n)
 	}
-	if err != nil && l.cause != nil {
-		err = l.cause
+	if err != nil && c.cause != nil {
+		err = c.cause
 	}
 	return n, err
 }
 
-func (l *line) Write(p []byte) (int, error) {
-	n, err := l.Conn.Write(p)
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
 	if err != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.cause != nil {
-			err = l.cause
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cause != nil {
+			err = c.cause
 		}
 	}
 	return n, err
 }
 
 // Close drops the connection. Nothing is watched any more.
-func (l *line) Close() error {
-	l.cancel()
-	l.lines.remove(l)
-	l.mu.Lock()
-	if l.timer != nil {
-		l.timer.Stop()
-		l.timer = nil
+func (c *Conn) Close() error {
+	c.cancel()
+	c.conns.remove(c)
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
 	}
-	l.waiting, l.strict, l.open, l.pinging = 0, 0, 0, false
-	l.mu.Unlock()
-	return l.Conn.Close()
+	c.waiting, c.strict, c.idleStreams, c.pinging = 0, 0, 0, false
+	c.mu.Unlock()
+	return c.Conn.Close()
 }
 
-// giveUp closes the line; whoever reads from it or writes to it gets cause.
-func (l *line) giveUp(cause error) {
-	l.mu.Lock()
-	if l.cause == nil {
-		l.cause = cause
+// closeWith closes the line; whoever reads from it or writes to it gets cause.
+func (c *Conn) closeWith(cause error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = cause
 	}
-	l.mu.Unlock()
-	l.Close()
+	c.mu.Unlock()
+	c.Close()
 }
 
-// await notes that an answer is owed from since on. strict means that the line
+// requestStarted notes that an answer is owed from since on. strict means that the line
 // answers for its silence though it cannot be pinged.
-func (l *line) await(since time.Time, strict bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
+func (c *Conn) requestStarted(since time.Time, strict bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
 		return
 	}
-	l.waiting++
+	c.waiting++
 	if strict {
-		l.strict++
-		l.pinged = time.Now()
+		c.strict++
+		c.pinged = time.Now()
 	}
-	l.oweLocked(since)
-	l.armLocked(time.Now())
+	c.startWaitingLocked(since)
+	c.armLocked(time.Now())
 }
 
-// settle takes one await back.
-func (l *line) settle(strict bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
+// requestDone takes one await back.
+func (c *Conn) requestDone(strict bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
 		return
 	}
-	l.waiting--
+	c.waiting--
 	if strict {
-		l.strict--
+		c.strict--
 	}
-	l.paidLocked()
+	c.stopWaitingLocked()
 }
 
-// stream notes that one more stream, or with -1 one less, is open on which
+// addIdleStreams notes that one more stream, or with -1 one less, is open on which
 // nothing is owed.
-func (l *line) stream(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
+func (c *Conn) addIdleStreams(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
 		return
 	}
-	l.open += n
-	l.armLocked(time.Now())
+	c.idleStreams += n
+	c.armLocked(time.Now())
 }
 
-// carries notes that the line has got a request, and how it is pinged, or nil.
-func (l *line) carries(http2 pinger) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.carried = true
+// attach notes that the line has got a request, and how it is pinged, or nil.
+func (c *Conn) attach(http2 pinger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = true
 	if http2 != nil {
-		l.http2 = http2
+		c.http2 = http2
 	}
 }
 
-// arrived is how many bytes have come.
-func (l *line) arrived() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.received
+// bytesRead is how many bytes have come.
+func (c *Conn) bytesRead() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.received
 }
 
-// stands reports whether the line has carried a request, and is open.
-func (l *line) stands() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.carried && l.ctx.Err() == nil
+// established reports whether the line has carried a request, and is open.
+func (c *Conn) established() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used && c.ctx.Err() == nil
 }
 
-// unused reports whether no request is on the line, nor about to be. One that has
+// idle reports whether no request is on the line, nor about to be. One that has
 // carried none yet is about to, unless all is over.
-func (l *line) unused(allIsOver bool) bool {
-	l.mu.Lock()
-	conn, busy := l.http2, l.waiting > 0 || l.open > 0 || !l.carried && !allIsOver
-	l.mu.Unlock()
+func (c *Conn) idle(allIsOver bool) bool {
+	c.mu.Lock()
+	conn, busy := c.http2, c.waiting > 0 || c.idleStreams > 0 || !c.used && !allIsOver
+	c.mu.Unlock()
 	if busy || conn == nil {
 		return !busy
 	}
@@ -183,52 +183,52 @@ func (l *line) unused(allIsOver bool) bool {
 	return now.StreamsActive == 0 && now.StreamsReserved == 0 && now.StreamsPending == 0
 }
 
-// sign returns when the last sign of life came, and whether the line is judged
+// lastActivity returns when the last sign of life came, and whether the line is judged
 // by its own silence once it owes something.
-func (l *line) sign() (at time.Time, judged bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return latest(l.read, l.moved), l.http2 != nil || l.strict > 0
+func (c *Conn) lastActivity() (at time.Time, judged bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return latest(c.lastRead, c.lastAck), c.http2 != nil || c.strict > 0
 }
 
-// suspect pings the line, unless it has shown life after since: another one that
+// ping pings the line, unless it has shown life after since: another one that
 // owes something has been silent from then on.
-func (l *line) suspect(since time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || l.http2 == nil || l.pinging || latest(l.read, l.moved).After(since) {
+func (c *Conn) ping(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil || c.http2 == nil || c.pinging || latest(c.lastRead, c.lastAck).After(since) {
 		return
 	}
-	l.oweLocked(since)
-	l.pingLocked()
-	l.armLocked(time.Now())
+	c.startWaitingLocked(since)
+	c.pingLocked()
+	c.armLocked(time.Now())
 }
 
-func (l *line) oweLocked(since time.Time) {
-	if l.owedSince.IsZero() {
-		l.owedSince = since
-		l.acked, _ = l.backlog()
-		l.sampled = time.Now()
+func (c *Conn) startWaitingLocked(since time.Time) {
+	if c.waitingSince.IsZero() {
+		c.waitingSince = since
+		c.acked, _ = c.backlog()
+		c.sampled = time.Now()
 	}
 }
 
-func (l *line) paidLocked() {
-	if l.waiting == 0 && !l.pinging {
-		l.owedSince = time.Time{}
+func (c *Conn) stopWaitingLocked() {
+	if c.waiting == 0 && !c.pinging {
+		c.waitingSince = time.Time{}
 	}
-	l.armLocked(time.Now())
+	c.armLocked(time.Now())
 }
 
-func (l *line) pingLocked() {
-	conn := l.http2
-	l.pinging, l.pinged = true, time.Now()
+func (c *Conn) pingLocked() {
+	conn := c.http2
+	c.pinging, c.pinged = true, time.Now()
 	go func() { // it may wait for what is being written; Close ends it
-		_ = conn.Ping(l.ctx)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.ctx.Err() == nil {
-			l.pinging = false
-			l.paidLocked()
+		_ = conn.Ping(c.ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ctx.Err() == nil {
+			c.pinging = false
+			c.stopWaitingLocked()
 		}
 	}()
 }

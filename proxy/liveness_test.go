@@ -69,7 +69,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 			t.Fatal(err)
 		}
 		for i, s := range c.upstream.servers {
-			s.lines.net = c.networks[i].network()
+			s.conns.Network = c.networks[i].network()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -79,7 +79,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 			<-ended //nolint:errcheck // Run returns nil
 			c.upstream.Close()
 			for _, s := range c.upstream.servers {
-				s.lines.drop(errors.New("the test is over"))
+				s.conns.CloseAll(errors.New("the test is over"))
 			}
 			for _, end := range c.later {
 				end()
@@ -123,7 +123,7 @@ func (c *cloud) send(ctx context.Context, method, path string, body io.Reader) (
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.upstream.RoundTrip(req.WithContext(request.WithRequestInfo(withIdentity(ctx, Node), info)))
+	return c.upstream.RoundTrip(req.WithContext(request.WithRequestInfo(WithIdentity(ctx, Node), info)))
 }
 
 // get returns the code, the size of the body and how long that took.

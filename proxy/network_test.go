@@ -44,8 +44,8 @@ func (n *fakeNetwork) set(change func(n *fakeNetwork)) {
 	n.changed.Broadcast()
 }
 
-func (n *fakeNetwork) network() network {
-	return network{n.dial, func(conn net.Conn) func() (uint64, bool) { return conn.(*fakeConn).backlog }}
+func (n *fakeNetwork) network() Network {
+	return Network{n.dial, func(conn net.Conn) func() (uint64, bool) { return conn.(*fakeConn).backlog }}
 }
 
 // dial takes a round trip. Where packets are swallowed it is tried again after 1,

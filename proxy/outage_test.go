@@ -88,7 +88,7 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 				c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
 				cut := time.Now()
 				err := <-ended
-				if took := time.Since(cut); took > DefaultIdlePing+bound || !isSilent(err) || !c.isLost() {
+				if took := time.Since(cut); took > DefaultIdlePing+bound || !IsUnresponsive(err) || !c.isLost() {
 					t.Errorf("it ended with %v after %v; lost: %v", err, took, c.isLost())
 				}
 			})
@@ -317,7 +317,7 @@ func (c *cloud) viaHTTPProxy(t *testing.T) (way *fakeNetwork) {
 		_ = relay.Close()
 		<-done
 	})
-	c.upstream.servers[0].lines.net.dial = way.dial
+	c.upstream.servers[0].conns.Network.Dial = way.dial
 	creds := *c.creds
 	creds.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test:3128"})
 	c.upstream.SetCredentials(&creds)

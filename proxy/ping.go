@@ -21,8 +21,8 @@ type pinger interface {
 	State() http2.ClientConnState //nolint:staticcheck // see the top
 }
 
-// pingable makes HTTP/2 connections of t known to the attempts they carry.
-func pingable(t *http.Transport) error {
+// enablePing makes HTTP/2 connections of t known to the attempts they carry.
+func enablePing(t *http.Transport) error {
 	h2, err := http2.ConfigureTransports(t) //nolint:staticcheck // see the top
 	if err != nil {
 		return err
@@ -31,17 +31,17 @@ func pingable(t *http.Transport) error {
 	if pool == nil {
 		return errors.New("net/http keeps its HTTP/2 connections to itself")
 	}
-	h2.ConnPool = notingPool{pool} //nolint:staticcheck // see the top
+	h2.ConnPool = trackingPool{pool} //nolint:staticcheck // see the top
 	return nil
 }
 
-// notingPool is the pool of HTTP/2 connections, which tells an attempt which one
+// trackingPool is the pool of HTTP/2 connections, which tells an attempt which one
 // it gets.
-type notingPool struct{ http2.ClientConnPool }
+type trackingPool struct{ http2.ClientConnPool }
 
-func (p notingPool) GetClientConn(req *http.Request, addr string) (*http2.ClientConn, error) { //nolint:staticcheck // see the top
+func (p trackingPool) GetClientConn(req *http.Request, addr string) (*http2.ClientConn, error) { //nolint:staticcheck // see the top
 	conn, err := p.ClientConnPool.GetClientConn(req, addr)
-	if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok && err == nil {
+	if a, ok := req.Context().Value(attemptKey{}).(*Attempt); ok && err == nil {
 		a.mu.Lock()
 		a.http2 = conn
 		a.mu.Unlock()

@@ -9,56 +9,56 @@ import (
 	"time"
 )
 
-// maxSteps is how many silences of Limits.Loss a probe may have in all: one each
+// maxProbeSteps is how many silences of Limits.Loss a probe may have in all: one each
 // to connect, for TLS, and for the answer, and one more.
-const maxSteps = 4
+const maxProbeSteps = 4
 
 // run probes while the apiserver is down, and when a silent line asks for it,
 // until ctx ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.answerDoubts(ctx) })
-	all.Go(func() { s.answerStorageDoubts(ctx) })
-	all.Go(func() { s.answerRefusals(ctx) })
+	all.Go(func() { s.runProbes(ctx) })
+	all.Go(func() { s.runStorageChecks(ctx) })
+	all.Go(func() { s.runCredentialRetries(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.health.wake:
-			s.untilUp(ctx)
+			s.probeUntilUp(ctx)
 		}
 	}
 }
 
-func (s *server) answerDoubts(ctx context.Context) {
+func (s *server) runProbes(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case since := <-s.lines.asked:
+		case since := <-s.conns.probes:
 			s.probe(ctx, since)
 		}
 	}
 }
 
-func (s *server) answerRefusals(ctx context.Context) {
+func (s *server) runCredentialRetries(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.acceptance.wake:
-			s.untilTaken(ctx)
+		case <-s.auth.wake:
+			s.retryCredentials(ctx)
 		}
 	}
 }
 
-// untilUp probes while the apiserver is down. A pause begins with a probe: where
+// probeUntilUp probes while the apiserver is down. A pause begins with a probe: where
 // packets are swallowed the next one follows at once, so that no more than 2 s
 // pass between two that the other side might answer. The first pause is shorter, by
 // chance: all hubs lose an apiserver in the same moment, and are not to come back in
 // the same one.
-func (s *server) untilUp(ctx context.Context) {
+func (s *server) probeUntilUp(ctx context.Context) {
 	wait := s.limits.Probe                      // a refused probe costs two packets
 	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // no secret
 	defer pause.Stop()
@@ -68,19 +68,19 @@ func (s *server) untilUp(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
-		if asUnusable(s.health.down()) == nil {
+		if asNotServing(s.health.down()) == nil {
 			wait = s.limits.Probe
 		} else {
-			wait = min(2*wait, slowestProbe*s.limits.Probe)
+			wait = min(2*wait, maxProbeFactor*s.limits.Probe)
 		}
 		pause.Reset(wait)
 		s.probe(ctx, time.Now())
 	}
 }
 
-// slowestProbe is how many times Limits.Probe may pass between two probes of an
+// maxProbeFactor is how many times Limits.Probe may pass between two probes of an
 // apiserver that can be reached and does not serve: it may have too much to do.
-const slowestProbe = 4
+const maxProbeFactor = 4
 
 // probe asks for anything, without credentials, and notes what comes of it: any
 // answer is a sign of life, and the connection stays for the next request. Only
@@ -91,42 +91,42 @@ const slowestProbe = 4
 // Whatever is silent from since on, for as long as Limits.Loss, is lost.
 func (s *server) probe(ctx context.Context, since time.Time) {
 	was := s.health.down()
-	if asUnusable(was) != nil {
-		s.askStorage(ctx)
+	if asNotServing(was) != nil {
+		s.checkStorage(ctx)
 		return
 	}
-	code, err := s.glance(withIdentity(ctx, Own), "/livez", since)
+	code, err := s.quickGet(WithIdentity(ctx, Caller), "/livez", since)
 	switch {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
-	case badAnswer(code) && was != nil:
-		s.health.failed(time.Now(), &unusableError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
-	case badAnswer(code): // it is there; whether it serves is for askStorage to find out
+	case isTransientStatus(code) && was != nil:
+		s.health.failed(time.Now(), &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
+	case isTransientStatus(code): // it is there; whether it serves is for askStorage to find out
 	default:
 		s.health.succeeded(time.Now())
 	}
 }
 
-// glance returns the code of an answer that costs the apiserver nothing, and is owed
+// quickGet returns the code of an answer that costs the apiserver nothing, and is owed
 // from since on.
-func (s *server) glance(ctx context.Context, path string, since time.Time) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxSteps*s.limits.Loss)
+func (s *server) quickGet(ctx context.Context, path string, since time.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
 	defer cancel()
-	return s.get(ctx, &attempt{strict: true, since: since}, path, since)
+	return s.get(ctx, &Attempt{Strict: true, Since: since}, path, since)
 }
 
 // get sends a request of the hub's own and returns the code of its answer. If there is
 // no connection, the apiserver is lost.
-func (s *server) get(ctx context.Context, a *attempt, path string, since time.Time) (int, error) {
-	req, err := http.NewRequestWithContext(withOwedSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
+func (s *server) get(ctx context.Context, a *Attempt, path string, since time.Time) (int, error) {
+	req, err := http.NewRequestWithContext(WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 	res, err := s.send(a, req)
 	if err != nil {
-		if !a.reached() {
+		if !a.Connected() {
 			err = asDialError(err)
-			if ctx.Err() == nil && !isSilent(err) {
+			if ctx.Err() == nil && !IsUnresponsive(err) {
 				s.health.failed(time.Now(), err)
 			}
 		}

@@ -26,14 +26,14 @@ type Proxy struct {
 	metrics  *Metrics
 	log      *slog.Logger
 
-	bodyStall time.Duration
-	arriving  *crowd       // bodies of callers with credentials of their own
-	unread    *crowd       // answers to them
-	own       atomic.Int64 // requests of theirs that are being answered
-	maxOwn    int64
-	answering tracker
-	draining  context.Context // ends when Drain is called
-	drain     context.CancelFunc
+	bodyTimeout time.Duration
+	bodies      *Eviction    // bodies of callers with credentials of their own
+	writes      *Eviction    // answers to them
+	callers     atomic.Int64 // requests of theirs that are being answered
+	maxCallers  int64
+	active      tracker
+	draining    context.Context // ends when Drain is called
+	drain       context.CancelFunc
 }
 
 // New returns a Proxy that sends what it is asked through upstream.
@@ -43,19 +43,19 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
 		},
-		metrics:   m,
-		log:       log,
-		bodyStall: bodyStall,
-		arriving:  newCrowd(maxArriving, 0),
-		unread:    newCrowd(maxUnread, unreadPatience),
-		maxOwn:    maxOwn,
+		metrics:     m,
+		log:         log,
+		bodyTimeout: BodyTimeout,
+		bodies:      NewEviction(MaxBodies, 0),
+		writes:      NewEviction(MaxUnread, UnreadGrace),
+		maxCallers:  maxCallerRequests,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
-		Rewrite:        passOn,
+		Rewrite:        rewrite,
 		Transport:      upstream,
-		ModifyResponse: p.answered,
-		ErrorHandler:   p.failed,
+		ModifyResponse: p.modifyResponse,
+		ErrorHandler:   p.handleError,
 		BufferPool:     newCopyBuffers(),
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -69,39 +69,39 @@ func (p *Proxy) Drain() { p.drain() }
 
 // Wait returns nil once no request is being answered, upgraded connections among
 // them, or ctx's error.
-func (p *Proxy) Wait(ctx context.Context) error { return p.answering.wait(ctx) }
+func (p *Proxy) Wait(ctx context.Context) error { return p.active.wait(ctx) }
 
 // Handler serves callers that authenticate tells apart.
 func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r, end := watchBody(w, r, p.bodyStall)
+		r, end := WithBodyTimeout(w, r, p.bodyTimeout)
 		defer end()
 		id, err := authenticate(r)
 		if err != nil {
-			p.refuse(w, err)
+			p.reject(w, err)
 			return
 		}
-		if err := malformed(r); err != nil {
-			p.refuse(w, err)
+		if err := validate(r); err != nil {
+			p.reject(w, err)
 			return
 		}
-		if id == Own { // whoever that is: nobody has looked at the credentials yet
-			defer p.own.Add(-1)
-			if p.own.Add(1) > p.maxOwn {
-				p.refuse(w, errTooMany)
+		if id == Caller { // whoever that is: nobody has looked at the credentials yet
+			defer p.callers.Add(-1)
+			if p.callers.Add(1) > p.maxCallers {
+				p.reject(w, errTooManyRequests)
 				return
 			}
-			w = newUnread(w, p.unread)
-			defer joinArriving(r, p.arriving)()
+			w = NewResponseWriter(w, p.writes)
+			defer AddBody(r, p.bodies)()
 		}
-		p.serve(w, r.WithContext(withIdentity(r.Context(), id)))
+		p.serve(w, r.WithContext(WithIdentity(r.Context(), id)))
 	})
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	p.answering.begin()
-	defer p.answering.end()
-	info, err := p.describe(r)
+	p.active.begin()
+	defer p.active.end()
+	info, err := p.requestInfo(r)
 	if err != nil { // its own path or query is at fault, and the apiserver words that best
 		info = &request.RequestInfo{Verb: "other"}
 	}
@@ -123,13 +123,13 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r = r.WithContext(ctx)
-	if err := holdSmallBody(r); errors.Is(err, errStalled) {
-		x.code = answerStalled(w)
+	if err := BufferBody(r); errors.Is(err, ErrBodyTimeout) {
+		x.code = writeBodyTimeout(w)
 		return
 	} else if err != nil {
 		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
 	}
-	keepPlain(w.Header())
+	suppressDefaults(w.Header())
 	x.to = &informational{ResponseWriter: w}
 	p.forward.ServeHTTP(x.to, r)
 }
@@ -152,8 +152,8 @@ func exchangeOf(r *http.Request) *exchange {
 	return x
 }
 
-// passOn undoes what httputil.ReverseProxy changes in a request by itself.
-func passOn(r *httputil.ProxyRequest) {
+// rewrite undoes what httputil.ReverseProxy changes in a request by itself.
+func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if values, ok := r.In.Header[name]; ok {
@@ -162,21 +162,21 @@ func passOn(r *httputil.ProxyRequest) {
 	}
 }
 
-// answered sees each answer of an apiserver before it goes to the client.
-func (p *Proxy) answered(res *http.Response) error {
+// modifyResponse sees each answer of an apiserver before it goes to the client.
+func (p *Proxy) modifyResponse(res *http.Response) error {
 	x := exchangeOf(res.Request)
 	x.code = res.StatusCode
 	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
 	if x.verb == "watch" && res.StatusCode == http.StatusOK {
-		res.Body = &drainable{ReadCloser: res.Body, draining: p.draining}
+		res.Body = &watchBody{ReadCloser: res.Body, draining: p.draining}
 	} else if source, ok := res.Body.(io.WriterTo); ok && res.StatusCode == http.StatusOK && res.ContentLength >= 0 {
 		res.Body = writingBody{res.Body, source, x.to}
 	}
 	return nil
 }
 
-// failed answers a request that got no answer from upstream.
-func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+// handleError answers a request that got no answer from upstream.
+func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	clear(w.Header())
 	var unreachable *UnreachableError
@@ -184,9 +184,9 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case p.draining.Err() != nil && x.verb == "watch":
 		x.code = http.StatusServiceUnavailable
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
-	case errors.Is(err, errStalled):
-		x.code = answerStalled(w)
-	case r.Context().Err() != nil || errors.Is(err, errClientBody):
+	case errors.Is(err, ErrBodyTimeout):
+		x.code = writeBodyTimeout(w)
+	case r.Context().Err() != nil || errors.Is(err, ErrClientBody):
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):
 		x.code = http.StatusBadGateway
@@ -205,7 +205,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 // where somebody on the way has wrapped cause, what that means for this request.
 func unreachableText(err error, cause *UnreachableError) string {
 	text := "the cloud cannot be reached"
-	if cause.refused() {
+	if cause.Refused() {
 		text = "the cloud does not let this node in"
 	}
 	switch said := err.Error(); {

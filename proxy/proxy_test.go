@@ -314,7 +314,7 @@ func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
 
 func TestStrangerIs401WithStatus(t *testing.T) {
 	hub := newHub(t, Credentials{}, refusedURL(t))
-	deny := func(*http.Request) (Identity, error) { return Own, fmt.Errorf("%w: who?", ErrUnauthenticated) }
+	deny := func(*http.Request) (Identity, error) { return Caller, fmt.Errorf("%w: who?", ErrUnauthenticated) }
 	hub.Config.Handler = hub.proxy.Handler(deny)
 	code, status := getStatus(t, hub, "/api")
 	if code != http.StatusUnauthorized || status.Reason != metav1.StatusReasonUnauthorized || !strings.Contains(status.Message, "who?") {
@@ -336,7 +336,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /x HTTP/1.1\r\nHost: hub\r\nContent-Length: %d\r\n\r\nhalf", maxReplay+1)
+	fmt.Fprintf(conn, "PUT /x HTTP/1.1\r\nHost: hub\r\nContent-Length: %d\r\n\r\nhalf", MaxReplay+1)
 	conn.(*net.TCPConn).CloseWrite()
 	if err := <-ended; err == nil {
 		t.Error("an upload that broke off arrived as if it were whole")

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// asSent returns u so that its path goes out byte for byte as it came in:
+// exactPath returns u so that its path goes out byte for byte as it came in:
 // URL.EscapedPath would escape what a client left as it is, such as {.
-func asSent(u *url.URL) *url.URL {
-	if u.RawPath != "" && u.RawPath != u.EscapedPath() && reproducible(u) {
+func exactPath(u *url.URL) *url.URL {
+	if u.RawPath != "" && u.RawPath != u.EscapedPath() && HasExactPath(u) {
 		out := *u
 		out.Opaque = u.RawPath
 		return &out
@@ -16,8 +16,8 @@ func asSent(u *url.URL) *url.URL {
 	return u
 }
 
-// reproducible reports whether asSent can do what it says: to net/url, an opaque
+// HasExactPath reports whether asSent can do what it says: to net/url, an opaque
 // part with two slashes in front is a host.
-func reproducible(u *url.URL) bool {
+func HasExactPath(u *url.URL) bool {
 	return !strings.HasPrefix(u.RawPath, "//") || u.RawPath == u.EscapedPath()
 }

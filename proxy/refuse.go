@@ -8,36 +8,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errMalformed is wrapped by the errors of malformed; the caller gets 400.
-var errMalformed = errors.New("this request cannot be passed on as it is")
+// errInvalidRequest is wrapped by the errors of malformed; the caller gets 400.
+var errInvalidRequest = errors.New("this request cannot be passed on as it is")
 
-// maxOwn is how many requests of callers with credentials of their own are answered at
+// maxCallerRequests is how many requests of callers with credentials of their own are answered at
 // the same time. A watch costs some 40 KB, and one HTTP/2 connection may carry 250 of
 // them. A node's pods have some hundreds.
-const maxOwn = 4096
+const maxCallerRequests = 4096
 
-// errTooMany is answered 429: client-go tries again.
-var errTooMany = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
+// errTooManyRequests is answered 429: client-go tries again.
+var errTooManyRequests = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
 
-// refuse answers a request that goes no further. It is counted under the verb
+// reject answers a request that goes no further. It is counted under the verb
 // "other": what a stranger asks for does not count.
-func (p *Proxy) refuse(w http.ResponseWriter, err error) {
+func (p *Proxy) reject(w http.ResponseWriter, err error) {
 	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
 	switch {
 	case errors.Is(err, ErrForbidden):
 		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
-	case errors.Is(err, errTooMany):
+	case errors.Is(err, errTooManyRequests):
 		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-	case errors.Is(err, errMalformed):
+	case errors.Is(err, errInvalidRequest):
 		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
 	p.metrics.requests.WithLabelValues("other", strconv.Itoa(code)).Inc()
 	writeStatus(w, code, reason, "edgehub: "+err.Error())
 }
 
-// answerStalled is for a client that may still read.
-func answerStalled(w http.ResponseWriter) int {
+// writeBodyTimeout is for a client that may still read.
+func writeBodyTimeout(w http.ResponseWriter) int {
 	w.Header().Set("Connection", "close")
-	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+errStalled.Error()+"; send the request again")
+	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+ErrBodyTimeout.Error()+"; send the request again")
 	return http.StatusRequestTimeout
 }

@@ -6,16 +6,16 @@ import (
 	"net/http"
 )
 
-// maxReplay is the size, in bytes, up to which a request body of known length
+// MaxReplay is the size, in bytes, up to which a request body of known length
 // is held in memory, so that the request can be sent again when an apiserver
 // says GOAWAY before it has read it. A kubelet's pod and node status patches
 // are smaller; what is larger goes through as a stream.
-const maxReplay = 256 << 10
+const MaxReplay = 256 << 10
 
-// holdSmallBody makes the body of r replayable if it is small. A client that
+// BufferBody makes the body of r replayable if it is small. A client that
 // breaks off in the middle of its body is an error.
-func holdSmallBody(r *http.Request) error {
-	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxReplay {
+func BufferBody(r *http.Request) error {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > MaxReplay {
 		return nil
 	}
 	held := make([]byte, r.ContentLength)

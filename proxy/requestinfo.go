@@ -9,18 +9,18 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// describe says what r is about. The factory gets to see of the query only what it
+// requestInfo says what r is about. The factory gets to see of the query only what it
 // uses and can read: what it cannot read it logs, and with it all of the query, where
 // some put tokens. To refuse such a query is up to the apiserver.
-func (p *Proxy) describe(r *http.Request) (*request.RequestInfo, error) {
+func (p *Proxy) requestInfo(r *http.Request) (*request.RequestInfo, error) {
 	known := &url.URL{Path: r.URL.Path}
 	if r.URL.RawQuery != "" {
-		known.RawQuery = readable(r.URL.Query()).Encode()
+		known.RawQuery = parsable(r.URL.Query()).Encode()
 	}
 	return p.requests.NewRequestInfo(&http.Request{Method: r.Method, URL: known})
 }
 
-func readable(query url.Values) url.Values {
+func parsable(query url.Values) url.Values {
 	out := url.Values{}
 	if watch := query["watch"]; len(watch) > 0 { // there is none that cannot be read
 		out["watch"] = watch

@@ -31,7 +31,7 @@ func TestQueriesAreNotLogged(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			info, err := hub.proxy.describe(httptest.NewRequest(http.MethodGet, path+tt.query, nil))
+			info, err := hub.proxy.requestInfo(httptest.NewRequest(http.MethodGet, path+tt.query, nil))
 			if err != nil {
 				t.Fatal(err)
 			}

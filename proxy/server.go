@@ -10,15 +10,15 @@ import (
 
 // server is one apiserver.
 type server struct {
-	address    *url.URL
-	log        *slog.Logger
-	limits     Limits
-	health     *health
-	doubts     *doubts
-	lease      string // its path: see leasePath
-	acceptance *acceptance
-	forNode    *usable
-	lines      *lines
+	address          *url.URL
+	log              *slog.Logger
+	limits           Limits
+	health           *health
+	checks           *checkTrigger
+	lease            string // its path: see leasePath
+	auth             *authBreaker
+	nodeAvailability *nodeAvailability
+	conns            *Conns
 
 	transports atomic.Pointer[transports]
 }
@@ -30,17 +30,17 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{
-		address: address, log: log, limits: limits, doubts: newDoubts(limits), lease: leasePath(node),
-		forNode: &usable{changed: forNode, up: true, taken: true},
+		address: address, log: log, limits: limits, checks: newCheckTrigger(limits), lease: leasePath(node),
+		nodeAvailability: &nodeAvailability{onChange: forNode, up: true, authorized: true},
 	}
-	s.lines = newLines(s, limits.timeouts(), log)
+	s.conns = NewConns(s, limits.timeouts(), log)
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
-		report(up, last, isUp, at)
+		setGauges(up, last, isUp, at)
 		changed(isUp, at)
-		s.forNode.setUp(isUp, at)
+		s.nodeAvailability.setUp(isUp, at)
 	})
-	s.acceptance = newAcceptance(log, m.refused.WithLabelValues(address.Host), s.forNode.setTaken)
-	report(up, last, true, s.health.since)
+	s.auth = newAuthBreaker(log, m.refused.WithLabelValues(address.Host), s.nodeAvailability.setAuthorized)
+	setGauges(up, last, true, s.health.since)
 	return s
 }
 
@@ -48,63 +48,63 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 // what becomes of it. An error before the request got a connection is a
 // *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
-	a, began := &attempt{}, time.Now()
+	a, began := &Attempt{}, time.Now()
 	used := s.transports.Load()
 	res, err := s.send(a, req)
 	switch {
 	case err == nil && res.StatusCode == http.StatusUnauthorized && IdentityOf(req.Context()) == Node:
-		return s.questioned(req, res, used)
+		return s.confirmUnauthorized(req, res, used)
 	case err == nil:
-		return s.judge(req, res)
-	case !a.reached():
+		return s.handleResponse(req, res)
+	case !a.Connected():
 		err = asDialError(err) // an HTTP proxy on the way may have refused, too
-		if req.Context().Err() == nil && !isSilent(err) {
-			s.unconnected(err)
+		if req.Context().Err() == nil && !IsUnresponsive(err) {
+			s.ConnectFailed(err)
 		}
 	default:
-		s.unanswered(req, err, began)
+		s.handleFailure(req, err, began)
 	}
 	return nil, err
 }
 
 // send sends req to this server and draws no conclusions.
-func (s *server) send(a *attempt, req *http.Request) (*http.Response, error) {
-	out := a.start(req)
-	target := *asSent(req.URL)
+func (s *server) send(a *Attempt, req *http.Request) (*http.Response, error) {
+	out := a.Start(req)
+	target := *exactPath(req.URL)
 	target.Scheme, target.Host = s.address.Scheme, s.address.Host
 	out.URL, out.Host = &target, s.address.Host
 
 	res, err := s.transports.Load().of(out).RoundTrip(out)
 	if err != nil {
-		a.end()
+		a.End()
 		return nil, err
 	}
-	a.answered(res)
+	a.Answered(res)
 	return res, nil
 }
 
 func (s *server) setCredentials(creds *Credentials) {
-	old := s.transports.Swap(newTransports(s.lines, creds))
+	old := s.transports.Swap(newTransports(s.conns, creds))
 	if creds.Missing != nil {
-		s.acceptance.refuse(creds.Missing, func() bool { return false })
+		s.auth.open(creds.Missing, func() bool { return false })
 	} else {
-		s.acceptance.take("the node has other credentials")
+		s.auth.close("the node has other credentials")
 	}
 	if old != nil {
 		old.closeIdle(false)
 	}
 }
 
-// down returns why the apiserver cannot be reached, or nil.
-func (s *server) down() error { return s.health.down() }
+// Down returns why the apiserver cannot be reached, or nil.
+func (s *server) Down() error { return s.health.down() }
 
-// lost notes that the apiserver cannot be reached since the path to it is silent.
+// Unresponsive notes that the apiserver cannot be reached since the path to it is silent.
 // When that is new, whatever is under way on it is failed at once. It is also new of
 // an apiserver that only refused connections, or requests, until now.
-func (s *server) lost(cause error) {
+func (s *server) Unresponsive(cause error) {
 	was := s.health.down()
 	s.health.failed(time.Now(), cause)
-	if !isSilent(was) {
-		s.lines.drop(cause)
+	if !IsUnresponsive(was) {
+		s.conns.CloseAll(cause)
 	}
 }

@@ -9,137 +9,137 @@ import (
 // What a line makes of silence.
 
 // armLocked sets the timer to when check has something to do.
-func (l *line) armLocked(now time.Time) {
+func (c *Conn) armLocked(now time.Time) {
 	switch {
-	case !l.owedSince.IsZero():
-		l.due = l.clockLocked().Add(l.doubtAfterLocked())
-		if !l.due.After(now) {
-			l.due = now.Add(l.limits.pingAfter())
-			if end, judged := l.deadlineLocked(); judged && end.Before(l.due) {
-				l.due = end
+	case !c.waitingSince.IsZero():
+		c.due = c.silentSinceLocked().Add(c.probeAfterLocked())
+		if !c.due.After(now) {
+			c.due = now.Add(c.timeouts.pingAfter())
+			if end, judged := c.deadlineLocked(); judged && end.Before(c.due) {
+				c.due = end
 			}
 		}
-	case l.open > 0:
-		l.due = latest(l.read, l.pinged).Add(l.limits.IdlePing)
+	case c.idleStreams > 0:
+		c.due = latest(c.lastRead, c.pinged).Add(c.timeouts.IdlePing)
 	default:
-		if l.timer != nil {
-			l.timer.Stop()
-			l.timer = nil
+		if c.timer != nil {
+			c.timer.Stop()
+			c.timer = nil
 		}
 		return
 	}
-	if l.timer == nil {
-		l.timer = time.AfterFunc(l.due.Sub(now), l.check)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(c.due.Sub(now), c.check)
 	} else {
-		l.timer.Reset(l.due.Sub(now))
+		c.timer.Reset(c.due.Sub(now))
 	}
 }
 
-// clockLocked is when the silence began, of a line that owes something.
-func (l *line) clockLocked() time.Time { return latest(l.owedSince, l.read, l.moved) }
+// silentSinceLocked is when the silence began, of a line that owes something.
+func (c *Conn) silentSinceLocked() time.Time { return latest(c.waitingSince, c.lastRead, c.lastAck) }
 
-// doubtAfterLocked is the silence after which the apiserver is asked for a sign
+// probeAfterLocked is the silence after which the apiserver is asked for a sign
 // of life. Where that takes a probe instead of a ping, it is asked sooner.
-func (l *line) doubtAfterLocked() time.Duration {
-	if l.http2 == nil {
-		return l.limits.pingAfter() / 2
+func (c *Conn) probeAfterLocked() time.Duration {
+	if c.http2 == nil {
+		return c.timeouts.pingAfter() / 2
 	}
-	return l.limits.pingAfter()
+	return c.timeouts.pingAfter()
 }
 
 // deadlineLocked is when the line is given up, if it is judged at all.
-func (l *line) deadlineLocked() (end time.Time, judged bool) {
-	return l.limits.deadline(l.clockLocked(), l.pinged), l.pinging || l.strict > 0
+func (c *Conn) deadlineLocked() (end time.Time, judged bool) {
+	return c.timeouts.deadline(c.silentSinceLocked(), c.pinged), c.pinging || c.strict > 0
 }
 
 // check looks at the silence, and pings, or gives the line up.
-func (l *line) check() {
-	l.mu.Lock()
-	if l.ctx.Err() != nil {
-		l.mu.Unlock()
+func (c *Conn) check() {
+	c.mu.Lock()
+	if c.ctx.Err() != nil {
+		c.mu.Unlock()
 		return
 	}
 	now := time.Now()
-	since, next := l.lookLocked(now)
-	if next != giveLineUp {
-		l.armLocked(now)
+	since, next := c.checkLocked(now)
+	if next != closeConn {
+		c.armLocked(now)
 	}
-	l.mu.Unlock()
+	c.mu.Unlock()
 	switch next {
-	case giveLineUp:
-		l.lines.silent(l, since)
-	case askAll:
-		l.lines.askAll(since)
-	case askServer:
-		l.lines.ask(since)
+	case closeConn:
+		c.conns.unresponsive(c, since)
+	case probeEveryServer:
+		c.conns.probeAll(since)
+	case probeServer:
+		c.conns.probe(since)
 	}
 }
 
-// verdict is what a look at a line's silence comes to.
-type verdict int
+// action is what a look at a line's silence comes to.
+type action int
 
 const (
-	leaveAlone verdict = iota
-	askServer          // a probe, beside a line that cannot be pinged
-	askAll             // this apiserver, this line among its own, and the others
-	giveLineUp
+	doNothing        action = iota
+	probeServer             // a probe, beside a line that cannot be pinged
+	probeEveryServer        // this apiserver, this line among its own, and the others
+	closeConn
 )
 
-// lookLocked is judgeLocked, but does not count the time in which this process
+// checkLocked is judgeLocked, but does not count the time in which this process
 // stood still itself, and listens a moment for what has come meanwhile.
-func (l *line) lookLocked(now time.Time) (since time.Time, next verdict) {
-	moment := l.limits.moment()
-	if late := now.Sub(l.due); late > moment {
-		l.moved = latest(l.moved, l.clockLocked().Add(late), now.Add(moment-l.limits.Loss))
+func (c *Conn) checkLocked(now time.Time) (since time.Time, next action) {
+	moment := c.timeouts.timerSlack()
+	if late := now.Sub(c.due); late > moment {
+		c.lastAck = latest(c.lastAck, c.silentSinceLocked().Add(late), now.Add(moment-c.timeouts.Loss))
 	}
-	return l.judgeLocked(now)
+	return c.evaluateLocked(now)
 }
 
-// judgeLocked pings a line with nothing but idle streams. The rest is left to
+// evaluateLocked pings a line with nothing but idle streams. The rest is left to
 // check, without the lock. since is when the silence began.
-func (l *line) judgeLocked(now time.Time) (since time.Time, next verdict) {
-	if l.owedSince.IsZero() {
-		if l.open == 0 || now.Before(latest(l.read, l.pinged).Add(l.limits.IdlePing)) {
-			return now, leaveAlone
+func (c *Conn) evaluateLocked(now time.Time) (since time.Time, next action) {
+	if c.waitingSince.IsZero() {
+		if c.idleStreams == 0 || now.Before(latest(c.lastRead, c.pinged).Add(c.timeouts.IdlePing)) {
+			return now, doNothing
 		}
-		if l.http2 == nil {
-			last, due := l.lines.probeIdle(now, l.limits.IdlePing)
-			if l.pinged = last; due {
-				return now, askServer
+		if c.http2 == nil {
+			last, due := c.conns.idleProbeDue(now, c.timeouts.IdlePing)
+			if c.pinged = last; due {
+				return now, probeServer
 			}
-			return now, leaveAlone
+			return now, doNothing
 		}
-		l.oweLocked(now)
-		l.pingLocked()
-		return now, leaveAlone
+		c.startWaitingLocked(now)
+		c.pingLocked()
+		return now, doNothing
 	}
-	progress := l.sampleLocked(now)
-	since = l.clockLocked()
-	if end, judged := l.deadlineLocked(); judged && !now.Before(end) {
-		return since, giveLineUp
+	progress := c.sampleAcksLocked(now)
+	since = c.silentSinceLocked()
+	if end, judged := c.deadlineLocked(); judged && !now.Before(end) {
+		return since, closeConn
 	}
-	probed := l.http2 == nil && l.strict == 0
+	probed := c.http2 == nil && c.strict == 0
 	if probed {
-		since = latest(since, l.pinged) // what was heard before the last probe is no answer to the next
+		since = latest(since, c.pinged) // what was heard before the last probe is no answer to the next
 	}
-	if progress || l.waiting == 0 || now.Sub(since) < l.doubtAfterLocked() {
-		return since, leaveAlone
+	if progress || c.waiting == 0 || now.Sub(since) < c.probeAfterLocked() {
+		return since, doNothing
 	}
 	if probed {
-		l.pinged = now
+		c.pinged = now
 	}
-	return since, askAll
+	return since, probeEveryServer
 }
 
-// sampleLocked takes progress of a backlog for a sign of life. What was sent last
+// sampleAcksLocked takes progress of a backlog for a sign of life. What was sent last
 // proves nothing: the kernel of an apiserver that is stopped acknowledges it, too.
-func (l *line) sampleLocked(now time.Time) (progress bool) {
-	acked, waiting := l.backlog()
-	progress = waiting && acked > l.acked
+func (c *Conn) sampleAcksLocked(now time.Time) (progress bool) {
+	acked, waiting := c.backlog()
+	progress = waiting && acked > c.acked
 	if progress {
-		l.moved = l.sampled
+		c.lastAck = c.sampled
 	}
-	l.acked, l.sampled = acked, now
+	c.acked, c.sampled = acked, now
 	return progress
 }
 
@@ -152,18 +152,18 @@ func latest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// silentError is why a line was given up.
-type silentError struct{ lasted time.Duration }
+// UnresponsiveError is why a line was given up.
+type UnresponsiveError struct{ Silence time.Duration }
 
-func (e *silentError) Error() string {
-	return fmt.Sprintf("no sign of life for %v, though an answer is owed", e.lasted.Round(100*time.Millisecond))
+func (e *UnresponsiveError) Error() string {
+	return fmt.Sprintf("no sign of life for %v, though an answer is owed", e.Silence.Round(100*time.Millisecond))
 }
 
 // Timeout and Temporary make it a net.Error.
-func (e *silentError) Timeout() bool   { return true }
-func (e *silentError) Temporary() bool { return false }
+func (e *UnresponsiveError) Timeout() bool   { return true }
+func (e *UnresponsiveError) Temporary() bool { return false }
 
-func isSilent(err error) bool {
-	var silent *silentError
+func IsUnresponsive(err error) bool {
+	var silent *UnresponsiveError
 	return errors.As(err, &silent)
 }

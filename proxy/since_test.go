@@ -25,9 +25,9 @@ func TestWhenAnOutageBegan(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := beginning{recalled: tt.recalled, answered: make(chan struct{})}
+			b := outageStart{recalled: tt.recalled, answered: make(chan struct{})}
 			if tt.answered {
-				b.noteAnswer()
+				b.markAnswered()
 			}
 			if got := b.of(tt.noticed, tt.now); !got.Equal(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
@@ -39,11 +39,11 @@ func TestWhenAnOutageBegan(t *testing.T) {
 // A clock that is set during the outage changes what the time of its beginning is called.
 func TestABeginningIsShownOnTheClockOfNow(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
-	if got := onTheClock(at, at.Add(time.Hour), time.Hour); got != at {
+	if got := onCurrentClock(at, at.Add(time.Hour), time.Hour); got != at {
 		t.Errorf("%v became %v though nobody set the clock", at, got)
 	}
 	early := time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC)
-	if got := onTheClock(early, at.Add(time.Hour), time.Hour); !got.Equal(at) {
+	if got := onCurrentClock(early, at.Add(time.Hour), time.Hour); !got.Equal(at) {
 		t.Errorf("%v became %v, want %v", early, got, at)
 	}
 }

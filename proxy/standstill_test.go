@@ -10,18 +10,18 @@ import (
 )
 
 func TestStoppedHubIsNoLoss(t *testing.T) {
-	l := &line{limits: Limits{}.withDefaults().timeouts(), backlog: func() (uint64, bool) { return 0, false }}
+	c := &Conn{timeouts: Limits{}.withDefaults().timeouts(), backlog: func() (uint64, bool) { return 0, false }}
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		l.owedSince, l.strict, l.waiting = now, 1, 1
-		l.due = now.Add(DefaultLoss)
+		c.waitingSince, c.strict, c.waiting = now, 1, 1
+		c.due = now.Add(DefaultLoss)
 		time.Sleep(time.Hour) // this process stood still, or the whole machine
-		if _, next := l.lookLocked(time.Now()); next == giveLineUp {
+		if _, next := c.checkLocked(time.Now()); next == closeConn {
 			t.Error("the line was given up for a silence that nobody listened to")
 		}
-		l.due = time.Now().Add(DefaultLoss)
+		c.due = time.Now().Add(DefaultLoss)
 		time.Sleep(DefaultLoss)
-		if _, next := l.lookLocked(time.Now()); next != giveLineUp {
+		if _, next := c.checkLocked(time.Now()); next != closeConn {
 			t.Error("the line was not given up afterwards")
 		}
 	})
@@ -31,7 +31,7 @@ func TestHubThatStoodStillWhileItConnectedTriesAgain(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		dial := c.networks[0].dial
 		dials := 0
-		c.upstream.servers[0].lines.net.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c.upstream.servers[0].conns.Network.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials++; dials == 1 {
 				<-ctx.Done()
 				time.Sleep(time.Hour) // it was late to see that

@@ -34,18 +34,18 @@ type ServerState struct {
 // State returns the state of now.
 func (u *Upstream) State() State {
 	out, now := State{}, time.Now()
-	out.Up, out.Since = u.reach[Own].state()
+	out.Up, out.Since = u.availability[Caller].state()
 	if !out.Up {
-		out.Since = u.began.of(out.Since, now)
+		out.Since = u.outageStart.of(out.Since, now)
 	}
-	node, since := u.reach[Node].state()
+	node, since := u.availability[Node].state()
 	out.Refused, out.RefusedSince = out.Up && !node, since
 	for _, s := range u.servers {
 		since, err := s.health.state()
 		if err != nil {
-			since = u.began.of(since, now)
+			since = u.outageStart.of(since, now)
 		}
-		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err, Refused: s.acceptance.refusal()})
+		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err, Refused: s.auth.err()})
 	}
 	return out
 }
@@ -55,7 +55,7 @@ func (u *Upstream) State() State {
 // takes its credentials.
 func (u *Upstream) WaitUp(ctx context.Context) error {
 	select {
-	case <-u.reach[IdentityOf(ctx)].returned():
+	case <-u.availability[IdentityOf(ctx)].whenUp():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -66,55 +66,55 @@ func (u *Upstream) WaitUp(ctx context.Context) error {
 // reach no apiserver, as in WaitUp; a closed one if that is so now. It stays closed
 // when one is back: who wants to hear of the next loss calls Lost again.
 func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
-	return u.reach[IdentityOf(ctx)].lost()
+	return u.availability[IdentityOf(ctx)].whenDown()
 }
 
-// reach says whether any apiserver can be reached, by callers of one Identity.
-type reach struct {
+// availability says whether any apiserver can be reached, by callers of one Identity.
+type availability struct {
 	mu     sync.Mutex
 	up     int // apiservers
 	since  time.Time
-	isDown chan struct{} // closed while up is 0
-	isUp   chan struct{} // closed while up is more than 0
+	downCh chan struct{} // closed while up is 0
+	upCh   chan struct{} // closed while up is more than 0
 }
 
-func newReach(servers int, now time.Time) *reach {
-	r := &reach{up: servers, since: now, isDown: make(chan struct{}), isUp: make(chan struct{})}
-	close(r.isUp)
+func newAvailability(servers int, now time.Time) *availability {
+	r := &availability{up: servers, since: now, downCh: make(chan struct{}), upCh: make(chan struct{})}
+	close(r.upCh)
 	return r
 }
 
-// changed notes that one more apiserver can be reached, or one less.
-func (r *reach) changed(up bool, at time.Time) {
+// update notes that one more apiserver can be reached, or one less.
+func (r *availability) update(up bool, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if up {
 		if r.up++; r.up == 1 {
-			r.since, r.isDown = at, make(chan struct{})
-			close(r.isUp)
+			r.since, r.downCh = at, make(chan struct{})
+			close(r.upCh)
 		}
 		return
 	}
 	if r.up--; r.up == 0 {
-		r.since, r.isUp = at, make(chan struct{})
-		close(r.isDown)
+		r.since, r.upCh = at, make(chan struct{})
+		close(r.downCh)
 	}
 }
 
-func (r *reach) state() (up bool, since time.Time) {
+func (r *availability) state() (up bool, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.up > 0, r.since
 }
 
-func (r *reach) lost() <-chan struct{} {
+func (r *availability) whenDown() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.isDown
+	return r.downCh
 }
 
-func (r *reach) returned() <-chan struct{} {
+func (r *availability) whenUp() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.isUp
+	return r.upCh
 }

@@ -15,14 +15,14 @@ const (
 	// slow link does not count.
 	storageTimeout = "5s"
 
-	// storagePatience bounds the question where nobody heeds that parameter: a load
+	// storageDeadline bounds the question where nobody heeds that parameter: a load
 	// balancer with backends that hang.
-	storagePatience = 20 * time.Second
+	storageDeadline = 20 * time.Second
 
-	// linkIsBusy is how much may arrive meanwhile, in bytes, on the connection that
+	// busyLinkBytes is how much may arrive meanwhile, in bytes, on the connection that
 	// carries the question, before its answer is taken for one that waits behind
 	// others on a narrow link. The answers to pings do not come to that.
-	linkIsBusy = 64 << 10
+	busyLinkBytes = 64 << 10
 )
 
 // leasePath is what the hub asks for when it doubts that an apiserver serves the node:
@@ -40,110 +40,110 @@ func leasePath(node string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + url.PathEscape(node) + "?timeout=" + storageTimeout
 }
 
-// answerStorageDoubts asks whenever there is enough doubt, until ctx ends. No request
+// runStorageChecks asks whenever there is enough doubt, until ctx ends. No request
 // waits for that.
-func (s *server) answerStorageDoubts(ctx context.Context) {
+func (s *server) runStorageChecks(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.doubts.wake:
+		case <-s.checks.wake:
 			if s.health.down() == nil {
-				s.askStorage(ctx)
+				s.checkStorage(ctx)
 			}
-			s.doubts.settle(time.Now())
+			s.checks.checked(time.Now())
 		}
 	}
 }
 
-// askStorage asks whether the apiserver serves the node, and declares it lost, or
+// checkStorage asks whether the apiserver serves the node, and declares it lost, or
 // back, by the answer. This is all that does so where the apiserver can be reached.
-func (s *server) askStorage(ctx context.Context) {
-	err := s.serves(ctx)
+func (s *server) checkStorage(ctx context.Context) {
+	err := s.canServe(ctx)
 	was := s.health.down()
 	switch {
-	case was != nil && asUnusable(was) == nil: // meanwhile it cannot even be reached
+	case was != nil && asNotServing(was) == nil: // meanwhile it cannot even be reached
 	case err == nil:
 		s.health.succeeded(time.Now())
-	case asUnusable(err) != nil:
+	case asNotServing(err) != nil:
 		s.health.failed(time.Now(), err)
 	default:
 		s.log.Debug("nothing was learnt of whether the apiserver serves the node", "err", err)
 	}
 }
 
-// serves returns nil if the apiserver has read its storage for the node, or refuses to,
+// canServe returns nil if the apiserver has read its storage for the node, or refuses to,
 // and an *unusableError if it did not. After any other error nothing is known, or it
 // has been noted already.
 //
 // 401 and 403 come before storage: then /readyz, which everybody may read unless the
 // cluster's administrator has changed that, decides. Without credentials that are
 // taken it is asked for as nobody.
-func (s *server) serves(ctx context.Context) error {
+func (s *server) canServe(ctx context.Context) error {
 	code := http.StatusUnauthorized
-	if s.acceptance.refusal() == nil {
+	if s.auth.err() == nil {
 		var err error
-		if code, err = s.read(withIdentity(ctx, Node), s.lease); err != nil {
+		if code, err = s.getTwice(WithIdentity(ctx, Node), s.lease); err != nil {
 			return err
 		}
 	}
 	what, id := "the node's Lease", Node
 	switch code {
 	case http.StatusUnauthorized:
-		id = Own
+		id = Caller
 		fallthrough
 	case http.StatusForbidden:
 		var err error
-		if code, err = s.read(withIdentity(ctx, id), "/readyz"); err != nil {
+		if code, err = s.getTwice(WithIdentity(ctx, id), "/readyz"); err != nil {
 			return err
 		}
 		what = "/readyz"
 	}
 	if code >= http.StatusInternalServerError || code == http.StatusTooManyRequests {
-		return &unusableError{fmt.Sprintf("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)}
+		return &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)}
 	}
 	return nil
 }
 
-// read asks for path, and once more where the connection breaks, which is usual for an
+// getTwice asks for path, and once more where the connection breaks, which is usual for an
 // apiserver that restarts. One whose storage hangs may break off the request alone,
 // instead of 504.
-func (s *server) read(ctx context.Context, path string) (code int, err error) {
+func (s *server) getTwice(ctx context.Context, path string) (code int, err error) {
 	for range 2 {
-		code, err = s.readOnce(ctx, path)
-		if err == nil || asUnusable(err) != nil || isSilent(err) || undelivered(err) || errors.Is(err, errLinkIsBusy) || ctx.Err() != nil {
+		code, err = s.getOnce(ctx, path)
+		if err == nil || asNotServing(err) != nil || IsUnresponsive(err) || undelivered(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil {
 			return code, err
 		}
 		if !connectionLost(err) {
 			break
 		}
 	}
-	return 0, &unusableError{fmt.Sprintf("it breaks off the hub's own request: %v", err)}
+	return 0, &notServingError{fmt.Sprintf("it breaks off the hub's own request: %v", err)}
 }
 
-func (s *server) readOnce(ctx context.Context, path string) (int, error) {
-	bound, cancel := context.WithTimeout(ctx, storagePatience)
+func (s *server) getOnce(ctx context.Context, path string) (int, error) {
+	bound, cancel := context.WithTimeout(ctx, storageDeadline)
 	defer cancel()
-	a := &attempt{}
+	a := &Attempt{}
 	code, err := s.get(bound, a, path, time.Now())
 	switch {
 	case err == nil || ctx.Err() != nil || bound.Err() == nil:
 		return code, err
-	case a.received() > linkIsBusy:
-		return 0, errors.Join(errLinkIsBusy, err)
+	case a.Received() > busyLinkBytes:
+		return 0, errors.Join(errLinkBusy, err)
 	}
-	return 0, &unusableError{fmt.Sprintf("it has not answered the hub's own request within %v", storagePatience)}
+	return 0, &notServingError{fmt.Sprintf("it has not answered the hub's own request within %v", storageDeadline)}
 }
 
-var errLinkIsBusy = errors.New("other answers are arriving all the time")
+var errLinkBusy = errors.New("other answers are arriving all the time")
 
-// unusableError says that an apiserver can be reached, but does not serve the node.
-type unusableError struct{ why string }
+// notServingError says that an apiserver can be reached, but does not serve the node.
+type notServingError struct{ reason string }
 
-func (e *unusableError) Error() string { return e.why }
+func (e *notServingError) Error() string { return e.reason }
 
-func asUnusable(err error) *unusableError {
-	var unusable *unusableError
+func asNotServing(err error) *notServingError {
+	var unusable *notServingError
 	errors.As(err, &unusable)
 	return unusable
 }

@@ -94,7 +94,7 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 						t.Errorf("lost: %v; log:\n%s", c.isLost(), c.log)
 					}
 					sick.Store(false)
-					time.Sleep(slowestProbe*DefaultProbe + tt.within)
+					time.Sleep(maxProbeFactor*DefaultProbe + tt.within)
 					c.mustGet(pods)
 				})
 			})

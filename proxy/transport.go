@@ -25,15 +25,15 @@ const (
 	maxIdle = 100
 )
 
-// transport opens connections to one apiserver. It adds nothing to a request and takes
+// Transport opens connections to one apiserver. It adds nothing to a request and takes
 // nothing from an answer.
-type transport struct {
+type Transport struct {
 	*http.Transport
-	lines *lines
+	conns *Conns
 }
 
-// transportOptions are what transports differ in.
-type transportOptions struct {
+// TransportOptions are what transports differ in.
+type TransportOptions struct {
 	TLS   *tls.Config
 	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport
 	// Upgrades makes it a transport for requests that are upgraded (exec, attach,
@@ -44,11 +44,11 @@ type transportOptions struct {
 	StreamWindow int
 }
 
-// newTransport returns a transport whose connections are among ls, unless they are
+// NewTransport returns a transport whose connections are among cs, unless they are
 // upgraded.
-func (ls *lines) newTransport(o transportOptions) *transport {
-	t := &transport{lines: ls}
-	d := &dialer{lines: ls, config: o.TLS}
+func (cs *Conns) NewTransport(o TransportOptions) *Transport {
+	t := &Transport{conns: cs}
+	d := &dialer{conns: cs, config: o.TLS}
 	if !o.Upgrades {
 		d.owner = t
 	}
@@ -68,19 +68,19 @@ func (ls *lines) newTransport(o transportOptions) *transport {
 	if o.StreamWindow > 0 {
 		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: o.StreamWindow}
 	}
-	if err := pingable(t.Transport); err != nil {
-		ls.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
+	if err := enablePing(t.Transport); err != nil {
+		cs.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
 	}
 	return t
 }
 
-// closeIdle drops the connections of t that nobody uses. net/http knows those of
+// CloseIdle drops the connections of t that nobody uses. net/http knows those of
 // HTTP/1.1 only.
-func (t *transport) closeIdle(allIsOver bool) {
+func (t *Transport) CloseIdle(allIsOver bool) {
 	t.CloseIdleConnections()
-	for _, l := range t.lines.snapshot() {
-		if l.owner == t && l.unused(allIsOver) {
-			l.Close()
+	for _, c := range t.conns.list() {
+		if c.owner == t && c.idle(allIsOver) {
+			c.Close()
 		}
 	}
 }

@@ -16,21 +16,21 @@ type transports struct {
 	token   string               // of the node, or empty
 	plain   [2]http.RoundTripper // by Identity
 	upgrade [2]http.RoundTripper // by Identity
-	all     []*transport
+	all     []*Transport
 }
 
-func newTransports(ls *lines, creds *Credentials) *transports {
+func newTransports(cs *Conns, creds *Credentials) *transports {
 	t := &transports{missing: creds.Missing}
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}
-	for _, id := range []Identity{Own, Node} {
-		o := transportOptions{TLS: creds.tlsConfig(id, "h2", "http/1.1"), Proxy: creds.Proxy}
-		if id == Own {
+	for _, id := range []Identity{Caller, Node} {
+		o := TransportOptions{TLS: creds.tlsConfig(id, "h2", "http/1.1"), Proxy: creds.Proxy}
+		if id == Caller {
 			o.StreamWindow = streamWindow
 		}
-		plain := ls.newTransport(o)
-		upgrade := ls.newTransport(transportOptions{TLS: creds.tlsConfig(id, "http/1.1"), Proxy: creds.Proxy, Upgrades: true})
+		plain := cs.NewTransport(o)
+		upgrade := cs.NewTransport(TransportOptions{TLS: creds.tlsConfig(id, "http/1.1"), Proxy: creds.Proxy, Upgrades: true})
 		t.plain[id], t.upgrade[id] = plain, upgrade
 		t.all = append(t.all, plain, upgrade)
 	}
@@ -54,6 +54,6 @@ func (t *transports) of(req *http.Request) http.RoundTripper {
 // closeIdle drops the connections that nobody uses.
 func (t *transports) closeIdle(allIsOver bool) {
 	for _, tr := range t.all {
-		tr.closeIdle(allIsOver)
+		tr.CloseIdle(allIsOver)
 	}
 }

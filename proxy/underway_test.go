@@ -126,12 +126,12 @@ func TestWhatIsUnderWayGoesOnElsewhereAfterAFailureToWrite(t *testing.T) {
 func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		s := c.upstream.servers[0]
-		conn, err := s.lines.net.dial(t.Context(), "tcp", s.address.Host)
+		conn, err := s.conns.Network.Dial(t.Context(), "tcp", s.address.Host)
 		if err != nil {
 			t.Fatal(err)
 		}
 		creds := s.transports.Load()
-		l := newLine(conn, s.lines, creds.all[0])
+		l := newConn(conn, s.conns, creds.all[0])
 		defer l.Close()
 		c.upstream.SetCredentials(c.creds)
 		if l.ctx.Err() != nil {

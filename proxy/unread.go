@@ -6,36 +6,36 @@ import (
 )
 
 const (
-	// maxUnread is how many answers to callers with credentials of their own may stand
+	// MaxUnread is how many answers to callers with credentials of their own may stand
 	// still at the same time for longer than unreadPatience.
-	maxUnread      = 64
-	unreadPatience = 2 * time.Second
+	MaxUnread   = 64
+	UnreadGrace = 2 * time.Second
 
-	// maxUnreadWrite is how many bytes are written at once, so that a client is not taken
+	// maxWrite is how many bytes are written at once, so that a client is not taken
 	// for one that does not read only because it reads a large object.
-	maxUnreadWrite = 64 << 10
+	maxWrite = 64 << 10
 )
 
-// unread is a response whose writes join a crowd. What follows a write that failed is
+// responseWriter is a response whose writes join a crowd. What follows a write that failed is
 // none: a response that was cut would count as one more, and another be cut for it.
-type unread struct {
+type responseWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	crowd   *crowd
-	err     error // of the write that failed
+	control  *http.ResponseController
+	eviction *Eviction
+	err      error // of the write that failed
 }
 
-func newUnread(w http.ResponseWriter, c *crowd) *unread {
-	return &unread{ResponseWriter: w, control: http.NewResponseController(w), crowd: c}
+func NewResponseWriter(w http.ResponseWriter, c *Eviction) *responseWriter {
+	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), eviction: c}
 }
 
 // Unwrap is for http.ResponseController.
-func (u *unread) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+func (u *responseWriter) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-func (u *unread) Write(p []byte) (written int, err error) {
+func (u *responseWriter) Write(p []byte) (written int, err error) {
 	for more := true; more && err == nil; more = written < len(p) {
 		err = u.wait(func() error {
-			n, err := u.ResponseWriter.Write(p[written:min(len(p), written+maxUnreadWrite)])
+			n, err := u.ResponseWriter.Write(p[written:min(len(p), written+maxWrite)])
 			written += n
 			return err
 		})
@@ -44,17 +44,17 @@ func (u *unread) Write(p []byte) (written int, err error) {
 }
 
 // FlushError is for http.ResponseController.
-func (u *unread) FlushError() error { return u.wait(u.control.Flush) }
+func (u *responseWriter) FlushError() error { return u.wait(u.control.Flush) }
 
 // wait runs fn, which may wait for the client.
-func (u *unread) wait(fn func() error) error {
+func (u *responseWriter) wait(fn func() error) error {
 	if u.err != nil {
 		return u.err
 	}
-	defer u.crowd.join(u.cut)()
+	defer u.eviction.Add(u.evict)()
 	u.err = fn()
 	return u.err
 }
 
-// cut ends the connection, or the HTTP/2 stream.
-func (u *unread) cut() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone
+// evict ends the connection, or the HTTP/2 stream.
+func (u *responseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone

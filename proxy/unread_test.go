@@ -27,7 +27,7 @@ func TestAClientThatReadsALargeObjectSlowlyIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 4 << 20
 		client := &slowClient{ResponseRecorder: httptest.NewRecorder()}
-		n, err := newUnread(client, newCrowd(0, unreadPatience)).Write(make([]byte, size))
+		n, err := NewResponseWriter(client, NewEviction(0, UnreadGrace)).Write(make([]byte, size))
 		if n != size || err != nil || client.Body.Len() != size {
 			t.Errorf("%d bytes written, %d arrived: %v", n, client.Body.Len(), err)
 		}
@@ -35,6 +35,6 @@ func TestAClientThatReadsALargeObjectSlowlyIsNotCut(t *testing.T) {
 			t.Error("it was cut, though it reads")
 		}
 		synctest.Wait()
-		time.Sleep(2 * unreadPatience) // the timer of the crowd ends
+		time.Sleep(2 * UnreadGrace) // the timer of the crowd ends
 	})
 }

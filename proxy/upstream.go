@@ -29,11 +29,11 @@ const (
 // Its requests carry a path and a query; Upstream puts in the address of the
 // apiserver and, for requests of the Node identity, the node's credentials.
 type Upstream struct {
-	servers []*server
-	balance Balance
-	next    atomic.Uint64 // of RoundRobin
-	began   beginning
-	reach   [2]*reach // by Identity: for callers with credentials of their own, and for the node
+	servers      []*server
+	balance      Balance
+	next         atomic.Uint64 // of RoundRobin
+	outageStart  outageStart
+	availability [2]*availability // by Identity: for callers with credentials of their own, and for the node
 }
 
 // NewUpstream returns an Upstream over the apiservers at these https URLs, of
@@ -42,31 +42,31 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
-	u := &Upstream{balance: balance, began: beginning{answered: make(chan struct{})}}
-	for id := range u.reach {
-		u.reach[id] = newReach(len(servers), time.Now())
+	u := &Upstream{balance: balance, outageStart: outageStart{answered: make(chan struct{})}}
+	for id := range u.availability {
+		u.availability[id] = newAvailability(len(servers), time.Now())
 	}
 	for _, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, node, limits.withDefaults(), log, m, u.reach[Own].changed, u.reach[Node].changed)
-		s.health.answered = u.began.noteAnswer
+		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[Caller].update, u.availability[Node].update)
+		s.health.answered = u.outageStart.markAnswered
 		u.servers = append(u.servers, s)
 	}
-	u.introduce()
+	u.connectPeers()
 	u.SetCredentials(creds)
 	return u, nil
 }
 
-// introduce makes the lines of all apiservers known to each other.
-func (u *Upstream) introduce() {
-	var all []*lines
+// connectPeers makes the lines of all apiservers known to each other.
+func (u *Upstream) connectPeers() {
+	var all []*Conns
 	for _, s := range u.servers {
-		all = append(all, s.lines)
+		all = append(all, s.conns)
 	}
 	for _, ls := range all {
-		ls.peers = all
+		ls.Peers = all
 	}
 }
 
@@ -113,14 +113,14 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 	}
 	for _, s := range u.order() {
-		if err := s.closedTo(IdentityOf(req.Context())); err != nil {
+		if err := s.unavailableFor(IdentityOf(req.Context())); err != nil {
 			note(s, err)
 			continue
 		}
 		// A connection that broke says little about the server: a second try
 		// opens a new one, and finds out, unless the first has already.
 		for range 2 {
-			attempt, err := rewound(req, sent)
+			attempt, err := rewindBody(req, sent)
 			if err != nil {
 				return nil, err
 			}
@@ -129,21 +129,21 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if err == nil {
 				return res, nil
 			}
-			if req.Context().Err() != nil || errors.Is(err, errClientBody) {
+			if req.Context().Err() != nil || errors.Is(err, ErrClientBody) {
 				return nil, err
 			}
-			if undelivered(err) || asUnusable(err) != nil {
+			if undelivered(err) || asNotServing(err) != nil {
 				note(s, err)
 				break // on to the next server
 			}
-			if notTaken(err) && again(req) {
+			if notAuthorized(err) && replayable(req) {
 				note(s, err)
-				if s.acceptance.refusal() != nil {
+				if s.auth.err() != nil {
 					break
 				}
 				continue
 			}
-			if bodyLost(err) || notTaken(err) {
+			if bodyLost(err) || notAuthorized(err) {
 				note(s, err)
 				return nil, failure
 			}
@@ -151,7 +151,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 			note(s, err)
-			if !repeatable(req) && !unbegun(err) {
+			if !idempotent(req) && !unbegun(err) {
 				failure.Delivered = true
 				return nil, failure
 			}
@@ -172,10 +172,10 @@ func (u *Upstream) order() []*server {
 	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
 }
 
-// rewound returns a request that sends req's body from its beginning. Before
+// rewindBody returns a request that sends req's body from its beginning. Before
 // attempt 0 nothing was read; later ones are made only where nothing was sent,
 // or where the body can be had again.
-func rewound(req *http.Request, attempt int) (*http.Request, error) {
+func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, nil
 	}
@@ -192,14 +192,14 @@ func rewound(req *http.Request, attempt int) (*http.Request, error) {
 	return &out, nil
 }
 
-// again reports whether a request that was not carried out can be sent again: its body
+// replayable reports whether a request that was not carried out can be sent again: its body
 // is there still.
-func again(req *http.Request) bool {
+func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// repeatable reports whether sending req twice is the same as sending it once.
-func repeatable(req *http.Request) bool {
+// idempotent reports whether sending req twice is the same as sending it once.
+func idempotent(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return req.Body == nil || req.Body == http.NoBody

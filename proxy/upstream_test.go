@@ -32,7 +32,7 @@ func hangUp(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestFailover(t *testing.T) {
-	large := strings.Repeat("x", maxReplay+1)
+	large := strings.Repeat("x", MaxReplay+1)
 	tests := map[string]struct {
 		first  http.HandlerFunc // nil: nothing listens
 		method string
@@ -380,7 +380,7 @@ func TestNewUpstreamRefuses(t *testing.T) {
 }
 
 func TestRequestWithoutAuthenticatorIsLentNothing(t *testing.T) {
-	if IdentityOf(context.Background()) != Own {
+	if IdentityOf(context.Background()) != Caller {
 		t.Error("a request that nobody has looked at would be the node's")
 	}
 }

@@ -35,8 +35,8 @@ func NewUpstreamMetrics(r prometheus.Registerer) *UpstreamMetrics {
 	return m
 }
 
-// report sets the two gauges of one apiserver.
-func report(up, last prometheus.Gauge, isUp bool, at time.Time) {
+// setGauges sets the two gauges of one apiserver.
+func setGauges(up, last prometheus.Gauge, isUp bool, at time.Time) {
 	last.Set(float64(at.UnixMilli()) / 1000)
 	if isUp {
 		up.Set(1)

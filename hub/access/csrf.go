@@ -18,7 +18,7 @@ func CheckCSRF(next proxy.Authenticator) proxy.Authenticator {
 			return id, err
 		}
 		if err := csrf.Check(r); err != nil {
-			return proxy.Own, fmt.Errorf("%w: %w; a caller with a bearer token of its own is not asked that", proxy.ErrForbidden, err)
+			return proxy.Caller, fmt.Errorf("%w: %w; a caller with a bearer token of its own is not asked that", proxy.ErrForbidden, err)
 		}
 		return id, nil
 	}
