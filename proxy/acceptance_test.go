@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // door is an apiserver that lets in some tokens only.
@@ -119,7 +121,7 @@ func awaitNode(t *testing.T, u *Upstream) {
 
 func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	d := newDoor("pod")
-	hub := newHubWithin(t, quick, Credentials{Token: "old"}, newAPIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, quick, Credentials{Token: "old"}, proxytest.APIServer(t, d.ServeHTTP).URL)
 	large := strings.Repeat("x", MaxReplay+1)
 	for _, tt := range []struct{ method, body string }{{"GET", ""}, {"POST", "small"}, {"PUT", large}, {"DELETE", ""}} {
 		code, text := ask(t, hub, tt.method, tt.body, "")
@@ -147,7 +149,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	}
 
 	d.letIn("pod", "new")
-	hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t), Token: "new"})
+	hub.upstream.SetCredentials(&Credentials{CAs: proxytest.ServerCAs(t), Token: "new"})
 	if code, text := ask(t, hub, "PUT", large, ""); code != http.StatusOK || !canReach(t, hub.upstream, Node) || hub.upstream.State().Refused {
 		t.Errorf("with other credentials: %d %.300s", code, text)
 	}
@@ -155,7 +157,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 
 func TestCredentialsThatAreTakenAfterAll(t *testing.T) {
 	d := newDoor()
-	hub := newHubWithin(t, quick, Credentials{Token: "node"}, newAPIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, quick, Credentials{Token: "node"}, proxytest.APIServer(t, d.ServeHTTP).URL)
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable {
 		t.Fatalf("refused: %d", code)
 	}
@@ -167,7 +169,7 @@ func TestCredentialsThatAreTakenAfterAll(t *testing.T) {
 }
 
 func TestA401ThatSaysNothingOfTheNodeIsPassedOn(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { // a kubelet's, behind the apiserver
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { // a kubelet's, behind the apiserver
 		if r.URL.Path != "/api" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
@@ -180,7 +182,7 @@ func TestA401ThatSaysNothingOfTheNodeIsPassedOn(t *testing.T) {
 
 func TestAnApiserverThatRefusesTheNodeIsPassedOver(t *testing.T) {
 	d := newDoor("pod")
-	first, second := newAPIServer(t, d.ServeHTTP), newAPIServer(t, ok)
+	first, second := proxytest.APIServer(t, d.ServeHTTP), proxytest.APIServer(t, ok)
 	hub := newHubWithin(t, Limits{Probe: time.Hour}, Credentials{Token: "node"}, first.URL, second.URL)
 	for _, method := range []string{"POST", "GET", "POST"} {
 		if code, text := ask(t, hub, method, "body", ""); code != http.StatusOK || text != method+" body" {
@@ -200,7 +202,7 @@ func TestAnApiserverThatRefusesTheNodeIsPassedOver(t *testing.T) {
 
 func TestWithoutCredentialsNothingIsSentInTheNodesName(t *testing.T) {
 	d := newDoor("pod", "")
-	api := newAPIServer(t, d.ServeHTTP)
+	api := proxytest.APIServer(t, d.ServeHTTP)
 	hub := newHubWithin(t, quick, Credentials{Missing: &MissingError{Reason: "it has no certificate yet"}}, api.URL)
 	if code, text := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "does not let this node in: ") || !strings.Contains(text, ": it has no certificate yet") {
 		t.Errorf("%d %s", code, text)
@@ -212,7 +214,7 @@ func TestWithoutCredentialsNothingIsSentInTheNodesName(t *testing.T) {
 		t.Errorf("who has a token: %d", code)
 	}
 	d.letIn("node")
-	hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t), Token: "node"})
+	hub.upstream.SetCredentials(&Credentials{CAs: proxytest.ServerCAs(t), Token: "node"})
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusOK {
 		t.Errorf("with credentials: %d", code)
 	}
@@ -224,10 +226,10 @@ func TestARequestThatWasRefusedWithOldCredentialsIsSentWithTheNewOnes(t *testing
 	var once atomic.Bool
 	d.before = func(r *http.Request) {
 		if r.Method == http.MethodPost && once.CompareAndSwap(false, true) {
-			hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t), Token: "new"})
+			hub.upstream.SetCredentials(&Credentials{CAs: proxytest.ServerCAs(t), Token: "new"})
 		}
 	}
-	hub = newHubWithin(t, quick, Credentials{Token: "old"}, newAPIServer(t, d.ServeHTTP).URL)
+	hub = newHubWithin(t, quick, Credentials{Token: "old"}, proxytest.APIServer(t, d.ServeHTTP).URL)
 	if code, text := ask(t, hub, "POST", "body", ""); code != http.StatusOK || text != "POST body" || d.count("POST /api/v1/pods old") != 1 {
 		t.Errorf("%d %s, %v", code, text, d.asked)
 	}
@@ -238,7 +240,7 @@ func TestARequestThatWasRefusedWithOldCredentialsIsSentWithTheNewOnes(t *testing
 
 func TestManyRequestsThatAreRefusedLeadToOneLook(t *testing.T) {
 	d := newDoor()
-	hub := newHubWithin(t, Limits{Probe: time.Hour}, Credentials{Token: "node"}, newAPIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, Limits{Probe: time.Hour}, Credentials{Token: "node"}, proxytest.APIServer(t, d.ServeHTTP).URL)
 	var all sync.WaitGroup
 	for range 30 {
 		all.Go(func() {
@@ -257,10 +259,10 @@ func TestManyRequestsThatAreRefusedLeadToOneLook(t *testing.T) {
 // still shown the certificate, so that it says 401: without one the node would be
 // anybody, who may read nothing, and what it has read would be taken from it.
 func TestTheNodesCertificateIsShownWhateverCAsTheApiserverNames(t *testing.T) {
-	cert := newAuthority(t).client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	cert := proxytest.NewAuthority(t).Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
 	api := httptest.NewUnstartedServer(http.HandlerFunc(whoCalls))
 	api.EnableHTTP2 = true
-	api.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, ClientCAs: testServerCAs(t)}
+	api.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, ClientCAs: proxytest.ServerCAs(t)}
 	api.StartTLS()
 	t.Cleanup(api.Close)
 	hub := newHub(t, Credentials{Certificate: cert}, api.URL)

@@ -10,17 +10,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestClientCert(t *testing.T) {
-	ca, otherCA := newAuthority(t), newAuthority(t)
+	ca, otherCA := proxytest.NewAuthority(t), proxytest.NewAuthority(t)
 	hour := time.Now().Add(time.Hour)
-	node := ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour)
+	node := ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour)
 	stranger := &x509.Certificate{
 		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"tenants"}},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: hour, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	stranger, _ = sign(t, stranger, ca)
+	stranger, _ = proxytest.Sign(t, stranger, ca)
 	tests := map[string]struct {
 		cert   *tls.Certificate
 		header http.Header
@@ -33,15 +35,15 @@ func TestClientCert(t *testing.T) {
 		"an empty header beside the node's certificate":     {cert: node, header: http.Header{"Authorization": {""}}, want: Caller},
 		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Caller},
 		"nothing":                              {err: "neither a bearer token nor"},
-		"another node's certificate":           {cert: ca.client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
-		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
-		"the node's name signed by another CA": {cert: otherCA.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
+		"another node's certificate":           {cert: ca.Client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
+		"an administrator's certificate":       {cert: ca.Client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
+		"the node's name signed by another CA": {cert: otherCA.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
 		"the node's name in another group":     {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
-		"the node's certificate after its end": {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
-		"the node's serving certificate":       {cert: ca.client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
+		"the node's certificate after its end": {cert: ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
+		"the node's serving certificate":       {cert: ca.Client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.Cert)
 	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return false }, 0)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,12 +63,12 @@ func TestClientCert(t *testing.T) {
 }
 
 func TestAClientCertOutsideOfItsTime(t *testing.T) {
-	ca, otherCA := newAuthority(t), newAuthority(t) // good for an hour before and after now
-	ended := func(by *authority, user string, ago time.Duration) *tls.Certificate {
-		return by.client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(-ago))
+	ca, otherCA := proxytest.NewAuthority(t), proxytest.NewAuthority(t) // good for an hour before and after now
+	ended := func(by *proxytest.Authority, user string, ago time.Duration) *tls.Certificate {
+		return by.Client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(-ago))
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.Cert)
 	yes, no := true, false
 	tests := map[string]struct {
 		cert  *tls.Certificate
@@ -108,12 +110,12 @@ func TestAClientCertOutsideOfItsTime(t *testing.T) {
 // One that was let in while the cloud was away is not once it is back, though it was
 // found good otherwise.
 func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
-	ca := newAuthority(t)
+	ca := proxytest.NewAuthority(t)
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.Cert)
 	away := true
 	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return away }, 0)
-	expired := ca.client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute))
+	expired := ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute))
 	r := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{expired.Leaf}}}
 	for range 2 {
 		if id, err := authenticate(r); id != Node || err != nil {

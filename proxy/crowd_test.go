@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestCrowd(t *testing.T) {
@@ -59,7 +61,7 @@ func postPart(t *testing.T, h *hubUnderTest) net.Conn {
 }
 
 func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
-	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
 	h.proxy.bodies = NewEviction(3, 0)
 	first := postPart(t, h)
@@ -93,7 +95,7 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 }
 
 func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
-	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
 	h.proxy.bodies = NewEviction(1, 0)
 	c, err := net.Dial("tcp", h.Listener.Addr().String())
@@ -128,7 +130,7 @@ func endless(sent *atomic.Int64) http.HandlerFunc {
 
 func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 	var sent atomic.Int64
-	cloud := newAPIServer(t, endless(&sent))
+	cloud := proxytest.APIServer(t, endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
 	req, err := http.NewRequestWithContext(WithIdentity(t.Context(), Caller), http.MethodGet, "/openapi/v2", http.NoBody)
 	if err != nil {
@@ -150,7 +152,7 @@ func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 
 func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 	var sent atomic.Int64
-	cloud := newAPIServer(t, endless(&sent))
+	cloud := proxytest.APIServer(t, endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
 	h.proxy.writes = NewEviction(2, 50*time.Millisecond)
 	var conns []net.Conn
@@ -207,7 +209,7 @@ type brokenResponse struct{ *httptest.ResponseRecorder }
 func (brokenResponse) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
-	cloud := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		if r.URL.Query().Has("watch") {
 			<-r.Context().Done()

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // sentRequest is one request in the bytes that a client sends, as a reader that has
@@ -233,7 +235,7 @@ func (rec *recorder) from(address string) []*arrivedRequest {
 // for those only who said nothing of their own.
 func FuzzRequests(f *testing.F) {
 	rec := &recorder{got: map[string][]*arrivedRequest{}}
-	api := newAPIServer(f, rec.ServeHTTP)
+	api := proxytest.APIServer(f, rec.ServeHTTP)
 	hub := newHub(f, Credentials{Token: strings.TrimPrefix(lentToken, "Bearer ")}, api.URL)
 	handler := hub.Config.Handler
 	hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // conversation sends a request with a body on a connection of its own, and returns all
@@ -35,7 +37,7 @@ func conversation(t *testing.T, conn net.Conn, header string) string {
 // A client gets 100 Continue once, though both net/http and the apiserver say it, and
 // everything else that the apiserver says before its answer.
 func TestContinueIsSaidOnce(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Del("Link")
@@ -51,7 +53,7 @@ func TestContinueIsSaidOnce(t *testing.T) {
 	for name, dial := range map[string]func() (net.Conn, error){
 		"the plain port": func() (net.Conn, error) { return net.Dial("tcp", hub.Listener.Addr().String()) },
 		"the TLS port": func() (net.Conn, error) {
-			return tls.Dial("tcp", secure.Listener.Addr().String(), &tls.Config{RootCAs: testServerCAs(t), ServerName: "example.com"})
+			return tls.Dial("tcp", secure.Listener.Addr().String(), &tls.Config{RootCAs: proxytest.ServerCAs(t), ServerName: "example.com"})
 		},
 	} {
 		for who, header := range map[string]string{"the node": "", "a pod": "Authorization: Bearer pod\r\n"} {

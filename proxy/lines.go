@@ -146,6 +146,10 @@ func (cs *Conns) probePeers(since time.Time) {
 	}
 }
 
+// Probes returns the channel of the probes that silent connections ask for: each value
+// is when the silence began.
+func (cs *Conns) Probes() <-chan time.Time { return cs.probes }
+
 // probe pings every line that has shown no life after since. Where no line answers
 // for itself, Run's probe is told to find out.
 func (cs *Conns) probe(since time.Time) {

@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // cloud is apiservers in memory, each behind a network of its own, and an
@@ -106,7 +108,7 @@ func serverCertificate(t *testing.T) *tls.Certificate {
 		DNSNames: []string{"api-0.test", "api-1.test", "api-2.test"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	cert, key := sign(t, template, nil)
+	cert, key := proxytest.Sign(t, template, nil)
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 

@@ -36,7 +36,7 @@ func (s *server) runProbes(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case since := <-s.conns.probes:
+		case since := <-s.conns.Probes():
 			s.probe(ctx, since)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // moody is an apiserver that serves the node, and treats everybody else as their
@@ -29,7 +31,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.questions.Add(1)
 	case r.Header.Get("Authorization") == "":
 	case r.URL.Query().Has("break"):
-		connOf(r).Close() // and with it whatever else is on the connection
+		proxytest.ConnOf(r).Close() // and with it whatever else is on the connection
 	case r.URL.Query().Has("abort"):
 		panic(http.ErrAbortHandler)
 	case r.URL.Query().Has("hang"):
@@ -107,7 +109,7 @@ func fewConnections(t *testing.T, handler http.HandlerFunc) string {
 	s.EnableHTTP2 = true
 	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.Config.ConnContext = proxytest.WithConn
 	s.Listener = &fullListener{Listener: s.Listener}
 	s.StartTLS()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })

@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // raw sends request bytes as they are and reads one answer.
@@ -46,7 +48,7 @@ func TestRequestArrivesAsItWasSent(t *testing.T) {
 		Method, URI, Host, Body string
 		Header                  http.Header
 	}
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		json.NewEncoder(w).Encode(arrived{r.Method, r.RequestURI, r.Host, string(body), r.Header})
 	})
@@ -102,7 +104,7 @@ func TestRequestArrivesAsItWasSent(t *testing.T) {
 }
 
 func TestAnswerArrivesAsItWasSent(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil
 		w.Header()["Content-Type"] = nil
 		w.Header().Add("Warning", `299 - "one"`)
@@ -130,7 +132,7 @@ func TestAnswerArrivesAsItWasSent(t *testing.T) {
 
 func TestCompressedBodyStaysCompressed(t *testing.T) {
 	packed := []byte{0x1f, 0x8b, 1, 2, 3} // not even valid: nobody may look at it
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Write(packed)
 	})
@@ -144,7 +146,7 @@ func TestCompressedBodyStaysCompressed(t *testing.T) {
 
 func TestWatchIsFlushedFrameByFrame(t *testing.T) {
 	next := make(chan string)
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		http.NewResponseController(w).Flush()
 		for frame := range next {
@@ -174,7 +176,7 @@ func TestWatchIsFlushedFrameByFrame(t *testing.T) {
 
 func TestClientThatLeavesCancelsItsRequestUpstream(t *testing.T) {
 	arrived, gone := make(chan struct{}), make(chan struct{})
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		http.NewResponseController(w).Flush()
 		close(arrived)
@@ -195,7 +197,7 @@ func TestClientThatLeavesCancelsItsRequestUpstream(t *testing.T) {
 }
 
 func TestBodyThatBreaksOffUpstreamBreaksOffAtTheClient(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, strings.Repeat("item ", 1000))
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
@@ -215,7 +217,7 @@ func TestBodyThatBreaksOffUpstreamBreaksOffAtTheClient(t *testing.T) {
 }
 
 func TestDrainEndsWatchesCleanly(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "event\n")
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -233,13 +235,13 @@ func TestDrainEndsWatchesCleanly(t *testing.T) {
 	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
 		t.Errorf("the watch ended with %q, %v; want a clean end", rest, err)
 	}
-	if code, status := getStatus(t, hub, "/api/v1/pods?watch=true"); code != http.StatusServiceUnavailable {
+	if code, status := proxytest.GetStatus(t, hub.Server, "/api/v1/pods?watch=true"); code != http.StatusServiceUnavailable {
 		t.Errorf("a watch opened while the hub stops: %d %s, want 503", code, status.Message)
 	}
 }
 
 func TestUpgradedConnectionCarriesBytesBothWays(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.Header.Get("Upgrade") != "SPDY/3.1" {
 			http.Error(w, "upgrade wants HTTP/1.1", http.StatusBadRequest)
 			return
@@ -277,26 +279,8 @@ func TestUpgradedConnectionCarriesBytesBothWays(t *testing.T) {
 	}
 }
 
-// getStatus expects the answer to be a metav1.Status.
-func getStatus(t *testing.T, hub *hubUnderTest, path string) (int, *metav1.Status) {
-	t.Helper()
-	res, err := hub.Client().Get(hub.URL + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	status := &metav1.Status{}
-	if err := json.NewDecoder(res.Body).Decode(status); err != nil {
-		t.Fatalf("%d with a body that is no Status: %v", res.StatusCode, err)
-	}
-	if status.Kind != "Status" || status.APIVersion != "v1" || int(status.Code) != res.StatusCode {
-		t.Errorf("no proper Status: %+v", status)
-	}
-	return res.StatusCode, status
-}
-
 func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
-	hub := newHub(t, Credentials{}, refusedURL(t))
+	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
 	res, err := hub.Client().Get(hub.URL + "/api/v1/nodes/n")
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +289,7 @@ func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
 	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" {
 		t.Errorf("got %d %v", res.StatusCode, res.Header)
 	}
-	_, status := getStatus(t, hub, "/api/v1/nodes/n")
+	_, status := proxytest.GetStatus(t, hub.Server, "/api/v1/nodes/n")
 	if status.Reason != metav1.StatusReasonServiceUnavailable || !strings.Contains(status.Message, "cloud cannot be reached") ||
 		!strings.Contains(status.Message, "connection refused") {
 		t.Errorf("status %+v does not say what happened", status)
@@ -313,10 +297,10 @@ func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
 }
 
 func TestStrangerIs401WithStatus(t *testing.T) {
-	hub := newHub(t, Credentials{}, refusedURL(t))
+	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
 	deny := func(*http.Request) (Identity, error) { return Caller, fmt.Errorf("%w: who?", ErrUnauthenticated) }
 	hub.Config.Handler = hub.proxy.Handler(deny)
-	code, status := getStatus(t, hub, "/api")
+	code, status := proxytest.GetStatus(t, hub.Server, "/api")
 	if code != http.StatusUnauthorized || status.Reason != metav1.StatusReasonUnauthorized || !strings.Contains(status.Message, "who?") {
 		t.Errorf("got %d %+v", code, status)
 	}
@@ -324,7 +308,7 @@ func TestStrangerIs401WithStatus(t *testing.T) {
 
 func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 	ended := make(chan error, 1)
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			_, err := io.ReadAll(r.Body)
 			ended <- err
@@ -350,7 +334,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 }
 
 func TestRequestForNoPathIs400(t *testing.T) {
-	api := newAPIServer(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent on") })
+	api := proxytest.APIServer(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent on") })
 	hub := newHub(t, Credentials{}, api.URL)
 	if res := raw(t, hub, "GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n"); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("answered %d", res.StatusCode)
@@ -359,7 +343,7 @@ func TestRequestForNoPathIs400(t *testing.T) {
 
 func TestWaitCountsUpgradedConnections(t *testing.T) {
 	release := make(chan struct{})
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -396,7 +380,7 @@ func TestWaitCountsUpgradedConnections(t *testing.T) {
 }
 
 func TestSmallBodyThatBreaksOffIsNeverSent(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { t.Error("half a request was sent on") })
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { t.Error("half a request was sent on") })
 	hub := newHub(t, Credentials{}, api.URL)
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
@@ -454,7 +438,7 @@ func TestUnreachableSaysWhatItMeansForTheRequest(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, front := newFront(t, func(*http.Request) (*http.Response, error) { return nil, tt.err })
-			code, status := getStatus(t, &hubUnderTest{Server: front}, "/api/v1/pods")
+			code, status := proxytest.GetStatus(t, front, "/api/v1/pods")
 			if code != http.StatusServiceUnavailable || status.Message != tt.want {
 				t.Errorf("%d %q, want 503 %q", code, status.Message, tt.want)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // answer is how an apiserver answers one path.
@@ -105,10 +107,10 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 // One connection that breaks under the hub's question says nothing.
 func TestTheQuestionIsAskedAgainWhereItsConnectionBreaks(t *testing.T) {
 	var asked atomic.Int64
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == nodeLease && asked.Add(1) == 1:
-			connOf(r).Close()
+			proxytest.ConnOf(r).Close()
 		case r.URL.Path == pods:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -120,7 +122,7 @@ func TestTheQuestionIsAskedAgainWhereItsConnectionBreaks(t *testing.T) {
 			t.Errorf("%d", code)
 		}
 	}
-	until(t, "the second question was asked", func() bool { return asked.Load() == 2 })
+	proxytest.Until(t, "the second question was asked", func() bool { return asked.Load() == 2 })
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable || isClosed(lost) {
 		t.Errorf("%d; lost: %v", code, isClosed(lost))
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
@@ -39,7 +41,7 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 		t.Errorf("%d of %d bytes acknowledged, waiting: %v", got, sent, waiting)
 	}
 	go io.Copy(io.Discard, server)
-	until(t, "all is acknowledged", func() bool {
+	proxytest.Until(t, "all is acknowledged", func() bool {
 		acked, waiting := backlog()
 		return !waiting && int(acked-before) == sent
 	})

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func ok(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +29,7 @@ func ok(w http.ResponseWriter, r *http.Request) {
 // hangUp breaks the connection after the request was read, and before an answer.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
-	connOf(r).Close()
+	proxytest.ConnOf(r).Close()
 	<-r.Context().Done()
 }
 
@@ -50,12 +52,12 @@ func TestFailover(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			first := refusedURL(t)
+			first := proxytest.RefusedURL(t)
 			if tt.first != nil {
-				first = newAPIServer(t, tt.first).URL
+				first = proxytest.APIServer(t, tt.first).URL
 			}
 			var reached atomic.Int64
-			second := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+			second := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 				reached.Add(1)
 				ok(w, r)
 			})
@@ -80,7 +82,7 @@ func TestFailover(t *testing.T) {
 func TestHTTP2ConnectionIsReused(t *testing.T) {
 	var h1, h2 atomic.Int64
 	connections := make(map[string]bool)
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		connections[r.RemoteAddr] = true // requests come one after the other
 		if r.ProtoMajor == 2 {
 			h2.Add(1)
@@ -111,8 +113,8 @@ func whoCalls(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestIdentityIsLentOnlyToCallersWithoutCredentials(t *testing.T) {
-	ca := newAuthority(t)
-	cert := ca.client(t, "system:node:n1", 2, time.Now().Add(time.Hour))
+	ca := proxytest.NewAuthority(t)
+	cert := ca.Client(t, "system:node:n1", 2, time.Now().Add(time.Hour))
 	withCert, withToken := Credentials{Certificate: cert}, Credentials{Token: "node-token"}
 	tests := map[string]struct {
 		node   Credentials
@@ -129,7 +131,7 @@ func TestIdentityIsLentOnlyToCallersWithoutCredentials(t *testing.T) {
 		"a WebSocket without token is the node":        {withCert, http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io"}}, "system:node:n1|"},
 		"a token in an upgrade is lent nothing either": {withCert, http.Header{"Authorization": {"Bearer pod"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, "nobody|Bearer pod"},
 	}
-	api := newAPIServer(t, whoCalls)
+	api := proxytest.APIServer(t, whoCalls)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := newHub(t, tt.node, api.URL)
@@ -162,10 +164,10 @@ func get(t *testing.T, hub *hubUnderTest, path string, header http.Header) strin
 }
 
 func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
-	ca := newAuthority(t)
+	ca := proxytest.NewAuthority(t)
 	end := time.Now().Add(time.Hour)
 	release := make(chan struct{})
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		whoCalls(w, r)
 		if r.URL.Query().Get("watch") != "" {
 			http.NewResponseController(w).Flush()
@@ -173,14 +175,14 @@ func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
 			io.WriteString(w, "later event")
 		}
 	})
-	hub := newHub(t, Credentials{Certificate: ca.client(t, "old", 2, end)}, api.URL)
+	hub := newHub(t, Credentials{Certificate: ca.Client(t, "old", 2, end)}, api.URL)
 	watch, err := hub.Client().Get(hub.URL + "/api/v1/pods?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Body.Close()
 
-	hub.upstream.SetCredentials(&Credentials{CAs: testServerCAs(t), Certificate: ca.client(t, "new", 2, end)})
+	hub.upstream.SetCredentials(&Credentials{CAs: proxytest.ServerCAs(t), Certificate: ca.Client(t, "new", 2, end)})
 	if got := get(t, hub, "/api", nil); got != "new|" {
 		t.Errorf("after the rotation the apiserver sees %q", got)
 	}
@@ -255,18 +257,8 @@ func silentURLCalling(t *testing.T, connected func()) string {
 	return "https://" + l.Addr().String()
 }
 
-// until waits for what another goroutine does.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 2 minutes it is still not so that %s", what)
-		}
-	}
-}
-
 func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
-	second := newAPIServer(t, ok)
+	second := proxytest.APIServer(t, ok)
 	hurried, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	// The client gives up once the hub is connected: before that, there is nothing to notice.
@@ -279,7 +271,7 @@ func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 		res.Body.Close()
 		t.Fatalf("answered %d, from a black hole", res.StatusCode)
 	}
-	until(t, "the black hole counts as down", func() bool { return first.health.down() != nil })
+	proxytest.Until(t, "the black hole counts as down", func() bool { return first.health.down() != nil })
 	if got := get(t, hub, "/x", nil); got != "GET " {
 		t.Errorf("the second apiserver answers %q", got)
 	}
@@ -287,20 +279,20 @@ func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
 
 func TestApiserverThatIsDownIsNotAskedAndComesBackByItself(t *testing.T) {
 	var requests atomic.Int64
-	first := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	first := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/livez" {
 			requests.Add(1)
 		}
 		io.WriteString(w, "first")
 	})
-	second := newAPIServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "second") })
+	second := proxytest.APIServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "second") })
 	hub := newHub(t, Credentials{}, first.URL, second.URL)
 	hub.upstream.servers[0].health.failed(time.Now(), errors.New("connection refused"))
 
 	if got := get(t, hub, "/x", nil); got != "second" || requests.Load() > 0 {
 		t.Errorf("while the first is down %q answers, and the first had %d requests", got, requests.Load())
 	}
-	until(t, "the prober finds it back", func() bool { return hub.upstream.servers[0].health.down() == nil })
+	proxytest.Until(t, "the prober finds it back", func() bool { return hub.upstream.servers[0].health.down() == nil })
 	if got := get(t, hub, "/x", nil); got != "first" {
 		t.Errorf("afterwards %q answers", got)
 	}
@@ -311,21 +303,21 @@ func TestWhileAllAreDownTheAnswerComesAtOnce(t *testing.T) {
 	hub := newHubWithin(t, Limits{Loss: loss}, Credentials{}, silentURL(t))
 	hub.upstream.servers[0].health.failed(time.Now(), errors.New("i/o timeout"))
 	began := time.Now()
-	code, status := getStatus(t, hub, "/x")
+	code, status := proxytest.GetStatus(t, hub.Server, "/x")
 	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > loss/2 {
 		t.Errorf("%d %s after %v", code, status.Message, time.Since(began))
 	}
 }
 
 func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panics" {
 			panic(http.ErrAbortHandler) // resets the stream; the connection stays
 		}
 		ok(w, r)
 	})
 	hub := newHub(t, Credentials{}, api.URL)
-	if code, status := getStatus(t, hub, "/panics"); code != http.StatusBadGateway || strings.Contains(status.Message, "cloud cannot be reached") {
+	if code, status := proxytest.GetStatus(t, hub.Server, "/panics"); code != http.StatusBadGateway || strings.Contains(status.Message, "cloud cannot be reached") {
 		t.Errorf("%d %s", code, status.Message)
 	}
 	if err := hub.upstream.servers[0].health.down(); err != nil {

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestWhatCannotArriveAsItWasSentIsRefused(t *testing.T) {
-	api := newAPIServer(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("arrived: %s %s", r.Method, r.RequestURI) })
+	api := proxytest.APIServer(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("arrived: %s %s", r.Method, r.RequestURI) })
 	hub := newHub(t, Credentials{Token: "node"}, api.URL)
 	tests := map[string]struct{ request, says string }{
 		"a URL without a path":                  {"GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
@@ -48,7 +50,7 @@ func TestWhatCannotArriveAsItWasSentIsRefused(t *testing.T) {
 }
 
 func TestPathsArriveByteForByte(t *testing.T) {
-	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(r.RequestURI)
 	})
 	hub := newHub(t, Credentials{}, api.URL)

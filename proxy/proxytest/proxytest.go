@@ -1,0 +1,112 @@
+// Package proxytest has what the tests of the proxy's packages share: apiservers, the
+// authority of their clients' certificates, and a front for a hub.
+package proxytest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// APIServer is an HTTPS server over HTTP/2 and HTTP/1.1, as an apiserver is,
+// that asks for client certificates.
+func APIServer(t testing.TB, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.Config.ConnContext = WithConn
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+type connKey struct{}
+
+// WithConn is an http.Server's ConnContext, for ConnOf.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// ConnOf is the connection that a request reached the server by.
+func ConnOf(r *http.Request) net.Conn { return r.Context().Value(connKey{}).(net.Conn) }
+
+// Serve serves handler while run runs, until the test ends; closing is called last.
+func Serve(t testing.TB, handler http.Handler, run func(context.Context) error, closing func()) *httptest.Server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	front := httptest.NewServer(handler)
+	front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	t.Cleanup(func() {
+		front.Close()
+		cancel()
+		<-ended //nolint:errcheck // Upstream.Run returns nil
+		closing()
+	})
+	return front
+}
+
+// URLs parses the addresses of apiservers.
+func URLs(t testing.TB, servers ...string) []*url.URL {
+	t.Helper()
+	var addresses []*url.URL
+	for _, s := range servers {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses = append(addresses, u)
+	}
+	return addresses
+}
+
+// RefusedURL is an address where nothing listens.
+func RefusedURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "https://" + l.Addr().String()
+}
+
+// Until waits for what another goroutine does.
+func Until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 2 minutes it is still not so that %s", what)
+		}
+	}
+}
+
+// GetStatus asks s for path and expects the answer to be a metav1.Status.
+func GetStatus(t *testing.T, s *httptest.Server, path string) (int, *metav1.Status) {
+	t.Helper()
+	res, err := s.Client().Get(s.URL + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	status := &metav1.Status{}
+	if err := json.NewDecoder(res.Body).Decode(status); err != nil {
+		t.Fatalf("%d with a body that is no Status: %v", res.StatusCode, err)
+	}
+	if status.Kind != "Status" || status.APIVersion != "v1" || int(status.Code) != res.StatusCode {
+		t.Errorf("no proper Status: %+v", status)
+	}
+	return res.StatusCode, status
+}
