@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -36,5 +37,11 @@ func TestLoopbackFor(t *testing.T) {
 	}
 	if got, err := LoopbackFor(nil)(&http.Request{}); got != Node || err != nil {
 		t.Errorf("where nobody is refused: %v, %v", got, err)
+	}
+}
+
+func TestRequestWithoutAuthenticatorIsLentNothing(t *testing.T) {
+	if IdentityOf(context.Background()) != Caller {
+		t.Error("a request that nobody has looked at would be the node's")
 	}
 }

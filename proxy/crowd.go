@@ -46,6 +46,13 @@ func (c *Eviction) Add(cut func()) (leave func()) {
 	}
 }
 
+// Len returns how many requests wait.
+func (c *Eviction) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting.Len()
+}
+
 // evictOldest cuts those who are too many, and too long there, and comes again where others
 // will be.
 func (c *Eviction) evictOldest() {

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/url"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestAnAttemptThatFailsAsTheLossIsNoticed fails by itself, and just then the loss ends it
@@ -17,14 +14,20 @@ import (
 func TestAnAttemptThatFailsAsTheLossIsNoticed(t *testing.T) {
 	silent := &UnresponsiveError{time.Second}
 	for range 1000 { // two goroutines race
-		s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.DiscardHandler),
-			NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
-		s.conns.Network.Dial = func(context.Context, string, string) (net.Conn, error) {
-			s.conns.CloseAll(silent)
+		cs := NewConns(upServer{}, Timeouts{Loss: 2500 * time.Millisecond, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
+		cs.Network.Dial = func(context.Context, string, string) (net.Conn, error) {
+			cs.CloseAll(silent)
 			return nil, errors.New("connection refused")
 		}
-		if c, err := (&dialer{conns: s.conns}).connect(t.Context(), "tcp", "a:6443"); c != nil || err == nil {
+		if c, err := (&dialer{conns: cs}).connect(t.Context(), "tcp", "a:6443"); c != nil || err == nil {
 			t.Fatalf("there is a connection, %v, or no error: %v", c, err)
 		}
 	}
 }
+
+// upServer is an apiserver that stays up.
+type upServer struct{}
+
+func (upServer) Down() error         { return nil }
+func (upServer) Unresponsive(error)  {}
+func (upServer) ConnectFailed(error) {}

@@ -328,7 +328,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 		t.Errorf("half a request was answered %d", res.StatusCode)
 	}
-	if err := hub.upstream.servers[0].health.down(); err != nil {
+	if err := hub.upstream.State().Servers[0].Err; err != nil {
 		t.Errorf("the apiserver counts as down: %v", err)
 	}
 }

@@ -22,9 +22,9 @@ import (
 func echoCloud(r *http.Request) (*http.Response, error) {
 	n := 0
 	if r.Body != nil {
-		body, err := io.ReadAll(sentBody{r.Body})
+		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrClientBody, err)
 		}
 		n = len(body)
 	}

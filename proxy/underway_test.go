@@ -126,19 +126,22 @@ func TestWhatIsUnderWayGoesOnElsewhereAfterAFailureToWrite(t *testing.T) {
 func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 	inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
 		s := c.upstream.servers[0]
-		conn, err := s.conns.Network.Dial(t.Context(), "tcp", s.address.Host)
+		before := s.transports.Load()
+		conn, err := before.all[0].DialContext(t.Context(), "tcp", s.address.Host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		creds := s.transports.Load()
-		l := newConn(conn, s.conns, creds.all[0])
-		defer l.Close()
+		defer conn.Close()
+		isClosed := func() (closed bool) {
+			c.networks[0].set(func(n *fakeNetwork) { closed = n.conns[0].closed })
+			return closed
+		}
 		c.upstream.SetCredentials(c.creds)
-		if l.ctx.Err() != nil {
+		if isClosed() {
 			t.Error("it was closed before its first request, which then fails, and the apiserver with it")
 		}
-		creds.closeIdle(true)
-		if l.ctx.Err() == nil {
+		before.closeIdle(true)
+		if !isClosed() {
 			t.Error("it is open though all is over")
 		}
 	})

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -192,39 +191,6 @@ func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
-	tests := map[string]struct {
-		balance Balance
-		want    string // first servers of four requests
-	}{
-		"priority keeps to the first": {Priority, "aaaa"},
-		"round robin takes turns":     {RoundRobin, "bcab"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var urls []*url.URL
-			for _, host := range []string{"a", "b", "c"} {
-				urls = append(urls, &url.URL{Scheme: "https", Host: host})
-			}
-			u, err := NewUpstream(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			for range 4 {
-				order := u.order()
-				got += order[0].address.Host
-				if len(order) != 3 || order[0] == order[1] || order[1] == order[2] || order[0] == order[2] {
-					t.Fatalf("%d servers, not three different ones", len(order))
-				}
-			}
-			if got != tt.want {
-				t.Errorf("first servers %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
 // silentURL is an address that accepts connections and says nothing: to a TLS
 // client, a black hole.
 func silentURL(t *testing.T) string {
@@ -325,23 +291,6 @@ func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
 	}
 }
 
-func TestLossAndReturnAreLoggedOnce(t *testing.T) {
-	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
-	now := time.Now()
-	for range 3 {
-		s.health.failed(now, errors.New("connection refused"))
-	}
-	for range 3 {
-		s.health.succeeded(now.Add(7 * time.Second))
-	}
-	log := lines.String()
-	if strings.Count(log, "cannot be reached") != 1 || strings.Count(log, "answers again") != 1 ||
-		!strings.Contains(log, "after=7s") || !strings.Contains(log, "apiserver=a:6443") {
-		t.Errorf("log:\n%s", log)
-	}
-}
-
 func TestHTTPProxyThatRefusesIsNoDelivery(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	t.Cleanup(proxy.Close)
@@ -371,8 +320,24 @@ func TestNewUpstreamRefuses(t *testing.T) {
 	}
 }
 
-func TestRequestWithoutAuthenticatorIsLentNothing(t *testing.T) {
-	if IdentityOf(context.Background()) != Caller {
-		t.Error("a request that nobody has looked at would be the node's")
+func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
+	var sent atomic.Int64
+	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
+	h := newHub(t, Credentials{}, cloud.URL)
+	req, err := http.NewRequestWithContext(WithIdentity(t.Context(), Caller), http.MethodGet, "/openapi/v2", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.upstream.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for before := int64(-1); sent.Load() != before; time.Sleep(200 * time.Millisecond) {
+		before = sent.Load()
+	}
+	const aLittleMore = 64 << 10
+	if n := sent.Load(); n < streamWindow/2 || n > streamWindow+aLittleMore {
+		t.Errorf("%d bytes were sent, want %d", n, streamWindow)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,20 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 
 // ConnOf is the connection that a request reached the server by.
 func ConnOf(r *http.Request) net.Conn { return r.Context().Value(connKey{}).(net.Conn) }
+
+// Endless answers with bytes until nobody takes them; sent counts them.
+func Endless(sent *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 32<<10)
+		for {
+			n, err := w.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}
+}
 
 // Serve serves handler while run runs, until the test ends; closing is called last.
 func Serve(t testing.TB, handler http.Handler, run func(context.Context) error, closing func()) *httptest.Server {
