@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // openCache opens the cache under --root-dir.
@@ -31,8 +32,8 @@ func openCache(c *config.Config, upstream *proxy.Upstream, r prometheus.Register
 	}
 	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
 		Unreachable:      unreachable,
-		IsNode:           func(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node },
-		AsNode:           proxy.AsNode,
+		IsNode:           func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
+		AsNode:           authn.AsNode,
 		Peer:             access.PeerOf,
 		NodeName:         c.NodeName,
 		MaxBytes:         c.CacheMaxBytes,

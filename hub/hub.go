@@ -20,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // Hub is one node's hub.
@@ -91,7 +92,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	}
 	h.conns = access.NewConnections(r)
 	local := newInproc()
-	h.serve("in process", local, h.proxy.Handler(proxy.Loopback))
+	h.serve("in process", local, h.proxy.Handler(authn.Loopback))
 	h.own = &http.Transport{DialContext: local.Dial}
 
 	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}

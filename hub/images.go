@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // images pulls the images of upgrades ahead.
@@ -76,7 +77,7 @@ func (i *images) run(ctx context.Context, cloud *proxy.Upstream) error {
 	var all sync.WaitGroup
 	all.Go(func() { i.puller.Run(ctx) })
 	all.Go(func() {
-		ctx := proxy.AsNode(ctx)
+		ctx := authn.AsNode(ctx)
 		for {
 			select {
 			case <-ctx.Done():

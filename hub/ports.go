@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 const (
@@ -57,7 +57,7 @@ func (h *Hub) listenPlain() error {
 	if h.config.ProxyAddress == "" {
 		return nil
 	}
-	who := access.CheckCSRF(proxy.LoopbackFor(h.callers.Refuse))
+	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
 	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (h *Hub) listenTLS() error {
 		return err
 	}
 	nodeUser := "system:node:" + h.config.NodeName
-	handler := h.proxy.Handler(proxy.ClientCert(nodeUser, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
+	handler := h.proxy.Handler(authn.ClientCert(nodeUser, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
 	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // offline says since when the node cannot reach the cloud, or nothing.
@@ -27,7 +27,7 @@ func (h *Hub) offline() string {
 // that it is not let in.
 func (h *Hub) nodeIsAway() bool {
 	select {
-	case <-h.upstream.Lost(proxy.AsNode(context.Background())):
+	case <-h.upstream.Lost(authn.AsNode(context.Background())):
 		return true
 	default:
 		return false

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // authBreaker says whether an apiserver takes the node's credentials. It does until
@@ -117,8 +119,8 @@ func notAuthorized(err error) bool {
 }
 
 // unavailableFor returns why no request of id is sent to the apiserver, or nil.
-func (s *server) unavailableFor(id Identity) error {
-	if err := s.health.down(); err != nil || id != Node {
+func (s *server) unavailableFor(id authn.Identity) error {
+	if err := s.health.down(); err != nil || id != authn.Node {
 		return err
 	}
 	return s.auth.err()
@@ -148,7 +150,7 @@ func (s *server) checkCredentials(ctx context.Context, used *transports) error {
 	if s.auth.err() != nil {
 		return &RefusedError{}
 	}
-	code, err := s.quickGet(WithIdentity(ctx, Node), "/api", time.Now())
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
 	switch {
 	case stale():
 		return errCredentialsReplaced
@@ -182,7 +184,7 @@ func (s *server) retryCredentials(ctx context.Context) {
 			continue
 		}
 		wait = min(2*wait, maxPause)
-		code, err := s.quickGet(WithIdentity(ctx, Node), "/api", time.Now())
+		code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
 		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !isTransientStatus(code) && s.transports.Load() == used {
 			s.auth.close("the apiserver takes its credentials after all")
 			return

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -92,9 +93,9 @@ func ask(t *testing.T, h *hubUnderTest, method, body, token string) (code int, t
 
 // canReach reports whether a caller of id can reach the cloud, and checks that all
 // ways to ask say the same.
-func canReach(t *testing.T, u *Upstream, id Identity) bool {
+func canReach(t *testing.T, u *Upstream, id authn.Identity) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(WithIdentity(t.Context(), id), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(authn.WithIdentity(t.Context(), id), 50*time.Millisecond)
 	defer cancel()
 	waits := u.WaitUp(ctx) != nil
 	select {
@@ -112,7 +113,7 @@ func canReach(t *testing.T, u *Upstream, id Identity) bool {
 
 func awaitNode(t *testing.T, u *Upstream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(AsNode(t.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(authn.AsNode(t.Context()), 2*time.Minute)
 	defer cancel()
 	if err := u.WaitUp(ctx); err != nil {
 		t.Fatal("the node is not let in again")
@@ -138,7 +139,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	if code, _ := ask(t, hub, "GET", "", "other"); code != http.StatusUnauthorized {
 		t.Errorf("who has a token that is none: %d", code)
 	}
-	if canReach(t, hub.upstream, Node) || !canReach(t, hub.upstream, Caller) {
+	if canReach(t, hub.upstream, authn.Node) || !canReach(t, hub.upstream, authn.Caller) {
 		t.Error("the node can reach the cloud, or others cannot")
 	}
 	if s := hub.upstream.State(); !s.Up || !s.Refused || s.RefusedSince.IsZero() || s.Servers[0].Refused == nil || !s.Servers[0].Up {
@@ -150,7 +151,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 
 	d.letIn("pod", "new")
 	hub.upstream.SetCredentials(&Credentials{CAs: proxytest.ServerCAs(t), Token: "new"})
-	if code, text := ask(t, hub, "PUT", large, ""); code != http.StatusOK || !canReach(t, hub.upstream, Node) || hub.upstream.State().Refused {
+	if code, text := ask(t, hub, "PUT", large, ""); code != http.StatusOK || !canReach(t, hub.upstream, authn.Node) || hub.upstream.State().Refused {
 		t.Errorf("with other credentials: %d %.300s", code, text)
 	}
 }
@@ -210,7 +211,7 @@ func TestWithoutCredentialsNothingIsSentInTheNodesName(t *testing.T) {
 	if n := d.count("GET /api"); n != 0 {
 		t.Errorf("%d requests were sent as nobody", n)
 	}
-	if code, _ := ask(t, hub, "GET", "", "pod"); code != http.StatusOK || canReach(t, hub.upstream, Node) {
+	if code, _ := ask(t, hub, "GET", "", "pod"); code != http.StatusOK || canReach(t, hub.upstream, authn.Node) {
 		t.Errorf("who has a token: %d", code)
 	}
 	d.letIn("node")

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/url"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // Credentials are what the hub knows the apiservers by, and shows them as the
@@ -33,7 +35,7 @@ type Credentials struct {
 
 // tlsConfig returns the configuration of connections that carry requests of id.
 // Protocols are offered in the order of alpn.
-func (c *Credentials) tlsConfig(id Identity, alpn ...string) *tls.Config {
+func (c *Credentials) tlsConfig(id authn.Identity, alpn ...string) *tls.Config {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            c.CAs,
@@ -42,7 +44,7 @@ func (c *Credentials) tlsConfig(id Identity, alpn ...string) *tls.Config {
 		NextProtos:         alpn,
 		ClientSessionCache: tls.NewLRUClientSessionCache(0),
 	}
-	if id == Node && c.Certificate != nil {
+	if id == authn.Node && c.Certificate != nil {
 		// Whatever CAs the apiserver names: one that does not know ours any more is to
 		// refuse the node, and not to take it for anybody, who may read nothing.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.Certificate, nil }

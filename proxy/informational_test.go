@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -48,7 +49,7 @@ func TestContinueIsSaidOnce(t *testing.T) {
 		io.WriteString(w, "got "+string(body))
 	})
 	hub := newHub(t, Credentials{}, api.URL)
-	secure := httptest.NewTLSServer(hub.proxy.Handler(Loopback)) // HTTP/1.1, as curl --http1.1
+	secure := httptest.NewTLSServer(hub.proxy.Handler(authn.Loopback)) // HTTP/1.1, as curl --http1.1
 	t.Cleanup(secure.Close)
 	for name, dial := range map[string]func() (net.Conn, error){
 		"the plain port": func() (net.Conn, error) { return net.Dial("tcp", hub.Listener.Addr().String()) },

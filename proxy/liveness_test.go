@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -125,7 +126,7 @@ func (c *cloud) send(ctx context.Context, method, path string, body io.Reader) (
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.upstream.RoundTrip(req.WithContext(request.WithRequestInfo(WithIdentity(ctx, Node), info)))
+	return c.upstream.RoundTrip(req.WithContext(request.WithRequestInfo(authn.WithIdentity(ctx, authn.Node), info)))
 }
 
 // get returns the code, the size of the body and how long that took.

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -38,6 +39,6 @@ func newHubWithin(t testing.TB, limits Limits, creds Credentials, servers ...str
 		t.Fatal(err)
 	}
 	p := New(upstream, log, NewMetrics(registry))
-	front := proxytest.Serve(t, p.Handler(Loopback), upstream.Run, upstream.Close)
+	front := proxytest.Serve(t, p.Handler(authn.Loopback), upstream.Run, upstream.Close)
 	return &hubUnderTest{front, p, upstream, registry}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // maxProbeSteps is how many silences of Limits.Loss a probe may have in all: one each
@@ -95,7 +97,7 @@ func (s *server) probe(ctx context.Context, since time.Time) {
 		s.checkStorage(ctx)
 		return
 	}
-	code, err := s.quickGet(WithIdentity(ctx, Caller), "/livez", since)
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Caller), "/livez", since)
 	switch {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)

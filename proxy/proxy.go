@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // Proxy passes requests on to an Upstream. Handler makes an http.Handler of it
@@ -72,7 +74,7 @@ func (p *Proxy) Drain() { p.drain() }
 func (p *Proxy) Wait(ctx context.Context) error { return p.active.wait(ctx) }
 
 // Handler serves callers that authenticate tells apart.
-func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
+func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, end := WithBodyTimeout(w, r, p.bodyTimeout)
 		defer end()
@@ -85,7 +87,7 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 			p.reject(w, err)
 			return
 		}
-		if id == Caller { // whoever that is: nobody has looked at the credentials yet
+		if id == authn.Caller { // whoever that is: nobody has looked at the credentials yet
 			defer p.callers.Add(-1)
 			if p.callers.Add(1) > p.maxCallers {
 				p.reject(w, errTooManyRequests)
@@ -94,7 +96,7 @@ func (p *Proxy) Handler(authenticate Authenticator) http.Handler {
 			w = NewResponseWriter(w, p.writes)
 			defer AddBody(r, p.bodies)()
 		}
-		p.serve(w, r.WithContext(WithIdentity(r.Context(), id)))
+		p.serve(w, r.WithContext(authn.WithIdentity(r.Context(), id)))
 	})
 }
 

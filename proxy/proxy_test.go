@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -298,7 +299,9 @@ func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
 
 func TestStrangerIs401WithStatus(t *testing.T) {
 	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
-	deny := func(*http.Request) (Identity, error) { return Caller, fmt.Errorf("%w: who?", ErrUnauthenticated) }
+	deny := func(*http.Request) (authn.Identity, error) {
+		return authn.Caller, fmt.Errorf("%w: who?", authn.ErrUnauthenticated)
+	}
 	hub.Config.Handler = hub.proxy.Handler(deny)
 	code, status := proxytest.GetStatus(t, hub.Server, "/api")
 	if code != http.StatusUnauthorized || status.Reason != metav1.StatusReasonUnauthorized || !strings.Contains(status.Message, "who?") {
@@ -402,7 +405,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func newFront(t *testing.T, upstream roundTripper) (*Proxy, *httptest.Server) {
 	t.Helper()
 	p := New(upstream, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-	front := httptest.NewServer(p.Handler(Loopback))
+	front := httptest.NewServer(p.Handler(authn.Loopback))
 	t.Cleanup(front.Close)
 	return p, front
 }
@@ -413,7 +416,7 @@ func TestWhoStandsInBetweenLearnsWhoAsksForWhat(t *testing.T) {
 		if !ok || info.Verb != "watch" || info.Resource != "pods" || info.Namespace != "n" {
 			t.Errorf("request info %+v", info)
 		}
-		if id := IdentityOf(r.Context()); id != Node {
+		if id := authn.IdentityOf(r.Context()); id != authn.Node {
 			t.Errorf("identity %v", id)
 		}
 		return nil, &UnreachableError{}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // errInvalidRequest is wrapped by the errors of malformed; the caller gets 400.
@@ -24,7 +26,7 @@ var errTooManyRequests = errors.New("too many requests of callers with credentia
 func (p *Proxy) reject(w http.ResponseWriter, err error) {
 	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
 	switch {
-	case errors.Is(err, ErrForbidden):
+	case errors.Is(err, authn.ErrForbidden):
 		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	case errors.Is(err, errTooManyRequests):
 		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests

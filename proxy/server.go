@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // server is one apiserver.
@@ -52,7 +54,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	used := s.transports.Load()
 	res, err := s.send(a, req)
 	switch {
-	case err == nil && res.StatusCode == http.StatusUnauthorized && IdentityOf(req.Context()) == Node:
+	case err == nil && res.StatusCode == http.StatusUnauthorized && authn.IdentityOf(req.Context()) == authn.Node:
 		return s.confirmUnauthorized(req, res, used)
 	case err == nil:
 		return s.handleResponse(req, res)

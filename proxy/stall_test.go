@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // echoCloud answers with the length of the body that it has read.
@@ -61,7 +63,7 @@ func onOneConnection(t *testing.T, cloud roundTripper, body func(t *testing.T, c
 			return nil
 		}
 		server := &http.Server{
-			Handler: p.Handler(LoopbackFor(refuseSome)), ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 3 * time.Minute,
+			Handler: p.Handler(authn.LoopbackFor(refuseSome)), ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 3 * time.Minute,
 			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		}
 		listener := make(pipes, 1) // holds the only connection
@@ -243,7 +245,7 @@ func TestUpgradedConnectionsOutliveAllLimits(t *testing.T) {
 func TestABodyThatStopsArrivingOverHTTP2EndsItsRequest(t *testing.T) {
 	p := New(roundTripper(echoCloud), slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	p.bodyTimeout = 100 * time.Millisecond
-	front := httptest.NewUnstartedServer(p.Handler(Loopback))
+	front := httptest.NewUnstartedServer(p.Handler(authn.Loopback))
 	front.EnableHTTP2 = true
 	front.StartTLS()
 	defer front.Close()

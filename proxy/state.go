@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // State is what an Upstream knows of the cloud.
@@ -34,11 +36,11 @@ type ServerState struct {
 // State returns the state of now.
 func (u *Upstream) State() State {
 	out, now := State{}, time.Now()
-	out.Up, out.Since = u.availability[Caller].state()
+	out.Up, out.Since = u.availability[authn.Caller].state()
 	if !out.Up {
 		out.Since = u.outageStart.of(out.Since, now)
 	}
-	node, since := u.availability[Node].state()
+	node, since := u.availability[authn.Node].state()
 	out.Refused, out.RefusedSince = out.Up && !node, since
 	for _, s := range u.servers {
 		since, err := s.health.state()
@@ -55,7 +57,7 @@ func (u *Upstream) State() State {
 // takes its credentials.
 func (u *Upstream) WaitUp(ctx context.Context) error {
 	select {
-	case <-u.availability[IdentityOf(ctx)].whenUp():
+	case <-u.availability[authn.IdentityOf(ctx)].whenUp():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -66,7 +68,7 @@ func (u *Upstream) WaitUp(ctx context.Context) error {
 // reach no apiserver, as in WaitUp; a closed one if that is so now. It stays closed
 // when one is back: who wants to hear of the next loss calls Lost again.
 func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
-	return u.availability[IdentityOf(ctx)].whenDown()
+	return u.availability[authn.IdentityOf(ctx)].whenDown()
 }
 
 // availability says whether any apiserver can be reached, by callers of one Identity.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 const (
@@ -83,18 +85,18 @@ func (s *server) canServe(ctx context.Context) error {
 	code := http.StatusUnauthorized
 	if s.auth.err() == nil {
 		var err error
-		if code, err = s.getTwice(WithIdentity(ctx, Node), s.lease); err != nil {
+		if code, err = s.getTwice(authn.WithIdentity(ctx, authn.Node), s.lease); err != nil {
 			return err
 		}
 	}
-	what, id := "the node's Lease", Node
+	what, id := "the node's Lease", authn.Node
 	switch code {
 	case http.StatusUnauthorized:
-		id = Caller
+		id = authn.Caller
 		fallthrough
 	case http.StatusForbidden:
 		var err error
-		if code, err = s.getTwice(WithIdentity(ctx, id), "/readyz"); err != nil {
+		if code, err = s.getTwice(authn.WithIdentity(ctx, id), "/readyz"); err != nil {
 			return err
 		}
 		what = "/readyz"

@@ -1,6 +1,10 @@
 package proxy
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+)
 
 // streamWindow is how much of an answer an apiserver may send ahead of a client with
 // credentials of its own that does not read, in bytes, and so what such a client costs.
@@ -24,9 +28,9 @@ func newTransports(cs *Conns, creds *Credentials) *transports {
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}
-	for _, id := range []Identity{Caller, Node} {
+	for _, id := range []authn.Identity{authn.Caller, authn.Node} {
 		o := TransportOptions{TLS: creds.tlsConfig(id, "h2", "http/1.1"), Proxy: creds.Proxy}
-		if id == Caller {
+		if id == authn.Caller {
 			o.StreamWindow = streamWindow
 		}
 		plain := cs.NewTransport(o)
@@ -40,8 +44,8 @@ func newTransports(cs *Conns, creds *Credentials) *transports {
 // of returns the transport for req, after lending it the node's token where the
 // node is known by one.
 func (t *transports) of(req *http.Request) http.RoundTripper {
-	id := IdentityOf(req.Context())
-	if id == Node && t.token != "" {
+	id := authn.IdentityOf(req.Context())
+	if id == authn.Node && t.token != "" {
 		req.Header = req.Header.Clone()
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // Balance is the order in which apiservers are tried.
@@ -50,7 +52,7 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[Caller].update, u.availability[Node].update)
+		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[authn.Caller].update, u.availability[authn.Node].update)
 		s.health.answered = u.outageStart.markAnswered
 		u.servers = append(u.servers, s)
 	}
@@ -113,7 +115,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 	}
 	for _, s := range u.order() {
-		if err := s.unavailableFor(IdentityOf(req.Context())); err != nil {
+		if err := s.unavailableFor(authn.IdentityOf(req.Context())); err != nil {
 			note(s, err)
 			continue
 		}

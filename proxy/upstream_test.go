@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -324,7 +325,7 @@ func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 	var sent atomic.Int64
 	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
-	req, err := http.NewRequestWithContext(WithIdentity(t.Context(), Caller), http.MethodGet, "/openapi/v2", http.NoBody)
+	req, err := http.NewRequestWithContext(authn.WithIdentity(t.Context(), authn.Caller), http.MethodGet, "/openapi/v2", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

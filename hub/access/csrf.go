@@ -5,20 +5,20 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/hub/csrf"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // CheckCSRF is next, but lends nothing to what may be a web page in a browser
 // on this node. Callers with credentials of their own are not looked at: a
 // website has none, and to everybody else the hub is an apiserver.
-func CheckCSRF(next proxy.Authenticator) proxy.Authenticator {
-	return func(r *http.Request) (proxy.Identity, error) {
+func CheckCSRF(next authn.Authenticator) authn.Authenticator {
+	return func(r *http.Request) (authn.Identity, error) {
 		id, err := next(r)
-		if err != nil || id != proxy.Node {
+		if err != nil || id != authn.Node {
 			return id, err
 		}
 		if err := csrf.Check(r); err != nil {
-			return proxy.Caller, fmt.Errorf("%w: %w; a caller with a bearer token of its own is not asked that", proxy.ErrForbidden, err)
+			return authn.Caller, fmt.Errorf("%w: %w; a caller with a bearer token of its own is not asked that", authn.ErrForbidden, err)
 		}
 		return id, nil
 	}

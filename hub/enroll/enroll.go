@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // Cloud says whether apiservers can be reached, by whoever sends a request with the
@@ -144,7 +144,7 @@ func (e *Enrollment) untilNeeded(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-		case <-e.Cloud.Lost(proxy.AsNode(ctx)): // be it that nobody can be reached: then nobody can be asked either
+		case <-e.Cloud.Lost(authn.AsNode(ctx)): // be it that nobody can be reached: then nobody can be asked either
 			_ = e.Cloud.WaitUp(ctx) // its error is that ctx has ended
 		}
 	}
@@ -166,7 +166,7 @@ func (e *Enrollment) needed(ctx context.Context) bool {
 
 // refused reports whether apiservers can be reached, and not by the node.
 func (e *Enrollment) refused(ctx context.Context) bool {
-	return isOpen(e.Cloud.Lost(ctx)) && !isOpen(e.Cloud.Lost(proxy.AsNode(ctx)))
+	return isOpen(e.Cloud.Lost(ctx)) && !isOpen(e.Cloud.Lost(authn.AsNode(ctx)))
 }
 
 func isOpen(lost <-chan struct{}) bool {

@@ -16,10 +16,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-func isNode(ctx context.Context) bool { return proxy.IdentityOf(ctx) == proxy.Node }
+func isNode(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node }
 
 // run runs an Enrollment in a bubble until the test ends it.
 func run(t *testing.T, e *Enrollment) (stop func()) {

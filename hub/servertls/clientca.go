@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // ClientCAs are the CAs of --serve-client-ca-file, which follow changes of the
@@ -47,7 +47,7 @@ func (c *ClientCAs) check(r *http.Request) error {
 		return errors.New("no client certificate was presented")
 	}
 	leaf := r.TLS.PeerCertificates[0]
-	if err := proxy.VerifyClient(leaf, r.TLS.PeerCertificates[1:], c.pool.get(), time.Now()); err != nil {
+	if err := authn.VerifyClient(leaf, r.TLS.PeerCertificates[1:], c.pool.get(), time.Now()); err != nil {
 		return fmt.Errorf("the client certificate of %.200q is not good: %w", leaf.Subject.CommonName, err)
 	}
 	return nil
