@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -123,7 +124,7 @@ func awaitNode(t *testing.T, u *Upstream) {
 func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	d := newDoor("pod")
 	hub := newHubWithin(t, quick, Credentials{Token: "old"}, proxytest.APIServer(t, d.ServeHTTP).URL)
-	large := strings.Repeat("x", MaxReplay+1)
+	large := strings.Repeat("x", limits.MaxReplay+1)
 	for _, tt := range []struct{ method, body string }{{"GET", ""}, {"POST", "small"}, {"PUT", large}, {"DELETE", ""}} {
 		code, text := ask(t, hub, tt.method, tt.body, "")
 		if code != http.StatusServiceUnavailable || !strings.Contains(text, "edgehub: the cloud does not let this node in: ") || !strings.Contains(text, "it refuses the node's credentials (401 Unauthorized)") {

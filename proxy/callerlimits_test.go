@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -22,14 +23,14 @@ func postPart(t *testing.T, h *hubUnderTest) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	send(t, c, "%sAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n{", postHead, MaxReplay)
+	send(t, c, "%sAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n{", postHead, limits.MaxReplay)
 	return c
 }
 
 func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.bodies = NewEviction(3, 0)
+	h.proxy.bodies = limits.NewEviction(3, 0)
 	first := postPart(t, h)
 	for range 20 {
 		postPart(t, h)
@@ -61,7 +62,7 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.bodies = NewEviction(1, 0)
+	h.proxy.bodies = limits.NewEviction(1, 0)
 	c, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 	var sent atomic.Int64
 	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
 	h := newHub(t, Credentials{}, cloud.URL)
-	h.proxy.writes = NewEviction(2, 50*time.Millisecond)
+	h.proxy.writes = limits.NewEviction(2, 50*time.Millisecond)
 	var conns []net.Conn
 	for i := range 4 {
 		c, err := net.Dial("tcp", h.Listener.Addr().String())

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
 // Proxy passes requests on to an Upstream. Handler makes an http.Handler of it
@@ -29,9 +30,9 @@ type Proxy struct {
 	log      *slog.Logger
 
 	bodyTimeout time.Duration
-	bodies      *Eviction    // bodies of callers with credentials of their own
-	writes      *Eviction    // answers to them
-	callers     atomic.Int64 // requests of theirs that are being answered
+	bodies      *limits.Eviction // bodies of callers with credentials of their own
+	writes      *limits.Eviction // answers to them
+	callers     atomic.Int64     // requests of theirs that are being answered
 	maxCallers  int64
 	active      tracker
 	draining    context.Context // ends when Drain is called
@@ -47,9 +48,9 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 		},
 		metrics:     m,
 		log:         log,
-		bodyTimeout: BodyTimeout,
-		bodies:      NewEviction(MaxBodies, 0),
-		writes:      NewEviction(MaxUnread, UnreadGrace),
+		bodyTimeout: limits.BodyTimeout,
+		bodies:      limits.NewEviction(limits.MaxBodies, 0),
+		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
 		maxCallers:  maxCallerRequests,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
@@ -76,7 +77,7 @@ func (p *Proxy) Wait(ctx context.Context) error { return p.active.wait(ctx) }
 // Handler serves callers that authenticate tells apart.
 func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r, end := WithBodyTimeout(w, r, p.bodyTimeout)
+		r, end := limits.WithBodyTimeout(w, r, p.bodyTimeout)
 		defer end()
 		id, err := authenticate(r)
 		if err != nil {
@@ -93,8 +94,8 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 				p.reject(w, errTooManyRequests)
 				return
 			}
-			w = NewResponseWriter(w, p.writes)
-			defer AddBody(r, p.bodies)()
+			w = limits.NewResponseWriter(w, p.writes)
+			defer limits.AddBody(r, p.bodies)()
 		}
 		p.serve(w, r.WithContext(authn.WithIdentity(r.Context(), id)))
 	})
@@ -125,7 +126,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	r = r.WithContext(ctx)
-	if err := BufferBody(r); errors.Is(err, ErrBodyTimeout) {
+	if err := limits.BufferBody(r); errors.Is(err, limits.ErrBodyTimeout) {
 		x.code = writeBodyTimeout(w)
 		return
 	} else if err != nil {
@@ -186,7 +187,7 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	case p.draining.Err() != nil && x.verb == "watch":
 		x.code = http.StatusServiceUnavailable
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
-	case errors.Is(err, ErrBodyTimeout):
+	case errors.Is(err, limits.ErrBodyTimeout):
 		x.code = writeBodyTimeout(w)
 	case r.Context().Err() != nil || errors.Is(err, ErrClientBody):
 		panic(http.ErrAbortHandler)

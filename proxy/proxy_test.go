@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -323,7 +324,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /x HTTP/1.1\r\nHost: hub\r\nContent-Length: %d\r\n\r\nhalf", MaxReplay+1)
+	fmt.Fprintf(conn, "PUT /x HTTP/1.1\r\nHost: hub\r\nContent-Length: %d\r\n\r\nhalf", limits.MaxReplay+1)
 	conn.(*net.TCPConn).CloseWrite()
 	if err := <-ended; err == nil {
 		t.Error("an upload that broke off arrived as if it were whole")

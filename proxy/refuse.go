@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
 // errInvalidRequest is wrapped by the errors of malformed; the caller gets 400.
@@ -40,6 +41,6 @@ func (p *Proxy) reject(w http.ResponseWriter, err error) {
 // writeBodyTimeout is for a client that may still read.
 func writeBodyTimeout(w http.ResponseWriter) int {
 	w.Header().Set("Connection", "close")
-	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+ErrBodyTimeout.Error()+"; send the request again")
+	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+limits.ErrBodyTimeout.Error()+"; send the request again")
 	return http.StatusRequestTimeout
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
 // echoCloud answers with the length of the body that it has read.
@@ -114,8 +115,8 @@ func TestABodyThatStopsArrivingEndsItsRequest(t *testing.T) {
 				began := time.Now()
 				send(t, c, "%s", request)
 				wantAnswer(t, answers, http.StatusRequestTimeout, `"reason":"Timeout"`)
-				if took := time.Since(began); took != BodyTimeout {
-					t.Errorf("after %v, want %v", took, BodyTimeout)
+				if took := time.Since(began); took != limits.BodyTimeout {
+					t.Errorf("after %v, want %v", took, limits.BodyTimeout)
 				}
 				if _, err := answers.ReadByte(); err == nil {
 					t.Error("the connection goes on")
@@ -132,7 +133,7 @@ func TestABodyThatNobodyReadsHoldsItsConnectionNoLonger(t *testing.T) {
 		if _, err := io.Copy(io.Discard, answers); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 2*BodyTimeout {
+		if took := time.Since(began); took > 2*limits.BodyTimeout {
 			t.Errorf("it was held for %v", took)
 		}
 	})
@@ -140,11 +141,11 @@ func TestABodyThatNobodyReadsHoldsItsConnectionNoLonger(t *testing.T) {
 
 func TestABodyMayBeSlow(t *testing.T) {
 	onOneConnection(t, echoCloud, func(t *testing.T, c net.Conn, answers *bufio.Reader) {
-		for _, length := range []int{10, MaxReplay + 10} {
+		for _, length := range []int{10, limits.MaxReplay + 10} {
 			send(t, c, "%sContent-Length: %d\r\n\r\n", postHead, length)
 			send(t, c, "%s", bytes.Repeat([]byte("x"), length-10))
 			for range 10 {
-				time.Sleep(BodyTimeout - time.Second)
+				time.Sleep(limits.BodyTimeout - time.Second)
 				send(t, c, "x")
 			}
 			wantAnswer(t, answers, http.StatusOK, fmt.Sprint(length))
@@ -158,17 +159,17 @@ func TestTheCloudMayBeSlow(t *testing.T) {
 		if _, err := io.ReadFull(r.Body, first[:]); err != nil {
 			return nil, err
 		}
-		time.Sleep(10 * BodyTimeout) // before it reads on
+		time.Sleep(10 * limits.BodyTimeout) // before it reads on
 		res, err := echoCloud(r)
-		time.Sleep(10 * BodyTimeout) // before it answers
+		time.Sleep(10 * limits.BodyTimeout) // before it answers
 		if r.Context().Err() != nil {
 			t.Error("the request was cancelled while its answer was awaited")
 		}
 		return res, err
 	}
 	onOneConnection(t, slow, func(t *testing.T, c net.Conn, answers *bufio.Reader) {
-		go fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", postHead, MaxReplay+10, bytes.Repeat([]byte("x"), MaxReplay+10))
-		wantAnswer(t, answers, http.StatusOK, fmt.Sprint(MaxReplay))
+		go fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", postHead, limits.MaxReplay+10, bytes.Repeat([]byte("x"), limits.MaxReplay+10))
+		wantAnswer(t, answers, http.StatusOK, fmt.Sprint(limits.MaxReplay))
 		time.Sleep(2 * time.Minute) // idle, and then used again
 		send(t, c, "GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 		if res, err := http.ReadResponse(answers, nil); err == nil {

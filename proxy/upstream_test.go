@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
@@ -34,7 +35,7 @@ func hangUp(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestFailover(t *testing.T) {
-	large := strings.Repeat("x", MaxReplay+1)
+	large := strings.Repeat("x", limits.MaxReplay+1)
 	tests := map[string]struct {
 		first  http.HandlerFunc // nil: nothing listens
 		method string

@@ -1,4 +1,4 @@
-package proxy
+package limits
 
 import (
 	"net/http/httptest"
