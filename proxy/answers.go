@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // slowRequest is how long a caller has to have waited for an answer before its giving up
@@ -34,7 +36,7 @@ func (s *server) handleResponse(req *http.Request, res *http.Response) (*http.Re
 // and no answer: it was broken off, or its caller has waited for long.
 func (s *server) handleFailure(req *http.Request, err error, began time.Time) {
 	gaveUp := req.Context().Err() != nil
-	if IsUnresponsive(err) || errors.Is(err, ErrClientBody) || gaveUp && time.Since(began) < slowRequest {
+	if liveness.IsUnresponsive(err) || errors.Is(err, ErrClientBody) || gaveUp && time.Since(began) < slowRequest {
 		return
 	}
 	s.recordFailure(req)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"cmp"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // Limits bound how long it takes to notice that an apiserver is lost, and that
@@ -39,4 +41,6 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-func (l Limits) timeouts() Timeouts { return Timeouts{Loss: l.Loss, IdlePing: l.IdlePing} }
+func (l Limits) timeouts() liveness.Timeouts {
+	return liveness.Timeouts{Loss: l.Loss, IdlePing: l.IdlePing}
+}

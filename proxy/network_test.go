@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // fakeNetwork is the way to one apiserver, for a synctest bubble: in memory, late,
@@ -44,8 +46,8 @@ func (n *fakeNetwork) set(change func(n *fakeNetwork)) {
 	n.changed.Broadcast()
 }
 
-func (n *fakeNetwork) network() Network {
-	return Network{n.dial, func(conn net.Conn) func() (uint64, bool) { return conn.(*fakeConn).backlog }}
+func (n *fakeNetwork) network() liveness.Network {
+	return liveness.Network{Dial: n.dial, Backlog: func(conn net.Conn) func() (uint64, bool) { return conn.(*fakeConn).backlog }}
 }
 
 // dial takes a round trip. Where packets are swallowed it is tried again after 1,

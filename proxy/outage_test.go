@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // idle answers watches with a header and nothing else, upgrades in the same way,
@@ -88,7 +90,7 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 				c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
 				cut := time.Now()
 				err := <-ended
-				if took := time.Since(cut); took > DefaultIdlePing+bound || !IsUnresponsive(err) || !c.isLost() {
+				if took := time.Since(cut); took > DefaultIdlePing+bound || !liveness.IsUnresponsive(err) || !c.isLost() {
 					t.Errorf("it ended with %v after %v; lost: %v", err, took, c.isLost())
 				}
 			})

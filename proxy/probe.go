@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // maxProbeSteps is how many silences of Limits.Loss a probe may have in all: one each
@@ -114,13 +115,13 @@ func (s *server) probe(ctx context.Context, since time.Time) {
 func (s *server) quickGet(ctx context.Context, path string, since time.Time) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
 	defer cancel()
-	return s.get(ctx, &Attempt{Strict: true, Since: since}, path, since)
+	return s.get(ctx, &liveness.Attempt{Strict: true, Since: since}, path, since)
 }
 
 // get sends a request of the hub's own and returns the code of its answer. If there is
 // no connection, the apiserver is lost.
-func (s *server) get(ctx context.Context, a *Attempt, path string, since time.Time) (int, error) {
-	req, err := http.NewRequestWithContext(WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
+func (s *server) get(ctx context.Context, a *liveness.Attempt, path string, since time.Time) (int, error) {
+	req, err := http.NewRequestWithContext(liveness.WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +129,7 @@ func (s *server) get(ctx context.Context, a *Attempt, path string, since time.Ti
 	if err != nil {
 		if !a.Connected() {
 			err = asDialError(err)
-			if ctx.Err() == nil && !IsUnresponsive(err) {
+			if ctx.Err() == nil && !liveness.IsUnresponsive(err) {
 				s.health.failed(time.Now(), err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // server is one apiserver.
@@ -20,7 +21,7 @@ type server struct {
 	lease            string // its path: see leasePath
 	auth             *authBreaker
 	nodeAvailability *nodeAvailability
-	conns            *Conns
+	conns            *liveness.Conns
 
 	transports atomic.Pointer[transports]
 }
@@ -35,7 +36,7 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 		address: address, log: log, limits: limits, checks: newCheckTrigger(limits), lease: leasePath(node),
 		nodeAvailability: &nodeAvailability{onChange: forNode, up: true, authorized: true},
 	}
-	s.conns = NewConns(s, limits.timeouts(), log)
+	s.conns = liveness.NewConns(s, limits.timeouts(), log)
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
 		setGauges(up, last, isUp, at)
 		changed(isUp, at)
@@ -50,7 +51,7 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 // what becomes of it. An error before the request got a connection is a
 // *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
-	a, began := &Attempt{}, time.Now()
+	a, began := &liveness.Attempt{}, time.Now()
 	used := s.transports.Load()
 	res, err := s.send(a, req)
 	switch {
@@ -60,7 +61,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 		return s.handleResponse(req, res)
 	case !a.Connected():
 		err = asDialError(err) // an HTTP proxy on the way may have refused, too
-		if req.Context().Err() == nil && !IsUnresponsive(err) {
+		if req.Context().Err() == nil && !liveness.IsUnresponsive(err) {
 			s.ConnectFailed(err)
 		}
 	default:
@@ -70,7 +71,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // send sends req to this server and draws no conclusions.
-func (s *server) send(a *Attempt, req *http.Request) (*http.Response, error) {
+func (s *server) send(a *liveness.Attempt, req *http.Request) (*http.Response, error) {
 	out := a.Start(req)
 	target := *exactPath(req.URL)
 	target.Scheme, target.Host = s.address.Scheme, s.address.Host
@@ -106,7 +107,7 @@ func (s *server) Down() error { return s.health.down() }
 func (s *server) Unresponsive(cause error) {
 	was := s.health.down()
 	s.health.failed(time.Now(), cause)
-	if !IsUnresponsive(was) {
+	if !liveness.IsUnresponsive(was) {
 		s.conns.CloseAll(cause)
 	}
 }

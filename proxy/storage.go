@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 const (
@@ -113,7 +114,7 @@ func (s *server) canServe(ctx context.Context) error {
 func (s *server) getTwice(ctx context.Context, path string) (code int, err error) {
 	for range 2 {
 		code, err = s.getOnce(ctx, path)
-		if err == nil || asNotServing(err) != nil || IsUnresponsive(err) || undelivered(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil {
+		if err == nil || asNotServing(err) != nil || liveness.IsUnresponsive(err) || undelivered(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil {
 			return code, err
 		}
 		if !connectionLost(err) {
@@ -126,7 +127,7 @@ func (s *server) getTwice(ctx context.Context, path string) (code int, err error
 func (s *server) getOnce(ctx context.Context, path string) (int, error) {
 	bound, cancel := context.WithTimeout(ctx, storageDeadline)
 	defer cancel()
-	a := &Attempt{}
+	a := &liveness.Attempt{}
 	code, err := s.get(bound, a, path, time.Now())
 	switch {
 	case err == nil || ctx.Err() != nil || bound.Err() == nil:

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // streamWindow is how much of an answer an apiserver may send ahead of a client with
@@ -20,21 +21,21 @@ type transports struct {
 	token   string               // of the node, or empty
 	plain   [2]http.RoundTripper // by Identity
 	upgrade [2]http.RoundTripper // by Identity
-	all     []*Transport
+	all     []*liveness.Transport
 }
 
-func newTransports(cs *Conns, creds *Credentials) *transports {
+func newTransports(cs *liveness.Conns, creds *Credentials) *transports {
 	t := &transports{missing: creds.Missing}
 	if creds.Certificate == nil {
 		t.token = creds.Token
 	}
 	for _, id := range []authn.Identity{authn.Caller, authn.Node} {
-		o := TransportOptions{TLS: creds.tlsConfig(id, "h2", "http/1.1"), Proxy: creds.Proxy}
+		o := liveness.TransportOptions{TLS: creds.tlsConfig(id, "h2", "http/1.1"), Proxy: creds.Proxy}
 		if id == authn.Caller {
 			o.StreamWindow = streamWindow
 		}
 		plain := cs.NewTransport(o)
-		upgrade := cs.NewTransport(TransportOptions{TLS: creds.tlsConfig(id, "http/1.1"), Proxy: creds.Proxy, Upgrades: true})
+		upgrade := cs.NewTransport(liveness.TransportOptions{TLS: creds.tlsConfig(id, "http/1.1"), Proxy: creds.Proxy, Upgrades: true})
 		t.plain[id], t.upgrade[id] = plain, upgrade
 		t.all = append(t.all, plain, upgrade)
 	}

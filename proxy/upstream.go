@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // Balance is the order in which apiservers are tried.
@@ -63,7 +64,7 @@ func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Creden
 
 // connectPeers makes the lines of all apiservers known to each other.
 func (u *Upstream) connectPeers() {
-	var all []*Conns
+	var all []*liveness.Conns
 	for _, s := range u.servers {
 		all = append(all, s.conns)
 	}

@@ -1,4 +1,4 @@
-package proxy
+package liveness
 
 import (
 	"testing"
