@@ -17,12 +17,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // openCache opens the cache under --root-dir.
-func openCache(c *config.Config, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
+func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
 	var key []byte
 	if c.CacheKeyFile != "" {
 		var err error
@@ -54,7 +54,7 @@ func openCache(c *config.Config, upstream *proxy.Upstream, r prometheus.Register
 
 // unreachable reports whether err says that a request reached no apiserver.
 func unreachable(err error) bool {
-	var lost *proxy.UnreachableError
+	var lost *upstream.UnreachableError
 	return errors.As(err, &lost) && !lost.Delivered
 }
 

@@ -2,7 +2,7 @@
 // proxy ports, and the node's HTTP API.
 //
 //	10261  plain HTTP on loopback ─┐
-//	10268  TLS ────────────────────┼─▶ proxy.Proxy ─▶ cache.Cache ─▶ proxy.Upstream ─▶ apiservers
+//	10268  TLS ────────────────────┼─▶ proxy.Proxy ─▶ cache.Cache ─▶ upstream.Upstream ─▶ apiservers
 //	in process ────────────────────┘
 //	   ▲
 //	   └── ota (10267): pods of this node, and their upgrade

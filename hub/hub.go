@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Hub is one node's hub.
@@ -29,7 +30,7 @@ type Hub struct {
 	log      *slog.Logger
 	proxy    *proxy.Proxy
 	cache    *cache.Cache
-	upstream *proxy.Upstream
+	upstream *upstream.Upstream
 	outage   *outage
 	creds    *credentials.Node
 	ports    []port                 // the first is the hub's own way in
@@ -62,7 +63,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		}
 		servers = []*url.URL{id.Server}
 	}
-	upstream, err := proxy.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, proxy.NewUpstreamMetrics(r))
+	upstream, err := upstream.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, upstream.NewUpstreamMetrics(r))
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
-	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // images pulls the images of upgrades ahead.
@@ -70,7 +70,7 @@ func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prome
 }
 
 // run returns when ctx has ended.
-func (i *images) run(ctx context.Context, cloud *proxy.Upstream) error {
+func (i *images) run(ctx context.Context, cloud *upstream.Upstream) error {
 	if i == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/durable"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // minOutage is how long an outage has to last before it is written down: one that
@@ -21,7 +21,7 @@ const minOutage = 10 * time.Second
 // when the hub stops; never in between.
 type outage struct {
 	file     string
-	upstream *proxy.Upstream
+	upstream *upstream.Upstream
 	log      *slog.Logger
 	loaded   time.Time // what the file said at the start; zero: nothing
 }
@@ -34,7 +34,7 @@ type outageFile struct {
 
 // loadOutage passes the remembered outage on to upstream. A file that cannot be read counts
 // as none.
-func loadOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage {
+func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)
 	if err != nil {
@@ -59,7 +59,7 @@ func loadOutage(root string, upstream *proxy.Upstream, log *slog.Logger) *outage
 // run keeps the file until ctx ends. What it says stays until an apiserver answers,
 // whatever the clock says meanwhile.
 func (o *outage) run(ctx context.Context) {
-	if proxy.Plausible(o.loaded) {
+	if upstream.Plausible(o.loaded) {
 		select {
 		case <-ctx.Done():
 			return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // postPart sends a part of a body with a token, whoever's, and leaves it at that.
@@ -29,7 +30,7 @@ func postPart(t *testing.T, h *hubUnderTest) net.Conn {
 
 func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	h := newHub(t, Credentials{}, cloud.URL)
+	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.bodies = limits.NewEviction(3, 0)
 	first := postPart(t, h)
 	for range 20 {
@@ -61,7 +62,7 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 
 func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	h := newHub(t, Credentials{}, cloud.URL)
+	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.bodies = limits.NewEviction(1, 0)
 	c, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
@@ -82,7 +83,7 @@ func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 	var sent atomic.Int64
 	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
-	h := newHub(t, Credentials{}, cloud.URL)
+	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.writes = limits.NewEviction(2, 50*time.Millisecond)
 	var conns []net.Conn
 	for i := range 4 {
@@ -120,7 +121,7 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	h := newHub(t, Credentials{}, cloud.URL)
+	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.maxCallers = 2
 	get := func(path, token string) *http.Response {
 		t.Helper()

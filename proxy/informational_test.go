@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // conversation sends a request with a body on a connection of its own, and returns all
@@ -48,7 +49,7 @@ func TestContinueIsSaidOnce(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		io.WriteString(w, "got "+string(body))
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	secure := httptest.NewTLSServer(hub.proxy.Handler(authn.Loopback)) // HTTP/1.1, as curl --http1.1
 	t.Cleanup(secure.Close)
 	for name, dial := range map[string]func() (net.Conn, error){

@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,27 +19,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type hubUnderTest struct {
 	*httptest.Server
 	proxy    *Proxy
-	upstream *Upstream
+	upstream *upstream.Upstream
 	registry *prometheus.Registry
 }
 
 // newHub proxies to servers in the order given. The node's credentials are
 // creds with the CA of the test servers.
-func newHub(t testing.TB, creds Credentials, servers ...string) *hubUnderTest {
-	t.Helper()
-	return newHubWithin(t, Limits{}, creds, servers...)
-}
-
-// newHubWithin is newHub with limits of the test's own.
-func newHubWithin(t testing.TB, limits Limits, creds Credentials, servers ...string) *hubUnderTest {
+func newHub(t testing.TB, creds upstream.Credentials, servers ...string) *hubUnderTest {
 	t.Helper()
 	creds.CAs = proxytest.ServerCAs(t)
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	upstream, err := NewUpstream(proxytest.URLs(t, servers...), "node", Priority, &creds, limits, log, NewUpstreamMetrics(registry))
+	u, err := upstream.NewUpstream(proxytest.URLs(t, servers...), "node", upstream.Priority, &creds, upstream.Limits{}, log, upstream.NewUpstreamMetrics(registry))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(upstream, log, NewMetrics(registry))
-	front := proxytest.Serve(t, p.Handler(authn.Loopback), upstream.Run, upstream.Close)
-	return &hubUnderTest{front, p, upstream, registry}
+	p := New(u, log, NewMetrics(registry))
+	front := proxytest.Serve(t, p.Handler(authn.Loopback), u.Run, u.Close)
+	return &hubUnderTest{front, p, u, registry}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Proxy passes requests on to an Upstream. Handler makes an http.Handler of it
@@ -182,14 +183,14 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	clear(w.Header())
-	var unreachable *UnreachableError
+	var unreachable *upstream.UnreachableError
 	switch {
 	case p.draining.Err() != nil && x.verb == "watch":
 		x.code = http.StatusServiceUnavailable
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
 	case errors.Is(err, limits.ErrBodyTimeout):
 		x.code = writeBodyTimeout(w)
-	case r.Context().Err() != nil || errors.Is(err, ErrClientBody):
+	case r.Context().Err() != nil || errors.Is(err, upstream.ErrClientBody):
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):
 		x.code = http.StatusBadGateway
@@ -206,7 +207,7 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 
 // unreachableText says that the cloud cannot be reached, or not by this node, and,
 // where somebody on the way has wrapped cause, what that means for this request.
-func unreachableText(err error, cause *UnreachableError) string {
+func unreachableText(err error, cause *upstream.UnreachableError) string {
 	text := "the cloud cannot be reached"
 	if cause.Refused() {
 		text = "the cloud does not let this node in"

@@ -25,6 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // raw sends request bytes as they are and reads one answer.
@@ -54,7 +55,7 @@ func TestRequestArrivesAsItWasSent(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		json.NewEncoder(w).Encode(arrived{r.Method, r.RequestURI, r.Host, string(body), r.Header})
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	tests := map[string]struct {
 		request string
 		want    arrived
@@ -117,7 +118,7 @@ func TestAnswerArrivesAsItWasSent(t *testing.T) {
 		http.NewResponseController(w).Flush() // or the length would be known
 		w.Header().Set("X-Sum", "abc")
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	res := raw(t, hub, "GET /x HTTP/1.1\r\nHost: hub\r\n\r\n")
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -138,7 +139,7 @@ func TestCompressedBodyStaysCompressed(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Write(packed)
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	res := raw(t, hub, "GET /x HTTP/1.1\r\nHost: hub\r\nAccept-Encoding: gzip\r\n\r\n")
 	body, _ := io.ReadAll(res.Body)
 	if !bytes.Equal(body, packed) || res.Header.Get("Content-Encoding") != "gzip" {
@@ -156,7 +157,7 @@ func TestWatchIsFlushedFrameByFrame(t *testing.T) {
 			http.NewResponseController(w).Flush()
 		}
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	res, err := hub.Client().Get(hub.URL + "/api/v1/pods?watch=true") // the header comes before the first frame
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestClientThatLeavesCancelsItsRequestUpstream(t *testing.T) {
 		<-r.Context().Done()
 		close(gone)
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	ctx, leave := context.WithCancel(t.Context())
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, hub.URL+"/api/v1/pods?watch=1", nil)
 	res, err := hub.Client().Do(req)
@@ -204,7 +205,7 @@ func TestBodyThatBreaksOffUpstreamBreaksOffAtTheClient(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	for range 20 { // and leaks nothing: TestMain
 		res, err := hub.Client().Get(hub.URL + "/api/v1/pods")
 		if err != nil {
@@ -224,7 +225,7 @@ func TestDrainEndsWatchesCleanly(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	res, err := hub.Client().Get(hub.URL + "/api/v1/pods?watch=true")
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +261,7 @@ func TestUpgradedConnectionCarriesBytesBothWays(t *testing.T) {
 		io.WriteString(rw, "echo "+line+"\n")
 		rw.Flush()
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +283,7 @@ func TestUpgradedConnectionCarriesBytesBothWays(t *testing.T) {
 }
 
 func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
-	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
+	hub := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t))
 	res, err := hub.Client().Get(hub.URL + "/api/v1/nodes/n")
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestCloudThatCannotBeReachedIs503WithRetryAfter(t *testing.T) {
 }
 
 func TestStrangerIs401WithStatus(t *testing.T) {
-	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
+	hub := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t))
 	deny := func(*http.Request) (authn.Identity, error) {
 		return authn.Caller, fmt.Errorf("%w: who?", authn.ErrUnauthenticated)
 	}
@@ -318,7 +319,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 			ended <- err
 		}
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +340,7 @@ func TestClientThatBreaksOffItsBodyIsNotTheApiserversFault(t *testing.T) {
 
 func TestRequestForNoPathIs400(t *testing.T) {
 	api := proxytest.APIServer(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent on") })
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	if res := raw(t, hub, "GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n"); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("answered %d", res.StatusCode)
 	}
@@ -358,7 +359,7 @@ func TestWaitCountsUpgradedConnections(t *testing.T) {
 		rw.Flush()
 		<-release
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	if err := hub.proxy.Wait(t.Context()); err != nil {
 		t.Fatalf("with nothing to wait for: %v", err)
 	}
@@ -385,7 +386,7 @@ func TestWaitCountsUpgradedConnections(t *testing.T) {
 
 func TestSmallBodyThatBreaksOffIsNeverSent(t *testing.T) {
 	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { t.Error("half a request was sent on") })
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	conn, err := net.Dial("tcp", hub.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -420,7 +421,7 @@ func TestWhoStandsInBetweenLearnsWhoAsksForWhat(t *testing.T) {
 		if id := authn.IdentityOf(r.Context()); id != authn.Node {
 			t.Errorf("identity %v", id)
 		}
-		return nil, &UnreachableError{}
+		return nil, &upstream.UnreachableError{}
 	})
 	res, err := http.Get(front.URL + "/api/v1/namespaces/n/pods?watch=true")
 	if err != nil {
@@ -430,7 +431,7 @@ func TestWhoStandsInBetweenLearnsWhoAsksForWhat(t *testing.T) {
 }
 
 func TestUnreachableSaysWhatItMeansForTheRequest(t *testing.T) {
-	down := &UnreachableError{Attempts: []error{errors.New("a:6443: connection refused")}}
+	down := &upstream.UnreachableError{Attempts: []error{errors.New("a:6443: connection refused")}}
 	tests := map[string]struct {
 		err  error
 		want string

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // A query that cannot be read is not logged: some put tokens into theirs.
@@ -18,7 +19,7 @@ func TestQueriesAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(10))))
 	defer klog.ClearLogger()
-	hub := newHub(t, Credentials{}, proxytest.RefusedURL(t))
+	hub := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t))
 	const path = "/api/v1/pods?access_token=planted&"
 	tests := map[string]struct{ query, verb, name string }{
 		"a limit that is no number":        {"limit=x", "list", ""},

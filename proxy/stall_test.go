@@ -19,6 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // echoCloud answers with the length of the body that it has read.
@@ -27,7 +28,7 @@ func echoCloud(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrClientBody, err)
+			return nil, fmt.Errorf("%w: %w", upstream.ErrClientBody, err)
 		}
 		n = len(body)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // validate returns why r cannot reach an apiserver as it was sent, or nil. What
@@ -16,7 +18,7 @@ func validate(r *http.Request) error {
 	if r.Method == http.MethodConnect { // net/http would pass on the host alone
 		return fmt.Errorf("%w: no apiserver knows the method CONNECT", errInvalidRequest)
 	}
-	if !HasExactPath(r.URL) {
+	if !upstream.HasExactPath(r.URL) {
 		return fmt.Errorf("%w: the path %.200q begins with two slashes and has bytes that have to be escaped: escape them", errInvalidRequest, r.RequestURI)
 	}
 	for _, line := range r.Header["Connection"] {

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 func TestWhatCannotArriveAsItWasSentIsRefused(t *testing.T) {
 	api := proxytest.APIServer(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("arrived: %s %s", r.Method, r.RequestURI) })
-	hub := newHub(t, Credentials{Token: "node"}, api.URL)
+	hub := newHub(t, upstream.Credentials{Token: "node"}, api.URL)
 	tests := map[string]struct{ request, says string }{
 		"a URL without a path":                  {"GET a:b HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
 		"a URL of another scheme":               {"GET ftp://hub/a HTTP/1.1\r\nHost: hub\r\n\r\n", "no path"},
@@ -53,7 +54,7 @@ func TestPathsArriveByteForByte(t *testing.T) {
 	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(r.RequestURI)
 	})
-	hub := newHub(t, Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api.URL)
 	for name, path := range map[string]string{
 		"what Go would escape":       `/a{b}"<>|\^` + "`" + `/c?q={"`,
 		"what Go would not":          "/%7Ba%41/b",

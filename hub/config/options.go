@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Options are the hub's flags as they were given. Names, ports and defaults are
@@ -14,7 +14,7 @@ import (
 type Options struct {
 	NodeName      string
 	ServerAddr    string // apiservers, as a list; empty: the kubeconfig's
-	Balance       proxy.Balance
+	Balance       upstream.Balance
 	Kubeconfig    string // not read where there is a BootstrapFile
 	BootstrapFile string // or empty: the hub has no certificate of its own
 	RootDir       string
@@ -35,7 +35,7 @@ type Options struct {
 	MaxConnections    int
 	ShutdownGrace     time.Duration
 
-	Limits          proxy.Limits
+	Limits          upstream.Limits
 	ReconnectJitter time.Duration // of watches, after the cloud is back
 
 	CacheMaxBytes           int64
@@ -65,7 +65,7 @@ func NewOptions() *Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NodeName, "node-name", "", "name of this node in the cluster (required)")
 	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the server that --kubeconfig names")
-	fs.StringVar((*string)(&o.Balance), "lb-mode", string(proxy.RoundRobin), "order in which several apiservers are tried: rr (in turn) or priority (the first that answers)")
+	fs.StringVar((*string)(&o.Balance), "lb-mode", string(upstream.RoundRobin), "order in which several apiservers are tried: rr (in turn) or priority (the first that answers)")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "/etc/kubernetes/kubelet.conf", "kubeconfig with the node's credentials; read again when it, or a file it names, changes")
 	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "kubeconfig with a bootstrap token (kubeadm token create), with which the hub gets the node a client certificate of the hub's own, kept under --root-dir and renewed there; --kubeconfig is not read then. The file may be replaced while the hub runs: the server and CA in it count as long as it is there, and its token when the certificate has expired. Empty: the hub uses the credentials in --kubeconfig")
 	fs.StringVar(&o.RootDir, "root-dir", "/var/lib/edgehub", "directory for what the hub keeps")
@@ -85,10 +85,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections each port may have open; the last quarter is for the node's own programs")
 	fs.DurationVar(&o.ShutdownGrace, "shutdown-grace-period", 5*time.Second, "how long a stop waits for requests to end; watches are ended at once")
 
-	fs.DurationVar(&o.Limits.Loss, "upstream-loss-timeout", proxy.DefaultLoss, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")
-	fs.DurationVar(&o.Limits.Probe, "upstream-probe-interval", proxy.DefaultProbe, "time between two attempts to reach an apiserver that is lost")
-	fs.DurationVar(&o.Limits.IdlePing, "upstream-idle-ping-interval", proxy.DefaultIdlePing, "silence after which a connection with nothing but open watches is pinged; some 200 bytes each time")
-	fs.IntVar(&o.Limits.BadAnswers, "upstream-bad-answers", proxy.DefaultBadAnswers, "how many answers 500, 502, 503, 504 or 429 within a minute make the hub ask for the node's Lease; an apiserver that does not answer that counts as lost")
+	fs.DurationVar(&o.Limits.Loss, "upstream-loss-timeout", upstream.DefaultLoss, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")
+	fs.DurationVar(&o.Limits.Probe, "upstream-probe-interval", upstream.DefaultProbe, "time between two attempts to reach an apiserver that is lost")
+	fs.DurationVar(&o.Limits.IdlePing, "upstream-idle-ping-interval", upstream.DefaultIdlePing, "silence after which a connection with nothing but open watches is pinged; some 200 bytes each time")
+	fs.IntVar(&o.Limits.BadAnswers, "upstream-bad-answers", upstream.DefaultBadAnswers, "how many answers 500, 502, 503, 504 or 429 within a minute make the hub ask for the node's Lease; an apiserver that does not answer that counts as lost")
 	fs.DurationVar(&o.ReconnectJitter, "reconnect-jitter", 2*time.Second, "watches are resumed spread over so long after the cloud is back, so that a thousand nodes do not come at once")
 
 	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", 256<<20, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 const (
@@ -52,7 +52,7 @@ func (c *Config) checkRequired(p *problems) {
 	} else if reasons := validation.IsDNS1123Subdomain(c.NodeName); len(reasons) > 0 {
 		p.add("node-name", "%q is no node name: %s", c.NodeName, reasons[0])
 	}
-	if c.Balance != proxy.RoundRobin && c.Balance != proxy.Priority {
+	if c.Balance != upstream.RoundRobin && c.Balance != upstream.Priority {
 		p.add("lb-mode", "%q is neither rr nor priority", c.Balance)
 	}
 	if c.Kubeconfig == "" && c.BootstrapFile == "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Enroll prepares to get the hub a certificate of its own, where it is to have
@@ -61,7 +61,7 @@ func (n *Node) Missing() error {
 }
 
 // Refused says that the apiservers do not take the node's credentials, and what to do.
-func (n *Node) Refused(state proxy.State) string {
+func (n *Node) Refused(state upstream.State) string {
 	todo := fmt.Sprintf("renew it, or put another into --kubeconfig %s, which is looked at every second", n.source.config.Kubeconfig)
 	if n.source.config.BootstrapFile != "" {
 		todo = "another one is asked for with --bootstrap-file " + n.source.config.BootstrapFile

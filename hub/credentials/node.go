@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 // nothing: the last good contents stay in use.
 type Node struct {
 	source     *Source
-	upstream   *proxy.Upstream
+	upstream   *upstream.Upstream
 	enrollment *enroll.Enrollment // gets the node's certificate; nil: somebody else does
 	log        *slog.Logger
 	expiry     prometheus.Gauge
@@ -49,7 +49,7 @@ type Node struct {
 }
 
 // New takes up id, the first contents of source, which upstream uses already.
-func New(source *Source, id *kubeconfig.Identity, upstream *proxy.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
+func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
 	n := &Node{source: source, upstream: upstream, log: log, expiry: newExpiryGauge(r), server: id.Server}
 	if err := n.loadClientCAs(id); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Source is where the node's identity is read from: --kubeconfig, or the hub's own
@@ -71,7 +71,7 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 	if ownErr == nil {
 		creds.Certificate, known = own.Creds.Certificate, string(own.Digest[:])
 	} else {
-		creds.Missing = &proxy.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
+		creds.Missing = &upstream.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
 	}
 	id.Creds = &creds
 	// Another bootstrap token makes no other node.

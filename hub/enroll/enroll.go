@@ -20,7 +20,7 @@ import (
 )
 
 // Cloud says whether apiservers can be reached, by whoever sends a request with the
-// context: see proxy.Upstream.
+// context: see upstream.Upstream.
 type Cloud interface {
 	WaitUp(ctx context.Context) error
 	Lost(ctx context.Context) <-chan struct{}

@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/edgehub-io/edgehub/proxy"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // Identity is what a kubeconfig says of the node: how it is known in the cloud.
 type Identity struct {
 	Server *url.URL // of the kubeconfig's current context
-	Creds  *proxy.Credentials
+	Creds  *upstream.Credentials
 	CAPEM  []byte // of the apiserver, empty: the system's
 	// Digest is equal for equal contents of the kubeconfig and the files it
 	// names.
@@ -47,7 +47,7 @@ func Load(path string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	id := &Identity{Server: server, CAPEM: config.CAData, Digest: digestOf(raw, config), Creds: &proxy.Credentials{
+	id := &Identity{Server: server, CAPEM: config.CAData, Digest: digestOf(raw, config), Creds: &upstream.Credentials{
 		ServerName: config.ServerName,
 		Insecure:   config.Insecure,
 		Proxy:      config.Proxy,

@@ -1,0 +1,216 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+)
+
+// authBreaker says whether an apiserver takes the node's credentials. It does until
+// it answers 401 to a request that carries them, and to a look of our own right
+// after: that one request was refused may have other reasons, a kubelet behind the
+// apiserver, say. From then on nothing is sent to it in the node's name, as if it
+// were away for the node, until there are other credentials, or a probe finds that it
+// takes these after all. What this machine's clock says of a certificate decides
+// nothing: it may be wrong.
+type authBreaker struct {
+	log      *slog.Logger
+	onChange func(taken bool, at time.Time) // called in the order of the changes
+	gauge    prometheus.Gauge
+	wake     chan struct{} // to the prober, when taken turns to refused; holds one
+
+	checking sync.Mutex // held during a look of our own: one is enough for all
+
+	mu    sync.Mutex
+	since time.Time // of the last change
+	cause error     // why nothing is sent; nil: the credentials are taken, as far as is known
+}
+
+func newAuthBreaker(log *slog.Logger, refused prometheus.Gauge, report func(taken bool, at time.Time)) *authBreaker {
+	return &authBreaker{log: log, onChange: report, gauge: refused, wake: make(chan struct{}, 1), since: time.Now()}
+}
+
+// err returns why nothing is sent in the node's name, or nil.
+func (a *authBreaker) err() error {
+	_, err := a.state()
+	return err
+}
+
+func (a *authBreaker) state() (since time.Time, cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since, a.cause
+}
+
+// open notes why nothing can be sent in the node's name, unless stale says that it
+// is about credentials that are not used any more.
+func (a *authBreaker) open(cause error, stale func() bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if stale() {
+		return
+	}
+	first := a.cause == nil
+	a.cause = cause
+	if !first {
+		return
+	}
+	a.since = time.Now()
+	a.onChange(false, a.since)
+	a.gauge.Set(1)
+	select {
+	case a.wake <- struct{}{}:
+	default: // the prober has been told already
+	}
+	var missing *MissingError
+	if !errors.As(cause, &missing) {
+		a.log.Warn("apiserver refuses the node's credentials; the node is served from the cache until it has others", "err", cause)
+	}
+}
+
+// close notes that the credentials are good, or that they are others.
+func (a *authBreaker) close(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cause == nil {
+		return
+	}
+	now := time.Now()
+	lasted := now.Sub(a.since)
+	a.since, a.cause = now, nil
+	a.onChange(true, now)
+	a.gauge.Set(0)
+	a.log.Info("requests are sent in the node's name again", "reason", why, "after", lasted.Round(time.Millisecond))
+}
+
+// RefusedError says that an apiserver does not take the node's credentials. It has
+// not carried out the request.
+type RefusedError struct{}
+
+func (*RefusedError) Error() string {
+	return fmt.Sprintf("it refuses the node's credentials (%d %[2]s)", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized))
+}
+
+// MissingError says that the node has no credentials yet.
+type MissingError struct {
+	Reason string // in words
+}
+
+func (e *MissingError) Error() string { return e.Reason }
+
+// errCredentialsReplaced is returned for a request that was refused with credentials that have
+// been replaced since.
+var errCredentialsReplaced = errors.New("the node's credentials were replaced while the request was under way")
+
+// notAuthorized reports whether err says that the request was not even considered, because
+// of the node's credentials.
+func notAuthorized(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) || errors.Is(err, errCredentialsReplaced)
+}
+
+// unavailableFor returns why no request of id is sent to the apiserver, or nil.
+func (s *server) unavailableFor(id authn.Identity) error {
+	if err := s.health.down(); err != nil || id != authn.Node {
+		return err
+	}
+	return s.auth.err()
+}
+
+// confirmUnauthorized passes on a 401 to a request that was sent with used, if it says nothing
+// of the node's credentials. Otherwise an error takes its place: see notTaken.
+func (s *server) confirmUnauthorized(req *http.Request, res *http.Response, used *transports) (*http.Response, error) {
+	err := s.checkCredentials(req.Context(), used)
+	if err == nil {
+		return s.handleResponse(req, res)
+	}
+	res.Body.Close()
+	return nil, err
+}
+
+// checkCredentials asks the apiserver in the node's name for what everybody may read who is
+// known to it. Its error is errRenewed if the credentials are not used's any more, or
+// a *RefusedError, or nil: who cannot be reached refuses nothing.
+func (s *server) checkCredentials(ctx context.Context, used *transports) error {
+	s.auth.checking.Lock()
+	defer s.auth.checking.Unlock()
+	stale := func() bool { return s.transports.Load() != used }
+	if stale() {
+		return errCredentialsReplaced
+	}
+	if s.auth.err() != nil {
+		return &RefusedError{}
+	}
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
+	switch {
+	case stale():
+		return errCredentialsReplaced
+	case err != nil || code != http.StatusUnauthorized:
+		return nil
+	}
+	refused := &RefusedError{}
+	s.auth.open(refused, stale)
+	return refused
+}
+
+// retryCredentials looks from time to time whether the apiserver takes the node's
+// credentials after all: its clock was wrong, or its list of CAs. Nobody need wait for
+// that where there are other credentials, so that it is asked ever more seldom.
+func (s *server) retryCredentials(ctx context.Context) {
+	wait := s.limits.Probe
+	for {
+		pause := time.NewTimer(wait - rand.N(wait/2)) //nolint:gosec // no secret
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		used := s.transports.Load()
+		switch cause := s.auth.err(); {
+		case cause == nil || used.missing != nil:
+			return
+		case s.health.down() != nil:
+			wait = s.limits.Probe // to know soon after its return
+			continue
+		}
+		wait = min(2*wait, maxPause)
+		code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
+		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !isTransientStatus(code) && s.transports.Load() == used {
+			s.auth.close("the apiserver takes its credentials after all")
+			return
+		}
+	}
+}
+
+// nodeAvailability says whether the node can use an apiserver: it can be reached, and takes the
+// node's credentials.
+type nodeAvailability struct {
+	onChange func(usable bool, at time.Time) // must not call back
+
+	mu             sync.Mutex
+	up, authorized bool
+}
+
+func (u *nodeAvailability) setUp(up bool, at time.Time) { u.set(&u.up, up, at) }
+
+func (u *nodeAvailability) setAuthorized(taken bool, at time.Time) { u.set(&u.authorized, taken, at) }
+
+func (u *nodeAvailability) set(which *bool, value bool, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.up && u.authorized
+	*which = value
+	if now := u.up && u.authorized; now != before {
+		u.onChange(now, at)
+	}
+}

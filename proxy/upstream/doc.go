@@ -1,0 +1,64 @@
+// Package upstream sends requests to the apiservers in the cloud: it selects one, retries
+// where that is safe, and keeps away from those that do not answer, do not serve, or do
+// not accept the node's credentials.
+//
+// # Flow of a request
+//
+// [Upstream.RoundTrip] goes through the apiservers in the order of [Balance]. One whose
+// breaker is open for the request's identity is passed over. To another one the request is
+// sent on a transport of that identity: the node's client certificate belongs to a TLS
+// connection, so callers with credentials of their own share no connection with the node.
+// Package liveness watches the connection until the response has ended. A request moves
+// on to the next apiserver only where the first cannot have carried it out, or where
+// sending it twice does no harm; otherwise the error says that it may have been delivered
+// ([UnreachableError].Delivered). What became of the request opens and closes the breakers.
+//
+// # Breakers
+//
+// Each apiserver has two: health, for everybody, and authBreaker, for requests that carry
+// the node's credentials. Both close again only after a request of the hub's own has
+// succeeded, sent by [Upstream.Run] while nobody waits (the half-open state of other
+// circuit breakers): a caller's request is never the trial.
+//
+// health opens where no connection can be made and none stands; where an apiserver is
+// unresponsive on all connections (package liveness); and where it can be reached but
+// does not serve the node: its etcd is gone or hangs, or a load balancer has no backends.
+// Only the hub's own request for the node's Lease decides the latter (see leasePath). Any
+// caller can get a 504, before it is even authenticated, so that what becomes of callers'
+// requests never opens health. At most it makes the hub ask, in the background: at once
+// after [Limits].BadAnswers failures within a minute, and then after pauses that grow to
+// 30 s. Health that was opened by this request is closed by it only.
+//
+//	what becomes of a caller's request                        counts as
+//	500, 502, 503, 504, 429 of a built-in API                 a failure
+//	no answer, and the caller gave up after 5 s or more       a failure
+//	the apiserver broke the request or its connection off     a failure; the next request reconnects
+//	no connection, while another one stands                   a failure, checked at once
+//	silence on one connection, while another one is active    nothing; that connection is closed
+//	the same from aggregated APIs, kubelets, evictions        nothing
+//	a caller that breaks off, stalls its body or does not     nothing
+//	read, or whose request is malformed or too large
+//	no connection, and none stands                            unavailable
+//	silence on all connections, pings and probes included     unavailable
+//
+// authBreaker opens when an apiserver answers 401 to a request in the node's name and to a
+// check of the hub's own right after. A 401 that concerns one request only is passed on. It
+// closes with [Upstream.SetCredentials], or when a probe in the node's name is accepted.
+//
+// The two breakers and the trigger of checks could be one type with one classification of
+// errors, and are not: what opens each (a failed connection; the answer to one question; a
+// confirmed 401), who may close it and for whom it is open differ, so that a common type
+// would take each of these as a parameter, while the tests fix the order in which one
+// error is asked whether it was delivered, refused, retried by net/http or broken off.
+//
+// # When the last apiserver is lost
+//
+// Requests in flight fail at once ([Upstream.Lost] is closed), and so do new ones, with
+// an [UnreachableError], until a probe is answered.
+//
+// # Life cycle
+//
+// [NewUpstream] opens nothing; connections are made by requests. [Upstream.Run] probes
+// what is down: without it nothing comes back. [Upstream.Close] closes idle connections.
+// Everything here is safe for concurrent use.
+package upstream

@@ -1,0 +1,322 @@
+package upstream_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
+)
+
+// cloud is apiservers in memory, each behind a network of its own, and an
+// Upstream to them, in a synctest bubble: its seconds cost nothing and are exact.
+type cloud struct {
+	t        *testing.T
+	networks []*fakeNetwork
+	upstream *upstream.Upstream
+	log      *bytes.Buffer
+	registry *prometheus.Registry
+	creds    *upstream.Credentials
+	later    []func() // at the end
+}
+
+// inCloud runs body in a bubble with an apiserver that answers with handler
+// behind each of the networks.
+func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, body func(t *testing.T, c *cloud)) {
+	t.Helper()
+	cert := serverCertificate(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := &cloud{t: t, log: &bytes.Buffer{}, registry: prometheus.NewRegistry()}
+		var addresses []*url.URL
+		for i, n := range networks {
+			n = newFakeNetwork(n.delay, n.rate) // a sync.Cond belongs to one bubble
+			c.networks = append(c.networks, n)
+			addresses = append(addresses, &url.URL{Scheme: "https", Host: fmt.Sprintf("api-%d.test:6443", i)})
+			server := &http.Server{
+				Handler:   handler,
+				TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: protocols(t)},
+				ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+			}
+			done := make(chan struct{})
+			go func() { defer close(done); _ = server.ServeTLS(n, "", "") }()
+			defer func() {
+				n.set(func(n *fakeNetwork) { n.hole, n.stopped = false, false })
+				_ = server.Close()
+				<-done
+			}()
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(cert.Leaf)
+		var err error
+		c.creds = &upstream.Credentials{CAs: roots}
+		c.upstream, err = upstream.NewUpstream(addresses, "node", upstream.Priority, c.creds, upstream.Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), upstream.NewUpstreamMetrics(c.registry))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range c.networks {
+			c.upstream.SetNetwork(i, n.network())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.upstream.Run(ctx) }()
+		defer func() {
+			cancel()
+			<-ended //nolint:errcheck // Run returns nil
+			c.upstream.Close()
+			c.upstream.CloseConns(errors.New("the test is over"))
+			for _, end := range c.later {
+				end()
+			}
+			time.Sleep(time.Minute) // of the bubble: all timers run out
+		}()
+		body(t, c)
+	})
+}
+
+// protocols is what the apiservers of a test speak, by its name.
+func protocols(t *testing.T) []string {
+	if strings.Contains(t.Name(), "HTTP/1.1") {
+		return []string{"http/1.1"}
+	}
+	return []string{"h2", "http/1.1"}
+}
+
+func serverCertificate(t *testing.T) *tls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "apiserver"},
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
+		DNSNames: []string{"api-0.test", "api-1.test", "api-2.test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	cert, key := proxytest.Sign(t, template, nil)
+	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// send asks for path, as Proxy would.
+func (c *cloud) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, path, body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	info, err := paths.NewRequestInfo(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.upstream.RoundTrip(req.WithContext(request.WithRequestInfo(authn.WithIdentity(ctx, authn.Node), info)))
+}
+
+// get returns the code, the size of the body and how long that took.
+func (c *cloud) get(path string) (code, size int, took time.Duration, err error) {
+	c.t.Helper()
+	began := time.Now()
+	res, err := c.send(c.t.Context(), http.MethodGet, path, nil)
+	if err != nil {
+		return 0, 0, time.Since(began), err
+	}
+	defer res.Body.Close()
+	n, err := io.Copy(io.Discard, res.Body)
+	return res.StatusCode, int(n), time.Since(began), err
+}
+
+// mustGet expects 200.
+func (c *cloud) mustGet(path string) (size int, took time.Duration) {
+	c.t.Helper()
+	code, size, took, err := c.get(path)
+	if err != nil || code != http.StatusOK {
+		c.t.Fatalf("GET %s: %d, %v after %v; log:\n%s", path, code, err, took, c.log)
+	}
+	return size, took
+}
+
+// mustFail expects an UnreachableError within bound.
+func (c *cloud) mustFail(path string, bound time.Duration) {
+	c.t.Helper()
+	code, _, took, err := c.get(path)
+	var unreachable *upstream.UnreachableError
+	if !errors.As(err, &unreachable) || took > bound {
+		c.t.Fatalf("GET %s: %d, %v after %v; want an UnreachableError within %v; log:\n%s", path, code, err, took, bound, c.log)
+	}
+}
+
+func (c *cloud) isLost() bool {
+	select {
+	case <-c.upstream.Lost(c.t.Context()):
+		return true
+	default:
+		return false
+	}
+}
+
+const pods = "/api/v1/pods"
+
+// bound is within which a read is answered, whatever becomes of the cloud.
+const bound = 3 * time.Second
+
+func local() []*fakeNetwork { return []*fakeNetwork{{delay: time.Millisecond}} }
+func satellite() []*fakeNetwork {
+	return []*fakeNetwork{{delay: 750 * time.Millisecond, rate: 125_000}}
+}
+
+func TestLossIsNoticedWithinTheBound(t *testing.T) {
+	stop := func(n *fakeNetwork) { n.stopped = true }
+	hole := func(n *fakeNetwork) { n.hole = true }
+	tests := map[string]struct {
+		networks []*fakeNetwork
+		warm     bool
+		lose     func(*fakeNetwork)
+	}{
+		"a black hole under an open connection":                      {local(), true, hole},
+		"a black hole at the first attempt to connect":               {local(), false, hole},
+		"an apiserver that is stopped":                               {local(), true, stop},
+		"an apiserver that was stopped before the first request":     {local(), false, stop},
+		"a black hole on a satellite link":                           {satellite(), true, hole},
+		"a black hole before three apiservers":                       {append(append(local(), local()...), local()...), true, hole},
+		"a black hole before three apiservers, at the first attempt": {append(append(local(), local()...), local()...), false, hole},
+		"three apiservers that are stopped":                          {append(append(local(), local()...), local()...), true, stop},
+		"a black hole before three apiservers by HTTP/1.1":           {append(append(local(), local()...), local()...), true, hole},
+		"a black hole under an open connection by HTTP/1.1":          {local(), true, hole},
+		"an apiserver that is stopped, by HTTP/1.1":                  {local(), true, stop},
+		"an apiserver that was stopped before, by HTTP/1.1 alone":    {local(), false, stop},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inCloud(t, ok, tt.networks, func(t *testing.T, c *cloud) {
+				if tt.warm {
+					c.mustGet(pods)
+				}
+				for _, n := range c.networks {
+					n.set(tt.lose)
+				}
+				lost := c.upstream.Lost(c.t.Context())
+				c.mustFail(pods, bound)
+				select {
+				case <-lost:
+				default:
+					t.Errorf("Lost was not told; log:\n%s", c.log)
+				}
+				c.mustFail(pods, 0)
+				if state := c.upstream.State(); state.Up || state.Servers[0].Up || state.Servers[0].Err == nil {
+					t.Errorf("state %+v", state)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsSlowIsNoLoss(t *testing.T) {
+	const size = 7_500_000 // bytes: a minute at 1 Mbit/s
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			n, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n)
+		case r.URL.Path == "/api/v1/slow":
+			time.Sleep(time.Minute)
+		case r.URL.Path == "/api/v1/halting":
+			for range 6 {
+				io.WriteString(w, "item")
+				http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Second)
+			}
+		case r.URL.Path == "/api/v1/large":
+			w.Write(make([]byte, size))
+		}
+	}
+	tests := map[string]struct {
+		networks []*fakeNetwork
+		ask      func(c *cloud) error
+	}{
+		"an answer that takes a minute":                   {local(), get1("/api/v1/slow")},
+		"one by HTTP/1.1":                                 {local(), get1("/api/v1/slow")},
+		"one on a satellite link":                         {satellite(), get1("/api/v1/slow")},
+		"one on a satellite link by HTTP/1.1":             {satellite(), get1("/api/v1/slow")},
+		"a body that halts":                               {satellite(), get1("/api/v1/halting")},
+		"a body that takes a minute to come":              {satellite(), get1("/api/v1/large")},
+		"one by HTTP/1.1, on a satellite link":            {satellite(), get1("/api/v1/large")},
+		"a request behind a body that takes a minute":     {satellite(), alongside("/api/v1/large", 5*time.Second, "/api/v1/slow")},
+		"a body that takes a minute to send":              {satellite(), post(size)},
+		"one to send by HTTP/1.1":                         {satellite(), post(size)},
+		"a request behind a body that takes long to send": {satellite(), postAlongside(size, "/api/v1/slow")},
+		"three apiservers, one of which takes a minute":   {append(append(satellite(), satellite()...), satellite()...), get1("/api/v1/slow")},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inCloud(t, handler, tt.networks, func(t *testing.T, c *cloud) {
+				for range 2 { // on a new connection, and on one that was used
+					if err := tt.ask(c); err != nil {
+						t.Fatalf("%v; log:\n%s", err, c.log)
+					}
+				}
+				if c.isLost() || strings.Contains(c.log.String(), "WARN") {
+					t.Errorf("something was taken for a loss; log:\n%s", c.log)
+				}
+			})
+		})
+	}
+}
+
+func get1(path string) func(c *cloud) error {
+	return func(c *cloud) error {
+		code, _, took, err := c.get(path)
+		if err == nil && (code != http.StatusOK || took < 30*time.Second) {
+			err = fmt.Errorf("%d after %v", code, took)
+		}
+		return err
+	}
+}
+
+func post(size int) func(c *cloud) error {
+	return func(c *cloud) error {
+		res, err := c.send(c.t.Context(), http.MethodPost, pods, bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if got, err := io.ReadAll(res.Body); err != nil || string(got) != fmt.Sprint(size) {
+			return fmt.Errorf("%s of %d bytes arrived: %w", got, size, err)
+		}
+		return nil
+	}
+}
+
+// alongside asks for one path, and for another one a while later.
+func alongside(first string, later time.Duration, second string) func(c *cloud) error {
+	return both(get1(first), later, get1(second))
+}
+
+func postAlongside(size int, path string) func(c *cloud) error {
+	return both(post(size), 5*time.Second, get1(path))
+}
+
+func both(first func(*cloud) error, later time.Duration, second func(*cloud) error) func(*cloud) error {
+	return func(c *cloud) error {
+		done := make(chan error, 1)
+		go func() { done <- first(c) }()
+		time.Sleep(later)
+		err := second(c)
+		return errors.Join(<-done, err)
+	}
+}

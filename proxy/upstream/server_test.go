@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestOrder(t *testing.T) {
+	tests := map[string]struct {
+		balance Balance
+		want    string // first servers of four requests
+	}{
+		"priority keeps to the first": {Priority, "aaaa"},
+		"round robin takes turns":     {RoundRobin, "bcab"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var urls []*url.URL
+			for _, host := range []string{"a", "b", "c"} {
+				urls = append(urls, &url.URL{Scheme: "https", Host: host})
+			}
+			u, err := NewUpstream(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for range 4 {
+				order := u.order()
+				got += order[0].address.Host
+				if len(order) != 3 || order[0] == order[1] || order[1] == order[2] || order[0] == order[2] {
+					t.Fatalf("%d servers, not three different ones", len(order))
+				}
+			}
+			if got != tt.want {
+				t.Errorf("first servers %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLossAndReturnAreLoggedOnce(t *testing.T) {
+	var lines bytes.Buffer
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
+	now := time.Now()
+	for range 3 {
+		s.health.failed(now, errors.New("connection refused"))
+	}
+	for range 3 {
+		s.health.succeeded(now.Add(7 * time.Second))
+	}
+	log := lines.String()
+	if strings.Count(log, "cannot be reached") != 1 || strings.Count(log, "answers again") != 1 ||
+		!strings.Contains(log, "after=7s") || !strings.Contains(log, "apiserver=a:6443") {
+		t.Errorf("log:\n%s", log)
+	}
+}

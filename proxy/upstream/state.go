@@ -1,0 +1,122 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+)
+
+// State is what an Upstream knows of the cloud.
+type State struct {
+	// Up is true while at least one apiserver can be reached.
+	Up bool
+	// Since is when Up changed last: the start, if never. While Up is false that may be
+	// before the start: see Upstream.Recall.
+	Since time.Time
+	// Refused is true while no apiserver that can be reached takes the node's
+	// credentials, or the node has none, and at least one can be reached.
+	Refused bool
+	// RefusedSince is when the last of them refused.
+	RefusedSince time.Time
+	// Servers has every apiserver, in the order they were named.
+	Servers []ServerState
+}
+
+// ServerState is what an Upstream knows of one apiserver.
+type ServerState struct {
+	Address string // HOST:PORT
+	Up      bool
+	Since   time.Time // as in State
+	Err     error     // of the last attempt to reach it; nil while it is up
+	Refused error     // why nothing is sent in the node's name; nil: its credentials are taken
+}
+
+// State returns the state of now.
+func (u *Upstream) State() State {
+	out, now := State{}, time.Now()
+	out.Up, out.Since = u.availability[authn.Caller].state()
+	if !out.Up {
+		out.Since = u.outageStart.of(out.Since, now)
+	}
+	node, since := u.availability[authn.Node].state()
+	out.Refused, out.RefusedSince = out.Up && !node, since
+	for _, s := range u.servers {
+		since, err := s.health.state()
+		if err != nil {
+			since = u.outageStart.of(since, now)
+		}
+		out.Servers = append(out.Servers, ServerState{Address: s.address.Host, Up: err == nil, Since: since, Err: err, Refused: s.auth.err()})
+	}
+	return out
+}
+
+// WaitUp returns nil as soon as the sender of a request with ctx can reach an
+// apiserver, at once if it can now; or else ctx's error. The node can where an apiserver
+// takes its credentials.
+func (u *Upstream) WaitUp(ctx context.Context) error {
+	select {
+	case <-u.availability[authn.IdentityOf(ctx)].whenUp():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Lost returns a channel that is closed once the sender of a request with ctx can
+// reach no apiserver, as in WaitUp; a closed one if that is so now. It stays closed
+// when one is back: who wants to hear of the next loss calls Lost again.
+func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
+	return u.availability[authn.IdentityOf(ctx)].whenDown()
+}
+
+// availability says whether any apiserver can be reached, by callers of one Identity.
+type availability struct {
+	mu     sync.Mutex
+	up     int // apiservers
+	since  time.Time
+	downCh chan struct{} // closed while up is 0
+	upCh   chan struct{} // closed while up is more than 0
+}
+
+func newAvailability(servers int, now time.Time) *availability {
+	r := &availability{up: servers, since: now, downCh: make(chan struct{}), upCh: make(chan struct{})}
+	close(r.upCh)
+	return r
+}
+
+// update notes that one more apiserver can be reached, or one less.
+func (r *availability) update(up bool, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if up {
+		if r.up++; r.up == 1 {
+			r.since, r.downCh = at, make(chan struct{})
+			close(r.upCh)
+		}
+		return
+	}
+	if r.up--; r.up == 0 {
+		r.since, r.upCh = at, make(chan struct{})
+		close(r.downCh)
+	}
+}
+
+func (r *availability) state() (up bool, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.up > 0, r.since
+}
+
+func (r *availability) whenDown() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.downCh
+}
+
+func (r *availability) whenUp() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.upCh
+}

@@ -1,0 +1,211 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
+)
+
+// Balance is the order in which apiservers are tried.
+type Balance string
+
+const (
+	// RoundRobin spreads requests over all apiservers.
+	RoundRobin Balance = "rr"
+	// Priority keeps to the first apiserver that can be reached.
+	Priority Balance = "priority"
+)
+
+// Upstream is the http.RoundTripper to the apiservers.
+//
+// Its requests carry a path and a query; Upstream puts in the address of the
+// apiserver and, for requests of the Node identity, the node's credentials.
+type Upstream struct {
+	servers      []*server
+	balance      Balance
+	next         atomic.Uint64 // of RoundRobin
+	outageStart  outageStart
+	availability [2]*availability // by Identity: for callers with credentials of their own, and for the node
+}
+
+// NewUpstream returns an Upstream over the apiservers at these https URLs, of
+// which there is at least one, for the node of this name. It opens no connection.
+func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *UpstreamMetrics) (*Upstream, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("no apiserver is named")
+	}
+	u := &Upstream{balance: balance, outageStart: outageStart{answered: make(chan struct{})}}
+	for id := range u.availability {
+		u.availability[id] = newAvailability(len(servers), time.Now())
+	}
+	for _, address := range servers {
+		if address.Scheme != "https" || address.Host == "" {
+			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
+		}
+		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[authn.Caller].update, u.availability[authn.Node].update)
+		s.health.answered = u.outageStart.markAnswered
+		u.servers = append(u.servers, s)
+	}
+	u.connectPeers()
+	u.SetCredentials(creds)
+	return u, nil
+}
+
+// connectPeers makes the lines of all apiservers known to each other.
+func (u *Upstream) connectPeers() {
+	var all []*liveness.Conns
+	for _, s := range u.servers {
+		all = append(all, s.conns)
+	}
+	for _, ls := range all {
+		ls.Peers = all
+	}
+}
+
+// SetCredentials makes requests from now on use creds, on new connections.
+// Requests under way end as they began. That apiservers refused the node's
+// credentials until now counts no more.
+func (u *Upstream) SetCredentials(creds *Credentials) {
+	for _, s := range u.servers {
+		s.setCredentials(creds)
+	}
+}
+
+// Close drops idle connections. Requests under way are not touched, and later
+// ones open new connections.
+func (u *Upstream) Close() {
+	for _, s := range u.servers {
+		s.transports.Load().closeIdle(true)
+	}
+}
+
+// Run probes apiservers that are down, or in doubt, until ctx ends: without it
+// they stay so. It returns nil.
+func (u *Upstream) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range u.servers {
+		g.Go(func() error { return s.run(ctx) })
+	}
+	return g.Wait()
+}
+
+// RoundTrip sends req to the first apiserver that takes it. Its error is
+// *UnreachableError where none could be reached; another one where an apiserver
+// broke off this very request, or req's caller went away or broke off its body. For
+// the node, an apiserver that refuses its credentials is one that cannot be reached:
+// see RefusedError.
+//
+// It leaves closing req.Body to its caller, since a transport may still send the
+// body when the answer has come, and an apiserver that cannot be reached must
+// not cost the next one the body.
+func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
+	failure := &UnreachableError{}
+	sent := 0
+	note := func(s *server, err error) {
+		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
+	}
+	for _, s := range u.order() {
+		if err := s.unavailableFor(authn.IdentityOf(req.Context())); err != nil {
+			note(s, err)
+			continue
+		}
+		// A connection that broke says little about the server: a second try
+		// opens a new one, and finds out, unless the first has already.
+		for range 2 {
+			attempt, err := rewindBody(req, sent)
+			if err != nil {
+				return nil, err
+			}
+			sent++
+			res, err := s.roundTrip(attempt)
+			if err == nil {
+				return res, nil
+			}
+			if req.Context().Err() != nil || errors.Is(err, ErrClientBody) {
+				return nil, err
+			}
+			if undelivered(err) || asNotServing(err) != nil {
+				note(s, err)
+				break // on to the next server
+			}
+			if notAuthorized(err) && replayable(req) {
+				note(s, err)
+				if s.auth.err() != nil {
+					break
+				}
+				continue
+			}
+			if bodyLost(err) || notAuthorized(err) {
+				note(s, err)
+				return nil, failure
+			}
+			if !connectionLost(err) && !unbegun(err) {
+				return nil, err
+			}
+			note(s, err)
+			if !idempotent(req) && !unbegun(err) {
+				failure.Delivered = true
+				return nil, failure
+			}
+			if s.health.down() != nil {
+				break
+			}
+		}
+	}
+	return nil, failure
+}
+
+// order returns all servers in the order in which they are tried.
+func (u *Upstream) order() []*server {
+	if u.balance != RoundRobin || len(u.servers) == 1 {
+		return u.servers
+	}
+	first := int(u.next.Add(1) % uint64(len(u.servers)))
+	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
+}
+
+// rewindBody returns a request that sends req's body from its beginning. Before
+// attempt 0 nothing was read; later ones are made only where nothing was sent,
+// or where the body can be had again.
+func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, nil
+	}
+	out := *req
+	if attempt > 0 && req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		out.Body = body
+		return &out, nil
+	}
+	out.Body = sentBody{req.Body}
+	return &out, nil
+}
+
+// replayable reports whether a request that was not carried out can be sent again: its body
+// is there still.
+func replayable(req *http.Request) bool {
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+}
+
+// idempotent reports whether sending req twice is the same as sending it once.
+func idempotent(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return req.Body == nil || req.Body == http.NoBody
+	}
+	return false
+}

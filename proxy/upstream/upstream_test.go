@@ -1,0 +1,345 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
+)
+
+func ok(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.Write(append([]byte(r.Method+" "), body...))
+}
+
+// hangUp breaks the connection after the request was read, and before an answer.
+func hangUp(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	proxytest.ConnOf(r).Close()
+	<-r.Context().Done()
+}
+
+func TestFailover(t *testing.T) {
+	large := strings.Repeat("x", limits.MaxReplay+1)
+	tests := map[string]struct {
+		first  http.HandlerFunc // nil: nothing listens
+		method string
+		body   string
+		want   int
+		second int64 // requests that reach the second apiserver
+	}{
+		"a read moves on when the first apiserver refuses":             {nil, http.MethodGet, "", 200, 1},
+		"a write moves on when the first apiserver refuses":            {nil, http.MethodPost, "body", 200, 1},
+		"a large write moves on whole":                                 {nil, http.MethodPut, large, 200, 1},
+		"a read moves on when the first apiserver hangs up":            {hangUp, http.MethodGet, "", 200, 1},
+		"a write that may have been carried out is never sent twice":   {hangUp, http.MethodPost, "body", 504, 0},
+		"a large write that may have been carried out is never resent": {hangUp, http.MethodPatch, large, 504, 0},
+		"a DELETE that may have been carried out is never resent":      {hangUp, http.MethodDelete, "", 504, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			first := proxytest.RefusedURL(t)
+			if tt.first != nil {
+				first = proxytest.APIServer(t, tt.first).URL
+			}
+			var reached atomic.Int64
+			second := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+				reached.Add(1)
+				ok(w, r)
+			})
+			hub := newHub(t, upstream.Credentials{}, first, second.URL)
+			req, _ := http.NewRequest(tt.method, hub.URL+"/x", strings.NewReader(tt.body))
+			res, err := hub.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, _ := io.ReadAll(res.Body)
+			if res.StatusCode != tt.want || reached.Load() != tt.second {
+				t.Errorf("%d, %d requests at the second apiserver; want %d and %d (%.200s)", res.StatusCode, reached.Load(), tt.want, tt.second, body)
+			}
+			if tt.want == 200 && string(body) != tt.method+" "+tt.body {
+				t.Errorf("the second apiserver got another body (%d bytes, sent %d)", len(body)-len(tt.method)-1, len(tt.body))
+			}
+		})
+	}
+}
+
+func TestHTTP2ConnectionIsReused(t *testing.T) {
+	var h1, h2 atomic.Int64
+	connections := make(map[string]bool)
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		connections[r.RemoteAddr] = true // requests come one after the other
+		if r.ProtoMajor == 2 {
+			h2.Add(1)
+		} else {
+			h1.Add(1)
+		}
+	})
+	hub := newHub(t, upstream.Credentials{}, api.URL)
+	for range 20 {
+		res, err := hub.Client().Get(hub.URL + "/api")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if h2.Load() != 20 || h1.Load() != 0 || len(connections) != 1 {
+		t.Errorf("%d requests by HTTP/2, %d by HTTP/1.1 over %d connections; want 20, 0, 1", h2.Load(), h1.Load(), len(connections))
+	}
+}
+
+// whoCalls answers with the name in the client certificate and the token.
+func whoCalls(w http.ResponseWriter, r *http.Request) {
+	name := "nobody"
+	if len(r.TLS.PeerCertificates) > 0 {
+		name = r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	io.WriteString(w, name+"|"+r.Header.Get("Authorization"))
+}
+
+func TestIdentityIsLentOnlyToCallersWithoutCredentials(t *testing.T) {
+	ca := proxytest.NewAuthority(t)
+	cert := ca.Client(t, "system:node:n1", 2, time.Now().Add(time.Hour))
+	withCert, withToken := upstream.Credentials{Certificate: cert}, upstream.Credentials{Token: "node-token"}
+	tests := map[string]struct {
+		node   upstream.Credentials
+		header http.Header
+		want   string
+	}{
+		"no credentials: the node's certificate":       {withCert, nil, "system:node:n1|"},
+		"no credentials: the node's token":             {withToken, nil, "nobody|Bearer node-token"},
+		"a token is passed on without a certificate":   {withCert, http.Header{"Authorization": {"Bearer pod"}}, "nobody|Bearer pod"},
+		"a token is not replaced by the node's":        {withToken, http.Header{"Authorization": {"Bearer pod"}}, "nobody|Bearer pod"},
+		"basic auth is passed on":                      {withCert, http.Header{"Authorization": {"Basic eDp5"}}, "nobody|Basic eDp5"},
+		"an empty Authorization is lent nothing":       {withCert, http.Header{"Authorization": {""}}, "nobody|"},
+		"a WebSocket token is a token":                 {withCert, http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.cG9k"}}, "nobody|"},
+		"a WebSocket without token is the node":        {withCert, http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io"}}, "system:node:n1|"},
+		"a token in an upgrade is lent nothing either": {withCert, http.Header{"Authorization": {"Bearer pod"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, "nobody|Bearer pod"},
+	}
+	api := proxytest.APIServer(t, whoCalls)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, tt.node, api.URL)
+			for range 2 { // also on a connection that was used by the other kind of caller
+				if got := get(t, hub, "/api", tt.header); got != tt.want {
+					t.Errorf("the apiserver saw %q, want %q", got, tt.want)
+				}
+				get(t, hub, "/api", nil)
+			}
+		})
+	}
+}
+
+func get(t *testing.T, hub *hubUnderTest, path string, header http.Header) string {
+	t.Helper()
+	req, _ := http.NewRequest(http.MethodGet, hub.URL+path, nil)
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	res, err := hub.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
+	ca := proxytest.NewAuthority(t)
+	end := time.Now().Add(time.Hour)
+	release := make(chan struct{})
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		whoCalls(w, r)
+		if r.URL.Query().Get("watch") != "" {
+			http.NewResponseController(w).Flush()
+			<-release
+			io.WriteString(w, "later event")
+		}
+	})
+	hub := newHub(t, upstream.Credentials{Certificate: ca.Client(t, "old", 2, end)}, api.URL)
+	watch, err := hub.Client().Get(hub.URL + "/api/v1/pods?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+
+	hub.upstream.SetCredentials(&upstream.Credentials{CAs: proxytest.ServerCAs(t), Certificate: ca.Client(t, "new", 2, end)})
+	if got := get(t, hub, "/api", nil); got != "new|" {
+		t.Errorf("after the rotation the apiserver sees %q", got)
+	}
+	close(release)
+	if body, err := io.ReadAll(watch.Body); string(body) != "old|later event" || err != nil {
+		t.Errorf("the watch from before ended with %q, %v", body, err)
+	}
+}
+
+// silentURL is an address that accepts connections and says nothing: to a TLS
+// client, a black hole.
+func silentURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return "https://" + l.Addr().String()
+}
+
+// silentURLCalling is silentURL that calls connected at the first connection.
+func silentURLCalling(t *testing.T, connected func()) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { c.Close() })
+		connected()
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+	return "https://" + l.Addr().String()
+}
+
+func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
+	second := proxytest.APIServer(t, ok)
+	hurried, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	// The client gives up once the hub is connected: before that, there is nothing to notice.
+	hole := silentURLCalling(t, giveUp)
+	hub := newHubWithin(t, upstream.Limits{Loss: 200 * time.Millisecond}, upstream.Credentials{}, hole, second.URL)
+
+	req, _ := http.NewRequestWithContext(hurried, http.MethodGet, hub.URL+"/x", nil)
+	if res, err := hub.Client().Do(req); err == nil {
+		res.Body.Close()
+		t.Fatalf("answered %d, from a black hole", res.StatusCode)
+	}
+	proxytest.Until(t, "the black hole counts as down", func() bool { return hub.upstream.State().Servers[0].Err != nil })
+	if got := get(t, hub, "/x", nil); got != "GET " {
+		t.Errorf("the second apiserver answers %q", got)
+	}
+}
+
+func TestApiserverThatIsDownIsNotAskedAndComesBackByItself(t *testing.T) {
+	var requests atomic.Int64
+	first := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			requests.Add(1)
+		}
+		io.WriteString(w, "first")
+	})
+	second := proxytest.APIServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "second") })
+	hub := newHub(t, upstream.Credentials{}, first.URL, second.URL)
+	hub.upstream.Fail(0, errors.New("connection refused"))
+
+	if got := get(t, hub, "/x", nil); got != "second" || requests.Load() > 0 {
+		t.Errorf("while the first is down %q answers, and the first had %d requests", got, requests.Load())
+	}
+	proxytest.Until(t, "the prober finds it back", func() bool { return hub.upstream.State().Servers[0].Err == nil })
+	if got := get(t, hub, "/x", nil); got != "first" {
+		t.Errorf("afterwards %q answers", got)
+	}
+}
+
+func TestWhileAllAreDownTheAnswerComesAtOnce(t *testing.T) {
+	const loss = 10 * time.Minute // what an answer that is not at once waits for
+	hub := newHubWithin(t, upstream.Limits{Loss: loss}, upstream.Credentials{}, silentURL(t))
+	hub.upstream.Fail(0, errors.New("i/o timeout"))
+	began := time.Now()
+	code, status := proxytest.GetStatus(t, hub.Server, "/x")
+	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > loss/2 {
+		t.Errorf("%d %s after %v", code, status.Message, time.Since(began))
+	}
+}
+
+func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
+	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/panics" {
+			panic(http.ErrAbortHandler) // resets the stream; the connection stays
+		}
+		ok(w, r)
+	})
+	hub := newHub(t, upstream.Credentials{}, api.URL)
+	if code, status := proxytest.GetStatus(t, hub.Server, "/panics"); code != http.StatusBadGateway || strings.Contains(status.Message, "cloud cannot be reached") {
+		t.Errorf("%d %s", code, status.Message)
+	}
+	if err := hub.upstream.State().Servers[0].Err; err != nil {
+		t.Errorf("it counts as down: %v", err)
+	}
+}
+
+func TestHTTPProxyThatRefusesIsNoDelivery(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	t.Cleanup(proxy.Close)
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := newHub(t, upstream.Credentials{Proxy: http.ProxyURL(address)}, "https://192.0.2.1:6443")
+	res, err := hub.Client().Post(hub.URL+"/x", "text/plain", strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a POST that the HTTP proxy refused to connect for: %d, want 503", res.StatusCode)
+	}
+}
+
+func TestNewUpstreamRefuses(t *testing.T) {
+	for name, urls := range map[string][]*url.URL{
+		"no apiserver": nil,
+		"plain HTTP":   {{Scheme: "http", Host: "a"}},
+	} {
+		if _, err := upstream.NewUpstream(urls, "node", upstream.Priority, &upstream.Credentials{}, upstream.Limits{}, slog.New(slog.DiscardHandler), upstream.NewUpstreamMetrics(prometheus.NewRegistry())); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
+	var sent atomic.Int64
+	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
+	h := newHub(t, upstream.Credentials{}, cloud.URL)
+	req, err := http.NewRequestWithContext(authn.WithIdentity(t.Context(), authn.Caller), http.MethodGet, "/openapi/v2", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.upstream.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for before := int64(-1); sent.Load() != before; time.Sleep(200 * time.Millisecond) {
+		before = sent.Load()
+	}
+	const aLittleMore = 64 << 10
+	if n := sent.Load(); n < upstream.StreamWindow/2 || n > upstream.StreamWindow+aLittleMore {
+		t.Errorf("%d bytes were sent, want %d", n, upstream.StreamWindow)
+	}
+}
