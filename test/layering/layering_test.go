@@ -73,13 +73,18 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
 				"ota imports proxy, which its layer does not allow: it may import ota/coreclient, ota/nodeapi, ota/upgrade",
-				"proxy/x imports ota, which its layer does not allow: it may import no other package of the product",
+				"proxy/x imports ota, which its layer does not allow: it may import proxy/authn, proxy/limits, proxy/upstream",
 			},
+		},
+		"connections that know who calls": {
+			map[string][]string{mod + "proxy/upstream/liveness": {mod + "proxy/authn"}, mod + "proxy/authn": nil},
+			func(p map[string]pkg) []string { return layerViolations(p, layers) },
+			[]string{"proxy/upstream/liveness imports proxy/authn, which its layer does not allow: it may import no other package of the product"},
 		},
 		"a program's own package used by a library": {
 			map[string][]string{mod + "hub/config": {mod + "cmd/internal/version"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"hub/config imports cmd/internal/version, which its layer does not allow: it may import hub/kubeconfig, proxy"},
+			[]string{"hub/config imports cmd/internal/version, which its layer does not allow: it may import hub/kubeconfig, proxy/upstream"},
 		},
 		"a subcommand that imports the daemon": {
 			map[string][]string{mod + "cmd/edgehub/install": {mod + "hub", mod + "hub/config"}},

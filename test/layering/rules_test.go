@@ -21,21 +21,27 @@ var layers = map[string][]string{
 	"cmd/internal":                  {},
 	"hub": {
 		"cache", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/servertls", "hub/systemd",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
-	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy"},
-	"hub/config":      {"hub/kubeconfig", "proxy"},
-	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy"},
+	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
+	"hub/config":      {"hub/kubeconfig", "proxy/upstream"},
+	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},
-	"hub/enroll":      {"hub/durable", "proxy"},
+	"hub/enroll":      {"hub/durable", "proxy/authn"},
 	"hub/csrf":        {},
-	"hub/kubeconfig":  {"proxy"},
+	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/peer":        {},
-	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy"},
+	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
-	"proxy":           {},
-	"ota":             {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
-	"ota/coreclient":  {},
+	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
+	"proxy/authn":     {},
+	"proxy/limits":    {}, // nor anything of Kubernetes
+	"proxy/proxytest": {},
+	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
+	// Connections know their apiserver by an interface of their own.
+	"proxy/upstream/liveness": {},
+	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
+	"ota/coreclient":          {},
 
 	// What is pulled, what stays, and what pods are told. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
@@ -139,18 +145,18 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                         // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                     // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "hub", "cache", "cache/identity", "cache/query"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                    // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                      // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                  // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/query"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                 // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
-	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},  // the store on disk
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/update"}}, // the one apimachinery itself patches with
-	"golang.org/x/net/http2":                 {only: []string{"proxy"}},        // net/http has no ping that a caller may send
+	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},             // the store on disk
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/update"}},            // the one apimachinery itself patches with
+	"golang.org/x/net/http2":                 {only: []string{"proxy/upstream/liveness"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}},      // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                        // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":  {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
