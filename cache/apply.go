@@ -63,7 +63,7 @@ func (v *view) applyLocked(from string, c *change) applied {
 	if v.loadLocked() != nil {
 		return isBeyond
 	}
-	update := store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version}
+	update := store.Change{ID: v.diskID(), Op: store.Update, From: v.version}
 	v.version, v.header.Updated, v.given = c.version, v.disk.Clock(), true
 	switch {
 	case c.name == "":

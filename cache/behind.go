@@ -3,11 +3,8 @@ package cache
 import (
 	"errors"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // A view can fall behind its clients. A watch that begins above the view's version, after
@@ -41,7 +38,7 @@ func (v *view) seenLocked(version string) {
 // saveSeenLocked has the disk know how far behind its clients the view is.
 func (v *view) saveSeenLocked() {
 	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
-		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: v.diskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -79,78 +76,4 @@ func (v *view) startOver() {
 	defer v.mu.Unlock()
 	v.dropLocked()
 	v.seen = ""
-}
-
-// keepApart keeps the object of an event that its view could not take, so that a GET does
-// not show an older one should the cloud go away before the view has caught up. Of a view
-// that was evicted nothing is kept; older copies are in doubt then.
-func (s *stream) keepApart(c *change) {
-	if s.cache.views.holds(s.query.UserResource(), c.name) {
-		s.cache.records.Doubt(s.query.UserResource(), c.name, versions.Preceding(c.version))
-	}
-	if s.view.position() == "" {
-		return
-	}
-	key := s.view.key
-	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
-	v := s.cache.views.acquire(key)
-	defer v.release()
-	v.keepSingle(s.item, c.name, "", c.version, c.object)
-	s.cache.views.fit(v)
-}
-
-// forms are the views of a query in all representations.
-func (x *exchange) forms() []*view {
-	var all []*view
-	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
-		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if v := x.cache.views.find(x.query.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
-				all = append(all, v)
-			}
-		}
-	}
-	return all
-}
-
-// outdo has a view that gets its first state, and not the newest there is, be behind what
-// the same query returned in other forms: its client may have been given that, converted.
-func (x *exchange) outdo(v *view) {
-	if v.position() != "" {
-		return
-	}
-	for _, other := range x.forms() {
-		if p := other.position(); p != "" {
-			v.sawState(p)
-		}
-	}
-}
-
-// passed is called when a client has got a list that was not kept.
-func (x *exchange) passed(v *view, version string) {
-	if versions.Valid(version) && v.sawState(version) {
-		x.cache.refresh(v, x.req)
-	}
-}
-
-// tooLarge is called when a client has got a list that is too large to be kept. Which
-// version it was of is not known.
-func (x *exchange) tooLarge(v *view) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.complete {
-		return
-	}
-	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", maxStage)
-	v.relisting.bar(x.cache.now())
-	v.dropLocked()
-}
-
-// lastPage reads of a page what it says of its list.
-type lastPage struct{ wire.ListMeta }
-
-func (*lastPage) Item([]byte, *wire.Meta) error { return nil }
-
-func (p *lastPage) List(m wire.ListMeta) error {
-	p.ListMeta = m
-	return nil
 }

@@ -103,7 +103,7 @@ func BenchmarkOnlineList(b *testing.B) {
 			for read(); b.Loop(); read() {
 				if !known {
 					b.StopTimer()
-					v.drop()
+					v.startOver()
 					b.StartTimer()
 				}
 			}

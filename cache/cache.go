@@ -101,7 +101,7 @@ type Cache struct {
 	metrics    *metrics
 	log        *slog.Logger
 
-	lists   semaphore
+	lister  *lister
 	resumes semaphore
 	past    past
 
@@ -132,7 +132,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c := &Cache{
 		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, unkept: newUnkept(), production: newProduction(),
-		lists: make(semaphore, maxLists), resumes: make(semaphore, maxResumes),
+		resumes: make(semaphore, maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
@@ -167,11 +167,15 @@ func (c *Cache) load() error {
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
 	c.records = records.New()
-	c.views = &views{
-		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log, evictions: c.metrics.evictions,
-		byID: map[store.ID]*view{}, byKey: map[query.Key]*view{}, of: map[query.UserResource][]*view{},
+	c.views = newViews(viewsOptions{
+		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log,
+		evicted: c.evicted, removed: func(v *view) { c.lister.forget(v) },
+	})
+	c.pages = newPages(c.now)
+	c.lister = &lister{
+		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, lists: make(semaphore, maxLists), max: c.opts.MaxBytes,
+		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*view]*relisting{},
 	}
-	c.pages = &pages{now: c.now, stages: map[pageKey]*pageStage{}}
 	if err := c.tokens.Load(salt); err != nil {
 		return err
 	}
@@ -186,6 +190,13 @@ func (c *Cache) load() error {
 	return nil
 }
 
+// evicted notes that a view is about to be evicted. Streams that are open do not bring it
+// back for a while; a client that lists it does.
+func (c *Cache) evicted(v *view) {
+	c.metrics.evictions.Inc()
+	c.lister.bar(v)
+}
+
 // distrust keeps what is on disk from proving that something is not there, where it may be
 // older than what clients have seen: a snapshot has taken the place of a damaged file, or a
 // view has lost its last changes.
@@ -194,7 +205,7 @@ func (c *Cache) distrust() {
 	s, _ := c.disk.Now()
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.all() {
-		if older || v.lost.Load() {
+		if older || v.isLost() {
 			c.records.Forgot(v.key.UserResource(), versions.Following(v.highest.Version()))
 		}
 	}
@@ -241,6 +252,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.views.fit(nil) // they grow by events, too
 			if c.isUp() {
 				c.views.sweep()
+				c.lister.sweep()
 				c.records.Sweep()
 				c.mend()
 			}
@@ -267,8 +279,8 @@ func (c *Cache) mend() {
 		return
 	}
 	for _, v := range c.views.all() {
-		if r := v.template.Load(); r != nil && (v.position() == "" || v.behind()) && v.holders.Load() > 0 {
-			c.refresh(v, r)
+		if r := v.template.Load(); r != nil && (v.position() == "" || v.behind()) && v.holders() > 0 {
+			c.lister.refresh(v, r)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
 			t.Errorf("who has the token now reads %q", got)
 		}
 		v := c.views.find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))
-		if got, want := v.shows(), "100 ns/a=50"; got != want {
+		if got, want := shows(t, v), "100 ns/a=50"; got != want {
 			t.Errorf("the view of who had it shows %q, want %q", got, want)
 		}
 	})

@@ -12,11 +12,15 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const (
@@ -99,22 +103,12 @@ func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cach
 // nothingIsHeld fails a test if a view is held, or filled, by nobody who is there.
 func nothingIsHeld(t *testing.T, c *Cache) {
 	t.Helper()
-	pages, waiting := map[*view]int{}, 0
-	c.pages.mu.Lock()
-	for _, p := range c.pages.stages {
-		pages[p.view]++
-		waiting++
-	}
-	c.pages.mu.Unlock()
 	for _, v := range c.views.all() {
-		v.mu.Lock()
-		listing := v.listing
-		v.mu.Unlock()
-		if n := int(v.holders.Load()); n != pages[v] || listing != 0 {
-			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, listing, pages[v])
+		if n, pages := v.holders(), c.pages.waiting(v); n != pages || v.lists() != 0 {
+			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, v.lists(), pages)
 		}
 	}
-	if n := shares(c); n > 0 && len(c.pages.stages) == 0 {
+	if n := shares(c); n > 0 && c.pages.len() == 0 {
 		t.Errorf("%d objects are held for stages, and there is none", n)
 	}
 }
@@ -285,4 +279,70 @@ func (w *watcher) ended() bool {
 	default:
 		return false
 	}
+}
+
+// pod is a bare pod in protobuf.
+func pod(t *testing.T, name, version string, uid ...string) []byte {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: version}}
+	for _, u := range uid {
+		p.UID = types.UID(u)
+	}
+	b, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+
+// newTestView returns a view whose disk never writes.
+func newTestView(t *testing.T) *view {
+	t.Helper()
+	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	t.Cleanup(v.release)
+	return v
+}
+
+// fill lists the view: name → resourceVersion.
+func fill(t *testing.T, v *view, began, version string, consistent bool, members map[string]string) verdict {
+	t.Helper()
+	st := v.newStage(began, consistent)
+	defer st.end()
+	for name, rv := range members {
+		if err := st.add("ns/"+name, rv, pod(t, name, rv)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.meta = podList
+	st.meta.ResourceVersion = version
+	return st.commit(version)
+}
+
+// shows is what a view answers with: its version, and members.
+func shows(t *testing.T, v *view) string {
+	t.Helper()
+	snap, err := v.snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if snap == nil {
+		return "unusable"
+	}
+	defer snap.close()
+	s := snap.version
+	for _, m := range snap.members {
+		s += fmt.Sprintf(" %s=%s", m.Name, m.ResourceVersion)
+	}
+	return s
 }

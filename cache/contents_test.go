@@ -208,11 +208,12 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 				v := c.views.find(podsKey(query.NodeUser))
-				v.mu.Lock()
-				e := v.index["ns/b"]
-				e.size += off
-				v.index["ns/b"], v.sorted = e, nil
-				v.mu.Unlock()
+				snap, err := v.snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				snap.members[1].Size += off // the next who asks gets the same members
+				snap.close()
 				u.goAway()
 				res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
 				if err == nil {

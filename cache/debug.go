@@ -3,67 +3,13 @@ package cache
 import (
 	"cmp"
 	"slices"
-	"time"
-
-	"github.com/edgehub-io/edgehub/cache/identity"
 )
-
-// ViewState is what an operator may know of a view: never what is in it.
-type ViewState struct {
-	// User is "node", or the name and UID of whom a bearer token stands for.
-	User            string `json:"user"`
-	Resource        string `json:"resource"` // resource.version.group
-	Namespace       string `json:"namespace,omitempty"`
-	LabelSelector   string `json:"labelSelector,omitempty"`
-	FieldSelector   string `json:"fieldSelector,omitempty"`
-	Representation  string `json:"representation"`
-	Single          bool   `json:"single,omitempty"` // objects that were read one by one
-	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Complete views answer their query while the cloud is away.
-	Complete bool  `json:"complete"`
-	Denied   bool  `json:"denied,omitempty"` // the user was refused it when it was last asked for
-	Objects  int   `json:"objects"`
-	Bytes    int64 `json:"bytes"`
-	// Updated is when an apiserver last confirmed or changed the view, LastUsed when
-	// a client last asked for it.
-	Updated  time.Time `json:"updated,omitzero"`
-	LastUsed time.Time `json:"lastUsed"`
-	// Requests are those that feed or read the view now.
-	Requests int `json:"requests"`
-
-	kept bool
-}
-
-func (v *view) state() ViewState {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	k := &v.key
-	resource := k.Resource + "." + k.Version
-	if k.Group != "" {
-		resource += "." + k.Group
-	}
-	s := ViewState{
-		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
-		Representation: k.Representation, Single: k.Single,
-		Complete: v.usableLocked(), Denied: v.header.Denied,
-		Objects: v.members, Bytes: v.bytes,
-		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: int(v.holders.Load()),
-		kept: v.onDisk,
-	}
-	if v.loaded {
-		s.Objects = len(v.index)
-	}
-	if !k.Single {
-		s.ResourceVersion = v.version
-	}
-	return s
-}
 
 // State returns all views that are kept, ordered by user and resource.
 func (c *Cache) State() []ViewState {
 	states := []ViewState{}
 	for _, v := range c.views.all() {
-		if s := v.state(); s.kept {
+		if s, kept := v.state(); kept {
 			states = append(states, s)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -120,13 +119,4 @@ func encodeNews(events []news, st *stage) []byte {
 		out = wire.AppendEvent(out, st.view.repr.Encoding, n.kind, t, n.object)
 	}
 	return out
-}
-
-// itemType is the type of a list's items: as an item said, or as the list's
-// name suggests.
-func itemType(m *wire.ListMeta, kind string) wire.TypeMeta {
-	if kind == "" {
-		kind = strings.TrimSuffix(m.Kind, "List")
-	}
-	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
 }

@@ -5,10 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/edgehub-io/edgehub/cache/query"
 )
 
 const urlPodsOfNode = urlPods + "?fieldSelector=spec.nodeName%3Dn"
@@ -44,16 +40,6 @@ func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
 				t.Errorf("offline: %q, want one of %q", got, test.want)
 			}
 		})
-	}
-}
-
-// Where it is not known which object has gone, later copies are in doubt.
-func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
-	_, c := startListed(t, "100")
-	v := c.views.find(podsKey(query.NodeUser))
-	c.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
-	if k := c.records.Known(v.key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
-		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
 	}
 }
 

@@ -74,7 +74,7 @@ func (h *heldStatus) noteAll(s *statusOf) {
 // statusSource is where the stream's objects are found, or nil. A view that is older than
 // the client is none, as after a kill of the hub: the client may have newer objects.
 func (s *stream) statusSource() *source {
-	if !s.view.showsStatus() {
+	if !showsStatus(s.view) {
 		return nil
 	}
 	for _, src := range []*source{{s.view, s.repr}, s.held.source} {
@@ -172,7 +172,7 @@ func (s *stream) showObject(src *source, kind watch.EventType, u *overlay.Update
 // client may have seen status that the cloud does not have. It is opened again at once,
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
-	if !s.resumed && s.at != "" && s.view.showsStatus() {
+	if !s.resumed && s.at != "" && showsStatus(s.view) {
 		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.member(name); ok && versions.Compare(e.version, u.ResourceVersion) <= 0 {

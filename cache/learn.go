@@ -6,7 +6,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,93 +183,6 @@ func storesNothing(group string) bool {
 	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
 }
 
-// newest is the highest version in a list that was not read to its end.
-func (s *stage) newest() string {
-	version := s.meta.ResourceVersion
-	for _, item := range s.items {
-		version = versions.Higher(version, item.version)
-	}
-	return version
-}
-
-// ended notes which members a list had no more, of a view that objects leave only by their
-// deletion, and which cannot prove that something is not there by itself. What has gone is
-// the object that the view had. Another one of that name may be elsewhere; where it is not
-// known which one a copy is of, it is in doubt.
-func (c *Cache) ended(s *stage) {
-	of := s.view.key.UserResource()
-	for name, uid := range s.ended {
-		if c.views.gone(of, name, s.endedAt, uid, true); uid == "" {
-			c.records.Doubt(of, name, c.records.Highest(of.Resource).Version())
-		}
-	}
-	for name, version := range s.left {
-		c.outlived(s.view, name, version)
-	}
-}
-
-// endedCopies records as deleted the pods that were read one by one, and that a list of a
-// node's pods should have and does not: a pod leaves such a view only by its deletion. The
-// pods need not have been members of the view, which may have been evicted meanwhile.
-func (c *Cache) endedCopies(s *stage, version string) {
-	of, key := s.view.key.UserResource(), &s.view.key
-	if of.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.Proves() || !key.Lasting() {
-		return
-	}
-	for _, single := range c.views.resource(of.User, of.Resource) {
-		if !single.key.Single || single.repr.Metadata != "" {
-			continue
-		}
-		for _, name := range single.provenUpTo(version) {
-			if _, ok := s.items[name]; ok {
-				continue
-			}
-			// Since the version of the copy another pod of that name may be on another node.
-			if pod := single.pod(name); pod != nil && key.Selects(pod) {
-				c.views.gone(of, name, pod.ResourceVersion, pod.UID, true)
-			}
-		}
-	}
-}
-
-// pod reads a member that is a pod; nil if it cannot be read.
-func (v *view) pod(name string) *corev1.Pod {
-	e, ok := v.member(name)
-	if !ok {
-		return nil
-	}
-	bare, err := v.stored(name, e)
-	if err != nil {
-		return nil
-	}
-	object, _ := convert.FromBare(v.repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
-	pod, _ := object.(*corev1.Pod) // nil is no pod
-	return pod
-}
-
-// outlived is called when a view does not show an object any more, which it had at a
-// version, though the object may be there. Older copies are not what the user saw last.
-func (c *Cache) outlived(v *view, name, version string) {
-	if !versions.Valid(version) || v.key.Lasting() {
-		return
-	}
-	of := v.key.UserResource()
-	copies := c.views.copies(of, name)
-	if newest := newestOf(copies.all); newest != "" && versions.Compare(newest, version) < 0 {
-		c.records.Doubt(of, name, versions.Preceding(version))
-	}
-}
-
-// shown is the version at which the view has an object, or "".
-func (v *view) shown(name string) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.lost.Load() || v.loadLocked() != nil {
-		return ""
-	}
-	return v.index[name].version
-}
-
 // deletedAll notes that any of many objects may be gone.
 func (x *exchange) deletedAll() {
 	if dry, _ := x.isDryRunDelete(); dry {
@@ -282,17 +194,4 @@ func (x *exchange) deletedAll() {
 	}
 	r := x.cache.records
 	r.DoubtAll(query.UserResource{User: x.who.user, Resource: resource}, namespace, r.Highest(resource).Version())
-}
-
-// left notes a DELETED event. It says that the object has left what the watch selects; that
-// it is gone only where it could not leave in another way.
-func (s *stream) left(namespace, name, version string, uid types.UID) {
-	of := s.query.UserResource()
-	if !s.view.key.Lasting() {
-		s.cache.records.Seen(of, query.MemberName(namespace, name), version, uid)
-		return
-	}
-	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, query.MemberName(namespace, name)) {
-		s.cache.views.gone(of, query.MemberName(namespace, name), version, uid, true)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -35,13 +34,12 @@ func (x *exchange) list() (*http.Response, error) {
 		return nil, errNeverRead
 	}
 	if err := refuses(q, snap.version); err != nil {
-		snap.reader.Close()
+		snap.close()
 		return x.status(err)
 	}
-	x.cache.withStatus(src, snap)
-	body, err := x.listBody(src, snap)
+	body, err := x.listBody(src, snap, x.cache.withStatus(src, snap))
 	if err != nil {
-		snap.reader.Close()
+		snap.close()
 		return nil, err
 	}
 	return answer(x.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
@@ -84,8 +82,8 @@ type listBody struct {
 
 // listBody is the body of a list. What is wrong with the cache shows before the answer has
 // begun, if it is at the beginning.
-func (x *exchange) listBody(src *source, snap *snapshot) (*listBody, error) {
-	b := &listBody{pieces: x.pieces(src, snap)}
+func (x *exchange) listBody(src *source, snap *snapshot, status statusOf) (*listBody, error) {
+	b := &listBody{pieces: x.pieces(src, snap, status)}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err
@@ -102,14 +100,14 @@ func (x *exchange) listBody(src *source, snap *snapshot) (*listBody, error) {
 // sizes sums up the items as they will be written. In protobuf, which says its length
 // first, those that are not as they are cached are made twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
-	members, changes := b.snapshot.members, len(b.snapshot.status.shown) > 0 || b.source.converts()
+	members, changes := b.snapshot.members, len(b.status.shown) > 0 || b.source.converts()
 	if changes && b.source.repr.Encoding == wire.JSON {
 		return wire.UnknownSizes(len(members)), nil
 	}
 	if !b.source.converts() {
 		b.snapshot.members = nil
 		for _, m := range members {
-			if b.snapshot.status.shown[m.Name] != nil {
+			if b.status.shown[m.Name] != nil {
 				b.snapshot.members = append(b.snapshot.members, m)
 				continue
 			}
@@ -195,13 +193,4 @@ func (b *listBody) Close() error {
 		b.err = tee.ErrStopReading
 	}
 	return nil
-}
-
-// broken is called when an object that should be there at a version of the view
-// cannot be read.
-func (v *view) broken(version string, err error) error {
-	if !errors.Is(err, store.ErrClosed) {
-		v.dropAt(version)
-	}
-	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

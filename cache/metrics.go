@@ -143,7 +143,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	var count, objects, bytes int64
 	for _, v := range g.cache.views.all() {
-		if s := v.state(); s.kept {
+		if s, kept := v.state(); kept {
 			count, objects, bytes = count+1, objects+int64(s.Objects), bytes+s.Bytes
 		}
 	}

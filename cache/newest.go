@@ -27,24 +27,24 @@ type versionCheck struct {
 // one. A watch above it would be held open, in silence, until they get there: they do
 // not say that their store was restored from a backup. template is a request of who
 // may list the view.
-func (c *Cache) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
+func (l *lister) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
 	for {
-		c.past.mu.Lock()
+		l.outages.mu.Lock()
 		space := query.VersionSpace(v.key.GVR().GroupResource())
-		check := c.past.checks[space]
+		check := l.outages.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
-			check = &versionCheck{began: c.now(), done: make(chan struct{})}
-			if c.past.checks == nil {
-				c.past.checks = map[string]*versionCheck{}
+			check = &versionCheck{began: l.now(), done: make(chan struct{})}
+			if l.outages.checks == nil {
+				l.outages.checks = map[string]*versionCheck{}
 			}
-			c.past.checks[space] = check
+			l.outages.checks[space] = check
 		}
-		c.past.mu.Unlock()
+		l.outages.mu.Unlock()
 		if mine {
-			check.version, check.err = c.askVersion(ctx, v, template)
+			check.version, check.err = l.askVersion(ctx, v, template)
 			if check.err != nil { // it may be for a reason of this one caller
-				c.past.forget(space, check)
+				l.outages.forget(space, check)
 			}
 			close(check.done)
 			return check.version, check.err
@@ -67,32 +67,21 @@ const verifyEvery = time.Minute
 // verify is called when an apiserver has shown a state that is older than the
 // view. It may be behind the others; or the store was restored from a backup, and
 // then the view has to follow.
-func (c *Cache) verify(v *view, template *http.Request) {
-	if !v.relisting.verify(c.now()) {
+func (l *lister) verify(v *view, template *http.Request) {
+	if !l.relisting(v).verify(l.now()) {
 		return
 	}
-	v.holders.Add(1)
-	c.background(func(ctx context.Context) {
+	v.hold()
+	l.background(func(ctx context.Context) {
 		defer v.release()
-		newest, err := c.newest(withValuesOf(ctx, template.Context()), v, template, c.now())
+		newest, err := l.newest(withValuesOf(ctx, template.Context()), v, template, l.now())
 		if err == nil && versions.Compare(newest, v.position()) < 0 {
-			_, err = c.relist(v, template, time.Time{}, true)
+			_, err = l.relist(v, template, time.Time{}, true)
 		}
 		if err != nil {
-			c.log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
+			l.log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
 		}
 	})
-}
-
-// verify reports whether it is time to look again.
-func (r *relisting) verify(now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Sub(r.verified).Abs() < verifyEvery {
-		return false
-	}
-	r.verified = now
-	return true
 }
 
 // maxVersionAnswer is more than a list of one object takes.
@@ -100,8 +89,8 @@ const maxVersionAnswer = 4 << 20
 
 // askVersion asks for one object of a view. The list says at which version the
 // apiserver's store is.
-func (c *Cache) askVersion(ctx context.Context, v *view, template *http.Request) (string, error) {
-	res, err := c.list(ctx, v, template, url.Values{"limit": {"1"}})
+func (l *lister) askVersion(ctx context.Context, v *view, template *http.Request) (string, error) {
+	res, err := l.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
 		return "", err
 	}

@@ -34,8 +34,7 @@ var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
 func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Response, error) {
-	s, _ := c.view.disk.Now()
-	b := &objectBody{x: x, held: *c, to: to, reader: s.NewReader(*c.view.id.Load(), c.view.scope)}
+	b := &objectBody{x: x, held: *c, to: to, reader: c.view.newReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
@@ -57,7 +56,7 @@ func (b *objectBody) fill() {
 		if w.out, err = appendObject(w.out[:0], b.x.cache.writes.overlaid(b.x, o), b.to); err != nil {
 			return err
 		}
-		hash := maphash.Bytes(b.held.view.disk.Seed, w.out)
+		hash := maphash.Bytes(production.seed, w.out)
 		if b.size > 0 && hash != b.hash {
 			return errOtherBody
 		}

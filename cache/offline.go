@@ -11,22 +11,14 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// errNeverRead is why there is no answer. What is known of an object is either
-// what an apiserver said, or nothing: never that it is not there.
-var errNeverRead = errors.New("this was never read through this hub")
 
 // errNotKept is why there is no answer to what was read, but in a form that is not kept.
 var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
 
 // errOnlyMetadata is why there is no answer to who wants whole objects.
 var errOnlyMetadata = errors.New("only the metadata of this was read through this hub")
-
-// errDenied is why there is no answer to a user who had lost access.
-var errDenied = errors.New("the apiserver refused this when it was last asked")
 
 // offline answers a request that could not be sent. cause is why; it is
 // returned, wrapped, where there is no answer.
@@ -56,18 +48,6 @@ func (x *exchange) answer() (*http.Response, error) {
 	}
 }
 
-func (v *view) usable() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.usableLocked()
-}
-
-func (v *view) denied() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.header.Denied
-}
-
 func notAcceptable(q *query.Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
@@ -86,7 +66,7 @@ func (x *exchange) status(err error) (*http.Response, error) {
 // get answers with the newest version of the object that the user has seen, from
 // whichever view. An older one is no answer, even if only that can be converted.
 func (x *exchange) get() (*http.Response, error) {
-	copies, err := x.seek(x.query)
+	copies, err := x.cache.views.seek(x.query)
 	if errors.Is(err, errNeverRead) {
 		return nil, x.unknown()
 	}
@@ -136,13 +116,6 @@ func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, 
 	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 
-// object is an object with what has to be known to send it.
-type object struct {
-	kind wire.TypeMeta
-	repr wire.Representation
-	bare []byte
-}
-
 // respond sends an object in the representation r.
 func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
 	body, err := appendObject(nil, o, r)
@@ -153,39 +126,4 @@ func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Res
 		return nil, err
 	}
 	return answerBytes(x.req, code, r.ContentType(), body), nil
-}
-
-// read returns the bytes of a member. A view whose members are damaged is dropped.
-func (v *view) read(name string, e entry) ([]byte, error) {
-	b, err := v.stored(name, e)
-	if err == nil {
-		return b, nil
-	}
-	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
-		v.dropIf(name, e)
-	}
-	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
-}
-
-// stored returns the bytes of a member, on disk or on their way there.
-func (v *view) stored(name string, e entry) ([]byte, error) {
-	s, w := v.disk.Now()
-	key := v.object(name, e)
-	if b, ok := w.Object(key); ok {
-		return b, nil
-	}
-	reader := s.NewReader(*v.id.Load(), v.scope)
-	defer reader.Close()
-	var b []byte
-	_, err := reader.Read([]store.Member{e.member(name)}, func(o store.Object) error {
-		b = o.Bytes // the reader reads nothing else
-		return nil
-	})
-	if err == nil {
-		return b, nil
-	}
-	if b, ok := w.Object(key); ok { // it was given just now
-		return b, nil
-	}
-	return nil, err
 }

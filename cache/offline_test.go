@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
@@ -38,44 +37,10 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 		if _, err := v.read("ns/a", before); err == nil {
 			t.Fatal("what was replaced can still be read: this test shows nothing")
 		}
-		if got, want := v.shows(), "101 ns/a=101 ns/b=51"; got != want {
+		if got, want := shows(t, v), "101 ns/a=101 ns/b=51"; got != want {
 			t.Errorf("the view shows %q, want %q", got, want)
 		}
 	})
-}
-
-func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
-	before, now := store.NewObject("ns/a", "50", pod(t, "a", "50")), store.NewObject("ns/a", "101", pod(t, "a", "101"))
-	other := store.NewObject("ns/a", "101", pod(t, "b", "101"))
-	tests := map[string]struct {
-		fail func(v *view)
-		want string
-	}{
-		"an object that the view names":        {func(v *view) { v.dropIf("ns/a", entryOf(&now)) }, " unusable"},
-		"one that was replaced":                {func(v *view) { v.dropIf("ns/a", entryOf(&before)) }, "101 ns/a=101"},
-		"the same version with other contents": {func(v *view) { v.dropIf("ns/a", entryOf(&other)) }, "101 ns/a=101"},
-		"one that is gone":                     {func(v *view) { v.dropIf("ns/b", entryOf(&before)) }, "101 ns/a=101"},
-		"a list of the view as it is": {func(v *view) {
-			v.broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
-		}, " unusable"},
-		"a slow list of the view as it was": {func(v *view) {
-			v.broken("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
-		}, "101 ns/a=101"},
-		"a list while the store is closed": {func(v *view) {
-			v.broken("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
-		}, "101 ns/a=101"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			v := newTestView(t)
-			fill(t, v, "", "100", true, map[string]string{"a": "50"})
-			v.apply("100", &change{name: "ns/a", version: "101", object: pod(t, "a", "101")})
-			test.fail(v)
-			if got := v.shows(); got != test.want {
-				t.Errorf("the view shows %q, want %q", got, test.want)
-			}
-		})
-	}
 }
 
 // A person on a thin line reads an old state to its end, whatever comes meanwhile.

@@ -180,7 +180,7 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 		return errStageFull
 	}
 	if token := st.meta.Continue; token != "" {
-		v.holders.Add(1)
+		v.hold()
 		c.records.Forgot(v.key.UserResource(), version) // the rest may never be asked for
 		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
 		return nil
@@ -188,70 +188,8 @@ func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
 	if before != nil {
 		c.pages.done(pageOf(v.key, x.query.ContinueToken))
 	}
-	x.commit(v, next, version)
+	c.lister.commit(x.query, x.req, next, version)
 	return nil
-}
-
-// with is a stage of what was read so far and another page.
-func (p *pageStage) with(page *stage) *stage {
-	whole := p.view.newStage(p.began, p.consistent)
-	whole.kind, whole.meta = p.kind, page.meta
-	whole.also(p.items)
-	whole.also(page.items)
-	whole.bytes = p.bytes + page.bytes
-	return whole
-}
-
-// keep is a stage of the same contents with an end of its own.
-func (s *stage) keep() *stage {
-	kept := s.view.newStage(s.began, s.consistent)
-	kept.kind = s.kind
-	kept.also(s.items)
-	return kept
-}
-
-// commit makes a list the state of its view.
-func (x *exchange) commit(v *view, st *stage, version string) {
-	c := x.cache
-	if !st.consistent {
-		x.outdo(v)
-	}
-	verdict := st.commit(version)
-	c.ended(st)
-	if verdict == taken {
-		c.endedCopies(st, version)
-	}
-	switch verdict {
-	case restored:
-		c.restored(v, version)
-		c.refresh(v, x.req)
-	case outdated:
-		if !st.consistent {
-			c.verify(v, x.req)
-		}
-	case taken:
-		if v.behind() { // an apiserver that is behind another answered, from its memory
-			c.refresh(v, x.req)
-		}
-	}
-	if !c.views.fit(v) {
-		c.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", c.opts.MaxBytes)
-	}
-}
-
-// restored is called when a view turned out to be newer than the apiservers.
-// Versions may name other objects from now on, so everything goes that is compared
-// by them: views of the same resource, and what was read one by one from the same store.
-func (c *Cache) restored(v *view, version string) {
-	c.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
-	back := v.key.UserResource()
-	for _, other := range c.views.all() {
-		if other.key.UserResource().RestoredWith(back) && (other.key.Single || other.scope == v.scope) {
-			other.startOver()
-		}
-	}
-	c.records.Restored(back, version)
-	c.pages.forget(v.scope)
 }
 
 // keepWatch makes the answer to a watch one that goes on over outages.
@@ -291,4 +229,32 @@ func (x *exchange) named() *query.Query {
 		q.Namespace = info.Namespace
 	}
 	return q
+}
+
+// passed is called when a client has got a list that was not kept.
+func (x *exchange) passed(v *view, version string) {
+	if versions.Valid(version) && v.sawState(version) {
+		x.cache.lister.refresh(v, x.req)
+	}
+}
+
+// tooLarge is called when a client has got a list that is too large to be kept. Which
+// version it was of is not known.
+func (x *exchange) tooLarge(v *view) {
+	if !v.isComplete() {
+		return
+	}
+	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", maxStage)
+	x.cache.lister.bar(v)
+	v.dropComplete()
+}
+
+// lastPage reads of a page what it says of its list.
+type lastPage struct{ wire.ListMeta }
+
+func (*lastPage) Item([]byte, *wire.Meta) error { return nil }
+
+func (p *lastPage) List(m wire.ListMeta) error {
+	p.ListMeta = m
+	return nil
 }

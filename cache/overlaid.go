@@ -18,7 +18,7 @@ import (
 // it to watches that are open.
 
 // showsStatus reports whether updates of the overlay are part of a view.
-func (v *view) showsStatus() bool {
+func showsStatus(v *view) bool {
 	return v.repr.Metadata == "" && overlay.Shows(v.key.Group, v.key.Resource)
 }
 
@@ -34,7 +34,7 @@ type placed struct {
 
 // statusUpdates returns the updates of a view's resource.
 func (c *Cache) statusUpdates(v *view) []*overlay.Update {
-	if !v.showsStatus() {
+	if !showsStatus(v) {
 		return nil
 	}
 	return c.writes.overlay.Updates(v.key.Group, v.key.Version, v.key.Resource)
@@ -71,7 +71,7 @@ func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
 // updated: it is not gone, nor refused, and a copy of it is there.
 func (c *Cache) isCached(v *view, u *overlay.Update) bool {
 	q := &query.Query{User: v.key.User, Verb: "get", Resource: v.key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
-	copies, err := (&exchange{cache: c}).seek(q)
+	copies, err := c.views.seek(q)
 	return err == nil && slices.ContainsFunc(copies, func(held heldCopy) bool {
 		return held.whole() && versions.Compare(held.entry.version, u.ResourceVersion) <= 0
 	})
@@ -84,11 +84,12 @@ type statusOf struct {
 	left  map[string]*overlay.Update // members that are not what the view selects any more
 }
 
-// withStatus makes the members of a snapshot what they are with the node's own status.
-func (c *Cache) withStatus(src *source, snap *snapshot) {
+// withStatus makes the members of a snapshot what they are with the node's own status, which
+// it returns.
+func (c *Cache) withStatus(src *source, snap *snapshot) statusOf {
 	updates := c.statusUpdates(src.view)
 	if len(updates) == 0 || src.repr.Metadata != "" {
-		return
+		return statusOf{}
 	}
 	s := statusOf{map[string]*overlay.Update{}, map[string]bool{}, map[string]*overlay.Update{}}
 	for _, u := range updates {
@@ -104,9 +105,8 @@ func (c *Cache) withStatus(src *source, snap *snapshot) {
 			}
 		}
 	}
-	snap.status = s
 	if len(s.left) == 0 && len(s.added) == 0 {
-		return
+		return s
 	}
 	members := make([]store.Member, 0, len(snap.members)+len(s.added))
 	for _, m := range snap.members {
@@ -118,7 +118,8 @@ func (c *Cache) withStatus(src *source, snap *snapshot) {
 		members = append(members, store.Member{Name: name, Size: len(s.shown[name].Bare)})
 	}
 	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
-	snap.members = members
+	snap.members, snap.added = members, s.added
+	return s
 }
 
 // shown is what the view's user sees of an updated object, in what was asked for. bare is

@@ -26,6 +26,29 @@ type pages struct {
 	stages map[pageKey]*pageStage
 }
 
+func newPages(now func() time.Time) *pages {
+	return &pages{now: now, stages: map[pageKey]*pageStage{}}
+}
+
+// len is how many lists wait for a page.
+func (p *pages) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.stages)
+}
+
+// waiting is how many lists of a view wait for a page.
+func (p *pages) waiting(v *view) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.stages {
+		if s.view == v {
+			n++
+		}
+	}
+	return n
+}
+
 // pageKey is the page that is to come.
 type pageKey struct {
 	view  query.Key
@@ -106,4 +129,14 @@ func (p *pages) sweep() {
 			p.dropLocked(key, s)
 		}
 	}
+}
+
+// with is a stage of what was read so far and another page.
+func (p *pageStage) with(page *stage) *stage {
+	whole := p.view.newStage(p.began, p.consistent)
+	whole.kind, whole.meta = p.kind, page.meta
+	whole.also(p.items)
+	whole.also(page.items)
+	whole.bytes = p.bytes + page.bytes
+	return whole
 }

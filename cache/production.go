@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -40,10 +41,11 @@ type production struct {
 	turns      *fairqueue.Queue // tenants take turns, and the users of each
 	workspaces sync.Pool
 	large      atomic.Int64 // bytes of pieces larger than maxWaiting
+	seed       maphash.Seed // of hashes of bodies
 }
 
 func newProduction() *production {
-	return &production{turns: fairqueue.New(maxProducing, 0), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
+	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
 }
 
 // workspace is the buffers in which a piece is produced.
@@ -83,16 +85,17 @@ type pieces struct {
 	user       string
 	source     *source
 	snapshot   *snapshot
-	size       int // pieceSize or convertedPieceSize
+	status     statusOf // laid over the snapshot
+	size       int      // pieceSize or convertedPieceSize
 	out        waiting
 }
 
-func (x *exchange) pieces(src *source, snap *snapshot) pieces {
+func (x *exchange) pieces(src *source, snap *snapshot, status statusOf) pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
 	}
-	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.User, source: src, snapshot: snap, size: size}
+	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.User, source: src, snapshot: snap, status: status, size: size}
 }
 
 // next calls add for the next objects, in the form that was asked for, and then fills
@@ -123,7 +126,7 @@ func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, 
 
 // object is an object in the form that was asked for.
 func (p *pieces) object(o *store.Object) ([]byte, error) {
-	if u := p.snapshot.status.shown[o.Name]; u != nil {
+	if u := p.status.shown[o.Name]; u != nil {
 		return p.source.shown(u, o.Bytes)
 	}
 	return p.source.object(o.Bytes)
@@ -132,7 +135,7 @@ func (p *pieces) object(o *store.Object) ([]byte, error) {
 // close lets go of everything.
 func (p *pieces) close() {
 	p.out.release(p.production)
-	p.snapshot.reader.Close()
+	p.snapshot.close()
 }
 
 // waiting is the part of a piece that waits for a client. The zero value is empty.

@@ -80,7 +80,7 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 	if n := len(c.views.all()); n != 1 {
 		t.Errorf("%d views are kept", n)
 	}
-	if got := c.views.room.used().bytes; got < query.MaxSelectors {
+	if _, got := c.views.used(); got < query.MaxSelectors {
 		t.Errorf("a view with %d bytes of selectors counts %d bytes", query.MaxSelectors, got)
 	}
 }

@@ -221,7 +221,7 @@ func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
 					<-w.done
 				}
 				v := c.views.find(podsKey(query.NodeUser))
-				if n := v.holders.Load(); n > 1 { // a list that is under way
+				if n := v.holders(); n > 1 { // a list that is under way
 					t.Errorf("%d requests hold the view, and none is there", n)
 				}
 				if v.template.Load() != nil {

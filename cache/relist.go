@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -29,6 +32,64 @@ const (
 	// are more, clients are told to list again.
 	maxDifference = 16 << 20
 )
+
+// lister lists views again that their watches have got ahead of, and has views follow the
+// apiservers. It is safe for concurrent use. mu is
+// taken before the locks of views and of what it guards, and after that of evictions.
+type lister struct {
+	up       http.RoundTripper
+	views    *views
+	pages    *pages
+	records  *records.Records
+	outages  *past
+	lists    semaphore
+	max      int64  // bytes, of all views together
+	relisted func() // called with each list
+	now      func() time.Time
+	log      *slog.Logger
+
+	// background runs a function until the hub stops, and stillOf looks whom an apiserver
+	// has answered: see Cache.background and Cache.stillOf.
+	background func(func(context.Context)) bool
+	stillOf    func(user string, again *http.Request) error
+
+	mu sync.Mutex
+	of map[*view]*relisting
+}
+
+// relisting returns that of a view.
+func (l *lister) relisting(v *view) *relisting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.of[v]
+	if r == nil {
+		r = new(relisting)
+		l.of[v] = r
+	}
+	return r
+}
+
+// bar keeps open watches from having a view listed for some time.
+func (l *lister) bar(v *view) { l.relisting(v).bar(l.now()) }
+
+// forget is called when a view is no more.
+func (l *lister) forget(v *view) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, v)
+}
+
+// sweep lets go of what nobody can need any more.
+func (l *lister) sweep() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for v, r := range l.of {
+		r.tidy(l.now())
+		if l.views.find(v.key) != v {
+			delete(l.of, v)
+		}
+	}
+}
 
 // relisting makes sure that a view is listed once, whoever needs it.
 type relisting struct {
@@ -99,19 +160,19 @@ var errBarred = errors.New("it was evicted, or listing it has just failed")
 
 // refresh has a view listed in the background, because its watches go on from a
 // version that the view is not at. template is a request whose sender may read it.
-func (c *Cache) refresh(v *view, template *http.Request) {
-	if _, err := c.relist(v, template, time.Time{}, true); err != nil {
-		c.log.Debug("view is not listed again", "view", v.String(), "reason", err)
+func (l *lister) refresh(v *view, template *http.Request) {
+	if _, err := l.relist(v, template, time.Time{}, true); err != nil {
+		l.log.Debug("view is not listed again", "view", v.String(), "reason", err)
 	}
 }
 
 // relist lists a view, or joins whoever does, or takes a list that has ended
 // after the given time.
-func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently bool) (*flight, error) {
-	r := &v.relisting
+func (l *lister) relist(v *view, template *http.Request, after time.Time, gently bool) (*flight, error) {
+	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := c.now()
+	now := l.now()
 	if f := r.last; f != nil {
 		select {
 		case <-f.done:
@@ -127,17 +188,17 @@ func (c *Cache) relist(v *view, template *http.Request, after time.Time, gently 
 	}
 	f := &flight{done: make(chan struct{})}
 	r.last = f
-	v.holders.Add(1)
-	started := c.background(func(ctx context.Context) {
+	v.hold()
+	started := l.background(func(ctx context.Context) {
 		defer v.release()
-		f.err = c.fly(ctx, f, v, template)
-		f.ended = c.now()
+		f.err = l.fly(ctx, f, v, template)
+		f.ended = l.now()
 		close(f.done)
 		if permanent(f.err) {
 			r.bar(f.ended)
 		}
 		if f.err != nil && ctx.Err() == nil {
-			c.log.Warn("view could not be listed again", "view", v.String(), "err", f.err)
+			l.log.Warn("view could not be listed again", "view", v.String(), "err", f.err)
 		}
 	})
 	if !started {
@@ -167,42 +228,42 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 }
 
 // fly lists the view, works out the difference, and commits.
-func (c *Cache) fly(ctx context.Context, f *flight, v *view, template *http.Request) error {
-	if err := c.lists.acquire(ctx); err != nil {
+func (l *lister) fly(ctx context.Context, f *flight, v *view, template *http.Request) error {
+	if err := l.lists.acquire(ctx); err != nil {
 		return err
 	}
-	defer c.lists.release()
+	defer l.lists.release()
 	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), relistTimeout)
 	defer cancel()
 
-	c.metrics.relists.Inc()
+	l.relisted()
 	v.countLists(1)
 	defer v.countLists(-1)
-	verdict, err := c.flyOnce(ctx, f, v, template)
+	verdict, err := l.flyOnce(ctx, f, v, template)
 	if err == nil && verdict == restored {
 		// Versions name other objects now: nothing may be taken for known.
-		c.restored(v, f.to)
-		_, err = c.flyOnce(ctx, f, v, template)
+		l.restored(v, f.to)
+		_, err = l.flyOnce(ctx, f, v, template)
 		f.from, f.events = "", nil
 	}
-	if err == nil && !c.views.fit(v) {
+	if err == nil && !l.views.fit(v) {
 		return fmt.Errorf("list: %w: it takes more than --cache-max-bytes alone", errUnfit)
 	}
 	return err
 }
 
-func (c *Cache) flyOnce(ctx context.Context, f *flight, v *view, template *http.Request) (verdict, error) {
+func (l *lister) flyOnce(ctx context.Context, f *flight, v *view, template *http.Request) (verdict, error) {
 	st := v.newStage(v.latest(), true)
 	defer st.end()
-	if err := c.fetch(ctx, st, template); err != nil {
+	if err := l.fetch(ctx, st, template); err != nil {
 		return outdated, err
 	}
 	f.to = st.meta.ResourceVersion
-	f.changed, f.from, f.events = c.compareWith(v, st)
+	f.changed, f.from, f.events = l.compareWith(v, st)
 	verdict := st.commit(f.to)
-	c.ended(st)
+	l.views.ended(st)
 	if verdict == taken {
-		c.endedCopies(st, f.to)
+		l.views.endedCopies(st, f.to)
 	}
 	if verdict != taken { // other streams were faster, or there is no way from there to here
 		f.from, f.events = "", nil
@@ -212,15 +273,15 @@ func (c *Cache) flyOnce(ctx context.Context, f *flight, v *view, template *http.
 
 // compareWith returns the events that lead from the view's state, as it is between
 // two versions, to that of a stage; no version where there are no such events.
-func (c *Cache) compareWith(v *view, st *stage) (changed, from string, events []byte) {
+func (l *lister) compareWith(v *view, st *stage) (changed, from string, events []byte) {
 	old, err := v.snapshot()
 	if err != nil {
-		c.log.Error("cache is damaged", "view", v.String(), "err", err)
+		l.log.Error("cache is damaged", "view", v.String(), "err", err)
 	}
 	if old == nil {
 		return "", "", nil
 	}
-	defer old.reader.Close()
+	defer old.close()
 	if events, err = difference(old, st); err != nil || len(events) > maxDifference {
 		return "", "", nil
 	}
@@ -243,8 +304,8 @@ func (v values) Value(key any) any {
 }
 
 // fetch lists a stage's view from upstream.
-func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) error {
-	res, err := c.list(ctx, st.view, template, nil)
+func (l *lister) fetch(ctx context.Context, st *stage, template *http.Request) error {
+	res, err := l.list(ctx, st.view, template, nil)
 	if err != nil {
 		return err
 	}
@@ -265,7 +326,7 @@ func (c *Cache) fetch(ctx context.Context, st *stage, template *http.Request) er
 
 // list asks upstream for all of a view, in its representation and with the
 // credentials of template.
-func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more url.Values) (*http.Response, error) {
+func (l *lister) list(ctx context.Context, v *view, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
 	query := url.Values{}
@@ -281,12 +342,12 @@ func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more 
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", acceptOf(v.repr))
 	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
-	res, err := c.up.RoundTrip(req)
+	res, err := l.up.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	if identifies(res.StatusCode) {
-		if err := c.stillOf(v.key.User, req); err != nil {
+		if err := l.stillOf(v.key.User, req); err != nil {
 			res.Body.Close()
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -294,7 +355,7 @@ func (c *Cache) list(ctx context.Context, v *view, template *http.Request, more 
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		if res.StatusCode == http.StatusForbidden {
-			c.views.deny(&v.key)
+			l.views.deny(&v.key)
 		}
 		return nil, &refusal{res.StatusCode}
 	}
@@ -339,3 +400,76 @@ func (s semaphore) acquire(ctx context.Context) error {
 }
 
 func (s semaphore) release() { <-s }
+
+// commit makes a list, the answer to a query, the state of its view. template is a request
+// whose sender may read the view.
+func (l *lister) commit(q *query.Query, template *http.Request, st *stage, version string) {
+	v := st.view
+	if !st.consistent {
+		l.views.outdo(q, v)
+	}
+	verdict := st.commit(version)
+	l.views.ended(st)
+	if verdict == taken {
+		l.views.endedCopies(st, version)
+	}
+	switch verdict {
+	case restored:
+		l.restored(v, version)
+		l.refresh(v, template)
+	case outdated:
+		if !st.consistent {
+			l.verify(v, template)
+		}
+	case taken:
+		if v.behind() { // an apiserver that is behind another answered, from its memory
+			l.refresh(v, template)
+		}
+	}
+	if !l.views.fit(v) {
+		l.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.max)
+	}
+}
+
+// restored is called when a view turned out to be newer than the apiservers.
+// Versions may name other objects from now on, so everything goes that is compared
+// by them: views of the same resource, and what was read one by one from the same store.
+func (l *lister) restored(v *view, version string) {
+	l.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	back := v.key.UserResource()
+	for _, other := range l.views.all() {
+		if other.key.UserResource().RestoredWith(back) && (other.key.Single || other.scope == v.scope) {
+			other.startOver()
+		}
+	}
+	l.records.Restored(back, version)
+	l.pages.forget(v.scope)
+}
+
+// ended returns a list that has ended after a time, or nil.
+func (r *relisting) ended(after time.Time) *flight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return nil
+	}
+	select {
+	case <-r.last.done:
+		if r.last.err == nil && r.last.ended.After(after) {
+			return r.last
+		}
+	default:
+	}
+	return nil
+}
+
+// verify reports whether it is time to look again.
+func (r *relisting) verify(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.verified).Abs() < verifyEvery {
+		return false
+	}
+	r.verified = now
+	return true
+}

@@ -68,7 +68,7 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer snap.reader.Close()
+			defer snap.close()
 			got, err := difference(snap, list("20", test.now))
 			if err != nil {
 				t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -45,7 +44,7 @@ func (s *stream) hold() {
 // awaitUp returns nil when there is an apiserver. It ends early when the node's own
 // status has changed.
 func (s *stream) awaitUp(ctx context.Context) error {
-	if !s.view.showsStatus() {
+	if !showsStatus(s.view) {
 		return s.cache.up.WaitUp(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -186,7 +185,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 // relist brings the client to a version from which upstream can go on, by events
 // if that is possible.
 func (s *stream) relist() {
-	f, err := s.cache.relist(s.view, s.req, s.lostAt, false)
+	f, err := s.cache.lister.relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
 		wait, cancel := s.untilEnd()
 		defer cancel()
@@ -228,53 +227,15 @@ func (s *stream) follows(f *flight) bool {
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.view.relisting.ended(s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
+	if f := s.cache.lister.relisting(s.view).ended(s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
 		return false, nil
 	}
-	newest, err := s.cache.newest(s.context(), s.view, s.req, s.lostAt)
+	newest, err := s.cache.lister.newest(s.context(), s.view, s.req, s.lostAt)
 	if final(err) { // who may watch may not be allowed to list
 		return false, nil
 	}
 	return err == nil && versions.Compare(s.at, newest) > 0, err
-}
-
-// ended returns a list that has ended after a time, or nil.
-func (r *relisting) ended(after time.Time) *flight {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		return nil
-	}
-	select {
-	case <-r.last.done:
-		if r.last.err == nil && r.last.ended.After(after) {
-			return r.last
-		}
-	default:
-	}
-	return nil
-}
-
-// itemType is the type of the view's objects, if it is known.
-func (v *view) itemType() wire.TypeMeta {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.header.Kind == "" {
-		return wire.TypeMeta{}
-	}
-	if v.key.Single {
-		return wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}
-	}
-	m := wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}}
-	return itemType(&m, v.header.Item)
-}
-
-// invalidate notes that the view's state is not known any more.
-func (v *view) invalidate() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dropLocked()
 }

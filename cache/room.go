@@ -60,6 +60,12 @@ func (r *room) used() usage {
 	return r.total
 }
 
+// used is how many views there are, and how many bytes they take.
+func (s *views) used() (count int, bytes int64) {
+	u := s.room.used()
+	return u.count, u.bytes
+}
+
 // settle counts a view as what it is now.
 func (s *views) settle(v *view) usage {
 	v.mu.Lock()
@@ -161,20 +167,18 @@ func (s *views) items(newest *view) []quota.Item[*view] {
 func (s *views) item(v, newest *view) (item quota.Item[*view], kept bool) {
 	u := s.settle(v)
 	item = quota.Item[*view]{
-		Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders.Load() > 0, Fixed: v.kubelets(),
+		Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders() > 0, Fixed: v.kubelets(),
 	}
 	if v == newest {
-		item.Last, item.InUse = math.MaxInt64, v.holders.Load() > 1
+		item.Last, item.InUse = math.MaxInt64, v.holders() > 1
 	}
 	return item, u.count > 0
 }
 
-// evict drops a view. Streams that are open do not bring it back for a while; a
-// client that lists it does.
+// evict drops a view.
 func (s *views) evict(v *view) {
-	s.evictions.Inc()
 	s.log.Debug("evicted from the cache to make room", "view", v.String())
-	v.relisting.bar(s.now())
+	s.evicted(v)
 	s.retire(v)
 	s.settle(v)
 	s.remove(v)

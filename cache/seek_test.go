@@ -7,39 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 )
-
-func TestAUIDDoesNotComeBack(t *testing.T) {
-	v := newTestView(t)
-	fill(t, v, "", "100", true, nil)
-	v.apply("100", &change{name: "ns/a", version: "105", object: pod(t, "a", "105", "its")})
-	for name, test := range map[string]struct {
-		gone string
-		uid  types.UID
-		want bool
-	}{
-		"older than the deletion":             {"107", "", true},
-		"newer, and the UID is not known":     {"100", "", false},
-		"newer, and another object":           {"100", "another", false},
-		"a change that came with a delay":     {"100", "its", true},
-		"a deletion at the very same version": {"105", "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, _, ok := v.copyOf("ns/a")
-			if !ok {
-				t.Fatal("there is no copy")
-			}
-			k := &records.Known{Record: records.Record{Gone: test.gone, UID: test.uid}}
-			if got := c.isGone(k); got != test.want {
-				t.Errorf("the copy is of the object that is gone: %v", got)
-			}
-		})
-	}
-}
 
 func TestWatchesThatAnObjectLeavesOnlyByItsDeletion(t *testing.T) {
 	for _, test := range []struct {

@@ -20,7 +20,7 @@ func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		if n := shares(c); n > 2*maxPages {
-			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, len(c.pages.stages))
+			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, c.pages.len())
 		}
 		time.Sleep(2 * pageTimeout)
 		if n := shares(c); n != 0 {

@@ -48,7 +48,7 @@ func (v *view) changeSingleLocked(c *store.Change) {
 	before := v.version
 	v.countLocked()
 	v.header.Updated = v.disk.Clock()
-	c.ID, c.Op, c.From, c.New = *v.id.Load(), store.Update, before, before == ""
+	c.ID, c.Op, c.From, c.New = v.diskID(), store.Update, before, before == ""
 	c.Header, v.onDisk = v.headerLocked(), true
 	v.disk.Change(c)
 }

@@ -18,9 +18,14 @@ type snapshot struct {
 	meta    wire.ListMeta
 	members []store.Member // shared; only the slice may be cut
 	pending *unwritten     // nil is empty
-	reader  *store.Reader  // to be closed
-	status  statusOf       // see withStatus
+	reader  *store.Reader
+	// added are members of which there are no bytes: only the node's own status has brought
+	// them.
+	added map[string]bool
 }
+
+// close lets go of what the snapshot keeps on disk. It has to be called once.
+func (s *snapshot) close() { s.reader.Close() }
 
 // unwritten is objects that waited for the disk, by name. Nobody may change it.
 type unwritten struct{ objects map[string][]byte }
@@ -28,7 +33,7 @@ type unwritten struct{ objects map[string][]byte }
 // snapshot returns nil where the view cannot answer.
 func (v *view) snapshot() (*snapshot, error) {
 	s, w := v.disk.Now()
-	reader := s.NewReader(*v.id.Load(), v.scope) // from here on nothing that is in the index goes
+	reader := v.readerOf(s) // from here on nothing that is in the index goes
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.usableLocked() {
@@ -113,7 +118,7 @@ func (s *snapshot) stored(limit int) []store.Member {
 // unwritten returns the bytes of a member that is not read from the disk. There are none
 // of one that only the node's own status has brought.
 func (s *snapshot) unwritten(m store.Member) ([]byte, bool) {
-	if s.status.added[m.Name] {
+	if s.added[m.Name] {
 		return nil, true
 	}
 	if s.pending == nil {

@@ -122,7 +122,7 @@ func (x *exchange) source() (*source, error) {
 // unanswerable says why none of the views of a list or watch can answer.
 func (x *exchange) unanswerable() error {
 	err := x.unknown()
-	for _, v := range x.forms() {
+	for _, v := range x.cache.views.forms(x.query) {
 		switch {
 		case v.denied():
 			return errDenied

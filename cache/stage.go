@@ -189,7 +189,7 @@ func (s *stage) commit(version string) verdict {
 func (v *view) allowLocked() {
 	if v.header.Denied {
 		v.header.Denied = false
-		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: v.diskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
@@ -207,7 +207,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 		Changed: v.header.Changed, Updated: v.disk.Clock(),
 	}
 	if same {
-		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: before, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: v.diskID(), Op: store.Update, From: before, Header: v.headerLocked()})
 		return
 	}
 	if !v.key.Lasting() { // members that the list does not have may be there all the same
@@ -222,7 +222,7 @@ func (v *view) replaceLocked(s *stage, version string) {
 		put = append(put, store.Object{Name: name, ResourceVersion: item.version, Sum: item.sum, Bytes: item.bytes})
 		v.setLocked(name, item.entry)
 	}
-	v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Replace, Header: v.headerLocked(), Put: put})
+	v.disk.Change(&store.Change{ID: v.diskID(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }
 
 // endedLocked returns the UIDs of the members that are not among these, and so are gone: of
@@ -289,3 +289,20 @@ func (s *stage) List(m wire.ListMeta) error {
 // errNameless is returned for objects that cannot be told apart, such as reviews
 // and some metrics.
 var errNameless = errors.New("an object has no name or no resourceVersion")
+
+// newest is the highest version in a list that was not read to its end.
+func (s *stage) newest() string {
+	version := s.meta.ResourceVersion
+	for _, item := range s.items {
+		version = versions.Higher(version, item.version)
+	}
+	return version
+}
+
+// keep is a stage of the same contents with an end of its own.
+func (s *stage) keep() *stage {
+	kept := s.view.newStage(s.began, s.consistent)
+	kept.kind = s.kind
+	kept.also(s.items)
+	return kept
+}

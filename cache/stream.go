@@ -135,9 +135,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.settleLater()
 	switch p := s.view.position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.cache.refresh(s.view, s.req)
+		s.cache.lister.refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.cache.verify(s.view, s.req)
+		s.cache.lister.verify(s.view, s.req)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (s *stream) lose() {
 		s.blind = true
 		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.highest.Version()))
 		s.view.invalidate()
-		s.cache.refresh(s.view, s.req)
+		s.cache.lister.refresh(s.view, s.req)
 	}
 }
 
@@ -327,12 +327,12 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	a := s.view.apply(s.from(version), c)
 	if a == isBeyond {
-		s.cache.refresh(s.view, s.req)
+		s.cache.lister.refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.cache.outlived(s.view, name, shown)
+		s.cache.views.outlived(s.view, name, shown)
 	case a == isBeyond || a == isLate:
 		s.keepApart(c)
 	}
@@ -384,7 +384,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 			return
 		}
 		if s.view.advance(s.from(version), version) == isBeyond {
-			s.cache.refresh(s.view, s.req)
+			s.cache.lister.refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.cache.now()
 		return
@@ -394,14 +394,13 @@ func (s *stream) bookmark(f *wire.Frame) {
 	}
 	s.initial, s.at = false, version
 	s.view.template.Store(s.req)
-	x := &exchange{cache: s.cache, query: s.query, req: s.req}
 	if s.stage == nil {
 		s.view.sawState(version)
-		s.cache.refresh(s.view, s.req)
+		s.cache.lister.refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	x.commit(s.view, s.stage, version)
+	s.cache.lister.commit(s.query, s.req, s.stage, version)
 	s.endStage()
 }
 
@@ -432,3 +431,34 @@ func (s *stream) expire() {
 
 // context is that of the client's request.
 func (s *stream) context() context.Context { return s.req.Context() }
+
+// keepApart keeps the object of an event that its view could not take, so that a GET does
+// not show an older one should the cloud go away before the view has caught up. Of a view
+// that was evicted nothing is kept; older copies are in doubt then.
+func (s *stream) keepApart(c *change) {
+	if s.cache.views.holds(s.query.UserResource(), c.name) {
+		s.cache.records.Doubt(s.query.UserResource(), c.name, versions.Preceding(c.version))
+	}
+	if s.view.position() == "" {
+		return
+	}
+	key := s.view.key
+	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
+	v := s.cache.views.acquire(key)
+	defer v.release()
+	v.keepSingle(s.item, c.name, "", c.version, c.object)
+	s.cache.views.fit(v)
+}
+
+// left notes a DELETED event. It says that the object has left what the watch selects; that
+// it is gone only where it could not leave in another way.
+func (s *stream) left(namespace, name, version string, uid types.UID) {
+	of := s.query.UserResource()
+	if !s.view.key.Lasting() {
+		s.cache.records.Seen(of, query.MemberName(namespace, name), version, uid)
+		return
+	}
+	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, query.MemberName(namespace, name)) {
+		s.cache.views.gone(of, query.MemberName(namespace, name), version, uid, true)
+	}
+}

@@ -38,15 +38,14 @@ type view struct {
 	used     atomic.Int64 // when somebody last read it, in Unix nanoseconds
 	seenUsed int64        // used, as the last sweep saw it
 	unused   int          // sweeps since
-	// holders are the requests that feed or read the view now. See views.acquire.
-	holders atomic.Int32
+	// requests are those that feed or read the view now. See views.acquire.
+	requests atomic.Int32
 
 	counted usage // what the bounds take the view for; guarded by views.room
 
 	// template is the request of a watch that goes on from a version: should the view
 	// get lost, it is not the watch that brings it back.
-	template  atomic.Pointer[http.Request]
-	relisting relisting
+	template atomic.Pointer[http.Request]
 
 	mu     sync.Mutex
 	loaded bool // index is there; until then the view is as its header on disk says
@@ -237,11 +236,30 @@ func (v *view) drop() {
 	v.dropLocked()
 }
 
+// isLost reports whether changes to the view could not be kept.
+func (v *view) isLost() bool { return v.lost.Load() }
+
+// diskID is what the view is called on disk. It changes only with the file.
+func (v *view) diskID() store.ID { return *v.id.Load() }
+
+// lists is how many lists of the hub's own are under way.
+func (v *view) lists() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.listing
+}
+
 // touch notes that somebody reads the view.
 func (v *view) touch(now time.Time) { v.used.Store(now.UnixNano()) }
 
-// release is the end of views.acquire.
-func (v *view) release() { v.holders.Add(-1) }
+// hold makes somebody who has the view one more of its holders.
+func (v *view) hold() { v.requests.Add(1) }
+
+// release is the end of views.acquire, and of hold.
+func (v *view) release() { v.requests.Add(-1) }
+
+// holders is how many requests feed or read the view now.
+func (v *view) holders() int { return int(v.requests.Load()) }
 
 // String is for logs: what is read, not by whom.
 func (v *view) String() string {
@@ -317,6 +335,21 @@ func (v *view) deny(denied bool) {
 	v.header.Denied = denied
 	if v.onDisk && !v.lost.Load() {
 		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	}
+}
+
+func (v *view) isComplete() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.complete
+}
+
+// dropComplete drops the view if it is complete.
+func (v *view) dropComplete() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.complete {
+		v.dropLocked()
 	}
 }
 

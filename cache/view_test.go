@@ -6,62 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// pod is a bare pod in protobuf.
-func pod(t *testing.T, name, version string, uid ...string) []byte {
-	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: version}}
-	for _, u := range uid {
-		p.UID = types.UID(u)
-	}
-	b, err := p.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-
-// newTestView returns a view whose disk never writes.
-func newTestView(t *testing.T) *view {
-	t.Helper()
-	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	t.Cleanup(v.release)
-	return v
-}
-
-// fill lists the view: name → resourceVersion.
-func fill(t *testing.T, v *view, began, version string, consistent bool, members map[string]string) verdict {
-	t.Helper()
-	st := v.newStage(began, consistent)
-	defer st.end()
-	for name, rv := range members {
-		if err := st.add("ns/"+name, rv, pod(t, name, rv)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st.meta = podList
-	st.meta.ResourceVersion = version
-	return st.commit(version)
-}
 
 func (v *view) shows() string {
 	v.mu.Lock()
@@ -107,21 +54,21 @@ func TestWhatMovesAView(t *testing.T) {
 		"an old bookmark":          {func(_ *testing.T, v *view) { v.advance("3", "9") }, "10 ns/a=5"},
 		"a bookmark above a gap":   {func(_ *testing.T, v *view) { v.advance("11", "15") }, "10 ns/a=5 unusable"},
 		"versions are no strings":  {func(_ *testing.T, v *view) { v.apply("10", put("a", "9")) }, "10 ns/a=5"},
-		"a newer list":             {func(t *testing.T, v *view) { fill(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
-		"a newer list of the same": {func(t *testing.T, v *view) { fill(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
+		"a newer list":             {func(t *testing.T, v *view) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
+		"a newer list of the same": {func(t *testing.T, v *view) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
 		"an older list that an apiserver remembered": {func(t *testing.T, v *view) {
-			fill(t, v, "10", "8", false, map[string]string{})
+			fillPods(t, v, "10", "8", false, map[string]string{})
 		}, "10 ns/a=5"},
 		"a list that was overtaken by events": {func(t *testing.T, v *view) {
 			v.apply("10", put("b", "12"))
-			fill(t, v, "10", "11", true, map[string]string{"a": "5"})
+			fillPods(t, v, "10", "11", true, map[string]string{"a": "5"})
 		}, "12 ns/a=5 ns/b=12"},
 		"the newest list there is, and it is older: etcd was restored": {func(t *testing.T, v *view) {
-			if got := fill(t, v, "10", "8", true, map[string]string{"c": "7"}); got != restored {
+			if got := fillPods(t, v, "10", "8", true, map[string]string{"c": "7"}); got != restored {
 				t.Errorf("commit says %d", got)
 			}
 			v.startOver()
-			fill(t, v, "", "8", true, map[string]string{"c": "7"})
+			fillPods(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *view) {
 			v.lost.Store(true)
@@ -129,18 +76,18 @@ func TestWhatMovesAView(t *testing.T) {
 		}, "10 ns/a=5 unusable"},
 		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *view) {
 			v.lost.Store(true)
-			fill(t, v, "", "9", false, map[string]string{"a": "5"})
+			fillPods(t, v, "", "9", false, map[string]string{"a": "5"})
 		}, "9 ns/a=5"},
 		"a denied view is kept, and not shown": {func(_ *testing.T, v *view) { v.deny(true) }, "10 ns/a=5 unusable"},
 		"a denied view that is listed again": {func(t *testing.T, v *view) {
 			v.deny(true)
-			fill(t, v, "10", "10", true, map[string]string{"a": "5"})
+			fillPods(t, v, "10", "10", true, map[string]string{"a": "5"})
 		}, "10 ns/a=5"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newTestView(t)
-			fill(t, v, "", "10", true, map[string]string{"a": "5"})
+			v := newPodsView(t)
+			fillPods(t, v, "", "10", true, map[string]string{"a": "5"})
 			test.do(t, v)
 			if got := v.shows(); got != test.want {
 				t.Errorf("the view shows %q, want %q", got, test.want)
@@ -150,7 +97,7 @@ func TestWhatMovesAView(t *testing.T) {
 }
 
 func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
-	v := newTestView(t)
+	v := newPodsView(t)
 	v.key.Single = true
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "10", []byte("new"))
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "9", []byte("old"))
@@ -160,12 +107,12 @@ func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 }
 
 func TestStagesShareWhatTheyRead(t *testing.T) {
-	v := newTestView(t)
+	v := newPodsView(t)
 	first, second := v.newStage("", true), v.newStage("", true)
 	defer first.end()
 	defer second.end()
 	for _, s := range []*stage{first, second} {
-		if err := s.add("ns/a", "5", pod(t, "a", "5")); err != nil {
+		if err := s.add("ns/a", "5", barePod(t, "a", "5")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,15 +123,15 @@ func TestStagesShareWhatTheyRead(t *testing.T) {
 }
 
 func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
-	v := newTestView(t)
-	fill(t, v, "", "10", true, map[string]string{"a": "5", "b": "6"})
+	v := newPodsView(t)
+	fillPods(t, v, "", "10", true, map[string]string{"a": "5", "b": "6"})
 	snap, err := v.snapshot()
 	if err != nil || snap == nil {
 		t.Fatal(snap, err)
 	}
-	defer snap.reader.Close()
+	defer snap.close()
 	v.apply("10", &change{name: "ns/a", version: "11"})
-	v.apply("11", &change{name: "ns/b", version: "12", object: pod(t, "b", "12")})
+	v.apply("11", &change{name: "ns/b", version: "12", object: barePod(t, "b", "12")})
 	got := ""
 	for len(snap.members) > 0 {
 		err := snap.next(256<<10, func(o store.Object) error {

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
@@ -18,18 +19,13 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // views is all views there are. It is safe for concurrent use.
 type views struct {
-	disk    *disk.Disk
-	records *records.Records
-	max     int64 // bytes, of all views together
-	now     func() time.Time
-	log     *slog.Logger
-	full    atomic.Bool // the kubelet's views alone take more than max
-
-	evictions prometheus.Counter
+	viewsOptions
+	full atomic.Bool // the kubelet's views alone take more than max
 
 	room room
 
@@ -39,6 +35,23 @@ type views struct {
 	byKey map[query.Key]*view
 	// of are the views in which a user's objects of one resource are.
 	of map[query.UserResource][]*view
+}
+
+// viewsOptions are options of views. All are required.
+type viewsOptions struct {
+	disk    *disk.Disk
+	records *records.Records
+	max     int64 // bytes, of all views together
+	now     func() time.Time
+	log     *slog.Logger
+	// evicted is called before a view is evicted, and removed after one of which nothing is
+	// left was forgotten. Evicted views are still there while streams have them.
+	evicted, removed func(*view)
+}
+
+// newViews returns no views: load has to be called.
+func newViews(o viewsOptions) *views {
+	return &views{viewsOptions: o, byID: map[store.ID]*view{}, byKey: map[query.Key]*view{}, of: map[query.UserResource][]*view{}}
 }
 
 // viewCost is what a view takes on disk without members, about.
@@ -78,7 +91,7 @@ func (s *views) load(salt []byte) error {
 		v.release()
 	}
 	for _, v := range s.all() {
-		if _, ok := found[*v.id.Load()]; !ok {
+		if _, ok := found[v.diskID()]; !ok {
 			v.forget()
 		}
 	}
@@ -115,7 +128,7 @@ func (s *views) acquire(key query.Key) *view {
 	defer s.mu.Unlock()
 	v := s.byKey[key]
 	if v != nil {
-		v.holders.Add(1)
+		v.hold()
 		v.touch(s.now())
 		return v
 	}
@@ -124,8 +137,8 @@ func (s *views) acquire(key query.Key) *view {
 	v.records, v.highest = s.records, s.records.Count(key.GVR())
 	v.forget()
 	v.touch(s.now())
-	v.holders.Add(1)
-	s.byID[*v.id.Load()], s.byKey[key] = v, v
+	v.hold()
+	s.byID[v.diskID()], s.byKey[key] = v, v
 	of := query.UserResource{User: key.User, Resource: key.GVR()}
 	if key.Single {
 		// First: where a list has the same version of an object with other contents, a
@@ -208,11 +221,11 @@ const (
 // for one goroutine, and to be called only while the cloud can be reached.
 func (s *views) sweep() {
 	all := s.all()
-	kubelet := slices.ContainsFunc(all, func(v *view) bool { return v.kubelets() && v.holders.Load() > 0 })
+	kubelet := slices.ContainsFunc(all, func(v *view) bool { return v.kubelets() && v.holders() > 0 })
 	for _, v := range all {
 		used := v.used.Load()
 		switch {
-		case v.holders.Load() > 0 || used != v.seenUsed:
+		case v.holders() > 0 || used != v.seenUsed:
 			v.seenUsed, v.unused = used, 0
 		case v.kubelets() && !kubelet: // it may just be stopped
 		default:
@@ -222,7 +235,6 @@ func (s *views) sweep() {
 			s.log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
 			s.retire(v)
 		}
-		v.relisting.tidy(s.now())
 		if v.empty() {
 			s.remove(v)
 		}
@@ -238,24 +250,31 @@ func (v *view) empty() bool {
 // remove forgets an empty view, unless somebody is about to fill it. A view's lock
 // may be held by who waits for mu, so never the other way round.
 func (s *views) remove(v *view) {
+	if s.removeEmpty(v) {
+		s.removed(v)
+	}
+}
+
+func (s *views) removeEmpty(v *view) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.holders.Load() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
-		return
+	if v.holders() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
+		return false
 	}
 	filled := v.onDisk // since the caller looked; nobody fills a view without holding it
 	v.mu.Unlock()
 	if filled {
-		return
+		return false
 	}
 	s.room.set(v, usage{})
-	delete(s.byID, *v.id.Load())
+	delete(s.byID, v.diskID())
 	delete(s.byKey, v.key)
 	of := query.UserResource{User: v.key.User, Resource: v.key.GVR()}
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
 	}
+	return true
 }
 
 // deny is told that a user was refused a query. In no representation it is
@@ -265,6 +284,32 @@ func (s *views) deny(query *query.Key) {
 		k := v.key
 		if k.Representation = query.Representation; k == *query {
 			v.deny(true)
+		}
+	}
+}
+
+// forms are the views of a query in all representations.
+func (s *views) forms(q *query.Query) []*view {
+	var all []*view
+	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
+		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
+			if v := s.find(q.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// outdo has a view that gets its first state, and not the newest there is, be behind what
+// the same query returned in other forms: its client may have been given that, converted.
+func (s *views) outdo(q *query.Query, v *view) {
+	if v.position() != "" {
+		return
+	}
+	for _, other := range s.forms(q) {
+		if p := other.position(); p != "" {
+			v.sawState(p)
 		}
 	}
 }

@@ -42,20 +42,20 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 	s.held.source = src
 	if s.initial {
 		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
-			snap.reader.Close()
+			snap.close()
 			return tooLarge(q.Version, version)
 		}
 		if s.item.Kind == "" && len(snap.members) > 0 {
-			snap.reader.Close()
+			snap.close()
 			return errNeverRead
 		}
-		x.cache.withStatus(src, snap)
-		s.held.noteAll(&snap.status)
-		s.replay = &replay{pieces: x.pieces(src, snap), end: q.InitialEvents}
+		status := x.cache.withStatus(src, snap)
+		s.held.noteAll(&status)
+		s.replay = &replay{pieces: x.pieces(src, snap, status), end: q.InitialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}
-	snap.reader.Close()
+	snap.close()
 	switch {
 	case versions.Compare(s.at, changed) < 0:
 		s.expire()

@@ -320,7 +320,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 		return nil, errWrite
 	}
 	q := &query.Query{User: x.who.user, Resource: resource, Namespace: x.info.Namespace, Name: string(m.Name)}
-	if _, err := x.seek(q); err != nil {
+	if _, err := x.cache.views.seek(q); err != nil {
 		return nil, errWrite
 	}
 	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
@@ -328,7 +328,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 
 // cached returns the newest copy of an object that a GET would be answered with.
 func (x *exchange) cached(q *query.Query) (object, error) {
-	copies, err := x.seek(q)
+	copies, err := x.cache.views.seek(q)
 	if err != nil {
 		return object{}, err
 	}
@@ -372,7 +372,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 }
 
 func overlaidObject(o overlay.Object) object {
-	return object{o.Type, wire.Representation{Encoding: o.Encoding}, o.Bare}
+	return object{kind: o.Type, repr: wire.Representation{Encoding: o.Encoding}, bare: o.Bare}
 }
 
 func (x *exchange) overlayKey() overlay.Key {

@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"errors"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -12,9 +10,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// errDoubtful is why there is no answer to a GET of what may have been deleted.
-var errDoubtful = errors.New("this may have been deleted since it was read through this hub; it is read again when the cloud can be reached")
 
 // heldCopy is a copy of an object in a view.
 type heldCopy struct {
@@ -142,57 +137,6 @@ func (s *views) needed(of query.UserResource, name string, one *records.Record) 
 	return !slices.ContainsFunc(c.all, func(c heldCopy) bool { return versions.Compare(c.proven, one.Doubt) > 0 })
 }
 
-// seek returns the newest copies of an object that a user may read, in any representation;
-// they are of one version. Otherwise it says why there is none: NotFound only if that is
-// proven. See records for the rules.
-func (x *exchange) seek(q *query.Query) ([]heldCopy, error) {
-	of, name := q.UserResource(), q.Member()
-	copies := x.cache.views.copies(of, name)
-	k := x.cache.records.Known(of, q.Namespace, name)
-	switch {
-	case k.Refused:
-		return nil, errDenied
-	case k.Closed:
-		return nil, errDoubtful
-	}
-	absent := x.cache.views.absentAt(q)
-	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
-		return absent != "" && versions.Compare(c.proven, absent) <= 0 || c.isGone(&k)
-	})
-	if len(live) == 0 {
-		return nil, x.missing(q, &copies, &k, absent)
-	}
-	sure := k.Doubt == "" || k.Proven != "" && versions.Compare(k.Proven, k.Doubt) >= 0
-	for i := range live {
-		sure = sure || versions.Compare(live[i].proven, k.Doubt) > 0
-	}
-	if !sure {
-		return nil, errDoubtful
-	}
-	seen := versions.Higher(copies.newest, k.Damaged)
-	if !slices.ContainsFunc(live, func(c heldCopy) bool { return versions.Compare(c.proven, seen) >= 0 }) {
-		return nil, errDoubtful // the user may have seen a newer one
-	}
-	version := newestOf(live)
-	return slices.DeleteFunc(live, func(c heldCopy) bool { return c.entry.version != version }), nil
-}
-
-// missing says why there is no copy: because there is no such object, if what says so is not
-// older than anything that was seen.
-func (x *exchange) missing(q *query.Query, c *copies, k *records.Known, absent string) error {
-	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
-	if k.Gone != "" && had {
-		absent = versions.Higher(absent, k.Gone)
-	}
-	switch {
-	case absent != "" && versions.Compare(absent, floor) >= 0:
-		return apierrors.NewNotFound(q.Resource.GroupResource(), q.Name)
-	case had:
-		return errDoubtful
-	}
-	return errNeverRead
-}
-
 func newestOf(copies []heldCopy) string {
 	version := ""
 	for i := range copies {
@@ -247,4 +191,11 @@ func (c *heldCopy) isGone(k *records.Known) bool {
 		return false
 	}
 	return versions.Compare(c.entry.version, k.Gone) <= 0 || k.UID != "" && c.uid() == k.UID
+}
+
+// object is an object with what has to be known to send it.
+type object struct {
+	kind wire.TypeMeta
+	repr wire.Representation
+	bare []byte
 }

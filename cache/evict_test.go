@@ -1,0 +1,227 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// viewOf keeps a view of a user that takes so many bytes, and was used at a time.
+func viewOf(s *views, user, name string, used int64, size int) *view {
+	key := keyOfPods(user)
+	key.Labels = name
+	if user == query.NodeUser { // nothing that a kubelet reads
+		key.Resource = "endpoints"
+	}
+	return keptView(s, key, used, size)
+}
+
+func keptView(s *views, key query.Key, used int64, size int) *view {
+	v := s.acquire(key)
+	v.used.Store(used)
+	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
+	v.release()
+	s.settle(v)
+	return v
+}
+
+// keptLabels are the names of the views that are kept.
+func keptLabels(s *views) (kept []string) {
+	for _, v := range s.all() {
+		if state, isKept := v.state(); isKept {
+			kept = append(kept, state.LabelSelector)
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+func TestWhichViewsAreEvicted(t *testing.T) {
+	const size, most = 100 << 10, 500 << 10 // four fit
+	for name, test := range map[string]struct {
+		others []string // "user/name", with + where a client watches it, in the order in which they were used
+		newest string
+		want   []string
+	}{
+		"of the user with the most, what was used least recently": {
+			[]string{"victim/v", "flooder/1", "flooder/2", "flooder/3"}, "flooder/4", []string{"2", "3", "4", "v"},
+		},
+		"of it, also where another user reads": {
+			[]string{"flooder/1", "flooder/2", "flooder/3", "flooder/4"}, "victim/v", []string{"2", "3", "4", "v"},
+		},
+		"what is watched goes last": {
+			[]string{"a/1+", "a/2", "a/3+", "a/4"}, "a/5", []string{"1", "3", "4", "5"},
+		},
+		"what is watched goes after what has just come": {
+			[]string{"a/1+", "a/2+", "a/3+", "a/4+"}, "a/5", []string{"1", "2", "3", "4"},
+		},
+		"what is watched goes, if nobody holds more": {
+			[]string{"a/1+", "a/2+", "a/3+", "a/4+"}, "b/v", []string{"2", "3", "4", "v"},
+		},
+		"of the namespace whose accounts have the most together": {
+			[]string{"victim/v", "victim/w", serviceAccount("ns", "a") + "/1", serviceAccount("ns", "b") + "/2"}, serviceAccount("ns", "c") + "/3", []string{"2", "3", "v", "w"},
+		},
+		"the node keeps three times as much": {
+			[]string{"node/1", "node/2", "node/3", "a/4"}, "a/5", []string{"1", "2", "3", "5"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestViews(t, t.TempDir(), most)
+			add := func(i int, text string) *view {
+				user, name, _ := strings.Cut(strings.TrimSuffix(text, "+"), "/")
+				v := viewOf(s, user, name, int64(i), size)
+				if strings.HasSuffix(text, "+") {
+					v.hold()
+				}
+				return v
+			}
+			for i, text := range test.others {
+				add(i, text)
+			}
+			newest := add(len(test.others), test.newest)
+			newest.hold() // the request that reads it
+			kept := s.fit(newest)
+			if got := keptLabels(s); !slices.Equal(got, test.want) {
+				t.Errorf("%v are kept, want %v", got, test.want)
+			}
+			if _, name, _ := strings.Cut(test.newest, "/"); kept != slices.Contains(test.want, name) {
+				t.Errorf("what was just read is kept: fit says %t", kept)
+			}
+		})
+	}
+}
+
+// A flood must not cost a look at all views for each of its lists.
+func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	for i := range maxViews + 1 {
+		viewOf(s, "flooder", fmt.Sprint("l", i), int64(i), 1)
+	}
+	s.fit(viewOf(s, "flooder", "newest", maxViews+1, 1))
+	if n := len(keptLabels(s)); n > maxViews-maxViews/roomShare || n < maxViews*9/10 {
+		t.Errorf("%d views are kept, and the bound is %d", n, maxViews)
+	}
+	if n := len(s.all()); n > maxViews {
+		t.Errorf("%d views are in memory", n)
+	}
+}
+
+// Where what the kubelet reads exceeds the bound, there is nothing to choose from. What else
+// is read goes at once, and nobody looks at all views, nor waits for one that is in use.
+func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
+	const size = 100 << 10
+	s := newTestViews(t, t.TempDir(), 3*size)
+	kubelets := func(name string, i int64) *view {
+		key := keyOfPods(query.NodeUser)
+		key.Labels = name
+		return keptView(s, key, i, size)
+	}
+	busy := kubelets("0", 0)
+	for i := range int64(4) {
+		kubelets(fmt.Sprint("k", i), i)
+	}
+	viewOf(s, "other", "before", 5, size)
+	if s.fit(viewOf(s, "other", "first", 6, size)) {
+		t.Error("there is room for another's view")
+	}
+	for name, read := range map[string]func() *view{
+		"the kubelet's": func() *view { return kubelets("newest", 7) },
+		"another's":     func() *view { return viewOf(s, "other", "newest", 8, size) },
+	} {
+		v := read()
+		busy.mu.Lock()
+		kept := make(chan bool, 1)
+		go func() { kept <- s.fit(v) }()
+		select {
+		case kept := <-kept:
+			if kept != v.kubelets() {
+				t.Errorf("%s view is kept: %t", name, kept)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Errorf("%s view makes the cache look at all views", name)
+		}
+		busy.mu.Unlock()
+	}
+	if got, want := keptLabels(s), []string{"0", "k0", "k1", "k2", "k3", "newest"}; !slices.Equal(got, want) {
+		t.Errorf("%v are kept, want %v", got, want)
+	}
+}
+
+func TestViewsAreBoundedInNumber(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	for i := range maxViews + 100 {
+		key := keyOfPods(`user:"somebody"#`)
+		key.Labels = fmt.Sprint("l=", i)
+		v := s.acquire(key)
+		v.used.Store(int64(i))
+		v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
+		v.release()
+	}
+	s.fit(nil)
+	var kept []ViewState
+	for _, v := range s.all() {
+		if state, isKept := v.state(); isKept {
+			kept = append(kept, state)
+		}
+	}
+	if len(kept) > maxViews || len(kept) < maxViews/2 {
+		t.Errorf("%d views are kept, and the bound is %d", len(kept), maxViews)
+	}
+	for _, s := range kept {
+		if s.LastUsed.UnixNano() < 100 {
+			t.Errorf("the view %q is kept, and others went that were used later", s.LabelSelector)
+		}
+	}
+}
+
+func TestViewsThatNobodyReadsGo(t *testing.T) {
+	const user = `user:"somebody"#`
+	tests := map[string]struct {
+		user  string
+		do    func(s *views, v *view)
+		stays bool
+	}{
+		"nobody has read it for 30 days":     {user, func(*views, *view) {}, false},
+		"somebody has read it":               {user, func(s *views, v *view) { v.touch(s.now()) }, true},
+		"somebody watches it":                {user, func(_ *views, v *view) { v.hold() }, true},
+		"the kubelet's, where none runs now": {query.NodeUser, func(*views, *view) {}, true},
+		"what no kubelet reads any more": {query.NodeUser, func(s *views, _ *view) {
+			s.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
+		}, false},
+		"the clock was wrong by years": {user, func(_ *views, v *view) {
+			v.touch(time.Unix(0, 0))
+		}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newTestViews(t, t.TempDir(), enough)
+			v := s.acquire(keyOfPods(test.user))
+			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
+			v.release()
+			s.sweep()
+			v.unused = unusedFor // sweeps later
+			test.do(s, v)
+			s.sweep()
+			if got := s.find(keyOfPods(test.user)) != nil; got != test.stays {
+				t.Errorf("it is kept: %t, want %t", got, test.stays)
+			}
+		})
+	}
+}
+
+// A view is found empty, filled, let go of, and only then removed.
+func TestAViewThatWasJustFilledStays(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	v := s.acquire(keyOfPods(query.NodeUser))
+	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
+	v.release()
+	s.remove(v)
+	if s.find(keyOfPods(query.NodeUser)) != v {
+		t.Error("what a client has just read is gone")
+	}
+}

@@ -1,0 +1,98 @@
+package cache
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+const enough = 256 << 20 // bytes, of all views
+
+// newTestViews returns the views in a folder. Nothing is written to it unless the test runs
+// the disk.
+func newTestViews(t *testing.T, dir string, most int64) *views {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	var s *views
+	d, err := disk.Open(dir, disk.Options{
+		Store:     store.Options{Logger: log},
+		Lost:      func(id store.ID, err error) { s.lost(id, err) },
+		Opened:    func(*store.Store, error) {},
+		Committed: func(store.CommitStats) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := records.New()
+	s = newViews(viewsOptions{disk: d, records: r, max: most, now: time.Now, log: log, evicted: func(*view) {}, removed: func(*view) {}})
+	r.Needed, r.Viewed = s.needed, s.viewed
+	if err := r.Load(d, log); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.load([]byte("salt")); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// keyOfPods is the key of a user's view of all pods.
+func keyOfPods(user string) query.Key {
+	return query.Key{User: user, Version: "v1", Resource: "pods", Representation: "protobuf"}
+}
+
+// newPodsView returns the node's view of all pods.
+func newPodsView(t *testing.T) *view {
+	t.Helper()
+	v := newTestViews(t, t.TempDir(), enough).acquire(keyOfPods(query.NodeUser))
+	t.Cleanup(v.release)
+	return v
+}
+
+// barePod is a pod in protobuf.
+func barePod(t *testing.T, name, version string, uid ...string) []byte {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: version}}
+	for _, u := range uid {
+		p.UID = types.UID(u)
+	}
+	b, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fillPods lists the view: name → resourceVersion.
+func fillPods(t *testing.T, v *view, began, version string, consistent bool, members map[string]string) verdict {
+	t.Helper()
+	st := v.newStage(began, consistent)
+	defer st.end()
+	for name, rv := range members {
+		if err := st.add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
+	return st.commit(version)
+}
+
+// serviceAccount is the key of a service account.
+func serviceAccount(namespace, name string) string {
+	return identity.User{Name: "system:serviceaccount:" + namespace + ":" + name, UID: "1"}.Key()
+}

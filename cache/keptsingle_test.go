@@ -1,0 +1,70 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// fullSingleView is a Single view of pods that is full of dead-n, at versions from 1000 on.
+func fullSingleView(s *views) *view {
+	key := keyOfPods(query.NodeUser)
+	key.Single = true
+	v := s.acquire(key)
+	defer v.release()
+	for i := range maxSingles {
+		keepPod(v, fmt.Sprint("dead-", i), fmt.Sprint(1000+i))
+	}
+	return v
+}
+
+func keepPod(v *view, name, version string) {
+	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", version, []byte("pod "+name))
+}
+
+// Objects that are read again and again stay, however old, and so do those that have just
+// come: not the version decides which are no longer needed.
+func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	v := fullSingleView(s)
+	keepPod(v, "old", "7")
+	if _, ok := v.member("ns/old"); !ok {
+		t.Fatal("what has just been read is not kept")
+	}
+	for i := range 2 * maxSingles {
+		keepPod(v, fmt.Sprint("more-", i), fmt.Sprint(5000+i))
+		if i%100 == 0 {
+			keepPod(v, "old", "7")
+		}
+	}
+	if _, ok := v.member("ns/old"); !ok || len(v.index) > maxSingles {
+		t.Errorf("what is read all the time is kept: %v, of %d", ok, len(v.index))
+	}
+	if n := len(v.reads.last); n > maxSingles {
+		t.Errorf("%d reads are remembered", n)
+	}
+}
+
+// What the disk has is what the view has: nothing stays there of which nobody knows.
+func TestSingleObjectsThatMadeRoomLeaveTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	s := newTestViews(t, dir, enough)
+	v := fullSingleView(s)
+	keepPod(v, "old", "7") // of the lowest version
+	kept := len(v.index)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.disk.Run(stopped); err != nil { // it writes what is pending
+		t.Fatal(err)
+	}
+	s = newTestViews(t, dir, enough)
+	stored := 0
+	d, _ := s.disk.Now()
+	if err := d.Views(func(v store.View) error { stored += v.Members; return nil }); err != nil || stored != kept {
+		t.Errorf("%d members are on disk, want %d, %v", stored, kept, err)
+	}
+}
