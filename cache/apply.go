@@ -5,96 +5,96 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// change is one event about one member.
-type change struct {
-	name    string
-	version string
-	object  []byte // bare; nil for one that is gone
+// Change is one event about one member.
+type Change struct {
+	Name    string
+	Version string
+	Object  []byte // bare; nil for one that is gone
 }
 
-// applied says what apply made of an event.
-type applied uint8
+// Applied says what apply made of an event.
+type Applied uint8
 
 const (
-	isNews   applied = iota // the view has changed
-	isKnown                 // the view had it already
-	isBeyond                // the view is not at the version that the event follows
-	isLate                  // so it is, and the event waits for the list that is under way
+	Changed   Applied = iota // the view has changed
+	Unchanged                // the view had it already
+	Gap                      // the view is not at the version that the event follows
+	Buffered                 // so it is, and the event waits for the list that is under way
 )
 
 // late is an event that has to wait for a list, because the view is not at the
 // version that it follows. A bookmark has no name.
 type late struct {
 	from string
-	change
+	Change
 }
 
 // maxTail bounds the bytes of events that wait for a list.
 const maxTail = 8 << 20
 
-// apply takes over an event of a stream that has passed everything up to
+// Apply takes over an event of a stream that has passed everything up to
 // version from. c.object is the view's afterwards.
-func (v *view) apply(from string, c *change) applied {
+func (v *View) Apply(from string, c *Change) Applied {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.applyLocked(from, c)
 }
 
-// advance takes over a bookmark of a stream that has passed everything up to from.
-func (v *view) advance(from, to string) applied {
-	return v.apply(from, &change{version: to})
+// Advance takes over a bookmark of a stream that has passed everything up to from.
+func (v *View) Advance(from, to string) Applied {
+	return v.Apply(from, &Change{Version: to})
 }
 
-func (v *view) applyLocked(from string, c *change) applied {
-	v.highest.Raise(c.version)
-	a := v.followsLocked(from, c.version)
-	if a == isBeyond { // the client gets it all the same
-		v.seenLocked(c.version)
-		if c.name != "" {
-			v.records.Forgot(v.key.UserResource(), c.version)
+func (v *View) applyLocked(from string, c *Change) Applied {
+	v.Highest.Raise(c.Version)
+	a := v.followsLocked(from, c.Version)
+	if a == Gap { // the client gets it all the same
+		v.seenLocked(c.Version)
+		if c.Name != "" {
+			v.records.Forgot(v.Key.UserResource(), c.Version)
 		}
 	}
-	if a == isBeyond && v.waitLocked(from, c) {
-		return isLate
+	if a == Gap && v.waitLocked(from, c) {
+		return Buffered
 	}
-	if a != isNews {
+	if a != Changed {
 		return a
 	}
 	if v.loadLocked() != nil {
-		return isBeyond
+		return Gap
 	}
-	update := store.Change{ID: v.diskID(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated, v.given = c.version, v.disk.Clock(), true
+	update := store.Change{ID: v.DiskID(), Op: store.Update, From: v.version}
+	v.version, v.header.Updated, v.given = c.Version, v.disk.Clock(), true
 	switch {
-	case c.name == "":
-	case c.object == nil:
-		v.header.Changed = c.version
-		v.removeLocked(c.name)
-		update.Delete = []string{c.name}
+	case c.Name == "":
+	case c.Object == nil:
+		v.header.Changed = c.Version
+		v.removeLocked(c.Name)
+		update.Delete = []string{c.Name}
 	default:
-		v.header.Changed = c.version
-		o := store.NewObject(c.name, c.version, c.object)
-		v.setLocked(c.name, entryOf(&o))
+		v.header.Changed = c.Version
+		o := store.NewObject(c.Name, c.Version, c.Object)
+		v.setLocked(c.Name, entryOf(&o))
 		update.Put = []store.Object{o}
 	}
 	update.Header = v.headerLocked()
 	v.disk.Change(&update)
-	return isNews
+	return Changed
 }
 
 // waitLocked has an event wait for the list that is under way. It says no if there
 // is none, or too much waits.
-func (v *view) waitLocked(from string, c *change) bool {
+func (v *View) waitLocked(from string, c *Change) bool {
 	if v.listing == 0 || v.tailSize > maxTail {
 		return false
 	}
 	v.tail = append(v.tail, late{from, *c})
-	v.tailSize += len(c.object) + len(c.name) + memberCost
+	v.tailSize += len(c.Object) + len(c.Name) + memberCost
 	return true
 }
 
-// countLists is called before a list of the hub's own, with 1, and after it, with -1.
-func (v *view) countLists(n int) {
+// CountLists is called before a list of the hub's own, with 1, and after it, with -1.
+func (v *View) CountLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.listing += n; v.listing == 0 {
@@ -104,22 +104,22 @@ func (v *view) countLists(n int) {
 
 // catchUpLocked applies what has waited for a list. What the list has already is
 // known by its version.
-func (v *view) catchUpLocked() {
+func (v *View) catchUpLocked() {
 	tail := v.tail
 	v.tail, v.tailSize = nil, 0
 	for i := range tail {
-		v.applyLocked(tail[i].from, &tail[i].change)
+		v.applyLocked(tail[i].from, &tail[i].Change)
 	}
 }
 
 // followsLocked holds an event against the view's version. A stream that begins
 // above the view would leave a gap.
-func (v *view) followsLocked(from, version string) applied {
+func (v *View) followsLocked(from, version string) Applied {
 	switch {
 	case !v.complete || v.lost.Load() || versions.Compare(from, v.version) > 0:
-		return isBeyond
+		return Gap
 	case versions.Compare(version, v.version) <= 0:
-		return isKnown
+		return Unchanged
 	}
-	return isNews
+	return Changed
 }

@@ -24,11 +24,11 @@ import (
 // from before a reboot: then there are no clients that have seen more, and a node that
 // reboots offline reads what is on its disk.
 
-// errBehind is why there is no answer from a view that is older than what was seen of it.
-var errBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
+// ErrBehind is why there is no answer from a view that is older than what was seen of it.
+var ErrBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
 
 // seenLocked notes that a client has been given the state of the view at a version.
-func (v *view) seenLocked(version string) {
+func (v *View) seenLocked(version string) {
 	if versions.Compare(version, v.seen) > 0 {
 		v.seen = version
 		v.saveSeenLocked()
@@ -36,14 +36,14 @@ func (v *view) seenLocked(version string) {
 }
 
 // saveSeenLocked has the disk know how far behind its clients the view is.
-func (v *view) saveSeenLocked() {
+func (v *View) saveSeenLocked() {
 	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
-		v.disk.Change(&store.Change{ID: v.diskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
 
-// sawState is seenLocked, and reports whether the view could answer and is behind now.
-func (v *view) sawState(version string) bool {
+// SawState is seenLocked, and reports whether the view could answer and is behind now.
+func (v *View) SawState(version string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	could := v.usableLocked()
@@ -51,17 +51,17 @@ func (v *view) sawState(version string) bool {
 	return could && !v.usableLocked()
 }
 
-func (v *view) behindLocked() bool { return versions.Compare(v.version, v.seen) < 0 }
+func (v *View) behindLocked() bool { return versions.Compare(v.version, v.seen) < 0 }
 
-func (v *view) behind() bool {
+func (v *View) Behind() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.behindLocked()
 }
 
-// latest is the latest version of which the view has the state, or a client was given it.
+// Latest is the latest version of which the view has the state, or a client was given it.
 // An apiserver whose newest state is older has a store that was restored from a backup.
-func (v *view) latest() string {
+func (v *View) Latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.complete && !v.lost.Load() && !v.behindLocked() {
@@ -70,8 +70,8 @@ func (v *view) latest() string {
 	return v.seen
 }
 
-// startOver drops a view whose versions mean nothing any more.
-func (v *view) startOver() {
+// StartOver drops a view whose versions mean nothing any more.
+func (v *View) StartOver() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.dropLocked()

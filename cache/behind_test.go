@@ -47,11 +47,11 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 			}
 			u.on("list", page)
 			get(t, c, urlPods+"?limit=5")
-			for n := range 2 * maxPages {
+			for n := range 2 * MaxPages {
 				time.Sleep(time.Millisecond) // the oldest go first
 				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
 			}
-			if c.pages.before(pageOf(podsKey(query.NodeUser), "next")) != nil {
+			if c.pages.Before(PageOf(podsKey(query.NodeUser), "next")) != nil {
 				t.Fatal("the first page is still there: this test shows nothing")
 			}
 			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {
@@ -71,7 +71,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				see(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), errBehind.Error(); got != want {
+				if got, want := get(t, c, urlPods), ErrBehind.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				u.shows("130", podJSON("b", "125"))
@@ -94,7 +94,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		boot, want string
 	}{
-		"the hub":     {want: errBehind.Error()},
+		"the hub":     {want: ErrBehind.Error()},
 		"the machine": {boot: "another one", want: "100: a=50"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), errBehind.Error(); got != want {
+				if got, want := get(t, c, urlPods), ErrBehind.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				cancel()
@@ -255,7 +255,7 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 				leaves(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), errDoubtful.Error()+": "+errRefused.Error(); got != want {
+				if got, want := get(t, c, urlPodA), ErrDoubtful.Error()+": "+errRefused.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				u.comeBack()
@@ -278,9 +278,9 @@ func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
 				c := startCache(t, u)
-				v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+				v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 				fill(t, v, "", "90", true, map[string]string{"a": "50"})
-				v.release()
+				v.Release()
 				u.shows("100", podJSON("a", "50"))
 				anything := context.WithValue(t.Context(), acceptKey{}, accept)
 				ask(anything, t, c, http.MethodGet, urlPods)
@@ -289,7 +289,7 @@ func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
 				send(t, <-u.feeds, podEvent("DELETED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := ask(anything, t, c, http.MethodGet, urlPods), errBehind.Error(); got != want {
+				if got, want := ask(anything, t, c, http.MethodGet, urlPods), ErrBehind.Error(); got != want {
 					t.Errorf("offline: %.200q, want %q", got, want)
 				}
 			})

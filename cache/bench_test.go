@@ -24,8 +24,8 @@ func BenchmarkOfflineList(b *testing.B) {
 	c := openBenchCache(b)
 	q := &query.Query{User: query.NodeUser, Verb: "list", Accept: "application/vnd.kubernetes.protobuf"}
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
-	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	st := v.newStage("", true)
+	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	st := v.NewStage("", true)
 	for i := range 5000 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: fmt.Sprintf("pod-%05d", i), ResourceVersion: fmt.Sprint(i + 1),
@@ -35,14 +35,14 @@ func BenchmarkOfflineList(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := st.add("ns/"+p.Name, p.ResourceVersion, bare); err != nil {
+		if err := st.Add("ns/"+p.Name, p.ResourceVersion, bare); err != nil {
 			b.Fatal(err)
 		}
 	}
-	st.meta = podList
-	st.meta.ResourceVersion = "5000"
-	st.commit("5000")
-	st.end()
+	st.Meta = podList
+	st.Meta.ResourceVersion = "5000"
+	st.Commit("5000")
+	st.End()
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	_, w := c.disk.Now()
@@ -85,12 +85,12 @@ func BenchmarkOnlineList(b *testing.B) {
 		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			c := openBenchCache(b)
-			v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-			defer v.release()
+			v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+			defer v.Release()
 			read := func() {
-				st := v.newStage("", true)
-				defer st.end()
-				d := tee.NewDecoder(v.repr, &http.Response{}, st)
+				st := v.NewStage("", true)
+				defer st.End()
+				d := tee.NewDecoder(v.Repr, &http.Response{}, st)
 				for rest := body; len(rest) > 0; {
 					n, _ := d.Write(rest[:min(len(rest), 32<<10)])
 					rest = rest[n:]
@@ -98,12 +98,12 @@ func BenchmarkOnlineList(b *testing.B) {
 				if err := d.Finish(); err != nil {
 					b.Fatal(err)
 				}
-				st.commit(st.meta.ResourceVersion)
+				st.Commit(st.Meta.ResourceVersion)
 			}
 			for read(); b.Loop(); read() {
 				if !known {
 					b.StopTimer()
-					v.startOver()
+					v.StartOver()
 					b.StartTimer()
 				}
 			}

@@ -91,9 +91,9 @@ type Cache struct {
 	up         Upstream
 	opts       Options
 	disk       *disk.Disk
-	views      *views
+	views      *Views
 	tokens     *identity.Tokens
-	pages      *pages
+	pages      *Pages
 	writes     *writes
 	unkept     *unkept
 	records    *records.Records
@@ -140,7 +140,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	var err error
 	c.disk, err = disk.Open(dir, disk.Options{
 		Store:     store.Options{Key: opts.Key, Logger: opts.Logger},
-		Lost:      func(id store.ID, err error) { c.views.lost(id, err) },
+		Lost:      func(id store.ID, err error) { c.views.Lost(id, err) },
 		Reset:     c.reset,
 		Wait:      c.wait,
 		Opened:    c.metrics.opened,
@@ -167,14 +167,14 @@ func (c *Cache) load() error {
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
 	c.records = records.New()
-	c.views = newViews(viewsOptions{
-		disk: c.disk, records: c.records, max: c.opts.MaxBytes, now: c.now, log: c.log,
-		evicted: c.evicted, removed: func(v *view) { c.lister.forget(v) },
+	c.views = NewViews(ViewsOptions{
+		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
+		Evicted: c.evicted, Removed: func(v *View) { c.lister.forget(v) },
 	})
-	c.pages = newPages(c.now)
+	c.pages = NewPages(c.now)
 	c.lister = &lister{
 		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, lists: make(semaphore, maxLists), max: c.opts.MaxBytes,
-		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*view]*relisting{},
+		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*View]*relisting{},
 	}
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -182,8 +182,8 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.records.Needed, c.records.Viewed = c.views.needed, c.views.viewed
-	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.load(salt)); err != nil {
+	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
+	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
 	}
 	c.distrust()
@@ -192,7 +192,7 @@ func (c *Cache) load() error {
 
 // evicted notes that a view is about to be evicted. Streams that are open do not bring it
 // back for a while; a client that lists it does.
-func (c *Cache) evicted(v *view) {
+func (c *Cache) evicted(v *View) {
 	c.metrics.evictions.Inc()
 	c.lister.bar(v)
 }
@@ -204,9 +204,9 @@ func (c *Cache) distrust() {
 	c.records.Distrust()
 	s, _ := c.disk.Now()
 	older := s.Recovery().Cause != nil
-	for _, v := range c.views.all() {
-		if older || v.isLost() {
-			c.records.Forgot(v.key.UserResource(), versions.Following(v.highest.Version()))
+	for _, v := range c.views.All() {
+		if older || v.IsLost() {
+			c.records.Forgot(v.Key.UserResource(), versions.Following(v.Highest.Version()))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (c *Cache) distrust() {
 func (c *Cache) reset() {
 	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
-		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.Load(c.disk, c.log), c.views.load(salt))
+		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.Load(c.disk, c.log), c.views.Load(salt))
 	}
 	c.records.Distrust()
 	if err != nil {
@@ -232,7 +232,7 @@ func (c *Cache) reset() {
 // when the hub started, and what has been read since, into memory, is all that the
 // node has while the cloud is away.
 func (c *Cache) wait() bool {
-	return !c.isUp() && slices.ContainsFunc(c.views.all(), (*view).usable)
+	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*View).Usable)
 }
 
 func (c *Cache) now() time.Time { return time.Now() }
@@ -248,10 +248,10 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error { return c.writes.run(ctx) })
 	g.Go(func() error {
 		for pause.Sleep(ctx, records.SweepEvery) {
-			c.pages.sweep()
-			c.views.fit(nil) // they grow by events, too
+			c.pages.Sweep()
+			c.views.Fit(nil) // they grow by events, too
 			if c.isUp() {
-				c.views.sweep()
+				c.views.Sweep()
 				c.lister.sweep()
 				c.records.Sweep()
 				c.mend()
@@ -278,8 +278,8 @@ func (c *Cache) mend() {
 	if c.disk.IsFailing() {
 		return
 	}
-	for _, v := range c.views.all() {
-		if r := v.template.Load(); r != nil && (v.position() == "" || v.behind()) && v.holders() > 0 {
+	for _, v := range c.views.All() {
+		if r := v.Template.Load(); r != nil && (v.Position() == "" || v.Behind()) && v.Holders() > 0 {
 			c.lister.refresh(v, r)
 		}
 	}
@@ -383,15 +383,15 @@ func (x *exchange) versions() map[query.Key]string {
 	began := map[query.Key]string{}
 	for _, r := range wire.Acceptable(q.Accept) {
 		key := q.Key(r)
-		v := x.cache.views.find(key)
+		v := x.cache.views.Find(key)
 		switch {
 		case v == nil:
 		case key.Single:
-			if e, ok := v.member(query.MemberName(q.Namespace, q.Name)); ok {
-				began[key] = e.version
+			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
+				began[key] = e.Version
 			}
 		default:
-			began[key] = v.latest()
+			began[key] = v.Latest()
 		}
 	}
 	return began

@@ -105,7 +105,7 @@ func TestATokenOfAnotherUIDReadsNothing(t *testing.T) {
 		})
 		ask(after, t, c, "GET", urlPodA)
 		u.goAway()
-		if got := ask(after, t, c, "GET", urlPods); got != errNeverRead.Error() {
+		if got := ask(after, t, c, "GET", urlPods); got != ErrNeverRead.Error() {
 			t.Errorf("the new account: %q", got)
 		}
 		if got, want := ask(before, t, c, "GET", urlPods), "100: a=50"; got != want {
@@ -133,10 +133,10 @@ func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
 			t.Error("the watch goes on")
 		}
 		u.goAway()
-		if got := ask(coredns, t, c, "GET", urlPods); got != errNeverRead.Error() {
+		if got := ask(coredns, t, c, "GET", urlPods); got != ErrNeverRead.Error() {
 			t.Errorf("who has the token now reads %q", got)
 		}
-		v := c.views.find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))
+		v := c.views.Find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))
 		if got, want := shows(t, v), "100 ns/a=50"; got != want {
 			t.Errorf("the view of who had it shows %q, want %q", got, want)
 		}
@@ -150,9 +150,9 @@ func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
 		c := openCache(t, dir, u)
 		stop := runCache(t, c)
 		for _, user := range []string{"jwt:here|system:serviceaccount:ns:a", "token:abc", query.NodeUser, identity.User{Name: "a"}.Key()} {
-			v := c.views.acquire(podsKey(user))
-			v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
-			v.release()
+			v := c.views.Acquire(podsKey(user))
+			v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
+			v.Release()
 		}
 		if n := len(c.State()); n != 4 {
 			t.Fatalf("%d views are kept: this test shows nothing", n)

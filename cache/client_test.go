@@ -103,12 +103,12 @@ func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cach
 // nothingIsHeld fails a test if a view is held, or filled, by nobody who is there.
 func nothingIsHeld(t *testing.T, c *Cache) {
 	t.Helper()
-	for _, v := range c.views.all() {
-		if n, pages := v.holders(), c.pages.waiting(v); n != pages || v.lists() != 0 {
-			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, v.lists(), pages)
+	for _, v := range c.views.All() {
+		if n, pages := v.Holders(), c.pages.Waiting(v); n != pages || v.Lists() != 0 {
+			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, v.Lists(), pages)
 		}
 	}
-	if n := shares(c); n > 0 && c.pages.len() == 0 {
+	if n := shares(c); n > 0 && c.pages.Len() == 0 {
 		t.Errorf("%d objects are held for stages, and there is none", n)
 	}
 }
@@ -144,7 +144,7 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, method, url))
 	if err != nil {
-		for _, why := range []error{errNeverRead, errBehind, errDenied, identity.ErrUnknown} {
+		for _, why := range []error{ErrNeverRead, ErrBehind, ErrDenied, identity.ErrUnknown} {
 			if errors.Is(err, why) {
 				return why.Error()
 			}
@@ -298,7 +298,7 @@ func pod(t *testing.T, name, version string, uid ...string) []byte {
 var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 
 // newTestView returns a view whose disk never writes.
-func newTestView(t *testing.T) *view {
+func newTestView(t *testing.T) *View {
 	t.Helper()
 	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
 	if err != nil {
@@ -309,39 +309,39 @@ func newTestView(t *testing.T) *view {
 			t.Error(err)
 		}
 	})
-	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	t.Cleanup(v.release)
+	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	t.Cleanup(v.Release)
 	return v
 }
 
 // fill lists the view: name → resourceVersion.
-func fill(t *testing.T, v *view, began, version string, consistent bool, members map[string]string) verdict {
+func fill(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) Verdict {
 	t.Helper()
-	st := v.newStage(began, consistent)
-	defer st.end()
+	st := v.NewStage(began, consistent)
+	defer st.End()
 	for name, rv := range members {
-		if err := st.add("ns/"+name, rv, pod(t, name, rv)); err != nil {
+		if err := st.Add("ns/"+name, rv, pod(t, name, rv)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.meta = podList
-	st.meta.ResourceVersion = version
-	return st.commit(version)
+	st.Meta = podList
+	st.Meta.ResourceVersion = version
+	return st.Commit(version)
 }
 
 // shows is what a view answers with: its version, and members.
-func shows(t *testing.T, v *view) string {
+func shows(t *testing.T, v *View) string {
 	t.Helper()
-	snap, err := v.snapshot()
+	snap, err := v.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if snap == nil {
 		return "unusable"
 	}
-	defer snap.close()
-	s := snap.version
-	for _, m := range snap.members {
+	defer snap.Close()
+	s := snap.Version
+	for _, m := range snap.Members {
 		s += fmt.Sprintf(" %s=%s", m.Name, m.ResourceVersion)
 	}
 	return s

@@ -207,13 +207,13 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-				v := c.views.find(podsKey(query.NodeUser))
-				snap, err := v.snapshot()
+				v := c.views.Find(podsKey(query.NodeUser))
+				snap, err := v.Snapshot()
 				if err != nil {
 					t.Fatal(err)
 				}
-				snap.members[1].Size += off // the next who asks gets the same members
-				snap.close()
+				snap.Members[1].Size += off // the next who asks gets the same members
+				snap.Close()
 				u.goAway()
 				res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
 				if err == nil {
@@ -223,7 +223,7 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 				if err == nil {
 					t.Error("the list looks whole")
 				}
-				if got := get(t, c, urlPods); got != errNeverRead.Error() {
+				if got := get(t, c, urlPods); got != ErrNeverRead.Error() {
 					t.Errorf("then: %q, want that it was never read", got)
 				}
 			})

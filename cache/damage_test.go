@@ -85,7 +85,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				if n := valueOf(t, c.metrics.damaged); n != 1 {
 					t.Errorf("%v damaged files were counted", n)
 				}
-				if got, want := get(t, c, url), errNeverRead.Error(); got != want {
+				if got, want := get(t, c, url), ErrNeverRead.Error(); got != want {
 					t.Errorf("offline, afterwards: %q, want %q", got, want)
 				}
 				u.comeBack()

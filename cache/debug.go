@@ -8,8 +8,8 @@ import (
 // State returns all views that are kept, ordered by user and resource.
 func (c *Cache) State() []ViewState {
 	states := []ViewState{}
-	for _, v := range c.views.all() {
-		if s, kept := v.state(); kept {
+	for _, v := range c.views.All() {
+		if s, kept := v.State(); kept {
 			states = append(states, s)
 		}
 	}

@@ -23,7 +23,7 @@ func TestAListOfANodesPodsShowsWhatIsGone(t *testing.T) {
 	for what, evict := range map[string]bool{"the list was kept": false, "the list was evicted": true} {
 		gone := "404"
 		if evict { // how long after the copy the pod was there is not known
-			gone = errDoubtful.Error() + ": connection refused"
+			gone = ErrDoubtful.Error() + ": connection refused"
 		}
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -37,9 +37,9 @@ func TestAListOfANodesPodsShowsWhatIsGone(t *testing.T) {
 					get(t, c, modelURL(name))
 				}
 				if evict {
-					for _, v := range c.views.all() {
-						if !v.key.Single {
-							c.views.evict(v)
+					for _, v := range c.views.All() {
+						if !v.Key.Single {
+							c.views.Evict(v)
 						}
 					}
 				}
@@ -69,9 +69,9 @@ func TestAPodThatIsGoneHidesNoOtherOfItsName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
-		v.keepSingle(podType, "ns/a", "", "50", bare)
-		v.release()
+		v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
+		v.KeepSingle(podType, "ns/a", "", "50", bare)
+		v.Release()
 		get(t, c, modelURL("a"))
 		get(t, c, urlPods+"?fieldSelector=spec.nodeName%3Dhere")
 		u.goAway()

@@ -26,50 +26,50 @@ type news struct {
 // missed. Then comes what is there now, in the order of versions. It ends early if
 // there are more than maxDifference bytes. There are no events for a member that has other
 // bytes at the same version: see errRewritten.
-func difference(old *snapshot, st *stage) ([]byte, error) {
+func difference(old *Snapshot, st *Stage) ([]byte, error) {
 	var gone, there []news
 	var sum int
-	e := st.view.repr.Encoding
-	seen := make(map[string]bool, len(st.items))
+	e := st.View.Repr.Encoding
+	seen := make(map[string]bool, len(st.Items))
 	// Only what has changed is read from the disk.
 	var changed []store.Member
-	for _, m := range old.members {
-		item, still := st.items[m.Name]
+	for _, m := range old.Members {
+		item, still := st.Items[m.Name]
 		seen[m.Name] = true
 		switch {
-		case !still || item.version != m.ResourceVersion:
+		case !still || item.Version != m.ResourceVersion:
 			changed = append(changed, m)
-		case item.member(m.Name) != m:
+		case item.Member(m.Name) != m:
 			return nil, errRewritten
 		}
 	}
-	old.members = changed
-	for len(old.members) > 0 && sum <= maxDifference {
-		err := old.next(256<<10, func(o store.Object) error {
-			item, still := st.items[o.Name]
-			if still && item.bytes == nil {
+	old.Members = changed
+	for len(old.Members) > 0 && sum <= maxDifference {
+		err := old.Next(256<<10, func(o store.Object) error {
+			item, still := st.Items[o.Name]
+			if still && item.Bytes == nil {
 				return errMoved
 			}
 			same, err := still, error(nil)
 			if same {
-				same, err = sameUID(e, o.Bytes, item.bytes)
+				same, err = sameUID(e, o.Bytes, item.Bytes)
 			}
 			if err != nil {
 				return err
 			}
 			kind := watch.Modified
 			if !same {
-				object, err := wire.SetVersion(e, o.Bytes, old.version)
+				object, err := wire.SetVersion(e, o.Bytes, old.Version)
 				if err != nil {
 					return err
 				}
-				gone = append(gone, news{watch.Deleted, old.version, object})
+				gone = append(gone, news{watch.Deleted, old.Version, object})
 				sum += len(object)
 				kind = watch.Added
 			}
 			if still {
-				there = append(there, news{kind, item.version, item.bytes})
-				sum += len(item.bytes)
+				there = append(there, news{kind, item.Version, item.Bytes})
+				sum += len(item.Bytes)
 			}
 			return nil
 		})
@@ -77,13 +77,13 @@ func difference(old *snapshot, st *stage) ([]byte, error) {
 			return nil, err
 		}
 	}
-	for name, item := range st.items {
+	for name, item := range st.Items {
 		if !seen[name] {
-			if item.bytes == nil {
+			if item.Bytes == nil {
 				return nil, errMoved
 			}
-			there = append(there, news{watch.Added, item.version, item.bytes})
-			sum += len(item.bytes)
+			there = append(there, news{watch.Added, item.Version, item.Bytes})
+			sum += len(item.Bytes)
 		}
 	}
 	slices.SortFunc(there, func(a, b news) int { return versions.Compare(a.version, b.version) })
@@ -109,14 +109,14 @@ func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 }
 
 // encodeNews writes events.
-func encodeNews(events []news, st *stage) []byte {
-	t := itemType(&st.meta, st.kind)
+func encodeNews(events []news, st *Stage) []byte {
+	t := ItemType(&st.Meta, st.Kind)
 	out := []byte{}
 	for _, n := range events {
 		if len(out) > maxDifference {
 			break
 		}
-		out = wire.AppendEvent(out, st.view.repr.Encoding, n.kind, t, n.object)
+		out = wire.AppendEvent(out, st.View.Repr.Encoding, n.kind, t, n.object)
 	}
 	return out
 }

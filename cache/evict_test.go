@@ -12,7 +12,7 @@ import (
 )
 
 // viewOf keeps a view of a user that takes so many bytes, and was used at a time.
-func viewOf(s *views, user, name string, used int64, size int) *view {
+func viewOf(s *Views, user, name string, used int64, size int) *View {
 	key := keyOfPods(user)
 	key.Labels = name
 	if user == query.NodeUser { // nothing that a kubelet reads
@@ -21,19 +21,19 @@ func viewOf(s *views, user, name string, used int64, size int) *view {
 	return keptView(s, key, used, size)
 }
 
-func keptView(s *views, key query.Key, used int64, size int) *view {
-	v := s.acquire(key)
+func keptView(s *Views, key query.Key, used int64, size int) *View {
+	v := s.Acquire(key)
 	v.used.Store(used)
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
-	v.release()
+	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
+	v.Release()
 	s.settle(v)
 	return v
 }
 
 // keptLabels are the names of the views that are kept.
-func keptLabels(s *views) (kept []string) {
-	for _, v := range s.all() {
-		if state, isKept := v.state(); isKept {
+func keptLabels(s *Views) (kept []string) {
+	for _, v := range s.All() {
+		if state, isKept := v.State(); isKept {
 			kept = append(kept, state.LabelSelector)
 		}
 	}
@@ -72,11 +72,11 @@ func TestWhichViewsAreEvicted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestViews(t, t.TempDir(), most)
-			add := func(i int, text string) *view {
+			add := func(i int, text string) *View {
 				user, name, _ := strings.Cut(strings.TrimSuffix(text, "+"), "/")
 				v := viewOf(s, user, name, int64(i), size)
 				if strings.HasSuffix(text, "+") {
-					v.hold()
+					v.Hold()
 				}
 				return v
 			}
@@ -84,8 +84,8 @@ func TestWhichViewsAreEvicted(t *testing.T) {
 				add(i, text)
 			}
 			newest := add(len(test.others), test.newest)
-			newest.hold() // the request that reads it
-			kept := s.fit(newest)
+			newest.Hold() // the request that reads it
+			kept := s.Fit(newest)
 			if got := keptLabels(s); !slices.Equal(got, test.want) {
 				t.Errorf("%v are kept, want %v", got, test.want)
 			}
@@ -102,11 +102,11 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 	for i := range maxViews + 1 {
 		viewOf(s, "flooder", fmt.Sprint("l", i), int64(i), 1)
 	}
-	s.fit(viewOf(s, "flooder", "newest", maxViews+1, 1))
+	s.Fit(viewOf(s, "flooder", "newest", maxViews+1, 1))
 	if n := len(keptLabels(s)); n > maxViews-maxViews/roomShare || n < maxViews*9/10 {
 		t.Errorf("%d views are kept, and the bound is %d", n, maxViews)
 	}
-	if n := len(s.all()); n > maxViews {
+	if n := len(s.All()); n > maxViews {
 		t.Errorf("%d views are in memory", n)
 	}
 }
@@ -116,7 +116,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 	const size = 100 << 10
 	s := newTestViews(t, t.TempDir(), 3*size)
-	kubelets := func(name string, i int64) *view {
+	kubelets := func(name string, i int64) *View {
 		key := keyOfPods(query.NodeUser)
 		key.Labels = name
 		return keptView(s, key, i, size)
@@ -126,17 +126,17 @@ func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 		kubelets(fmt.Sprint("k", i), i)
 	}
 	viewOf(s, "other", "before", 5, size)
-	if s.fit(viewOf(s, "other", "first", 6, size)) {
+	if s.Fit(viewOf(s, "other", "first", 6, size)) {
 		t.Error("there is room for another's view")
 	}
-	for name, read := range map[string]func() *view{
-		"the kubelet's": func() *view { return kubelets("newest", 7) },
-		"another's":     func() *view { return viewOf(s, "other", "newest", 8, size) },
+	for name, read := range map[string]func() *View{
+		"the kubelet's": func() *View { return kubelets("newest", 7) },
+		"another's":     func() *View { return viewOf(s, "other", "newest", 8, size) },
 	} {
 		v := read()
 		busy.mu.Lock()
 		kept := make(chan bool, 1)
-		go func() { kept <- s.fit(v) }()
+		go func() { kept <- s.Fit(v) }()
 		select {
 		case kept := <-kept:
 			if kept != v.kubelets() {
@@ -157,15 +157,15 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 	for i := range maxViews + 100 {
 		key := keyOfPods(`user:"somebody"#`)
 		key.Labels = fmt.Sprint("l=", i)
-		v := s.acquire(key)
+		v := s.Acquire(key)
 		v.used.Store(int64(i))
-		v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
-		v.release()
+		v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
+		v.Release()
 	}
-	s.fit(nil)
+	s.Fit(nil)
 	var kept []ViewState
-	for _, v := range s.all() {
-		if state, isKept := v.state(); isKept {
+	for _, v := range s.All() {
+		if state, isKept := v.State(); isKept {
 			kept = append(kept, state)
 		}
 	}
@@ -183,31 +183,31 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 	const user = `user:"somebody"#`
 	tests := map[string]struct {
 		user  string
-		do    func(s *views, v *view)
+		do    func(s *Views, v *View)
 		stays bool
 	}{
-		"nobody has read it for 30 days":     {user, func(*views, *view) {}, false},
-		"somebody has read it":               {user, func(s *views, v *view) { v.touch(s.now()) }, true},
-		"somebody watches it":                {user, func(_ *views, v *view) { v.hold() }, true},
-		"the kubelet's, where none runs now": {query.NodeUser, func(*views, *view) {}, true},
-		"what no kubelet reads any more": {query.NodeUser, func(s *views, _ *view) {
-			s.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
+		"nobody has read it for 30 days":     {user, func(*Views, *View) {}, false},
+		"somebody has read it":               {user, func(s *Views, v *View) { v.Touch(s.Now()) }, true},
+		"somebody watches it":                {user, func(_ *Views, v *View) { v.Hold() }, true},
+		"the kubelet's, where none runs now": {query.NodeUser, func(*Views, *View) {}, true},
+		"what no kubelet reads any more": {query.NodeUser, func(s *Views, _ *View) {
+			s.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
 		}, false},
-		"the clock was wrong by years": {user, func(_ *views, v *view) {
-			v.touch(time.Unix(0, 0))
+		"the clock was wrong by years": {user, func(_ *Views, v *View) {
+			v.Touch(time.Unix(0, 0))
 		}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newTestViews(t, t.TempDir(), enough)
-			v := s.acquire(keyOfPods(test.user))
+			v := s.Acquire(keyOfPods(test.user))
 			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-			v.release()
-			s.sweep()
+			v.Release()
+			s.Sweep()
 			v.unused = unusedFor // sweeps later
 			test.do(s, v)
-			s.sweep()
-			if got := s.find(keyOfPods(test.user)) != nil; got != test.stays {
+			s.Sweep()
+			if got := s.Find(keyOfPods(test.user)) != nil; got != test.stays {
 				t.Errorf("it is kept: %t, want %t", got, test.stays)
 			}
 		})
@@ -217,11 +217,11 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 // A view is found empty, filled, let go of, and only then removed.
 func TestAViewThatWasJustFilledStays(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
-	v := s.acquire(keyOfPods(query.NodeUser))
+	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-	v.release()
+	v.Release()
 	s.remove(v)
-	if s.find(keyOfPods(query.NodeUser)) != v {
+	if s.Find(keyOfPods(query.NodeUser)) != v {
 		t.Error("what a client has just read is gone")
 	}
 }

@@ -21,13 +21,13 @@ const enough = 256 << 20 // bytes, of all views
 
 // newTestViews returns the views in a folder. Nothing is written to it unless the test runs
 // the disk.
-func newTestViews(t *testing.T, dir string, most int64) *views {
+func newTestViews(t *testing.T, dir string, most int64) *Views {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	var s *views
+	var s *Views
 	d, err := disk.Open(dir, disk.Options{
 		Store:     store.Options{Logger: log},
-		Lost:      func(id store.ID, err error) { s.lost(id, err) },
+		Lost:      func(id store.ID, err error) { s.Lost(id, err) },
 		Opened:    func(*store.Store, error) {},
 		Committed: func(store.CommitStats) {},
 	})
@@ -40,12 +40,12 @@ func newTestViews(t *testing.T, dir string, most int64) *views {
 		}
 	})
 	r := records.New()
-	s = newViews(viewsOptions{disk: d, records: r, max: most, now: time.Now, log: log, evicted: func(*view) {}, removed: func(*view) {}})
-	r.Needed, r.Viewed = s.needed, s.viewed
+	s = NewViews(ViewsOptions{Disk: d, Records: r, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
+	r.Needed, r.Viewed = s.Needed, s.Viewed
 	if err := r.Load(d, log); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.load([]byte("salt")); err != nil {
+	if err := s.Load([]byte("salt")); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -57,10 +57,10 @@ func keyOfPods(user string) query.Key {
 }
 
 // newPodsView returns the node's view of all pods.
-func newPodsView(t *testing.T) *view {
+func newPodsView(t *testing.T) *View {
 	t.Helper()
-	v := newTestViews(t, t.TempDir(), enough).acquire(keyOfPods(query.NodeUser))
-	t.Cleanup(v.release)
+	v := newTestViews(t, t.TempDir(), enough).Acquire(keyOfPods(query.NodeUser))
+	t.Cleanup(v.Release)
 	return v
 }
 
@@ -79,17 +79,17 @@ func barePod(t *testing.T, name, version string, uid ...string) []byte {
 }
 
 // fillPods lists the view: name → resourceVersion.
-func fillPods(t *testing.T, v *view, began, version string, consistent bool, members map[string]string) verdict {
+func fillPods(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) Verdict {
 	t.Helper()
-	st := v.newStage(began, consistent)
-	defer st.end()
+	st := v.NewStage(began, consistent)
+	defer st.End()
 	for name, rv := range members {
-		if err := st.add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
+		if err := st.Add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
-	return st.commit(version)
+	st.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
+	return st.Commit(version)
 }
 
 // serviceAccount is the key of a service account.

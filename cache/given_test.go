@@ -31,7 +31,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 				u.goAway()
 			},
-			list: errBehind.Error(), a: errDoubtful.Error(), b: errDoubtful.Error(), other: errBehind.Error(),
+			list: ErrBehind.Error(), a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: ErrBehind.Error(),
 		},
 		"an object, by the cloud": {
 			give: func(t *testing.T, u *upstream, c *Cache) {
@@ -40,11 +40,11 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				get(t, c, urlPodA)
 				u.goAway()
 			},
-			list: "100: a=50 b=51", a: errDoubtful.Error(), b: errDoubtful.Error(), other: "100: a=50 b=51",
+			list: "100: a=50 b=51", a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: "100: a=50 b=51",
 		},
 		"an object, by the cache": {
 			give: func(t *testing.T, _ *upstream, c *Cache) { get(t, c, urlPodA) },
-			list: errBehind.Error(), a: errDoubtful.Error(), b: errDoubtful.Error(), other: "100: a=50 b=51",
+			list: ErrBehind.Error(), a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: "100: a=50 b=51",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,8 +78,8 @@ func (s *stream) statusSource() *source {
 		return nil
 	}
 	for _, src := range []*source{{s.view, s.repr}, s.held.source} {
-		if src != nil && src.view.usable() {
-			if versions.Compare(src.view.position(), s.at) < 0 {
+		if src != nil && src.view.Usable() {
+			if versions.Compare(src.view.Position(), s.at) < 0 {
 				return nil
 			}
 			return src
@@ -125,7 +125,7 @@ func (s *stream) showUpdate(src *source, u *overlay.Update) {
 		return
 	}
 	p, ok := s.cache.place(src.view, u)
-	if !ok || p.member && versions.Compare(p.entry.version, s.at) > 0 {
+	if !ok || p.member && versions.Compare(p.entry.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
 	there := p.member
@@ -175,7 +175,7 @@ func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && showsStatus(s.view) {
 		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
-			if e, ok := s.view.member(name); ok && versions.Compare(e.version, u.ResourceVersion) <= 0 {
+			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
 			}
 		}
@@ -222,17 +222,17 @@ func (s *stream) settleStatus() bool {
 }
 
 func (s *stream) settleObject(src *source, name string, last shownStatus) {
-	e, ok := src.view.member(name)
+	e, ok := src.view.Member(name)
 	if !ok {
 		if last.present {
 			s.showObject(src, watch.Deleted, last.update, nil)
 		}
 		return
 	}
-	if versions.Compare(e.version, s.at) > 0 {
+	if versions.Compare(e.Version, s.at) > 0 {
 		return // it comes from upstream
 	}
-	bare, err := src.view.read(name, e)
+	bare, err := src.view.Read(name, e)
 	if err != nil {
 		s.err = errors.Join(err, s.err)
 		return

@@ -66,7 +66,7 @@ func TestAVersionThatAnyoneMadeUpHidesNothing(t *testing.T) {
 				if got := get(t, c, urlPodA); got != "a=150" {
 					t.Errorf("offline, a pod that was listed is %q", got)
 				}
-				if test.method == http.MethodPost && len(c.views.all()) > 1 {
+				if test.method == http.MethodPost && len(c.views.All()) > 1 {
 					t.Error("an object that is not stored anywhere is kept")
 				}
 			})

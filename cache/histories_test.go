@@ -22,7 +22,7 @@ func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
 			if got, want := get(t, c, urlPods), "90: a=50/newer"; got != want {
 				t.Errorf("offline: %q, want %q", got, want)
 			}
-			if got := get(t, c, selected); got != "100: a=50/old" && got != errNeverRead.Error() {
+			if got := get(t, c, selected); got != "100: a=50/old" && got != ErrNeverRead.Error() {
 				t.Errorf("offline, the view that has not followed yet: %q", got)
 			}
 			u.comeBack()

@@ -11,19 +11,19 @@ import (
 )
 
 // fullSingleView is a Single view of pods that is full of dead-n, at versions from 1000 on.
-func fullSingleView(s *views) *view {
+func fullSingleView(s *Views) *View {
 	key := keyOfPods(query.NodeUser)
 	key.Single = true
-	v := s.acquire(key)
-	defer v.release()
+	v := s.Acquire(key)
+	defer v.Release()
 	for i := range maxSingles {
 		keepPod(v, fmt.Sprint("dead-", i), fmt.Sprint(1000+i))
 	}
 	return v
 }
 
-func keepPod(v *view, name, version string) {
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", version, []byte("pod "+name))
+func keepPod(v *View, name, version string) {
+	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", version, []byte("pod "+name))
 }
 
 // Objects that are read again and again stay, however old, and so do those that have just
@@ -32,7 +32,7 @@ func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
 	v := fullSingleView(s)
 	keepPod(v, "old", "7")
-	if _, ok := v.member("ns/old"); !ok {
+	if _, ok := v.Member("ns/old"); !ok {
 		t.Fatal("what has just been read is not kept")
 	}
 	for i := range 2 * maxSingles {
@@ -41,7 +41,7 @@ func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
 			keepPod(v, "old", "7")
 		}
 	}
-	if _, ok := v.member("ns/old"); !ok || len(v.index) > maxSingles {
+	if _, ok := v.Member("ns/old"); !ok || len(v.index) > maxSingles {
 		t.Errorf("what is read all the time is kept: %v, of %d", ok, len(v.index))
 	}
 	if n := len(v.reads.last); n > maxSingles {
@@ -58,12 +58,12 @@ func TestSingleObjectsThatMadeRoomLeaveTheDisk(t *testing.T) {
 	kept := len(v.index)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if err := s.disk.Run(stopped); err != nil { // it writes what is pending
+	if err := s.Disk.Run(stopped); err != nil { // it writes what is pending
 		t.Fatal(err)
 	}
 	s = newTestViews(t, dir, enough)
 	stored := 0
-	d, _ := s.disk.Now()
+	d, _ := s.Disk.Now()
 	if err := d.Views(func(v store.View) error { stored += v.Members; return nil }); err != nil || stored != kept {
 		t.Errorf("%d members are on disk, want %d, %v", stored, kept, err)
 	}

@@ -39,23 +39,23 @@ func (x *exchange) notFound(res *http.Response, q *query.Query) {
 // absent notes that an apiserver does not have an object.
 func (x *exchange) absent(q *query.Query) {
 	of, name, r := q.UserResource(), q.Member(), x.cache.records
-	copies, known := x.cache.views.copies(of, name), r.Known(of, q.Namespace, name)
+	copies, known := x.cache.views.Copies(of, name), r.Known(of, q.Namespace, name)
 	if !q.Consistent() { // of which state the apiserver spoke is not known
-		if len(copies.all) > 0 {
+		if len(copies.All) > 0 {
 			r.Doubt(of, name, r.Highest(q.Resource).Version())
 		}
 		return
 	}
-	if known.Gone != "" && versions.Compare(copies.seen(known), known.Gone) <= 0 {
+	if known.Gone != "" && versions.Compare(copies.Seen(known), known.Gone) <= 0 {
 		return // there is nothing new
 	}
 	uid := types.UID("")
-	for i := range copies.all {
-		if c := &copies.all[i]; uid == "" && versions.Compare(c.entry.version, x.moment.Version()) <= 0 {
-			uid = c.uid()
+	for i := range copies.All {
+		if c := &copies.All[i]; uid == "" && versions.Compare(c.Entry.Version, x.moment.Version()) <= 0 {
+			uid = c.UID()
 		}
 	}
-	x.cache.views.gone(of, name, x.moment.Version(), uid, len(copies.all) > 0)
+	x.cache.views.Gone(of, name, x.moment.Version(), uid, len(copies.All) > 0)
 }
 
 // deleted looks at the answer to a DELETE of one object. Until it is known whether the
@@ -91,7 +91,7 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 		if err != nil || !ok || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
 			return false
 		}
-		x.cache.views.gone(q.UserResource(), q.Member(), x.moment.Version(), uidOf(s.Details), true)
+		x.cache.views.Gone(q.UserResource(), q.Member(), x.moment.Version(), uidOf(s.Details), true)
 		return true
 	}
 	meta, err := metadataOf(repr.Encoding, body)
@@ -99,7 +99,7 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 		return false
 	}
 	if !lingers(q.Resource, meta) {
-		x.cache.views.gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
+		x.cache.views.Gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
 	repr = wire.Answered(q.Accept, contentType)

@@ -25,21 +25,21 @@ func (x *exchange) list() (*http.Response, error) {
 	if q.ContinueToken != "" {
 		return x.status(apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
 	}
-	src.view.touch(x.cache.now())
-	snap, err := src.view.snapshot()
+	src.view.Touch(x.cache.now())
+	snap, err := src.view.Snapshot()
 	if err != nil {
 		return nil, err
 	}
 	if snap == nil {
-		return nil, errNeverRead
+		return nil, ErrNeverRead
 	}
-	if err := refuses(q, snap.version); err != nil {
-		snap.close()
+	if err := refuses(q, snap.Version); err != nil {
+		snap.Close()
 		return x.status(err)
 	}
 	body, err := x.listBody(src, snap, x.cache.withStatus(src, snap))
 	if err != nil {
-		snap.close()
+		snap.Close()
 		return nil, err
 	}
 	return answer(x.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
@@ -82,13 +82,13 @@ type listBody struct {
 
 // listBody is the body of a list. What is wrong with the cache shows before the answer has
 // begun, if it is at the beginning.
-func (x *exchange) listBody(src *source, snap *snapshot, status statusOf) (*listBody, error) {
+func (x *exchange) listBody(src *source, snap *Snapshot, status statusOf) (*listBody, error) {
 	b := &listBody{pieces: x.pieces(src, snap, status)}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err
 	}
-	if b.list, err = wire.NewListWriter(b, src.repr.Encoding, src.meta(snap.meta), sizes); err != nil {
+	if b.list, err = wire.NewListWriter(b, src.repr.Encoding, src.meta(snap.Meta), sizes); err != nil {
 		return nil, fmt.Errorf("put list together: %w", err)
 	}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
@@ -100,22 +100,22 @@ func (x *exchange) listBody(src *source, snap *snapshot, status statusOf) (*list
 // sizes sums up the items as they will be written. In protobuf, which says its length
 // first, those that are not as they are cached are made twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
-	members, changes := b.snapshot.members, len(b.status.shown) > 0 || b.source.converts()
+	members, changes := b.snapshot.Members, len(b.status.shown) > 0 || b.source.converts()
 	if changes && b.source.repr.Encoding == wire.JSON {
 		return wire.UnknownSizes(len(members)), nil
 	}
 	if !b.source.converts() {
-		b.snapshot.members = nil
+		b.snapshot.Members = nil
 		for _, m := range members {
 			if b.status.shown[m.Name] != nil {
-				b.snapshot.members = append(b.snapshot.members, m)
+				b.snapshot.Members = append(b.snapshot.Members, m)
 				continue
 			}
 			sizes.Add(m.Size)
 		}
 	}
-	defer func() { b.snapshot.members = members }()
-	for len(b.snapshot.members) > 0 && err == nil {
+	defer func() { b.snapshot.Members = members }()
+	for len(b.snapshot.Members) > 0 && err == nil {
 		_, err = b.next(func(_ *workspace, item []byte) error {
 			sizes.Add(len(item))
 			return nil
@@ -160,7 +160,7 @@ func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
 
 // fill puts the next piece into out.
 func (b *listBody) fill() {
-	if len(b.snapshot.members) == 0 {
+	if len(b.snapshot.Members) == 0 {
 		b.end()
 		return
 	}
@@ -179,11 +179,11 @@ func (b *listBody) fill() {
 func (b *listBody) end() {
 	b.to = &workspace{}
 	if err := b.list.Close(); err != nil { // the items are not those that Content-Length was made of
-		b.err = b.source.view.broken(b.snapshot.version, err)
+		b.err = b.source.view.Broken(b.snapshot.Version, err)
 		return
 	}
 	b.out.fill(b.production, b.to)
-	b.source.view.give()
+	b.source.view.Give()
 	b.err = io.EOF
 }
 

@@ -11,21 +11,21 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// seek returns the newest copies of an object that a user may read, in any representation;
+// Seek returns the newest copies of an object that a user may read, in any representation;
 // they are of one version. Otherwise it says why there is none: NotFound only if that is
 // proven. See records for the rules.
-func (s *views) seek(q *query.Query) ([]heldCopy, error) {
+func (s *Views) Seek(q *query.Query) ([]Copy, error) {
 	of, name := q.UserResource(), q.Member()
-	copies := s.copies(of, name)
-	k := s.records.Known(of, q.Namespace, name)
+	copies := s.Copies(of, name)
+	k := s.Records.Known(of, q.Namespace, name)
 	switch {
 	case k.Refused:
-		return nil, errDenied
+		return nil, ErrDenied
 	case k.Closed:
-		return nil, errDoubtful
+		return nil, ErrDoubtful
 	}
 	absent := s.absentAt(q)
-	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
+	live := slices.DeleteFunc(slices.Clone(copies.All), func(c Copy) bool {
 		return absent != "" && versions.Compare(c.proven, absent) <= 0 || c.isGone(&k)
 	})
 	if len(live) == 0 {
@@ -36,20 +36,20 @@ func (s *views) seek(q *query.Query) ([]heldCopy, error) {
 		sure = sure || versions.Compare(live[i].proven, k.Doubt) > 0
 	}
 	if !sure {
-		return nil, errDoubtful
+		return nil, ErrDoubtful
 	}
 	seen := versions.Higher(copies.newest, k.Damaged)
-	if !slices.ContainsFunc(live, func(c heldCopy) bool { return versions.Compare(c.proven, seen) >= 0 }) {
-		return nil, errDoubtful // the user may have seen a newer one
+	if !slices.ContainsFunc(live, func(c Copy) bool { return versions.Compare(c.proven, seen) >= 0 }) {
+		return nil, ErrDoubtful // the user may have seen a newer one
 	}
 	version := newestOf(live)
-	return slices.DeleteFunc(live, func(c heldCopy) bool { return c.entry.version != version }), nil
+	return slices.DeleteFunc(live, func(c Copy) bool { return c.Entry.Version != version }), nil
 }
 
 // missing says why there is no copy: because there is no such object, if what says so is not
 // older than anything that was seen.
-func (s *views) missing(q *query.Query, c *copies, k *records.Known, absent string) error {
-	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.all) > 0
+func (s *Views) missing(q *query.Query, c *Copies, k *records.Known, absent string) error {
+	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.All) > 0
 	if k.Gone != "" && had {
 		absent = versions.Higher(absent, k.Gone)
 	}
@@ -57,17 +57,17 @@ func (s *views) missing(q *query.Query, c *copies, k *records.Known, absent stri
 	case absent != "" && versions.Compare(absent, floor) >= 0:
 		return apierrors.NewNotFound(q.Resource.GroupResource(), q.Name)
 	case had:
-		return errDoubtful
+		return ErrDoubtful
 	}
-	return errNeverRead
+	return ErrNeverRead
 }
 
-// errDoubtful is why there is no answer to a GET of what may have been deleted.
-var errDoubtful = errors.New("this may have been deleted since it was read through this hub; it is read again when the cloud can be reached")
+// ErrDoubtful is why there is no answer to a GET of what may have been deleted.
+var ErrDoubtful = errors.New("this may have been deleted since it was read through this hub; it is read again when the cloud can be reached")
 
-// errNeverRead is why there is no answer. What is known of an object is either
+// ErrNeverRead is why there is no answer. What is known of an object is either
 // what an apiserver said, or nothing: never that it is not there.
-var errNeverRead = errors.New("this was never read through this hub")
+var ErrNeverRead = errors.New("this was never read through this hub")
 
-// errDenied is why there is no answer to a user who had lost access.
-var errDenied = errors.New("the apiserver refused this when it was last asked")
+// ErrDenied is why there is no answer to a user who had lost access.
+var ErrDenied = errors.New("the apiserver refused this when it was last asked")

@@ -12,28 +12,28 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-func (v *view) usable() bool {
+func (v *View) Usable() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.usableLocked()
 }
 
-func (v *view) denied() bool {
+func (v *View) Denied() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.header.Denied
 }
 
-// newReader returns a reader of the view's members. What is there stays until it is closed.
-func (v *view) newReader() *store.Reader {
+// NewReader returns a reader of the view's members. What is there stays until it is closed.
+func (v *View) NewReader() *store.Reader {
 	s, _ := v.disk.Now()
 	return v.readerOf(s)
 }
 
-func (v *view) readerOf(s *store.Store) *store.Reader { return s.NewReader(v.diskID(), v.scope) }
+func (v *View) readerOf(s *store.Store) *store.Reader { return s.NewReader(v.DiskID(), v.Scope) }
 
-// read returns the bytes of a member. A view whose members are damaged is dropped.
-func (v *view) read(name string, e entry) ([]byte, error) {
+// Read returns the bytes of a member. A view whose members are damaged is dropped.
+func (v *View) Read(name string, e Entry) ([]byte, error) {
 	b, err := v.stored(name, e)
 	if err == nil {
 		return b, nil
@@ -45,7 +45,7 @@ func (v *view) read(name string, e entry) ([]byte, error) {
 }
 
 // stored returns the bytes of a member, on disk or on their way there.
-func (v *view) stored(name string, e entry) ([]byte, error) {
+func (v *View) stored(name string, e Entry) ([]byte, error) {
 	s, w := v.disk.Now()
 	key := v.object(name, e)
 	if b, ok := w.Object(key); ok {
@@ -54,7 +54,7 @@ func (v *view) stored(name string, e entry) ([]byte, error) {
 	reader := v.readerOf(s)
 	defer reader.Close()
 	var b []byte
-	_, err := reader.Read([]store.Member{e.member(name)}, func(o store.Object) error {
+	_, err := reader.Read([]store.Member{e.Member(name)}, func(o store.Object) error {
 		b = o.Bytes // the reader reads nothing else
 		return nil
 	})
@@ -67,48 +67,48 @@ func (v *view) stored(name string, e entry) ([]byte, error) {
 	return nil, err
 }
 
-// broken is called when an object that should be there at a version of the view
+// Broken is called when an object that should be there at a version of the view
 // cannot be read.
-func (v *view) broken(version string, err error) error {
+func (v *View) Broken(version string, err error) error {
 	if !errors.Is(err, store.ErrClosed) {
 		v.dropAt(version)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }
 
-// itemType is the type of the view's objects, if it is known.
-func (v *view) itemType() wire.TypeMeta {
+// ItemType is the type of the view's objects, if it is known.
+func (v *View) ItemType() wire.TypeMeta {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.header.Kind == "" {
 		return wire.TypeMeta{}
 	}
-	if v.key.Single {
+	if v.Key.Single {
 		return wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}
 	}
 	m := wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}}
-	return itemType(&m, v.header.Item)
+	return ItemType(&m, v.header.Item)
 }
 
-// itemType is the type of a list's items: as an item said, or as the list's
+// ItemType is the type of a list's items: as an item said, or as the list's
 // name suggests.
-func itemType(m *wire.ListMeta, kind string) wire.TypeMeta {
+func ItemType(m *wire.ListMeta, kind string) wire.TypeMeta {
 	if kind == "" {
 		kind = strings.TrimSuffix(m.Kind, "List")
 	}
 	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
 }
 
-// invalidate notes that the view's state is not known any more.
-func (v *view) invalidate() {
+// Invalidate notes that the view's state is not known any more.
+func (v *View) Invalidate() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.dropLocked()
 }
 
 // pod reads a member that is a pod; nil if it cannot be read.
-func (v *view) pod(name string) *corev1.Pod {
-	e, ok := v.member(name)
+func (v *View) pod(name string) *corev1.Pod {
+	e, ok := v.Member(name)
 	if !ok {
 		return nil
 	}
@@ -116,17 +116,17 @@ func (v *view) pod(name string) *corev1.Pod {
 	if err != nil {
 		return nil
 	}
-	object, _ := convert.FromBare(v.repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
+	object, _ := convert.FromBare(v.Repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
 	pod, _ := object.(*corev1.Pod) // nil is no pod
 	return pod
 }
 
-// shown is the version at which the view has an object, or "".
-func (v *view) shown(name string) string {
+// Shown is the version at which the view has an object, or "".
+func (v *View) Shown(name string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() || v.loadLocked() != nil {
 		return ""
 	}
-	return v.index[name].version
+	return v.index[name].Version
 }

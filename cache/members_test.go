@@ -15,7 +15,7 @@ import (
 func TestAUIDDoesNotComeBack(t *testing.T) {
 	v := newPodsView(t)
 	fillPods(t, v, "", "100", true, nil)
-	v.apply("100", &change{name: "ns/a", version: "105", object: barePod(t, "a", "105", "its")})
+	v.Apply("100", &Change{Name: "ns/a", Version: "105", Object: barePod(t, "a", "105", "its")})
 	for name, test := range map[string]struct {
 		gone string
 		uid  types.UID
@@ -44,28 +44,28 @@ func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
 	before, now := store.NewObject("ns/a", "50", barePod(t, "a", "50")), store.NewObject("ns/a", "101", barePod(t, "a", "101"))
 	other := store.NewObject("ns/a", "101", barePod(t, "b", "101"))
 	tests := map[string]struct {
-		fail func(v *view)
+		fail func(v *View)
 		want string
 	}{
-		"an object that the view names":        {func(v *view) { v.dropIf("ns/a", entryOf(&now)) }, " unusable"},
-		"one that was replaced":                {func(v *view) { v.dropIf("ns/a", entryOf(&before)) }, "101 ns/a=101"},
-		"the same version with other contents": {func(v *view) { v.dropIf("ns/a", entryOf(&other)) }, "101 ns/a=101"},
-		"one that is gone":                     {func(v *view) { v.dropIf("ns/b", entryOf(&before)) }, "101 ns/a=101"},
-		"a list of the view as it is": {func(v *view) {
-			v.broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
+		"an object that the view names":        {func(v *View) { v.dropIf("ns/a", entryOf(&now)) }, " unusable"},
+		"one that was replaced":                {func(v *View) { v.dropIf("ns/a", entryOf(&before)) }, "101 ns/a=101"},
+		"the same version with other contents": {func(v *View) { v.dropIf("ns/a", entryOf(&other)) }, "101 ns/a=101"},
+		"one that is gone":                     {func(v *View) { v.dropIf("ns/b", entryOf(&before)) }, "101 ns/a=101"},
+		"a list of the view as it is": {func(v *View) {
+			v.Broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
 		}, " unusable"},
-		"a slow list of the view as it was": {func(v *view) {
-			v.broken("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
+		"a slow list of the view as it was": {func(v *View) {
+			v.Broken("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
 		}, "101 ns/a=101"},
-		"a list while the store is closed": {func(v *view) {
-			v.broken("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
+		"a list while the store is closed": {func(v *View) {
+			v.Broken("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
 		}, "101 ns/a=101"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := newPodsView(t)
 			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-			v.apply("100", &change{name: "ns/a", version: "101", object: barePod(t, "a", "101")})
+			v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: barePod(t, "a", "101")})
 			test.fail(v)
 			if got := v.shows(); got != test.want {
 				t.Errorf("the view shows %q, want %q", got, test.want)
@@ -77,10 +77,10 @@ func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
 // Where it is not known which object has gone, later copies are in doubt.
 func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
-	v := s.acquire(keyOfPods(query.NodeUser))
+	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, nil)
-	s.ended(&stage{view: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
-	if k := s.records.Known(v.key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
+	s.Ended(&Stage{View: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
+	if k := s.Records.Known(v.Key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
 	}
 }
@@ -88,10 +88,10 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 // Two clients read the same pages at the same time. The race detector looks on.
 func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	v := newPodsView(t)
-	page, other := v.newStage("", true), v.newStage("", true)
-	defer page.end()
-	defer other.end()
-	if err := page.add("ns/p0", "5", barePod(t, "p0", "5")); err != nil {
+	page, other := v.NewStage("", true), v.NewStage("", true)
+	defer page.End()
+	defer other.End()
+	if err := page.Add("ns/p0", "5", barePod(t, "p0", "5")); err != nil {
 		t.Fatal(err)
 	}
 	objects := make([][]byte, 500)
@@ -101,13 +101,13 @@ func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	var g sync.WaitGroup
 	g.Go(func() {
 		for range objects {
-			page.keep().end()
-			(&pageStage{stage: page, view: v}).with(page).end()
+			page.Keep().End()
+			(&PageStage{Stage: page, View: v}).With(page).End()
 		}
 	})
 	g.Go(func() {
 		for i, o := range objects {
-			if err := other.add(fmt.Sprint("ns/p", i), "5", o); err != nil {
+			if err := other.Add(fmt.Sprint("ns/p", i), "5", o); err != nil {
 				t.Error(err)
 			}
 		}

@@ -142,8 +142,8 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	var count, objects, bytes int64
-	for _, v := range g.cache.views.all() {
-		if s, kept := v.state(); kept {
+	for _, v := range g.cache.views.All() {
+		if s, kept := v.State(); kept {
 			count, objects, bytes = count+1, objects+int64(s.Objects), bytes+s.Bytes
 		}
 	}

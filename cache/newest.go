@@ -27,10 +27,10 @@ type versionCheck struct {
 // one. A watch above it would be held open, in silence, until they get there: they do
 // not say that their store was restored from a backup. template is a request of who
 // may list the view.
-func (l *lister) newest(ctx context.Context, v *view, template *http.Request, after time.Time) (string, error) {
+func (l *lister) newest(ctx context.Context, v *View, template *http.Request, after time.Time) (string, error) {
 	for {
 		l.outages.mu.Lock()
-		space := query.VersionSpace(v.key.GVR().GroupResource())
+		space := query.VersionSpace(v.Key.GVR().GroupResource())
 		check := l.outages.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
@@ -67,15 +67,15 @@ const verifyEvery = time.Minute
 // verify is called when an apiserver has shown a state that is older than the
 // view. It may be behind the others; or the store was restored from a backup, and
 // then the view has to follow.
-func (l *lister) verify(v *view, template *http.Request) {
+func (l *lister) verify(v *View, template *http.Request) {
 	if !l.relisting(v).verify(l.now()) {
 		return
 	}
-	v.hold()
+	v.Hold()
 	l.background(func(ctx context.Context) {
-		defer v.release()
+		defer v.Release()
 		newest, err := l.newest(withValuesOf(ctx, template.Context()), v, template, l.now())
-		if err == nil && versions.Compare(newest, v.position()) < 0 {
+		if err == nil && versions.Compare(newest, v.Position()) < 0 {
 			_, err = l.relist(v, template, time.Time{}, true)
 		}
 		if err != nil {
@@ -89,20 +89,20 @@ const maxVersionAnswer = 4 << 20
 
 // askVersion asks for one object of a view. The list says at which version the
 // apiserver's store is.
-func (l *lister) askVersion(ctx context.Context, v *view, template *http.Request) (string, error) {
+func (l *lister) askVersion(ctx context.Context, v *View, template *http.Request) (string, error) {
 	res, err := l.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
 	var found version
-	d := tee.NewDecoder(v.repr, res, &found)
+	d := tee.NewDecoder(v.Repr, res, &found)
 	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
 	if err = errors.Join(err, d.Finish()); err != nil {
 		return "", err
 	}
 	if !versions.Valid(string(found)) {
-		return "", errNameless
+		return "", ErrNameless
 	}
 	return string(found), nil
 }

@@ -19,7 +19,7 @@ import (
 // what nobody reads is not held whole.
 type objectBody struct {
 	x      *exchange
-	held   heldCopy
+	held   Copy
 	to     wire.Representation
 	reader *store.Reader // keeps the copy on disk
 	out    waiting
@@ -33,8 +33,8 @@ type objectBody struct {
 var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
-func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Response, error) {
-	b := &objectBody{x: x, held: *c, to: to, reader: c.view.newReader()}
+func (x *exchange) largeObject(c *Copy, to wire.Representation) (*http.Response, error) {
+	b := &objectBody{x: x, held: *c, to: to, reader: c.View.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
@@ -49,7 +49,7 @@ func (x *exchange) largeObject(c *heldCopy, to wire.Representation) (*http.Respo
 func (b *objectBody) fill() {
 	production, all := b.x.cache.production, false
 	err := production.run(b.x.req.Context(), b.x.query.User, func(w *workspace) error {
-		o, err := b.held.object()
+		o, err := b.held.Object()
 		if err != nil {
 			return err
 		}
@@ -65,20 +65,20 @@ func (b *objectBody) fill() {
 		return nil
 	})
 	if b.err = err; err == nil && all {
-		b.held.view.give()
+		b.held.View.Give()
 		b.err = io.EOF
 	}
 }
 
 // appendObject appends an object as the body of an answer in the representation r.
-func appendObject(dst []byte, o object, r wire.Representation) ([]byte, error) {
-	bare, t, err := o.bare, o.kind, error(nil)
+func appendObject(dst []byte, o Object, r wire.Representation) ([]byte, error) {
+	bare, t, err := o.Bare, o.Type, error(nil)
 	switch {
-	case o.repr.Metadata != r.Metadata:
-		bare, err = convert.Metadata(o.repr.Encoding, r.Encoding, o.bare)
+	case o.Repr.Metadata != r.Metadata:
+		bare, err = convert.Metadata(o.Repr.Encoding, r.Encoding, o.Bare)
 		t = convert.MetadataType
-	case o.repr != r:
-		bare, err = convert.Bare(o.repr.Encoding, r.Encoding, t, o.bare)
+	case o.Repr != r:
+		bare, err = convert.Bare(o.Repr.Encoding, r.Encoding, t, o.Bare)
 	}
 	if err != nil {
 		return dst, fmt.Errorf("convert a cached object: %w", err)

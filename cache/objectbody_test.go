@@ -45,7 +45,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 				c, items := startLarge(t, sizes...)
 				c.production.large.Store(maxLargeWaiting - room)
 				for i := range sizes {
-					o := object{kind: podType, repr: wire.Representation{Encoding: wire.Protobuf}, bare: items[i]}
+					o := Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := appendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)

@@ -66,8 +66,8 @@ func (x *exchange) status(err error) (*http.Response, error) {
 // get answers with the newest version of the object that the user has seen, from
 // whichever view. An older one is no answer, even if only that can be converted.
 func (x *exchange) get() (*http.Response, error) {
-	copies, err := x.cache.views.seek(x.query)
-	if errors.Is(err, errNeverRead) {
+	copies, err := x.cache.views.Seek(x.query)
+	if errors.Is(err, ErrNeverRead) {
 		return nil, x.unknown()
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func (x *exchange) get() (*http.Response, error) {
 	for _, o := range inAcceptOrder(x.query.Accept) {
 		for _, in := range o.from {
 			for i := range copies {
-				s := source{copies[i].view, o.to}
-				if s.view.repr != in || !s.convertible() {
+				s := source{copies[i].View, o.to}
+				if s.view.Repr != in || !s.convertible() {
 					continue
 				}
 				res, failed := x.object(&copies[i], o.to)
@@ -91,33 +91,33 @@ func (x *exchange) get() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(copies, heldCopy.whole) {
+	if slices.ContainsFunc(copies, Copy.Whole) {
 		return x.status(notAcceptable(x.query))
 	}
 	return nil, errOnlyMetadata
 }
 
 // object answers with one object.
-func (x *exchange) object(c *heldCopy, to wire.Representation) (*http.Response, error) {
-	c.view.touch(x.cache.now())
-	c.view.noteRead(c.name)
+func (x *exchange) object(c *Copy, to wire.Representation) (*http.Response, error) {
+	c.View.Touch(x.cache.now())
+	c.View.NoteRead(c.Name)
 	limit := pieceSize
-	if c.view.repr != to {
+	if c.View.Repr != to {
 		limit = convertedPieceSize
 	}
-	if c.entry.size > limit {
+	if c.Entry.Size > limit {
 		return x.largeObject(c, to)
 	}
-	o, err := c.object()
+	o, err := c.Object()
 	if err != nil {
 		return nil, err
 	}
-	c.view.give()
+	c.View.Give()
 	return x.respond(http.StatusOK, x.cache.writes.overlaid(x, o), to)
 }
 
 // respond sends an object in the representation r.
-func (x *exchange) respond(code int, o object, r wire.Representation) (*http.Response, error) {
+func (x *exchange) respond(code int, o Object, r wire.Representation) (*http.Response, error) {
 	body, err := appendObject(nil, o, r)
 	if errors.Is(err, convert.ErrUnknownType) {
 		return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: r.ContentType()}))

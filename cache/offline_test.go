@@ -17,9 +17,9 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 		u.shows("5", podJSON("a", "5"))
 		c := startCache(t, u)
 		get(t, c, urlPodA) // once, long ago, by a person with kubectl
-		v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+		v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 		fill(t, v, "", "100", true, map[string]string{"a": "90"})
-		v.release()
+		v.Release()
 		u.goAway()
 		if got, want := get(t, c, urlPodA), "a=90"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)
@@ -30,11 +30,11 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-		v := c.views.find(podsKey(query.NodeUser))
-		before, _ := v.member("ns/a")
-		v.apply("100", &change{name: "ns/a", version: "101", object: []byte(podJSON("a", "101"))})
+		v := c.views.Find(podsKey(query.NodeUser))
+		before, _ := v.Member("ns/a")
+		v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: []byte(podJSON("a", "101"))})
 		time.Sleep(5 * time.Second) // the old bytes are gone from the disk
-		if _, err := v.read("ns/a", before); err == nil {
+		if _, err := v.Read("ns/a", before); err == nil {
 			t.Fatal("what was replaced can still be read: this test shows nothing")
 		}
 		if got, want := shows(t, v), "101 ns/a=101 ns/b=51"; got != want {

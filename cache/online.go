@@ -71,7 +71,7 @@ func (x *exchange) denied(res *http.Response) {
 		return
 	}
 	key := q.Key(wire.Representation{})
-	x.cache.views.deny(&key)
+	x.cache.views.Deny(&key)
 }
 
 // keepObject has an object that was read, or written, kept. Without a name in the query it
@@ -90,21 +90,21 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 		q.Name = string(m.Name)
 	}
 	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
-		return errNameless
+		return ErrNameless
 	}
 	if x.endedByWrite(repr, body) {
-		x.cache.views.gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
+		x.cache.views.Gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil
 	}
 	bare, err := wire.AppendBare(nil, repr.Encoding, body)
 	if err != nil {
 		return err
 	}
-	v := x.cache.views.acquire(q.Key(repr))
-	defer v.release()
-	v.keepSingle(m.TypeMeta(), q.Member(), x.began[v.key], string(m.ResourceVersion), bare)
+	v := x.cache.views.Acquire(q.Key(repr))
+	defer v.Release()
+	v.KeepSingle(m.TypeMeta(), q.Member(), x.began[v.Key], string(m.ResourceVersion), bare)
 	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
-	x.cache.views.fit(v)
+	x.cache.views.Fit(v)
 	return nil
 }
 
@@ -119,41 +119,41 @@ func (c *Cache) looked(err error) {
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *pageStage
+	var before *PageStage
 	if q.ContinueToken != "" {
-		if before = c.pages.before(pageOf(key, q.ContinueToken)); before == nil {
+		if before = c.pages.Before(PageOf(key, q.ContinueToken)); before == nil {
 			x.passPage(res, repr)
 			return
 		}
 	}
-	v := c.views.acquire(key)
-	st := v.newStage(x.began[key], q.Consistent())
+	v := c.views.Acquire(key)
+	st := v.NewStage(x.began[key], q.Consistent())
 	tee.Body(res, tee.NewDecoder(repr, res, st), func(err error) {
 		if err == nil {
 			err = x.listed(v, st, before)
 		}
-		if errors.Is(err, errStageFull) && !errors.Is(err, tee.ErrStopReading) {
+		if errors.Is(err, ErrStageFull) && !errors.Is(err, tee.ErrStopReading) {
 			x.tooLarge(v)
 		}
 		if err != nil {
-			c.records.Forgot(v.key.UserResource(), st.newest())
+			c.records.Forgot(v.Key.UserResource(), st.Newest())
 		}
 		c.looked(err)
-		st.end()
-		v.release()
+		st.End()
+		v.Release()
 	})
 }
 
 // passPage lets a page pass whose list is not kept. The last one makes the list whole.
 func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
-	v := x.cache.views.acquire(x.query.Key(repr))
+	v := x.cache.views.Acquire(x.query.Key(repr))
 	page := &lastPage{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
 		}
 		x.cache.looked(err)
-		v.release()
+		v.Release()
 	})
 }
 
@@ -161,32 +161,32 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed is called with a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *view, st *stage, before *pageStage) error {
-	c, version := x.cache, st.meta.ResourceVersion
+func (x *exchange) listed(v *View, st *Stage, before *PageStage) error {
+	c, version := x.cache, st.Meta.ResourceVersion
 	if !versions.Valid(version) {
-		return errNameless
+		return ErrNameless
 	}
 	next := st
 	if before != nil {
-		if before.version != version {
-			c.pages.done(pageOf(v.key, x.query.ContinueToken))
+		if before.Version != version {
+			c.pages.Done(PageOf(v.Key, x.query.ContinueToken))
 			x.passed(v, version)
 			return errMixed
 		}
-		next = before.with(st)
-		defer next.end()
+		next = before.With(st)
+		defer next.End()
 	}
-	if next.bytes > maxStage {
-		return errStageFull
+	if next.Bytes > MaxStage {
+		return ErrStageFull
 	}
-	if token := st.meta.Continue; token != "" {
-		v.hold()
-		c.records.Forgot(v.key.UserResource(), version) // the rest may never be asked for
-		c.pages.wait(pageOf(v.key, token), &pageStage{stage: next.keep(), view: v, version: version})
+	if token := st.Meta.Continue; token != "" {
+		v.Hold()
+		c.records.Forgot(v.Key.UserResource(), version) // the rest may never be asked for
+		c.pages.Wait(PageOf(v.Key, token), &PageStage{Stage: next.Keep(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.done(pageOf(v.key, x.query.ContinueToken))
+		c.pages.Done(PageOf(v.Key, x.query.ContinueToken))
 	}
 	c.lister.commit(x.query, x.req, next, version)
 	return nil
@@ -232,21 +232,21 @@ func (x *exchange) named() *query.Query {
 }
 
 // passed is called when a client has got a list that was not kept.
-func (x *exchange) passed(v *view, version string) {
-	if versions.Valid(version) && v.sawState(version) {
+func (x *exchange) passed(v *View, version string) {
+	if versions.Valid(version) && v.SawState(version) {
 		x.cache.lister.refresh(v, x.req)
 	}
 }
 
 // tooLarge is called when a client has got a list that is too large to be kept. Which
 // version it was of is not known.
-func (x *exchange) tooLarge(v *view) {
-	if !v.isComplete() {
+func (x *exchange) tooLarge(v *View) {
+	if !v.IsComplete() {
 		return
 	}
-	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", maxStage)
+	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", MaxStage)
 	x.cache.lister.bar(v)
-	v.dropComplete()
+	v.DropComplete()
 }
 
 // lastPage reads of a page what it says of its list.

@@ -18,8 +18,8 @@ import (
 // it to watches that are open.
 
 // showsStatus reports whether updates of the overlay are part of a view.
-func showsStatus(v *view) bool {
-	return v.repr.Metadata == "" && overlay.Shows(v.key.Group, v.key.Resource)
+func showsStatus(v *View) bool {
+	return v.Repr.Metadata == "" && overlay.Shows(v.Key.Group, v.Key.Resource)
 }
 
 // placed is what an update means for a view.
@@ -27,53 +27,53 @@ type placed struct {
 	update *overlay.Update
 	name   string // of the member
 	member bool   // of the view as it is cached
-	entry  entry  // then
+	entry  Entry  // then
 	bare   []byte // then: the cached object
 	fits   bool   // the updated object is in what the view selects
 }
 
 // statusUpdates returns the updates of a view's resource.
-func (c *Cache) statusUpdates(v *view) []*overlay.Update {
+func (c *Cache) statusUpdates(v *View) []*overlay.Update {
 	if !showsStatus(v) {
 		return nil
 	}
-	return c.writes.overlay.Updates(v.key.Group, v.key.Version, v.key.Resource)
+	return c.writes.overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
 // place says what an update means for a view, or no if that is nothing.
-func (c *Cache) place(v *view, u *overlay.Update) (placed, bool) {
+func (c *Cache) place(v *View, u *overlay.Update) (placed, bool) {
 	p := placed{update: u, name: query.MemberName(u.Key.Namespace, u.Key.Name)}
-	own := v.key.User == query.NodeUser
-	if p.entry, p.member = v.member(p.name); !p.member {
-		if !own || !overlay.SelectsStatus(v.key.Fields) {
+	own := v.Key.User == query.NodeUser
+	if p.entry, p.member = v.Member(p.name); !p.member {
+		if !own || !overlay.SelectsStatus(v.Key.Fields) {
 			return p, false
 		}
-		p.fits = u.Matches(v.key.Namespace, v.key.Labels, v.key.Fields) && c.isCached(v, u)
+		p.fits = u.Matches(v.Key.Namespace, v.Key.Labels, v.Key.Fields) && c.isCached(v, u)
 		return p, true
 	}
-	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.entry.version)}
+	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.entry.Version)}
 	if !u.Over(&m, own) {
 		return p, false // another version: the object need not be read
 	}
 	var err error
-	if p.bare, err = v.read(p.name, p.entry); err != nil {
+	if p.bare, err = v.Read(p.name, p.entry); err != nil {
 		c.log.Error("cached object cannot be read", "err", err)
 		return p, false
 	}
-	if m, err = wire.Inspect(v.repr.Encoding, p.bare); err != nil || !u.Over(&m, own) {
+	if m, err = wire.Inspect(v.Repr.Encoding, p.bare); err != nil || !u.Over(&m, own) {
 		return p, false
 	}
-	p.fits = u.MatchesFields(v.key.Fields)
+	p.fits = u.MatchesFields(v.Key.Fields)
 	return p, true
 }
 
 // isCached reports whether a GET by the view's user would show the object that was
 // updated: it is not gone, nor refused, and a copy of it is there.
-func (c *Cache) isCached(v *view, u *overlay.Update) bool {
-	q := &query.Query{User: v.key.User, Verb: "get", Resource: v.key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
-	copies, err := c.views.seek(q)
-	return err == nil && slices.ContainsFunc(copies, func(held heldCopy) bool {
-		return held.whole() && versions.Compare(held.entry.version, u.ResourceVersion) <= 0
+func (c *Cache) isCached(v *View, u *overlay.Update) bool {
+	q := &query.Query{User: v.Key.User, Verb: "get", Resource: v.Key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
+	copies, err := c.views.Seek(q)
+	return err == nil && slices.ContainsFunc(copies, func(held Copy) bool {
+		return held.Whole() && versions.Compare(held.Entry.Version, u.ResourceVersion) <= 0
 	})
 }
 
@@ -86,7 +86,7 @@ type statusOf struct {
 
 // withStatus makes the members of a snapshot what they are with the node's own status, which
 // it returns.
-func (c *Cache) withStatus(src *source, snap *snapshot) statusOf {
+func (c *Cache) withStatus(src *source, snap *Snapshot) statusOf {
 	updates := c.statusUpdates(src.view)
 	if len(updates) == 0 || src.repr.Metadata != "" {
 		return statusOf{}
@@ -108,8 +108,8 @@ func (c *Cache) withStatus(src *source, snap *snapshot) statusOf {
 	if len(s.left) == 0 && len(s.added) == 0 {
 		return s
 	}
-	members := make([]store.Member, 0, len(snap.members)+len(s.added))
-	for _, m := range snap.members {
+	members := make([]store.Member, 0, len(snap.Members)+len(s.added))
+	for _, m := range snap.Members {
 		if s.left[m.Name] == nil && !s.added[m.Name] {
 			members = append(members, m)
 		}
@@ -118,7 +118,7 @@ func (c *Cache) withStatus(src *source, snap *snapshot) statusOf {
 		members = append(members, store.Member{Name: name, Size: len(s.shown[name].Bare)})
 	}
 	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
-	snap.members, snap.added = members, s.added
+	snap.Members, snap.Added = members, s.added
 	return s
 }
 
@@ -128,7 +128,7 @@ func (s *source) shown(u *overlay.Update, bare []byte) ([]byte, error) {
 	o := u.Object
 	if bare != nil {
 		var err error
-		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.repr.Encoding, Bare: bare}, s.view.key.User == query.NodeUser); err != nil {
+		if o, err = u.Lay(overlay.Object{Type: u.Type, Encoding: s.view.Repr.Encoding, Bare: bare}, s.view.Key.User == query.NodeUser); err != nil {
 			return nil, err
 		}
 	}

@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	// pageTimeout is how long the pages read so far wait for the next. An
+	// PageTimeout is how long the pages read so far wait for the next. An
 	// apiserver's continue tokens are good for five minutes.
-	pageTimeout = 5 * time.Minute
-	// maxPages bounds how many lists are read page by page at once. Who loses first
+	PageTimeout = 5 * time.Minute
+	// MaxPages bounds how many lists are read page by page at once. Who loses first
 	// says package quota; its client lists again some day.
-	maxPages = 64
+	MaxPages = 64
 )
 
-// pages are lists of which some pages have been read.
-type pages struct {
+// Pages are lists of which some pages have been read.
+type Pages struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	stages map[pageKey]*pageStage
+	stages map[pageKey]*PageStage
 }
 
-func newPages(now func() time.Time) *pages {
-	return &pages{now: now, stages: map[pageKey]*pageStage{}}
+func NewPages(now func() time.Time) *Pages {
+	return &Pages{now: now, stages: map[pageKey]*PageStage{}}
 }
 
-// len is how many lists wait for a page.
-func (p *pages) len() int {
+// Len is how many lists wait for a page.
+func (p *Pages) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.stages)
 }
 
-// waiting is how many lists of a view wait for a page.
-func (p *pages) waiting(v *view) (n int) {
+// Waiting is how many lists of a view wait for a page.
+func (p *Pages) Waiting(v *View) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.stages {
-		if s.view == v {
+		if s.View == v {
 			n++
 		}
 	}
@@ -55,48 +55,48 @@ type pageKey struct {
 	token [sha256.Size]byte
 }
 
-func pageOf(key query.Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
+func PageOf(key query.Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
 
-// pageStage is a list in the making. Its stage is not changed once it waits: a
+// PageStage is a list in the making. Its stage is not changed once it waits: a
 // client may ask for the same page again.
-type pageStage struct {
-	*stage
-	view    *view // held
-	version string
+type PageStage struct {
+	*Stage
+	View    *View // held
+	Version string
 	until   time.Time
 }
 
-// before returns what was read before a page, or nil.
-func (p *pages) before(key pageKey) *pageStage {
+// Before returns what was read before a page, or nil.
+func (p *Pages) Before(key pageKey) *PageStage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stages[key]
 }
 
-// wait keeps a list for its next page.
-func (p *pages) wait(key pageKey, s *pageStage) {
+// Wait keeps a list for its next page.
+func (p *Pages) Wait(key pageKey, s *PageStage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old := p.stages[key]; old != nil {
 		p.dropLocked(key, old)
 	}
-	s.until = p.now().Add(pageTimeout)
+	s.until = p.now().Add(PageTimeout)
 	p.stages[key] = s
-	for _, item := range quota.Excess(quota.Bounds{Count: maxPages, Bytes: maxStage}, p.itemsLocked()) {
+	for _, item := range quota.Excess(quota.Bounds{Count: MaxPages, Bytes: MaxStage}, p.itemsLocked()) {
 		p.dropLocked(item.Key, p.stages[item.Key])
 	}
 }
 
-func (p *pages) itemsLocked() []quota.Item[pageKey] {
+func (p *Pages) itemsLocked() []quota.Item[pageKey] {
 	items := make([]quota.Item[pageKey], 0, len(p.stages))
 	for key, s := range p.stages {
-		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: s.bytes, Last: s.until.UnixNano()})
+		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: s.Bytes, Last: s.until.UnixNano()})
 	}
 	return items
 }
 
-// done forgets what waits for a page.
-func (p *pages) done(key pageKey) {
+// Done forgets what waits for a page.
+func (p *Pages) Done(key pageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.stages[key]; s != nil {
@@ -104,24 +104,24 @@ func (p *pages) done(key pageKey) {
 	}
 }
 
-func (p *pages) dropLocked(key pageKey, s *pageStage) {
+func (p *Pages) dropLocked(key pageKey, s *PageStage) {
 	delete(p.stages, key)
-	s.end()
-	s.view.release()
+	s.End()
+	s.View.Release()
 }
 
-// forget drops the lists of a scope: their versions name other objects now.
-func (p *pages) forget(scope string) {
+// Forget drops the lists of a scope: their versions name other objects now.
+func (p *Pages) Forget(scope string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, s := range p.stages {
-		if s.view.scope == scope {
+		if s.View.Scope == scope {
 			p.dropLocked(key, s)
 		}
 	}
 }
 
-func (p *pages) sweep() {
+func (p *Pages) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, s := range p.stages {
@@ -131,12 +131,12 @@ func (p *pages) sweep() {
 	}
 }
 
-// with is a stage of what was read so far and another page.
-func (p *pageStage) with(page *stage) *stage {
-	whole := p.view.newStage(p.began, p.consistent)
-	whole.kind, whole.meta = p.kind, page.meta
-	whole.also(p.items)
-	whole.also(page.items)
-	whole.bytes = p.bytes + page.bytes
+// With is a stage of what was read so far and another page.
+func (p *PageStage) With(page *Stage) *Stage {
+	whole := p.View.NewStage(p.began, p.Consistent)
+	whole.Kind, whole.Meta = p.Kind, page.Meta
+	whole.also(p.Items)
+	whole.also(page.Items)
+	whole.Bytes = p.Bytes + page.Bytes
 	return whole
 }

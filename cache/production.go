@@ -84,13 +84,13 @@ type pieces struct {
 	ctx        context.Context // of the request
 	user       string
 	source     *source
-	snapshot   *snapshot
+	snapshot   *Snapshot
 	status     statusOf // laid over the snapshot
 	size       int      // pieceSize or convertedPieceSize
 	out        waiting
 }
 
-func (x *exchange) pieces(src *source, snap *snapshot, status statusOf) pieces {
+func (x *exchange) pieces(src *source, snap *Snapshot, status statusOf) pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
@@ -102,11 +102,11 @@ func (x *exchange) pieces(src *source, snap *snapshot, status statusOf) pieces {
 // out with what add has written to the workspace. An object holds until add returns.
 // Where there is not enough room in out, the same objects come again next time.
 func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, err error) {
-	members, reader := p.snapshot.members, p.snapshot.reader
+	members, reader := p.snapshot.Members, p.snapshot.Reader
 	err = p.production.run(p.ctx, p.user, func(w *workspace) error {
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
-		err := p.snapshot.next(p.size, func(o store.Object) error {
+		err := p.snapshot.Next(p.size, func(o store.Object) error {
 			object, err := p.object(&o)
 			if err != nil {
 				return err
@@ -114,12 +114,12 @@ func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, 
 			return add(w, object)
 		})
 		if err == nil && !p.out.fill(p.production, w) {
-			again, p.snapshot.members = true, members
+			again, p.snapshot.Members = true, members
 		}
 		return err
 	})
 	if err != nil && p.ctx.Err() == nil {
-		err = p.source.view.broken(p.snapshot.version, err)
+		err = p.source.view.Broken(p.snapshot.Version, err)
 	}
 	return again, err
 }
@@ -135,7 +135,7 @@ func (p *pieces) object(o *store.Object) ([]byte, error) {
 // close lets go of everything.
 func (p *pieces) close() {
 	p.out.release(p.production)
-	p.snapshot.close()
+	p.snapshot.Close()
 }
 
 // waiting is the part of a piece that waits for a client. The zero value is empty.

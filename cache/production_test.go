@@ -44,7 +44,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 // their sizes at hand.
 func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &source{view: &view{repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
+	src := &source{view: &View{Repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -129,18 +129,18 @@ func written(r io.Reader) ([]byte, error) {
 // fillWith makes these pods the node's view of all of them.
 func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
-	v := c.views.acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	defer v.release()
-	st := v.newStage("", true)
-	defer st.end()
+	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	defer v.Release()
+	st := v.NewStage("", true)
+	defer st.End()
 	for i, item := range items {
-		if err := st.add(names[i], fmt.Sprint(i+1), item); err != nil {
+		if err := st.Add(names[i], fmt.Sprint(i+1), item); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.meta = podList
-	st.meta.ResourceVersion = "5000"
-	st.commit("5000")
+	st.Meta = podList
+	st.Meta.ResourceVersion = "5000"
+	st.Commit("5000")
 }
 
 func listOffline(t *testing.T, c *Cache, accept string) *http.Response {

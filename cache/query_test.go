@@ -77,10 +77,10 @@ func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
 			t.Errorf("%d bytes: %q", n, got)
 		}
 	}
-	if n := len(c.views.all()); n != 1 {
+	if n := len(c.views.All()); n != 1 {
 		t.Errorf("%d views are kept", n)
 	}
-	if _, got := c.views.used(); got < query.MaxSelectors {
+	if _, got := c.views.Used(); got < query.MaxSelectors {
 		t.Errorf("a view with %d bytes of selectors counts %d bytes", query.MaxSelectors, got)
 	}
 }

@@ -220,11 +220,11 @@ func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				v := c.views.find(podsKey(query.NodeUser))
-				if n := v.holders(); n > 1 { // a list that is under way
+				v := c.views.Find(podsKey(query.NodeUser))
+				if n := v.Holders(); n > 1 { // a list that is under way
 					t.Errorf("%d requests hold the view, and none is there", n)
 				}
-				if v.template.Load() != nil {
+				if v.Template.Load() != nil {
 					t.Error("the request of a client that is gone is kept")
 				}
 				stop()

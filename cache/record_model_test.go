@@ -124,8 +124,8 @@ var (
 			}
 		}},
 		{"evict", func(_ *testing.T, w *modelWorld, _ string) {
-			if all := w.cache.views.all(); len(all) > 0 {
-				w.cache.views.evict(all[w.rand.IntN(len(all))])
+			if all := w.cache.views.All(); len(all) > 0 {
+				w.cache.views.Evict(all[w.rand.IntN(len(all))])
 			}
 		}},
 		{"restart", func(t *testing.T, w *modelWorld, _ string) {

@@ -42,7 +42,7 @@ func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
 		if n := u.count("list"); n != 1 {
 			t.Errorf("%d lists for one gap, while there are 50 events a second", n)
 		}
-		if got, want := shows(t, c.views.find(podsKey(query.NodeUser))), "1600 ns/a=1600"; got != want {
+		if got, want := shows(t, c.views.Find(podsKey(query.NodeUser))), "1600 ns/a=1600"; got != want {
 			t.Errorf("the view shows %q, want %q", got, want)
 		}
 	})
@@ -88,11 +88,11 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 				u.on("list", test.list)
 				c := startCache(t, u)
 				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				v, feed := c.views.find(podsKey(query.NodeUser)), <-u.feeds
+				v, feed := c.views.Find(podsKey(query.NodeUser)), <-u.feeds
 				events := int(test.total / test.events)
 				for n := range events {
 					if test.lose {
-						c.views.lost(v.diskID(), store.ErrOverflow)
+						c.views.Lost(v.DiskID(), store.ErrOverflow)
 					}
 					send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(200+n)))
 					time.Sleep(test.events)
@@ -128,7 +128,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 		lists   int
 	}{
 		"while somebody watches it": {true, "100: a=50", 2},
-		"not if nobody does":        {false, errNeverRead.Error(), 1},
+		"not if nobody does":        {false, ErrNeverRead.Error(), 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				c.views.lost(c.views.find(podsKey(query.NodeUser)).diskID(), store.ErrOverflow)
+				c.views.Lost(c.views.Find(podsKey(query.NodeUser)).DiskID(), store.ErrOverflow)
 				time.Sleep(records.SweepEvery + time.Second) // without any event
 				u.goAway()
 				if got := get(t, c, urlPods); got != test.want {
@@ -160,7 +160,7 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		c := startCache(t, u)
 		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
 		synctest.Wait()
-		r := c.lister.relisting(c.views.find(podsKey(query.NodeUser)))
+		r := c.lister.relisting(c.views.Find(podsKey(query.NodeUser)))
 		last := func() *flight {
 			r.mu.Lock()
 			defer r.mu.Unlock()

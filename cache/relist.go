@@ -38,8 +38,8 @@ const (
 // taken before the locks of views and of what it guards, and after that of evictions.
 type lister struct {
 	up       http.RoundTripper
-	views    *views
-	pages    *pages
+	views    *Views
+	pages    *Pages
 	records  *records.Records
 	outages  *past
 	lists    semaphore
@@ -54,11 +54,11 @@ type lister struct {
 	stillOf    func(user string, again *http.Request) error
 
 	mu sync.Mutex
-	of map[*view]*relisting
+	of map[*View]*relisting
 }
 
 // relisting returns that of a view.
-func (l *lister) relisting(v *view) *relisting {
+func (l *lister) relisting(v *View) *relisting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.of[v]
@@ -70,10 +70,10 @@ func (l *lister) relisting(v *view) *relisting {
 }
 
 // bar keeps open watches from having a view listed for some time.
-func (l *lister) bar(v *view) { l.relisting(v).bar(l.now()) }
+func (l *lister) bar(v *View) { l.relisting(v).bar(l.now()) }
 
 // forget is called when a view is no more.
-func (l *lister) forget(v *view) {
+func (l *lister) forget(v *View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.of, v)
@@ -85,7 +85,7 @@ func (l *lister) sweep() {
 	defer l.mu.Unlock()
 	for v, r := range l.of {
 		r.tidy(l.now())
-		if l.views.find(v.key) != v {
+		if l.views.Find(v.Key) != v {
 			delete(l.of, v)
 		}
 	}
@@ -160,7 +160,7 @@ var errBarred = errors.New("it was evicted, or listing it has just failed")
 
 // refresh has a view listed in the background, because its watches go on from a
 // version that the view is not at. template is a request whose sender may read it.
-func (l *lister) refresh(v *view, template *http.Request) {
+func (l *lister) refresh(v *View, template *http.Request) {
 	if _, err := l.relist(v, template, time.Time{}, true); err != nil {
 		l.log.Debug("view is not listed again", "view", v.String(), "reason", err)
 	}
@@ -168,7 +168,7 @@ func (l *lister) refresh(v *view, template *http.Request) {
 
 // relist lists a view, or joins whoever does, or takes a list that has ended
 // after the given time.
-func (l *lister) relist(v *view, template *http.Request, after time.Time, gently bool) (*flight, error) {
+func (l *lister) relist(v *View, template *http.Request, after time.Time, gently bool) (*flight, error) {
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,9 +188,9 @@ func (l *lister) relist(v *view, template *http.Request, after time.Time, gently
 	}
 	f := &flight{done: make(chan struct{})}
 	r.last = f
-	v.hold()
+	v.Hold()
 	started := l.background(func(ctx context.Context) {
-		defer v.release()
+		defer v.Release()
 		f.err = l.fly(ctx, f, v, template)
 		f.ended = l.now()
 		close(f.done)
@@ -202,7 +202,7 @@ func (l *lister) relist(v *view, template *http.Request, after time.Time, gently
 		}
 	})
 	if !started {
-		v.release()
+		v.Release()
 		f.err = errStopped
 		close(f.done)
 	}
@@ -228,7 +228,7 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 }
 
 // fly lists the view, works out the difference, and commits.
-func (l *lister) fly(ctx context.Context, f *flight, v *view, template *http.Request) error {
+func (l *lister) fly(ctx context.Context, f *flight, v *View, template *http.Request) error {
 	if err := l.lists.acquire(ctx); err != nil {
 		return err
 	}
@@ -237,35 +237,35 @@ func (l *lister) fly(ctx context.Context, f *flight, v *view, template *http.Req
 	defer cancel()
 
 	l.relisted()
-	v.countLists(1)
-	defer v.countLists(-1)
+	v.CountLists(1)
+	defer v.CountLists(-1)
 	verdict, err := l.flyOnce(ctx, f, v, template)
-	if err == nil && verdict == restored {
+	if err == nil && verdict == Restored {
 		// Versions name other objects now: nothing may be taken for known.
 		l.restored(v, f.to)
 		_, err = l.flyOnce(ctx, f, v, template)
 		f.from, f.events = "", nil
 	}
-	if err == nil && !l.views.fit(v) {
+	if err == nil && !l.views.Fit(v) {
 		return fmt.Errorf("list: %w: it takes more than --cache-max-bytes alone", errUnfit)
 	}
 	return err
 }
 
-func (l *lister) flyOnce(ctx context.Context, f *flight, v *view, template *http.Request) (verdict, error) {
-	st := v.newStage(v.latest(), true)
-	defer st.end()
+func (l *lister) flyOnce(ctx context.Context, f *flight, v *View, template *http.Request) (Verdict, error) {
+	st := v.NewStage(v.Latest(), true)
+	defer st.End()
 	if err := l.fetch(ctx, st, template); err != nil {
-		return outdated, err
+		return Outdated, err
 	}
-	f.to = st.meta.ResourceVersion
+	f.to = st.Meta.ResourceVersion
 	f.changed, f.from, f.events = l.compareWith(v, st)
-	verdict := st.commit(f.to)
-	l.views.ended(st)
-	if verdict == taken {
-		l.views.endedCopies(st, f.to)
+	verdict := st.Commit(f.to)
+	l.views.Ended(st)
+	if verdict == Taken {
+		l.views.EndedCopies(st, f.to)
 	}
-	if verdict != taken { // other streams were faster, or there is no way from there to here
+	if verdict != Taken { // other streams were faster, or there is no way from there to here
 		f.from, f.events = "", nil
 	}
 	return verdict, nil
@@ -273,19 +273,19 @@ func (l *lister) flyOnce(ctx context.Context, f *flight, v *view, template *http
 
 // compareWith returns the events that lead from the view's state, as it is between
 // two versions, to that of a stage; no version where there are no such events.
-func (l *lister) compareWith(v *view, st *stage) (changed, from string, events []byte) {
-	old, err := v.snapshot()
+func (l *lister) compareWith(v *View, st *Stage) (changed, from string, events []byte) {
+	old, err := v.Snapshot()
 	if err != nil {
 		l.log.Error("cache is damaged", "view", v.String(), "err", err)
 	}
 	if old == nil {
 		return "", "", nil
 	}
-	defer old.close()
+	defer old.Close()
 	if events, err = difference(old, st); err != nil || len(events) > maxDifference {
 		return "", "", nil
 	}
-	return old.changed, old.version, events
+	return old.Changed, old.Version, events
 }
 
 // values are those of a request whose sender may be gone.
@@ -304,13 +304,13 @@ func (v values) Value(key any) any {
 }
 
 // fetch lists a stage's view from upstream.
-func (l *lister) fetch(ctx context.Context, st *stage, template *http.Request) error {
-	res, err := l.list(ctx, st.view, template, nil)
+func (l *lister) fetch(ctx context.Context, st *Stage, template *http.Request) error {
+	res, err := l.list(ctx, st.View, template, nil)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	d := tee.NewDecoder(st.view.repr, res, st)
+	d := tee.NewDecoder(st.View.Repr, res, st)
 	_, err = io.Copy(tee.Strict{Decoder: d}, res.Body)
 	if err != nil && d.Failed == nil {
 		return fmt.Errorf("list: %w", errors.Join(err, d.Stop(err)))
@@ -318,36 +318,36 @@ func (l *lister) fetch(ctx context.Context, st *stage, template *http.Request) e
 	if err := d.Finish(); err != nil {
 		return fmt.Errorf("list: %w: %w", errUnfit, err)
 	}
-	if st.meta.Continue != "" || !versions.Valid(st.meta.ResourceVersion) {
-		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.meta.ResourceVersion)
+	if st.Meta.Continue != "" || !versions.Valid(st.Meta.ResourceVersion) {
+		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.Meta.ResourceVersion)
 	}
 	return nil
 }
 
 // list asks upstream for all of a view, in its representation and with the
 // credentials of template.
-func (l *lister) list(ctx context.Context, v *view, template *http.Request, more url.Values) (*http.Response, error) {
+func (l *lister) list(ctx context.Context, v *View, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
 	query := url.Values{}
-	if v.key.Labels != "" {
-		query.Set("labelSelector", v.key.Labels)
+	if v.Key.Labels != "" {
+		query.Set("labelSelector", v.Key.Labels)
 	}
-	if v.key.Fields != "" {
-		query.Set("fieldSelector", v.key.Fields)
+	if v.Key.Fields != "" {
+		query.Set("fieldSelector", v.Key.Fields)
 	}
 	for name, value := range more {
 		query[name] = value
 	}
 	req.URL.RawQuery = query.Encode()
-	req.Header.Set("Accept", acceptOf(v.repr))
+	req.Header.Set("Accept", acceptOf(v.Repr))
 	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
 	res, err := l.up.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	if identifies(res.StatusCode) {
-		if err := l.stillOf(v.key.User, req); err != nil {
+		if err := l.stillOf(v.Key.User, req); err != nil {
 			res.Body.Close()
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -355,13 +355,13 @@ func (l *lister) list(ctx context.Context, v *view, template *http.Request, more
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		if res.StatusCode == http.StatusForbidden {
-			l.views.deny(&v.key)
+			l.views.Deny(&v.Key)
 		}
 		return nil, &refusal{res.StatusCode}
 	}
-	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.repr {
+	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.Repr {
 		res.Body.Close()
-		return nil, fmt.Errorf("list: %w: the apiserver answered in %q, not %s", errUnfit, res.Header.Get("Content-Type"), v.repr)
+		return nil, fmt.Errorf("list: %w: the apiserver answered in %q, not %s", errUnfit, res.Header.Get("Content-Type"), v.Repr)
 	}
 	return res, nil
 }
@@ -403,30 +403,30 @@ func (s semaphore) release() { <-s }
 
 // commit makes a list, the answer to a query, the state of its view. template is a request
 // whose sender may read the view.
-func (l *lister) commit(q *query.Query, template *http.Request, st *stage, version string) {
-	v := st.view
-	if !st.consistent {
-		l.views.outdo(q, v)
+func (l *lister) commit(q *query.Query, template *http.Request, st *Stage, version string) {
+	v := st.View
+	if !st.Consistent {
+		l.views.Outdo(q, v)
 	}
-	verdict := st.commit(version)
-	l.views.ended(st)
-	if verdict == taken {
-		l.views.endedCopies(st, version)
+	verdict := st.Commit(version)
+	l.views.Ended(st)
+	if verdict == Taken {
+		l.views.EndedCopies(st, version)
 	}
 	switch verdict {
-	case restored:
+	case Restored:
 		l.restored(v, version)
 		l.refresh(v, template)
-	case outdated:
-		if !st.consistent {
+	case Outdated:
+		if !st.Consistent {
 			l.verify(v, template)
 		}
-	case taken:
-		if v.behind() { // an apiserver that is behind another answered, from its memory
+	case Taken:
+		if v.Behind() { // an apiserver that is behind another answered, from its memory
 			l.refresh(v, template)
 		}
 	}
-	if !l.views.fit(v) {
+	if !l.views.Fit(v) {
 		l.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.max)
 	}
 }
@@ -434,16 +434,16 @@ func (l *lister) commit(q *query.Query, template *http.Request, st *stage, versi
 // restored is called when a view turned out to be newer than the apiservers.
 // Versions may name other objects from now on, so everything goes that is compared
 // by them: views of the same resource, and what was read one by one from the same store.
-func (l *lister) restored(v *view, version string) {
+func (l *lister) restored(v *View, version string) {
 	l.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
-	back := v.key.UserResource()
-	for _, other := range l.views.all() {
-		if other.key.UserResource().RestoredWith(back) && (other.key.Single || other.scope == v.scope) {
-			other.startOver()
+	back := v.Key.UserResource()
+	for _, other := range l.views.All() {
+		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Scope == v.Scope) {
+			other.StartOver()
 		}
 	}
 	l.records.Restored(back, version)
-	l.pages.forget(v.scope)
+	l.pages.Forget(v.Scope)
 }
 
 // ended returns a list that has ended after a time, or nil.

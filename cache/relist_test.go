@@ -51,24 +51,24 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := newTestView(t)
-			list := func(version string, objects []object) *stage {
-				st := v.newStage("", true)
-				t.Cleanup(st.end)
+			list := func(version string, objects []object) *Stage {
+				st := v.NewStage("", true)
+				t.Cleanup(st.End)
 				for _, o := range objects {
-					if err := st.add("ns/"+o.name, o.version, pod(t, o.name, o.version, o.uid)); err != nil {
+					if err := st.Add("ns/"+o.name, o.version, pod(t, o.name, o.version, o.uid)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				st.meta = podList
-				st.meta.ResourceVersion = version
+				st.Meta = podList
+				st.Meta.ResourceVersion = version
 				return st
 			}
-			list("10", old).commit("10")
-			snap, err := v.snapshot()
+			list("10", old).Commit("10")
+			snap, err := v.Snapshot()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer snap.close()
+			defer snap.Close()
 			got, err := difference(snap, list("20", test.now))
 			if err != nil {
 				t.Fatal(err)

@@ -41,7 +41,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 		}
 		c = openCache(t, dir, u)
 		stop = runCache(t, c)
-		if got := get(t, c, urlPods); got != errNeverRead.Error() {
+		if got := get(t, c, urlPods); got != ErrNeverRead.Error() {
 			t.Errorf("without the disk: %q", got)
 		}
 		synctest.Wait() // it was tried to open the file

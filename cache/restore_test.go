@@ -181,7 +181,7 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 		get(t, c, urlPods)
 		time.Sleep(time.Second)
 		u.goAway()
-		if got, want := get(t, c, urlConfigMap), errNeverRead.Error(); got != want {
+		if got, want := get(t, c, urlConfigMap), ErrNeverRead.Error(); got != want {
 			t.Errorf("offline: %q, want %q", got, want)
 		}
 	})

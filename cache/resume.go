@@ -63,7 +63,7 @@ func (s *stream) mark() {
 		return
 	}
 	if s.item.Kind == "" {
-		s.item = s.view.itemType()
+		s.item = s.view.ItemType()
 	}
 	if s.item.Kind != "" {
 		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, s.at, false)
@@ -174,7 +174,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 		// The client finds out for itself: its token may have expired, and it
 		// knows how to get another.
 		if code == http.StatusForbidden || code == http.StatusNotFound {
-			s.cache.views.deny(&s.view.key)
+			s.cache.views.Deny(&s.view.Key)
 		}
 		s.err = io.EOF
 	}

@@ -37,7 +37,7 @@ type room struct {
 }
 
 // set changes what one view counts.
-func (r *room) set(v *view, u usage) {
+func (r *room) set(v *View, u usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total.count += u.count - v.counted.count
@@ -60,38 +60,38 @@ func (r *room) used() usage {
 	return r.total
 }
 
-// used is how many views there are, and how many bytes they take.
-func (s *views) used() (count int, bytes int64) {
+// Used is how many views there are, and how many bytes they take.
+func (s *Views) Used() (count int, bytes int64) {
 	u := s.room.used()
 	return u.count, u.bytes
 }
 
 // settle counts a view as what it is now.
-func (s *views) settle(v *view) usage {
+func (s *Views) settle(v *View) usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	u := usage{}
 	if v.onDisk {
-		u = usage{1, v.bytes + viewCost + int64(len(v.raw))}
+		u = usage{1, v.bytes + ViewCost + int64(len(v.raw))}
 	}
 	s.room.set(v, u)
 	return u
 }
 
-func (s *views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Bytes: s.max} }
+func (s *Views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Bytes: s.Max} }
 
 // exceeded reports whether all views together are too much.
-func (s *views) exceeded() bool {
+func (s *Views) exceeded() bool {
 	u := s.room.used()
 	return s.bounds().Exceeded(u.count, u.bytes)
 }
 
-// fit evicts views until the rest is within the bounds, in the order of package quota;
+// Fit evicts views until the rest is within the bounds, in the order of package quota;
 // nil stands for no view in particular. It returns false if newest, which was just read,
 // had to go.
-func (s *views) fit(newest *view) bool {
+func (s *Views) Fit(newest *View) bool {
 	if newest == nil {
-		for _, v := range s.all() {
+		for _, v := range s.All() {
 			s.settle(v)
 		}
 	} else {
@@ -105,7 +105,7 @@ func (s *views) fit(newest *view) bool {
 }
 
 // makeRoom evicts views, and returns false if newest is one of them.
-func (s *views) makeRoom(newest *view) (kept bool) {
+func (s *Views) makeRoom(newest *View) (kept bool) {
 	s.room.evicting.Lock()
 	defer s.room.evicting.Unlock()
 	kept = true
@@ -114,16 +114,16 @@ func (s *views) makeRoom(newest *view) (kept bool) {
 		if (item.InUse || item.Key == newest) && !s.exceeded() {
 			break // what is beyond need is taken from what nobody uses
 		}
-		s.evict(item.Key)
+		s.Evict(item.Key)
 		kept = kept && item.Key != newest
 		freed.count, freed.bytes = freed.count+1, freed.bytes+item.Bytes
 	}
 	if freed.count > 0 {
-		s.log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
+		s.Log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
 	}
 	u := s.room.used()
-	if over := u.bytes > s.max; s.full.Swap(over) != over && over {
-		s.log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.max)
+	if over := u.bytes > s.Max; s.full.Swap(over) != over && over {
+		s.Log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.Max)
 	}
 	return kept
 }
@@ -131,14 +131,14 @@ func (s *views) makeRoom(newest *view) (kept bool) {
 // excess returns the views that go, in this order, and some more. It looks at all views,
 // unless there is nothing to choose from: where the kubelet's views alone exceed the
 // bounds, every answer that is kept comes here, and all else has gone.
-func (s *views) excess(newest *view) []quota.Item[*view] {
+func (s *Views) excess(newest *View) []quota.Item[*View] {
 	evictable := s.room.mayEvict()
 	if evictable == 0 {
 		return nil
 	}
 	if newest != nil && evictable == 1 {
 		if item, ok := s.item(newest, newest); ok && !item.Fixed {
-			return []quota.Item[*view]{item}
+			return []quota.Item[*View]{item}
 		}
 	}
 	items := s.items(newest)
@@ -152,9 +152,9 @@ func (s *views) excess(newest *view) []quota.Item[*view] {
 }
 
 // items returns all views that are kept, as the quota sees them.
-func (s *views) items(newest *view) []quota.Item[*view] {
-	var items []quota.Item[*view]
-	for _, v := range s.all() {
+func (s *Views) items(newest *View) []quota.Item[*View] {
+	var items []quota.Item[*View]
+	for _, v := range s.All() {
 		if item, ok := s.item(v, newest); ok {
 			items = append(items, item)
 		}
@@ -164,21 +164,21 @@ func (s *views) items(newest *view) []quota.Item[*view] {
 
 // item returns a view as the quota sees it, if it is kept. The newest one counts as used
 // by its reader only where that is not the request that has just fed it.
-func (s *views) item(v, newest *view) (item quota.Item[*view], kept bool) {
+func (s *Views) item(v, newest *View) (item quota.Item[*View], kept bool) {
 	u := s.settle(v)
-	item = quota.Item[*view]{
-		Key: v, User: v.key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.holders() > 0, Fixed: v.kubelets(),
+	item = quota.Item[*View]{
+		Key: v, User: v.Key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.Holders() > 0, Fixed: v.kubelets(),
 	}
 	if v == newest {
-		item.Last, item.InUse = math.MaxInt64, v.holders() > 1
+		item.Last, item.InUse = math.MaxInt64, v.Holders() > 1
 	}
 	return item, u.count > 0
 }
 
-// evict drops a view.
-func (s *views) evict(v *view) {
-	s.log.Debug("evicted from the cache to make room", "view", v.String())
-	s.evicted(v)
+// Evict drops a view.
+func (s *Views) Evict(v *View) {
+	s.Log.Debug("evicted from the cache to make room", "view", v.String())
+	s.Evicted(v)
 	s.retire(v)
 	s.settle(v)
 	s.remove(v)

@@ -26,17 +26,17 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 			ask(as(t.Context(), fmt.Sprint("client", i%3)), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
 			ask(as(t.Context(), "client"), t, c, "GET", urlPodA)
 		}
-		c.views.all()[0].startOver()
-		c.views.all()[1].startOver()
+		c.views.All()[0].StartOver()
+		c.views.All()[1].StartOver()
 		time.Sleep(3 * records.SweepEvery)
 		synctest.Wait() // for the last of the sweeps
 		views, bytes := 0, int64(0)
-		for _, v := range c.views.all() {
-			if s, kept := v.state(); kept {
-				views, bytes = views+1, bytes+s.Bytes+viewCost+int64(len(v.key.Bytes()))
+		for _, v := range c.views.All() {
+			if s, kept := v.State(); kept {
+				views, bytes = views+1, bytes+s.Bytes+ViewCost+int64(len(v.Key.Bytes()))
 			}
 		}
-		if gotViews, gotBytes := c.views.used(); gotViews != views || gotBytes != bytes || views == 0 {
+		if gotViews, gotBytes := c.views.Used(); gotViews != views || gotBytes != bytes || views == 0 {
 			t.Errorf("%d views of %d bytes are counted, and there are %d of %d bytes", gotViews, gotBytes, views, bytes)
 		}
 	})
@@ -55,7 +55,7 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(as(t.Context(), user), t, c, "GET", urlPods+"?limit=2")
 		}
-		for i := range 2 * maxPages {
+		for i := range 2 * MaxPages {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), "flooder"), t, c, "GET", urlPods+"?limit=2")
@@ -88,7 +88,7 @@ func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(victims, t, c, "GET", selected(i))
 		}
-		for i := range 2 * maxPages {
+		for i := range 2 * MaxPages {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), fmt.Sprint("system:serviceaccount:flood:a", i)), t, c, "GET", urlPods+"?limit=2")

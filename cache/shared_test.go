@@ -19,10 +19,10 @@ func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
 			get(t, c, urlPods+"?limit=2")
 			time.Sleep(10 * time.Second)
 		}
-		if n := shares(c); n > 2*maxPages {
-			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, c.pages.len())
+		if n := shares(c); n > 2*MaxPages {
+			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, c.pages.Len())
 		}
-		time.Sleep(2 * pageTimeout)
+		time.Sleep(2 * PageTimeout)
 		if n := shares(c); n != 0 {
 			t.Errorf("%d objects are held, and nobody reads", n)
 		}

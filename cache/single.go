@@ -16,11 +16,11 @@ import (
 // maxSingles bounds a Single view. A kubelet reads some dozen objects one by one.
 const maxSingles = 1024
 
-// keepSingle takes over an object that was read by itself, unless a newer one is
+// KeepSingle takes over an object that was read by itself, unless a newer one is
 // there; one that is older than what was there when it was asked for, at version
 // began, says that the apiservers' store was restored from a backup.
-func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
-	v.highest.Raise(version)
+func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
+	v.Highest.Raise(version)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() {
@@ -31,7 +31,7 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.version, version) > 0 && versions.Compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && versions.Compare(version, began) >= 0) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind, v.given = t.APIVersion, t.Kind, true
@@ -44,42 +44,42 @@ func (v *view) keepSingle(t wire.TypeMeta, name, began, version string, object [
 }
 
 // changeSingleLocked has what was done to the members written.
-func (v *view) changeSingleLocked(c *store.Change) {
+func (v *View) changeSingleLocked(c *store.Change) {
 	before := v.version
 	v.countLocked()
 	v.header.Updated = v.disk.Clock()
-	c.ID, c.Op, c.From, c.New = v.diskID(), store.Update, before, before == ""
+	c.ID, c.Op, c.From, c.New = v.DiskID(), store.Update, before, before == ""
 	c.Header, v.onDisk = v.headerLocked(), true
 	v.disk.Change(c)
 }
 
 // makeRoomLocked takes out the member that was not read for the longest time, if there are
 // too many. It is never the one that was read just now.
-func (v *view) makeRoomLocked(but string) (names []string) {
+func (v *View) makeRoomLocked(but string) (names []string) {
 	if len(v.index) <= maxSingles {
 		return nil
 	}
 	oldest := v.oldestLocked(but)
-	v.records.Forgot(v.key.UserResource(), v.index[oldest].version)
+	v.records.Forgot(v.Key.UserResource(), v.index[oldest].Version)
 	v.removeLocked(oldest)
 	return []string{oldest}
 }
 
 // countLocked gives a Single view, which has no resourceVersion, the next version.
-func (v *view) countLocked() {
+func (v *View) countLocked() {
 	n, _ := strconv.ParseUint(v.version, 10, 64) // "" is 0
 	v.version = strconv.FormatUint(n+1, 10)
 }
 
 // oldestLocked is the member that was not read for the longest time. Of those that nobody has
 // read since the hub started it is the one of the lowest version.
-func (v *view) oldestLocked(but string) string {
+func (v *View) oldestLocked(but string) string {
 	var oldest string
 	for name, e := range v.index {
 		switch last := v.reads.last[name]; {
 		case name == but:
 		case oldest == "", last < v.reads.last[oldest],
-			last == v.reads.last[oldest] && versions.Compare(e.version, v.index[oldest].version) < 0:
+			last == v.reads.last[oldest] && versions.Compare(e.Version, v.index[oldest].Version) < 0:
 			oldest = name
 		}
 	}
@@ -92,15 +92,15 @@ type reads struct {
 	last map[string]uint64 // by member name
 }
 
-// noteRead notes that somebody was given a member of a Single view.
-func (v *view) noteRead(name string) {
+// NoteRead notes that somebody was given a member of a Single view.
+func (v *View) NoteRead(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.noteReadLocked(name)
 }
 
-func (v *view) noteReadLocked(name string) {
-	if _, ok := v.index[name]; !ok || !v.key.Single {
+func (v *View) noteReadLocked(name string) {
+	if _, ok := v.index[name]; !ok || !v.Key.Single {
 		return
 	}
 	if v.reads.last == nil {
@@ -110,27 +110,27 @@ func (v *view) noteReadLocked(name string) {
 	v.reads.last[name] = v.reads.n
 }
 
-// gone notes that an object is not there at a version, as Records.Gone does. No copy of it
+// Gone notes that an object is not there at a version, as Records.Gone does. No copy of it
 // that was read by itself is kept any more: it would be in the place of one that is there.
-func (s *views) gone(of query.UserResource, name, version string, uid types.UID, had bool) {
-	s.records.Gone(of, name, version, uid, had)
+func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
+	s.Records.Gone(of, name, version, uid, had)
 	k := records.Known{Record: records.Record{Gone: records.OrFirst(version), UID: uid}}
 	for _, v := range s.resource(of.User, of.Resource) {
-		if v.key.Single {
+		if v.Key.Single {
 			v.removeIf(name, &k)
 		}
 	}
 }
 
 // removeIf removes a member of a Single view if it is of an object that is gone.
-func (v *view) removeIf(name string, k *records.Known) {
+func (v *View) removeIf(name string, k *records.Known) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() || v.loadLocked() != nil {
 		return
 	}
 	e, ok := v.index[name]
-	c := heldCopy{view: v, name: name, entry: e}
+	c := Copy{View: v, Name: name, Entry: e}
 	if !ok || !c.isGone(k) {
 		return
 	}

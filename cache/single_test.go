@@ -18,11 +18,11 @@ func TestAnObjectThatIsGoneIsNoSingleObject(t *testing.T) {
 	ask(t.Context(), t, c, http.MethodDelete, urlPodA)
 	key := podsKey(query.NodeUser)
 	key.Single = true
-	v := c.views.find(key)
-	if e, ok := v.member("ns/b"); !ok || e.version != "60" || v.isComplete() {
-		t.Errorf("ns/b is there: %v, at %q", ok, e.version)
+	v := c.views.Find(key)
+	if e, ok := v.Member("ns/b"); !ok || e.Version != "60" || v.IsComplete() {
+		t.Errorf("ns/b is there: %v, at %q", ok, e.Version)
 	}
-	if _, ok := v.member("ns/a"); ok {
+	if _, ok := v.Member("ns/a"); ok {
 		t.Error("ns/a is there")
 	}
 	u.goAway()

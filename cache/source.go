@@ -43,21 +43,21 @@ func convertibleTo(r wire.Representation) []wire.Representation {
 
 // source is a view that can answer, if need be after a conversion.
 type source struct {
-	view *view
+	view *View
 	repr wire.Representation // asked for
 }
 
 // converts reports whether the view's objects are not what was asked for.
-func (s *source) converts() bool { return s.view.repr != s.repr }
+func (s *source) converts() bool { return s.view.Repr != s.repr }
 
 // convertible reports whether object can make what was asked for.
 func (s *source) convertible() bool {
-	return !s.converts() || s.repr.Metadata != s.view.repr.Metadata || convert.Knows(s.itemType())
+	return !s.converts() || s.repr.Metadata != s.view.Repr.Metadata || convert.Knows(s.itemType())
 }
 
 // object makes a bare object into what was asked for. bare is that of the view.
 func (s *source) object(bare []byte) ([]byte, error) {
-	from := s.view.repr
+	from := s.view.Repr
 	switch {
 	case !s.converts():
 		return bare, nil
@@ -69,15 +69,15 @@ func (s *source) object(bare []byte) ([]byte, error) {
 
 // itemType is the type of what object returns.
 func (s *source) itemType() wire.TypeMeta {
-	if s.repr.Metadata != s.view.repr.Metadata {
+	if s.repr.Metadata != s.view.Repr.Metadata {
 		return convert.MetadataType
 	}
-	return s.view.itemType()
+	return s.view.ItemType()
 }
 
 // meta is what the asked for list says of itself.
 func (s *source) meta(m wire.ListMeta) wire.ListMeta {
-	if s.repr.Metadata != s.view.repr.Metadata {
+	if s.repr.Metadata != s.view.Repr.Metadata {
 		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
 		m.Sorted = false
 	}
@@ -93,14 +93,14 @@ func (x *exchange) source() (*source, error) {
 		var best *source
 		position := ""
 		for _, in := range o.from {
-			s := &source{x.cache.views.find(x.query.Key(in)), o.to}
+			s := &source{x.cache.views.Find(x.query.Key(in)), o.to}
 			if s.view != nil && !s.converts() {
-				seen = versions.Higher(seen, s.view.latest())
+				seen = versions.Higher(seen, s.view.Latest())
 			}
-			if s.view == nil || !s.view.usable() || !s.convertible() {
+			if s.view == nil || !s.view.Usable() || !s.convertible() {
 				continue
 			}
-			switch p := s.view.position(); {
+			switch p := s.view.Position(); {
 			case versions.Compare(p, seen) < 0:
 				behind = true
 			case !s.converts():
@@ -114,7 +114,7 @@ func (x *exchange) source() (*source, error) {
 		}
 	}
 	if behind {
-		return nil, errBehind
+		return nil, ErrBehind
 	}
 	return nil, x.unanswerable()
 }
@@ -122,14 +122,14 @@ func (x *exchange) source() (*source, error) {
 // unanswerable says why none of the views of a list or watch can answer.
 func (x *exchange) unanswerable() error {
 	err := x.unknown()
-	for _, v := range x.cache.views.forms(x.query) {
+	for _, v := range x.cache.views.Forms(x.query) {
 		switch {
-		case v.denied():
-			return errDenied
-		case v.behind() && v.position() != "":
-			err = errBehind
-		case !v.usable():
-		case v.repr.Metadata != "":
+		case v.Denied():
+			return ErrDenied
+		case v.Behind() && v.Position() != "":
+			err = ErrBehind
+		case !v.Usable():
+		case v.Repr.Metadata != "":
 			err = errOnlyMetadata
 		default:
 			err = notAcceptable(x.query)
@@ -143,5 +143,5 @@ func (x *exchange) unknown() error {
 	if x.cache.unkept.has(x.query) {
 		return errNotKept
 	}
-	return errNeverRead
+	return ErrNeverRead
 }

@@ -30,11 +30,11 @@ type ViewState struct {
 	Requests int `json:"requests"`
 }
 
-// state returns what an operator may know of the view, and whether anything of it is kept.
-func (v *view) state() (_ ViewState, kept bool) {
+// State returns what an operator may know of the view, and whether anything of it is kept.
+func (v *View) State() (_ ViewState, kept bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	k := &v.key
+	k := &v.Key
 	resource := k.Resource + "." + k.Version
 	if k.Group != "" {
 		resource += "." + k.Group
@@ -44,7 +44,7 @@ func (v *view) state() (_ ViewState, kept bool) {
 		Representation: k.Representation, Single: k.Single,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
 		Objects: v.members, Bytes: v.bytes,
-		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: v.holders(),
+		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: v.Holders(),
 	}
 	if v.loaded {
 		s.Objects = len(v.index)

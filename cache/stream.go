@@ -39,7 +39,7 @@ type stream struct {
 	cache *Cache
 	query *query.Query
 	repr  wire.Representation
-	view  *view // held
+	view  *View // held
 	req   *http.Request
 
 	opened   time.Time
@@ -56,7 +56,7 @@ type stream struct {
 	// empty until the initial events have ended.
 	at        string
 	initial   bool          // initial events are coming
-	stage     *stage        // of initial events; nil where they are not kept
+	stage     *Stage        // of initial events; nil where they are not kept
 	replay    *replay       // initial events that come from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
 	resumed   bool          // upstream was opened here, and the client does not know
@@ -76,7 +76,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 	now := x.cache.now()
 	s := &stream{
 		cache: x.cache, query: x.query, repr: repr, req: x.req,
-		view:   x.cache.views.acquire(x.query.Key(repr)),
+		view:   x.cache.views.Acquire(x.query.Key(repr)),
 		opened: now, marked: now, outage: x.cache.past.count(),
 	}
 	if x.query.Timeout > 0 {
@@ -87,7 +87,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 	} else {
 		s.initial = true
 		if q.Bookmarks || q.InitialEvents { // there will be an end to them
-			s.stage = s.view.newStage(x.began[s.view.key], q.Consistent())
+			s.stage = s.view.NewStage(x.began[s.view.Key], q.Consistent())
 		}
 	}
 	return s
@@ -101,8 +101,8 @@ func (s *stream) release() {
 		s.replay = nil
 	}
 	if s.view != nil {
-		s.view.template.CompareAndSwap(s.req, nil)
-		s.view.release()
+		s.view.Template.CompareAndSwap(s.req, nil)
+		s.view.Release()
 		s.view = nil
 	}
 }
@@ -110,9 +110,9 @@ func (s *stream) release() {
 func (s *stream) endStage() {
 	if s.stage != nil {
 		if s.initial { // the client has seen what is not kept
-			s.cache.records.Forgot(s.query.UserResource(), s.stage.newest())
+			s.cache.records.Forgot(s.query.UserResource(), s.stage.Newest())
 		}
-		s.stage.end()
+		s.stage.End()
 		s.stage = nil
 	}
 }
@@ -127,13 +127,13 @@ func (s *stream) attach(res *http.Response) error {
 		return err
 	}
 	s.upstream, s.frames = res.Body, frames
-	s.view.deny(false)
+	s.view.Deny(false)
 	if s.at == "" {
 		return nil
 	}
-	s.view.template.Store(s.req)
+	s.view.Template.Store(s.req)
 	s.settleLater()
-	switch p := s.view.position(); {
+	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
 		s.cache.lister.refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
@@ -281,8 +281,8 @@ func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
 		s.blind = true
-		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.highest.Version()))
-		s.view.invalidate()
+		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+		s.view.Invalidate()
 		s.cache.lister.refresh(s.view, s.req)
 	}
 }
@@ -312,28 +312,28 @@ func (s *stream) event(f *wire.Frame) bool {
 		return false
 	}
 	s.held.overtaken(name)
-	c := &change{name: name, version: version}
+	c := &Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
 		if err != nil { // a frame that was read has an object that is one
 			s.lose()
 			return true
 		}
-		c.object = bare
+		c.Object = bare
 	}
 	shown := ""
 	if f.Type == watch.Deleted {
-		shown = s.view.shown(name)
+		shown = s.view.Shown(name)
 	}
-	a := s.view.apply(s.from(version), c)
-	if a == isBeyond {
+	a := s.view.Apply(s.from(version), c)
+	if a == Gap {
 		s.cache.lister.refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.cache.views.outlived(s.view, name, shown)
-	case a == isBeyond || a == isLate:
+		s.cache.views.Outlived(s.view, name, shown)
+	case a == Gap || a == Buffered:
 		s.keepApart(c)
 	}
 	s.at = version
@@ -342,11 +342,11 @@ func (s *stream) event(f *wire.Frame) bool {
 
 // begin takes over an initial event.
 func (s *stream) begin(f *wire.Frame, name, version string) {
-	s.view.highest.Raise(version)
+	s.view.Highest.Raise(version)
 	switch {
 	case f.Type == watch.Deleted:
 		if s.stage != nil {
-			s.stage.remove(name)
+			s.stage.Remove(name)
 		}
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
@@ -354,7 +354,7 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 		s.cache.records.Forgot(s.query.UserResource(), version)
 		return
 	}
-	if err := s.stage.add(name, version, f.Object); err != nil {
+	if err := s.stage.Add(name, version, f.Object); err != nil {
 		s.cache.looked(err)
 		s.endStage()
 		return
@@ -364,11 +364,11 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 
 // describe notes what the list would say of itself, if there were one.
 func (s *stream) describe(f *wire.Frame) {
-	if s.stage.meta.Kind != "" {
+	if s.stage.Meta.Kind != "" {
 		return
 	}
 	if m, err := wire.ListMetaOf(s.repr.Encoding, f.Object); err == nil {
-		s.stage.meta, s.stage.kind = m, string(f.Meta.Kind)
+		s.stage.Meta, s.stage.Kind = m, string(f.Meta.Kind)
 	}
 }
 
@@ -383,7 +383,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if versions.Compare(version, s.at) < 0 {
 			return
 		}
-		if s.view.advance(s.from(version), version) == isBeyond {
+		if s.view.Advance(s.from(version), version) == Gap {
 			s.cache.lister.refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.cache.now()
@@ -393,9 +393,9 @@ func (s *stream) bookmark(f *wire.Frame) {
 		return
 	}
 	s.initial, s.at = false, version
-	s.view.template.Store(s.req)
+	s.view.Template.Store(s.req)
 	if s.stage == nil {
-		s.view.sawState(version)
+		s.view.SawState(version)
 		s.cache.lister.refresh(s.view, s.req)
 		return
 	}
@@ -435,30 +435,30 @@ func (s *stream) context() context.Context { return s.req.Context() }
 // keepApart keeps the object of an event that its view could not take, so that a GET does
 // not show an older one should the cloud go away before the view has caught up. Of a view
 // that was evicted nothing is kept; older copies are in doubt then.
-func (s *stream) keepApart(c *change) {
-	if s.cache.views.holds(s.query.UserResource(), c.name) {
-		s.cache.records.Doubt(s.query.UserResource(), c.name, versions.Preceding(c.version))
+func (s *stream) keepApart(c *Change) {
+	if s.cache.views.Holds(s.query.UserResource(), c.Name) {
+		s.cache.records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
 	}
-	if s.view.position() == "" {
+	if s.view.Position() == "" {
 		return
 	}
-	key := s.view.key
+	key := s.view.Key
 	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
-	v := s.cache.views.acquire(key)
-	defer v.release()
-	v.keepSingle(s.item, c.name, "", c.version, c.object)
-	s.cache.views.fit(v)
+	v := s.cache.views.Acquire(key)
+	defer v.Release()
+	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
+	s.cache.views.Fit(v)
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
 // it is gone only where it could not leave in another way.
 func (s *stream) left(namespace, name, version string, uid types.UID) {
 	of := s.query.UserResource()
-	if !s.view.key.Lasting() {
+	if !s.view.Key.Lasting() {
 		s.cache.records.Seen(of, query.MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.lacks(namespace, name, version) || s.cache.views.holds(of, query.MemberName(namespace, name)) {
-		s.cache.views.gone(of, query.MemberName(namespace, name), version, uid, true)
+	if !s.view.Lacks(namespace, name, version) || s.cache.views.Holds(of, query.MemberName(namespace, name)) {
+		s.cache.views.Gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }

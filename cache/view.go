@@ -18,19 +18,19 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// view is what one query returned. Its index is the truth; the disk follows.
+// View is what one query returned. Its index is the truth; the disk follows.
 //
 // All changes are made under mu, and handed to the disk under it, in order.
-type view struct {
+type View struct {
 	id    atomic.Pointer[store.ID] // changes only with the file; see views.rename
-	key   query.Key
+	Key   query.Key
 	raw   []byte // of the key
-	scope string
-	repr  wire.Representation
+	Scope string
+	Repr  wire.Representation
 	disk  *disk.Disk
 	// What is known of single objects goes there; nil in tests of a view alone.
 	records *records.Records
-	highest *records.Highest // of the versions of its resource; may be nil
+	Highest *records.Highest // of the versions of its resource; may be nil
 
 	// lost is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
@@ -38,18 +38,18 @@ type view struct {
 	used     atomic.Int64 // when somebody last read it, in Unix nanoseconds
 	seenUsed int64        // used, as the last sweep saw it
 	unused   int          // sweeps since
-	// requests are those that feed or read the view now. See views.acquire.
+	// requests are those that feed or read the view now. See Views.Acquire.
 	requests atomic.Int32
 
 	counted usage // what the bounds take the view for; guarded by views.room
 
-	// template is the request of a watch that goes on from a version: should the view
+	// Template is the request of a watch that goes on from a version: should the view
 	// get lost, it is not the watch that brings it back.
-	template atomic.Pointer[http.Request]
+	Template atomic.Pointer[http.Request]
 
 	mu     sync.Mutex
 	loaded bool // index is there; until then the view is as its header on disk says
-	index  map[string]entry
+	index  map[string]Entry
 	reads  reads          // of the members of a Single view
 	sorted []store.Member // of index, while nothing has changed since it was asked for
 	// unwritten is that of snapshots of the view as it is, while there are any.
@@ -70,11 +70,11 @@ type view struct {
 	members  int    // as the disk says; until loaded
 }
 
-// entry is a member in the index.
-type entry struct {
-	version string
+// Entry is a member in the index.
+type Entry struct {
+	Version string
 	sum     store.Sum
-	size    int
+	Size    int
 	// quick is a hash of the bytes, to compare them within this process, at a
 	// tenth of what sum costs; 0 if it is not known. It is good for comparing what one
 	// user reads with what the same user has read, and for nothing else.
@@ -82,21 +82,21 @@ type entry struct {
 }
 
 // is reports whether these are the same version and bytes.
-func (e entry) is(other entry) bool { return e.version == other.version && e.sum == other.sum }
+func (e Entry) is(other Entry) bool { return e.Version == other.Version && e.sum == other.sum }
 
-// member is the entry as the store has it.
-func (e entry) member(name string) store.Member {
-	return store.Member{Name: name, ResourceVersion: e.version, Sum: e.sum, Size: e.size}
+// Member is the entry as the store has it.
+func (e Entry) Member(name string) store.Member {
+	return store.Member{Name: name, ResourceVersion: e.Version, Sum: e.sum, Size: e.Size}
 }
 
 // entryOf is the entry of an object.
-func entryOf(o *store.Object) entry {
-	return entry{version: o.ResourceVersion, sum: o.Sum, size: len(o.Bytes)}
+func entryOf(o *store.Object) Entry {
+	return Entry{Version: o.ResourceVersion, sum: o.Sum, Size: len(o.Bytes)}
 }
 
 // object is where an entry's bytes are.
-func (v *view) object(name string, e entry) store.ObjectKey {
-	return store.ObjectKey{Scope: v.scope, Name: name, ResourceVersion: e.version, Sum: e.sum}
+func (v *View) object(name string, e Entry) store.ObjectKey {
+	return store.ObjectKey{Scope: v.Scope, Name: name, ResourceVersion: e.Version, Sum: e.sum}
 }
 
 // viewHeader is what is kept with a view besides its members.
@@ -123,14 +123,14 @@ type viewHeader struct {
 // memberCost is what a member takes on disk besides its object, about.
 const memberCost = 130
 
-func newView(d *disk.Disk, id store.ID, key query.Key) *view {
-	v := &view{key: key, raw: key.Bytes(), scope: key.Scope(), repr: key.Repr(), disk: d}
+func newView(d *disk.Disk, id store.ID, key query.Key) *View {
+	v := &View{Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(), disk: d}
 	v.id.Store(&id)
 	return v
 }
 
 // restore takes over what the disk says of the view.
-func (v *view) restore(s store.View) {
+func (v *View) restore(s store.View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.damagedLocked()
@@ -140,7 +140,7 @@ func (v *view) restore(s store.View) {
 	if err := json.Unmarshal(s.Blob, &v.header); err != nil {
 		v.complete = false
 	}
-	v.highest.Raise(v.newestLocked())
+	v.Highest.Raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
 	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && versions.Compare(h.Seen, v.seen) > 0 {
@@ -151,15 +151,15 @@ func (v *view) restore(s store.View) {
 
 // forget makes the view one of which nothing is known: it is new, or was in a file that was
 // damaged.
-func (v *view) forget() {
+func (v *View) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.damagedLocked()
 	v.forgetLocked()
 }
 
-// give notes that a client was given the view's state, or one of its members.
-func (v *view) give() {
+// Give notes that a client was given the view's state, or one of its members.
+func (v *View) Give() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.given = true
@@ -167,20 +167,20 @@ func (v *view) give() {
 
 // damagedLocked notes what clients were given of the view, before damage on the disk takes
 // it away, or a snapshot puts an older state in its place.
-func (v *view) damagedLocked() {
+func (v *View) damagedLocked() {
 	if !v.given {
 		return
 	}
 	if v.complete {
 		v.seenLocked(v.version)
 	}
-	v.records.Damaged(v.key.UserResource(), v.newestLocked())
+	v.records.Damaged(v.Key.UserResource(), v.newestLocked())
 }
 
 // forgetLocked keeps of the view only that nothing older proves what it may have seen.
-func (v *view) forgetLocked() {
-	v.records.Forgot(v.key.UserResource(), v.newestLocked())
-	v.index, v.sorted, v.unwritten, v.loaded = map[string]entry{}, nil, weak.Pointer[unwritten]{}, true
+func (v *View) forgetLocked() {
+	v.records.Forgot(v.Key.UserResource(), v.newestLocked())
+	v.index, v.sorted, v.unwritten, v.loaded = map[string]Entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.reads = reads{}
 	v.bytes, v.members, v.version, v.complete, v.onDisk, v.given = 0, 0, "", false, false, false
 	v.header = viewHeader{}
@@ -188,7 +188,7 @@ func (v *view) forgetLocked() {
 }
 
 // loadLocked reads the index. A view that cannot be read whole is dropped.
-func (v *view) loadLocked() error {
+func (v *View) loadLocked() error {
 	if v.loaded {
 		return nil
 	}
@@ -201,16 +201,16 @@ func (v *view) loadLocked() error {
 	if err != nil {
 		return fmt.Errorf("the cache of %s cannot be read: %w", v, err)
 	}
-	v.index = make(map[string]entry, len(members))
+	v.index = make(map[string]Entry, len(members))
 	for _, m := range members {
-		v.index[m.Name] = entry{version: m.ResourceVersion, sum: m.Sum, size: m.Size}
+		v.index[m.Name] = Entry{Version: m.ResourceVersion, sum: m.Sum, Size: m.Size}
 	}
 	v.version, v.bytes, v.loaded = stored.ResourceVersion, stored.Bytes, true
 	return nil
 }
 
 // dropLocked removes the view from memory and disk.
-func (v *view) dropLocked() {
+func (v *View) dropLocked() {
 	if v.complete {
 		v.seenLocked(v.version)
 	}
@@ -218,73 +218,73 @@ func (v *view) dropLocked() {
 }
 
 // dropDamagedLocked removes a view of which something cannot be read.
-func (v *view) dropDamagedLocked() {
+func (v *View) dropDamagedLocked() {
 	v.damagedLocked()
 	v.removeFromDiskLocked()
 }
 
-func (v *view) removeFromDiskLocked() {
+func (v *View) removeFromDiskLocked() {
 	if v.onDisk {
 		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
 	}
 	v.forgetLocked()
 }
 
-func (v *view) drop() {
+func (v *View) drop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.dropLocked()
 }
 
-// isLost reports whether changes to the view could not be kept.
-func (v *view) isLost() bool { return v.lost.Load() }
+// IsLost reports whether changes to the view could not be kept.
+func (v *View) IsLost() bool { return v.lost.Load() }
 
-// diskID is what the view is called on disk. It changes only with the file.
-func (v *view) diskID() store.ID { return *v.id.Load() }
+// DiskID is what the view is called on disk. It changes only with the file.
+func (v *View) DiskID() store.ID { return *v.id.Load() }
 
-// lists is how many lists of the hub's own are under way.
-func (v *view) lists() int {
+// Lists is how many lists of the hub's own are under way.
+func (v *View) Lists() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.listing
 }
 
-// touch notes that somebody reads the view.
-func (v *view) touch(now time.Time) { v.used.Store(now.UnixNano()) }
+// Touch notes that somebody reads the view.
+func (v *View) Touch(now time.Time) { v.used.Store(now.UnixNano()) }
 
-// hold makes somebody who has the view one more of its holders.
-func (v *view) hold() { v.requests.Add(1) }
+// Hold makes somebody who has the view one more of its holders.
+func (v *View) Hold() { v.requests.Add(1) }
 
-// release is the end of views.acquire, and of hold.
-func (v *view) release() { v.requests.Add(-1) }
+// Release is the end of Views.Acquire, and of hold.
+func (v *View) Release() { v.requests.Add(-1) }
 
-// holders is how many requests feed or read the view now.
-func (v *view) holders() int { return int(v.requests.Load()) }
+// Holders is how many requests feed or read the view now.
+func (v *View) Holders() int { return int(v.requests.Load()) }
 
 // String is for logs: what is read, not by whom.
-func (v *view) String() string {
-	q := query.Query{Verb: "list", Resource: v.key.GVR(), Namespace: v.key.Namespace, Labels: v.key.Labels, Fields: v.key.Fields}
-	if v.key.Single {
+func (v *View) String() string {
+	q := query.Query{Verb: "list", Resource: v.Key.GVR(), Namespace: v.Key.Namespace, Labels: v.Key.Labels, Fields: v.Key.Fields}
+	if v.Key.Single {
 		q.Verb = "get"
 	}
 	return q.String()
 }
 
 // usable reports whether the view can answer its query.
-func (v *view) usableLocked() bool {
+func (v *View) usableLocked() bool {
 	return v.complete && !v.lost.Load() && !v.header.Denied && !v.behindLocked()
 }
 
 // newestLocked is the highest version that the view has seen.
-func (v *view) newestLocked() string {
-	if v.key.Single {
+func (v *View) newestLocked() string {
+	if v.Key.Single {
 		return v.header.Newest
 	}
 	return v.version
 }
 
-// position returns the version of the view's state, or "" while there is none.
-func (v *view) position() string {
+// Position returns the version of the view's state, or "" while there is none.
+func (v *View) Position() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.complete || v.lost.Load() {
@@ -294,7 +294,7 @@ func (v *view) position() string {
 }
 
 // headerLocked is what is kept of the view now.
-func (v *view) headerLocked() store.Header {
+func (v *View) headerLocked() store.Header {
 	h := v.header
 	if h.Seen, h.Boot = "", ""; v.behindLocked() {
 		h.Seen, h.Boot = v.seen, v.disk.Boot
@@ -304,29 +304,29 @@ func (v *view) headerLocked() store.Header {
 		panic(err) // strings and bools
 	}
 	return store.Header{
-		Key: v.raw, Scope: v.scope, ResourceVersion: v.version, Complete: v.complete,
+		Key: v.raw, Scope: v.Scope, ResourceVersion: v.version, Complete: v.complete,
 		LastUsed: time.Unix(0, v.used.Load()), Blob: blob,
 	}
 }
 
-func (v *view) setLocked(name string, e entry) {
+func (v *View) setLocked(name string, e Entry) {
 	v.removeLocked(name)
 	v.index[name] = e
-	v.bytes += int64(e.size + len(name) + memberCost)
+	v.bytes += int64(e.Size + len(name) + memberCost)
 }
 
-func (v *view) removeLocked(name string) {
+func (v *View) removeLocked(name string) {
 	v.sorted, v.unwritten = nil, weak.Pointer[unwritten]{}
 	if old, ok := v.index[name]; ok {
 		delete(v.index, name)
 		delete(v.reads.last, name)
-		v.bytes -= int64(old.size + len(name) + memberCost)
+		v.bytes -= int64(old.Size + len(name) + memberCost)
 	}
 }
 
-// deny notes that the user may not read the view, or may again. It does not
+// Deny notes that the user may not read the view, or may again. It does not
 // touch what is kept.
-func (v *view) deny(denied bool) {
+func (v *View) Deny(denied bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.header.Denied == denied {
@@ -338,14 +338,14 @@ func (v *view) deny(denied bool) {
 	}
 }
 
-func (v *view) isComplete() bool {
+func (v *View) IsComplete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.complete
 }
 
-// dropComplete drops the view if it is complete.
-func (v *view) dropComplete() {
+// DropComplete drops the view if it is complete.
+func (v *View) DropComplete() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.complete {
@@ -354,7 +354,7 @@ func (v *view) dropComplete() {
 }
 
 // dropIf drops the view if name is still the member that could not be read.
-func (v *view) dropIf(name string, e entry) {
+func (v *View) dropIf(name string, e Entry) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now, ok := v.index[name]; ok && now.is(e) {
@@ -363,7 +363,7 @@ func (v *view) dropIf(name string, e entry) {
 }
 
 // dropAt drops the view if it is still at the version at which it could not be read.
-func (v *view) dropAt(version string) {
+func (v *View) dropAt(version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.version == version {
@@ -371,27 +371,27 @@ func (v *view) dropAt(version string) {
 	}
 }
 
-// member looks one object up.
-func (v *view) member(name string) (entry, bool) {
+// Member looks one object up.
+func (v *View) Member(name string) (Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost.Load() || v.header.Denied || v.loadLocked() != nil {
-		return entry{}, false
+		return Entry{}, false
 	}
 	e, ok := v.index[name]
 	return e, ok
 }
 
-// lacks reports that the view proves that there is no such object, any more if it
+// Lacks reports that the view proves that there is no such object, any more if it
 // was seen at a version.
-func (v *view) lacks(namespace, name, seen string) bool {
+func (v *View) Lacks(namespace, name, seen string) bool {
 	absent := v.absentAt(namespace, name)
 	return absent != "" && versions.Compare(absent, seen) >= 0
 }
 
 // absentAt is the version at which the view proves that there is no such object, or "".
-func (v *view) absentAt(namespace, name string) string {
-	k := &v.key
+func (v *View) absentAt(namespace, name string) string {
+	k := &v.Key
 	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name {
 		return ""
 	}

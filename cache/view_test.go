@@ -10,12 +10,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-func (v *view) shows() string {
+func (v *View) shows() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.version
 	for _, name := range slices.Sorted(maps.Keys(v.index)) {
-		s += fmt.Sprintf(" %s=%s", name, v.index[name].version)
+		s += fmt.Sprintf(" %s=%s", name, v.index[name].Version)
 	}
 	if !v.usableLocked() {
 		s += " unusable"
@@ -24,63 +24,63 @@ func (v *view) shows() string {
 }
 
 func TestWhatMovesAView(t *testing.T) {
-	put := func(name, version string) *change {
-		return &change{name: "ns/" + name, version: version, object: []byte("x")}
+	put := func(name, version string) *Change {
+		return &Change{Name: "ns/" + name, Version: version, Object: []byte("x")}
 	}
-	gone := func(name, version string) *change { return &change{name: "ns/" + name, version: version} }
+	gone := func(name, version string) *Change { return &Change{Name: "ns/" + name, Version: version} }
 	tests := map[string]struct {
-		do   func(t *testing.T, v *view)
+		do   func(t *testing.T, v *View)
 		want string
 	}{
-		"an event that follows": {func(_ *testing.T, v *view) { v.apply("10", put("b", "11")) }, "11 ns/a=5 ns/b=11"},
-		"an event of a stream that is behind": {func(_ *testing.T, v *view) {
-			v.apply("3", put("a", "4"))
+		"an event that follows": {func(_ *testing.T, v *View) { v.Apply("10", put("b", "11")) }, "11 ns/a=5 ns/b=11"},
+		"an event of a stream that is behind": {func(_ *testing.T, v *View) {
+			v.Apply("3", put("a", "4"))
 		}, "10 ns/a=5"},
-		"the first news of a stream that is behind": {func(_ *testing.T, v *view) {
-			v.apply("9", put("b", "12"))
+		"the first news of a stream that is behind": {func(_ *testing.T, v *View) {
+			v.Apply("9", put("b", "12"))
 		}, "12 ns/a=5 ns/b=12"},
-		"a stream that begins above the view": {func(_ *testing.T, v *view) {
-			if got := v.apply("11", put("b", "12")); got != isBeyond {
+		"a stream that begins above the view": {func(_ *testing.T, v *View) {
+			if got := v.Apply("11", put("b", "12")); got != Gap {
 				t.Errorf("apply says %d", got)
 			}
 		}, "10 ns/a=5 unusable"},
-		"a deletion":                      {func(_ *testing.T, v *view) { v.apply("10", gone("a", "12")) }, "12"},
-		"a deletion of what is not there": {func(_ *testing.T, v *view) { v.apply("10", gone("z", "12")) }, "12 ns/a=5"},
-		"an event behind a deletion": {func(_ *testing.T, v *view) {
-			v.apply("10", gone("a", "12"))
-			v.apply("10", put("a", "11"))
+		"a deletion":                      {func(_ *testing.T, v *View) { v.Apply("10", gone("a", "12")) }, "12"},
+		"a deletion of what is not there": {func(_ *testing.T, v *View) { v.Apply("10", gone("z", "12")) }, "12 ns/a=5"},
+		"an event behind a deletion": {func(_ *testing.T, v *View) {
+			v.Apply("10", gone("a", "12"))
+			v.Apply("10", put("a", "11"))
 		}, "12"},
-		"a bookmark":               {func(_ *testing.T, v *view) { v.advance("10", "15") }, "15 ns/a=5"},
-		"an old bookmark":          {func(_ *testing.T, v *view) { v.advance("3", "9") }, "10 ns/a=5"},
-		"a bookmark above a gap":   {func(_ *testing.T, v *view) { v.advance("11", "15") }, "10 ns/a=5 unusable"},
-		"versions are no strings":  {func(_ *testing.T, v *view) { v.apply("10", put("a", "9")) }, "10 ns/a=5"},
-		"a newer list":             {func(t *testing.T, v *view) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
-		"a newer list of the same": {func(t *testing.T, v *view) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
-		"an older list that an apiserver remembered": {func(t *testing.T, v *view) {
+		"a bookmark":               {func(_ *testing.T, v *View) { v.Advance("10", "15") }, "15 ns/a=5"},
+		"an old bookmark":          {func(_ *testing.T, v *View) { v.Advance("3", "9") }, "10 ns/a=5"},
+		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.Advance("11", "15") }, "10 ns/a=5 unusable"},
+		"versions are no strings":  {func(_ *testing.T, v *View) { v.Apply("10", put("a", "9")) }, "10 ns/a=5"},
+		"a newer list":             {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
+		"a newer list of the same": {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
+		"an older list that an apiserver remembered": {func(t *testing.T, v *View) {
 			fillPods(t, v, "10", "8", false, map[string]string{})
 		}, "10 ns/a=5"},
-		"a list that was overtaken by events": {func(t *testing.T, v *view) {
-			v.apply("10", put("b", "12"))
+		"a list that was overtaken by events": {func(t *testing.T, v *View) {
+			v.Apply("10", put("b", "12"))
 			fillPods(t, v, "10", "11", true, map[string]string{"a": "5"})
 		}, "12 ns/a=5 ns/b=12"},
-		"the newest list there is, and it is older: etcd was restored": {func(t *testing.T, v *view) {
-			if got := fillPods(t, v, "10", "8", true, map[string]string{"c": "7"}); got != restored {
+		"the newest list there is, and it is older: etcd was restored": {func(t *testing.T, v *View) {
+			if got := fillPods(t, v, "10", "8", true, map[string]string{"c": "7"}); got != Restored {
 				t.Errorf("commit says %d", got)
 			}
-			v.startOver()
+			v.StartOver()
 			fillPods(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
-		"a view that lost changes takes no events": {func(_ *testing.T, v *view) {
+		"a view that lost changes takes no events": {func(_ *testing.T, v *View) {
 			v.lost.Store(true)
-			v.apply("10", put("b", "11"))
+			v.Apply("10", put("b", "11"))
 		}, "10 ns/a=5 unusable"},
-		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *view) {
+		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *View) {
 			v.lost.Store(true)
 			fillPods(t, v, "", "9", false, map[string]string{"a": "5"})
 		}, "9 ns/a=5"},
-		"a denied view is kept, and not shown": {func(_ *testing.T, v *view) { v.deny(true) }, "10 ns/a=5 unusable"},
-		"a denied view that is listed again": {func(t *testing.T, v *view) {
-			v.deny(true)
+		"a denied view is kept, and not shown": {func(_ *testing.T, v *View) { v.Deny(true) }, "10 ns/a=5 unusable"},
+		"a denied view that is listed again": {func(t *testing.T, v *View) {
+			v.Deny(true)
 			fillPods(t, v, "10", "10", true, map[string]string{"a": "5"})
 		}, "10 ns/a=5"},
 	}
@@ -98,25 +98,25 @@ func TestWhatMovesAView(t *testing.T) {
 
 func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 	v := newPodsView(t)
-	v.key.Single = true
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "10", []byte("new"))
-	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "9", []byte("old"))
-	if e, ok := v.member("ns/a"); !ok || e.version != "10" {
-		t.Errorf("the object is at %q, want 10", e.version)
+	v.Key.Single = true
+	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "10", []byte("new"))
+	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "9", []byte("old"))
+	if e, ok := v.Member("ns/a"); !ok || e.Version != "10" {
+		t.Errorf("the object is at %q, want 10", e.Version)
 	}
 }
 
 func TestStagesShareWhatTheyRead(t *testing.T) {
 	v := newPodsView(t)
-	first, second := v.newStage("", true), v.newStage("", true)
-	defer first.end()
-	defer second.end()
-	for _, s := range []*stage{first, second} {
-		if err := s.add("ns/a", "5", barePod(t, "a", "5")); err != nil {
+	first, second := v.NewStage("", true), v.NewStage("", true)
+	defer first.End()
+	defer second.End()
+	for _, s := range []*Stage{first, second} {
+		if err := s.Add("ns/a", "5", barePod(t, "a", "5")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a, b := first.items["ns/a"].bytes, second.items["ns/a"].bytes
+	a, b := first.Items["ns/a"].Bytes, second.Items["ns/a"].Bytes
 	if &a[0] != &b[0] {
 		t.Error("two readers of one object hold two copies of it")
 	}
@@ -125,16 +125,16 @@ func TestStagesShareWhatTheyRead(t *testing.T) {
 func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 	v := newPodsView(t)
 	fillPods(t, v, "", "10", true, map[string]string{"a": "5", "b": "6"})
-	snap, err := v.snapshot()
+	snap, err := v.Snapshot()
 	if err != nil || snap == nil {
 		t.Fatal(snap, err)
 	}
-	defer snap.close()
-	v.apply("10", &change{name: "ns/a", version: "11"})
-	v.apply("11", &change{name: "ns/b", version: "12", object: barePod(t, "b", "12")})
+	defer snap.Close()
+	v.Apply("10", &Change{Name: "ns/a", Version: "11"})
+	v.Apply("11", &Change{Name: "ns/b", Version: "12", Object: barePod(t, "b", "12")})
 	got := ""
-	for len(snap.members) > 0 {
-		err := snap.next(256<<10, func(o store.Object) error {
+	for len(snap.Members) > 0 {
+		err := snap.Next(256<<10, func(o store.Object) error {
 			m, err := wire.Inspect(wire.Protobuf, o.Bytes)
 			got += fmt.Sprintf("%s=%s ", m.Name, m.ResourceVersion)
 			return err

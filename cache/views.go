@@ -22,48 +22,48 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// views is all views there are. It is safe for concurrent use.
-type views struct {
-	viewsOptions
+// Views is all views there are. It is safe for concurrent use.
+type Views struct {
+	ViewsOptions
 	full atomic.Bool // the kubelet's views alone take more than max
 
 	room room
 
 	mu    sync.RWMutex
 	salt  []byte
-	byID  map[store.ID]*view
-	byKey map[query.Key]*view
+	byID  map[store.ID]*View
+	byKey map[query.Key]*View
 	// of are the views in which a user's objects of one resource are.
-	of map[query.UserResource][]*view
+	of map[query.UserResource][]*View
 }
 
-// viewsOptions are options of views. All are required.
-type viewsOptions struct {
-	disk    *disk.Disk
-	records *records.Records
-	max     int64 // bytes, of all views together
-	now     func() time.Time
-	log     *slog.Logger
+// ViewsOptions are options of views. All are required.
+type ViewsOptions struct {
+	Disk    *disk.Disk
+	Records *records.Records
+	Max     int64 // bytes, of all views together
+	Now     func() time.Time
+	Log     *slog.Logger
 	// evicted is called before a view is evicted, and removed after one of which nothing is
 	// left was forgotten. Evicted views are still there while streams have them.
-	evicted, removed func(*view)
+	Evicted, Removed func(*View)
 }
 
-// newViews returns no views: load has to be called.
-func newViews(o viewsOptions) *views {
-	return &views{viewsOptions: o, byID: map[store.ID]*view{}, byKey: map[query.Key]*view{}, of: map[query.UserResource][]*view{}}
+// NewViews returns no views: load has to be called.
+func NewViews(o ViewsOptions) *Views {
+	return &Views{ViewsOptions: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
 }
 
-// viewCost is what a view takes on disk without members, about.
-const viewCost = 1 << 10
+// ViewCost is what a view takes on disk without members, about.
+const ViewCost = 1 << 10
 
-// load takes over the views that are on disk: their headers only, and their
+// Load takes over the views that are on disk: their headers only, and their
 // members when somebody needs them. It may be called again, after the file
 // was damaged or could not be opened, and then overrules what is in memory.
-func (s *views) load(salt []byte) error {
+func (s *Views) Load(salt []byte) error {
 	s.rename(salt)
 	found := map[store.ID]store.View{}
-	st, _ := s.disk.Now()
+	st, _ := s.Disk.Now()
 	err := st.Views(func(v store.View) error {
 		found[v.ID] = v
 		return nil
@@ -75,23 +75,23 @@ func (s *views) load(salt []byte) error {
 		var key query.Key
 		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != query.NodeUser && !identity.IsKey(key.User) {
 			// It is of a release that took the claims of a token for its user.
-			s.disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
+			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
 		}
 		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
-			s.log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
-			s.disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
+			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
+			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
 		}
-		v := s.acquire(key)
+		v := s.Acquire(key)
 		v.restore(stored)
 		s.settle(v)
-		v.release()
+		v.Release()
 	}
-	for _, v := range s.all() {
-		if _, ok := found[v.diskID()]; !ok {
+	for _, v := range s.All() {
+		if _, ok := found[v.DiskID()]; !ok {
 			v.forget()
 		}
 	}
@@ -99,7 +99,7 @@ func (s *views) load(salt []byte) error {
 }
 
 // rename gives the views the names that they have with a salt.
-func (s *views) rename(salt []byte) {
+func (s *Views) rename(salt []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if bytes.Equal(s.salt, salt) {
@@ -108,37 +108,37 @@ func (s *views) rename(salt []byte) {
 	s.salt = salt
 	clear(s.byID)
 	for _, v := range s.byKey {
-		id := v.key.ID(salt)
+		id := v.Key.ID(salt)
 		v.id.Store(&id)
 		s.byID[id] = v
 	}
 }
 
-// find returns a view that there is, or nil.
-func (s *views) find(key query.Key) *view {
+// Find returns a view that there is, or nil.
+func (s *Views) Find(key query.Key) *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byKey[key]
 }
 
-// acquire returns the view for a key, an empty one if there was none. It stays
+// Acquire returns the view for a key, an empty one if there was none. It stays
 // the view for this key until it is released.
-func (s *views) acquire(key query.Key) *view {
+func (s *Views) Acquire(key query.Key) *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.byKey[key]
 	if v != nil {
-		v.hold()
-		v.touch(s.now())
+		v.Hold()
+		v.Touch(s.Now())
 		return v
 	}
 	key = key.Clone()
-	v = newView(s.disk, key.ID(s.salt), key)
-	v.records, v.highest = s.records, s.records.Count(key.GVR())
+	v = newView(s.Disk, key.ID(s.salt), key)
+	v.records, v.Highest = s.Records, s.Records.Count(key.GVR())
 	v.forget()
-	v.touch(s.now())
-	v.hold()
-	s.byID[v.diskID()], s.byKey[key] = v, v
+	v.Touch(s.Now())
+	v.Hold()
+	s.byID[v.DiskID()], s.byKey[key] = v, v
 	of := query.UserResource{User: key.User, Resource: key.GVR()}
 	if key.Single {
 		// First: where a list has the same version of an object with other contents, a
@@ -151,14 +151,14 @@ func (s *views) acquire(key query.Key) *view {
 }
 
 // resource returns a user's views of one resource.
-func (s *views) resource(user string, resource schema.GroupVersionResource) []*view {
+func (s *Views) resource(user string, resource schema.GroupVersionResource) []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.of[query.UserResource{User: user, Resource: resource}])
 }
 
-// viewed returns the resources of which there are views, by user.
-func (s *views) viewed() map[string]map[query.UserResource]bool {
+// Viewed returns the resources of which there are views, by user.
+func (s *Views) Viewed() map[string]map[query.UserResource]bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	users := map[string]map[query.UserResource]bool{}
@@ -171,19 +171,19 @@ func (s *views) viewed() map[string]map[query.UserResource]bool {
 	return users
 }
 
-func (s *views) all() []*view {
+func (s *Views) All() []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := make([]*view, 0, len(s.byID))
+	all := make([]*View, 0, len(s.byID))
 	for _, v := range s.byID {
 		all = append(all, v)
 	}
 	return all
 }
 
-// lost is told of a view whose changes did not reach the disk. It must not
+// Lost is told of a view whose changes did not reach the disk. It must not
 // wait for a view's lock: it may be called by who holds it.
-func (s *views) lost(id store.ID, err error) {
+func (s *Views) Lost(id store.ID, err error) {
 	s.mu.RLock()
 	v := s.byID[id]
 	s.mu.RUnlock()
@@ -191,7 +191,7 @@ func (s *views) lost(id store.ID, err error) {
 		return
 	}
 	v.lost.Store(true)
-	s.log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
+	s.Log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
 }
 
 // kubeletReads are the resources without which a kubelet cannot start pods.
@@ -206,8 +206,8 @@ var kubeletReads = map[schema.GroupResource]bool{
 	{Group: "coordination.k8s.io", Resource: "leases"}:       true,
 }
 
-func (v *view) kubelets() bool {
-	return v.key.User == query.NodeUser && kubeletReads[v.key.GVR().GroupResource()]
+func (v *View) kubelets() bool {
+	return v.Key.User == query.NodeUser && kubeletReads[v.Key.GVR().GroupResource()]
 }
 
 const (
@@ -217,22 +217,22 @@ const (
 	unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
 )
 
-// sweep drops views that nobody has used for long, and forgets empty ones. It is
+// Sweep drops views that nobody has used for long, and forgets empty ones. It is
 // for one goroutine, and to be called only while the cloud can be reached.
-func (s *views) sweep() {
-	all := s.all()
-	kubelet := slices.ContainsFunc(all, func(v *view) bool { return v.kubelets() && v.holders() > 0 })
+func (s *Views) Sweep() {
+	all := s.All()
+	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.kubelets() && v.Holders() > 0 })
 	for _, v := range all {
 		used := v.used.Load()
 		switch {
-		case v.holders() > 0 || used != v.seenUsed:
+		case v.Holders() > 0 || used != v.seenUsed:
 			v.seenUsed, v.unused = used, 0
 		case v.kubelets() && !kubelet: // it may just be stopped
 		default:
 			v.unused++
 		}
 		if v.unused > unusedFor {
-			s.log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
+			s.Log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
 			s.retire(v)
 		}
 		if v.empty() {
@@ -241,7 +241,7 @@ func (s *views) sweep() {
 	}
 }
 
-func (v *view) empty() bool {
+func (v *View) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.onDisk
@@ -249,16 +249,16 @@ func (v *view) empty() bool {
 
 // remove forgets an empty view, unless somebody is about to fill it. A view's lock
 // may be held by who waits for mu, so never the other way round.
-func (s *views) remove(v *view) {
+func (s *Views) remove(v *View) {
 	if s.removeEmpty(v) {
-		s.removed(v)
+		s.Removed(v)
 	}
 }
 
-func (s *views) removeEmpty(v *view) bool {
+func (s *Views) removeEmpty(v *View) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.holders() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
+	if v.Holders() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
 		return false
 	}
 	filled := v.onDisk // since the caller looked; nobody fills a view without holding it
@@ -267,33 +267,33 @@ func (s *views) removeEmpty(v *view) bool {
 		return false
 	}
 	s.room.set(v, usage{})
-	delete(s.byID, v.diskID())
-	delete(s.byKey, v.key)
-	of := query.UserResource{User: v.key.User, Resource: v.key.GVR()}
-	s.of[of] = slices.DeleteFunc(s.of[of], func(other *view) bool { return other == v })
+	delete(s.byID, v.DiskID())
+	delete(s.byKey, v.Key)
+	of := query.UserResource{User: v.Key.User, Resource: v.Key.GVR()}
+	s.of[of] = slices.DeleteFunc(s.of[of], func(other *View) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
 	}
 	return true
 }
 
-// deny is told that a user was refused a query. In no representation it is
+// Deny is told that a user was refused a query. In no representation it is
 // answered from the cache until the user is let in again.
-func (s *views) deny(query *query.Key) {
+func (s *Views) Deny(query *query.Key) {
 	for _, v := range s.resource(query.User, query.GVR()) {
-		k := v.key
+		k := v.Key
 		if k.Representation = query.Representation; k == *query {
-			v.deny(true)
+			v.Deny(true)
 		}
 	}
 }
 
-// forms are the views of a query in all representations.
-func (s *views) forms(q *query.Query) []*view {
-	var all []*view
+// Forms are the views of a query in all representations.
+func (s *Views) Forms(q *query.Query) []*View {
+	var all []*View
 	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
 		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if v := s.find(q.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
+			if v := s.Find(q.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
 				all = append(all, v)
 			}
 		}
@@ -301,15 +301,15 @@ func (s *views) forms(q *query.Query) []*view {
 	return all
 }
 
-// outdo has a view that gets its first state, and not the newest there is, be behind what
+// Outdo has a view that gets its first state, and not the newest there is, be behind what
 // the same query returned in other forms: its client may have been given that, converted.
-func (s *views) outdo(q *query.Query, v *view) {
-	if v.position() != "" {
+func (s *Views) Outdo(q *query.Query, v *View) {
+	if v.Position() != "" {
 		return
 	}
-	for _, other := range s.forms(q) {
-		if p := other.position(); p != "" {
-			v.sawState(p)
+	for _, other := range s.Forms(q) {
+		if p := other.Position(); p != "" {
+			v.SawState(p)
 		}
 	}
 }

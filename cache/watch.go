@@ -19,8 +19,8 @@ func (x *exchange) watch() (*http.Response, error) {
 	s.endStage()
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
 	s.item = src.itemType()
-	s.view.template.Store(s.req)
-	src.view.touch(x.cache.now())
+	s.view.Template.Store(s.req)
+	src.view.Touch(x.cache.now())
 	if err := s.openOffline(x, src); err != nil {
 		s.release()
 		return x.status(err)
@@ -31,23 +31,23 @@ func (x *exchange) watch() (*http.Response, error) {
 // openOffline brings the stream to the view's version.
 func (s *stream) openOffline(x *exchange, src *source) error {
 	q := x.query
-	snap, err := src.view.snapshot()
+	snap, err := src.view.Snapshot()
 	if err != nil {
 		return err
 	}
 	if snap == nil {
-		return errNeverRead
+		return ErrNeverRead
 	}
-	version, changed := snap.version, snap.changed
+	version, changed := snap.Version, snap.Changed
 	s.held.source = src
 	if s.initial {
 		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
-			snap.close()
+			snap.Close()
 			return tooLarge(q.Version, version)
 		}
-		if s.item.Kind == "" && len(snap.members) > 0 {
-			snap.close()
-			return errNeverRead
+		if s.item.Kind == "" && len(snap.Members) > 0 {
+			snap.Close()
+			return ErrNeverRead
 		}
 		status := x.cache.withStatus(src, snap)
 		s.held.noteAll(&status)
@@ -55,7 +55,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 		s.initial, s.at = false, version
 		return nil
 	}
-	snap.close()
+	snap.Close()
 	switch {
 	case versions.Compare(s.at, changed) < 0:
 		s.expire()
@@ -77,16 +77,16 @@ type replay struct {
 // bookmark into the stream's.
 func (s *stream) repeat() {
 	r := s.replay
-	if len(r.snapshot.members) > 0 {
+	if len(r.snapshot.Members) > 0 {
 		_, s.err = r.next(func(w *workspace, object []byte) error {
 			w.out = wire.AppendEvent(w.out, s.repr.Encoding, watch.Added, s.item, object)
 			return nil
 		})
 		return
 	}
-	s.held.source.view.give()
+	s.held.source.view.Give()
 	if r.end {
-		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.snapshot.version, true)
+		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.snapshot.Version, true)
 	}
 	r.close()
 	s.replay = nil

@@ -248,7 +248,7 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
 		return w.update(x, body)
 	case x.req.Method == http.MethodGet:
-		return nil, errNeverRead
+		return nil, ErrNeverRead
 	}
 	return nil, errWrite
 }
@@ -264,7 +264,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	}
 	code, header, body, ok := w.kept.Load().paths.Answer(x.who.user, x.req)
 	if !ok {
-		return nil, errNeverRead
+		return nil, ErrNeverRead
 	}
 	res := answerBytes(x.req, code, "", body)
 	for name, values := range header {
@@ -320,29 +320,29 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 		return nil, errWrite
 	}
 	q := &query.Query{User: x.who.user, Resource: resource, Namespace: x.info.Namespace, Name: string(m.Name)}
-	if _, err := x.cache.views.seek(q); err != nil {
+	if _, err := x.cache.views.Seek(q); err != nil {
 		return nil, errWrite
 	}
 	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
-func (x *exchange) cached(q *query.Query) (object, error) {
-	copies, err := x.cache.views.seek(q)
+func (x *exchange) cached(q *query.Query) (Object, error) {
+	copies, err := x.cache.views.Seek(q)
 	if err != nil {
-		return object{}, err
+		return Object{}, err
 	}
 	err = errOnlyMetadata
 	for i := range copies {
-		if !copies[i].whole() {
+		if !copies[i].Whole() {
 			continue
 		}
-		var o object
-		if o, err = copies[i].object(); err == nil {
+		var o Object
+		if o, err = copies[i].Object(); err == nil {
 			return o, nil
 		}
 	}
-	return object{}, err
+	return Object{}, err
 }
 
 // update applies what the node says of itself to the overlay.
@@ -357,7 +357,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	}
 	result, err := w.overlay.Apply(x.overlayKey(), overlay.Request{
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
-	}, overlay.Object{Type: current.kind, Encoding: current.repr.Encoding, Bare: current.bare})
+	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
 	switch {
 	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
@@ -371,8 +371,8 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	return x.respond(http.StatusOK, overlaidObject(result), asked)
 }
 
-func overlaidObject(o overlay.Object) object {
-	return object{kind: o.Type, repr: wire.Representation{Encoding: o.Encoding}, bare: o.Bare}
+func overlaidObject(o overlay.Object) Object {
+	return Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
 }
 
 func (x *exchange) overlayKey() overlay.Key {
@@ -386,14 +386,14 @@ func (x *exchange) overlayKey() overlay.Key {
 
 // overlaid is an object with what the node has made of it: of its own reads everything,
 // of others' the status.
-func (w *writes) overlaid(x *exchange, o object) object {
+func (w *writes) overlaid(x *exchange, o Object) Object {
 	key := x.overlayKey()
 	own := x.who.isNode()
 	u := w.overlay.Find(key)
-	if u == nil || o.repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
+	if u == nil || o.Repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
 		return o
 	}
-	laid, err := u.Lay(overlay.Object{Type: o.kind, Encoding: o.repr.Encoding, Bare: o.bare}, own)
+	laid, err := u.Lay(overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}, own)
 	if err != nil {
 		w.cache.log.Error("status of the node cannot be laid over what is cached", "resource", key.Resource, "name", key.Name, "err", err)
 		return o
