@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // Each client has seen version 120 when the cloud goes away, and the view has version 100.
@@ -47,11 +48,11 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 			}
 			u.on("list", page)
 			get(t, c, urlPods+"?limit=5")
-			for n := range 2 * MaxPages {
+			for n := range 2 * view.MaxPages {
 				time.Sleep(time.Millisecond) // the oldest go first
 				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
 			}
-			if c.pages.Before(PageOf(podsKey(query.NodeUser), "next")) != nil {
+			if c.pages.Before(view.PageOf(podsKey(query.NodeUser), "next")) != nil {
 				t.Fatal("the first page is still there: this test shows nothing")
 			}
 			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {
@@ -71,7 +72,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				see(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), ErrBehind.Error(); got != want {
+				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				u.shows("130", podJSON("b", "125"))
@@ -94,7 +95,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		boot, want string
 	}{
-		"the hub":     {want: ErrBehind.Error()},
+		"the hub":     {want: view.ErrBehind.Error()},
 		"the machine": {boot: "another one", want: "100: a=50"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), ErrBehind.Error(); got != want {
+				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				cancel()
@@ -255,7 +256,7 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 				leaves(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), ErrDoubtful.Error()+": "+errRefused.Error(); got != want {
+				if got, want := get(t, c, urlPodA), view.ErrDoubtful.Error()+": "+errRefused.Error(); got != want {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				u.comeBack()
@@ -289,7 +290,7 @@ func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
 				send(t, <-u.feeds, podEvent("DELETED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := ask(anything, t, c, http.MethodGet, urlPods), ErrBehind.Error(); got != want {
+				if got, want := ask(anything, t, c, http.MethodGet, urlPods), view.ErrBehind.Error(); got != want {
 					t.Errorf("offline: %.200q, want %q", got, want)
 				}
 			})

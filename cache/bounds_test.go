@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -129,7 +130,7 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 	tests := map[string]struct {
 		pods, max int // in MiB
 	}{
-		"more than a list may take":          {MaxStage>>20 + 2, 0},
+		"more than a list may take":          {view.MaxStage>>20 + 2, 0},
 		"more than --cache-max-bytes, alone": {4, 2},
 	}
 	for name, test := range tests {
@@ -169,7 +170,7 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 }
 
 func TestAListInPagesIsBounded(t *testing.T) {
-	const half = MaxStage>>21 + 1 // MiB
+	const half = view.MaxStage>>21 + 1 // MiB
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)
@@ -192,10 +193,10 @@ func TestAListInPagesIsBounded(t *testing.T) {
 		}
 		reads(largeList(t, "100", "", half, 2*half), urlPods+"?limit=50&continue=next")
 		u.goAway()
-		if got, want := get(t, c, urlPods), ErrNeverRead.Error(); got != want { // the client has seen more than what was kept before
+		if got, want := get(t, c, urlPods), view.ErrNeverRead.Error(); got != want { // the client has seen more than what was kept before
 			t.Errorf("offline: %.80q, want %q", got, want)
 		}
-		time.Sleep(PageTimeout + 2*records.SweepEvery)
+		time.Sleep(view.PageTimeout + 2*records.SweepEvery)
 		if c.pages.Len() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}
@@ -206,12 +207,12 @@ func TestListsInPagesAreBoundedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)
-		for i := range 2 * MaxPages { // lists that are not read on
+		for i := range 2 * view.MaxPages { // lists that are not read on
 			u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, fmt.Sprintf(`"100","continue":"%d"`, i), 1))
 			get(t, c, urlPods+"?limit=2")
 		}
-		if n := c.pages.Len(); n > MaxPages {
-			t.Errorf("%d lists wait for their next page, and the bound is %d", n, MaxPages)
+		if n := c.pages.Len(); n > view.MaxPages {
+			t.Errorf("%d lists wait for their next page, and the bound is %d", n, view.MaxPages)
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -91,9 +92,9 @@ type Cache struct {
 	up         Upstream
 	opts       Options
 	disk       *disk.Disk
-	views      *Views
+	views      *view.Views
 	tokens     *identity.Tokens
-	pages      *Pages
+	pages      *view.Pages
 	writes     *writes
 	unkept     *unkept
 	records    *records.Records
@@ -167,14 +168,14 @@ func (c *Cache) load() error {
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
 	})
 	c.records = records.New()
-	c.views = NewViews(ViewsOptions{
+	c.views = view.New(view.Options{
 		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
-		Evicted: c.evicted, Removed: func(v *View) { c.lister.forget(v) },
+		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.forget(v) },
 	})
-	c.pages = NewPages(c.now)
+	c.pages = view.NewPages(c.now)
 	c.lister = &lister{
 		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, lists: make(semaphore, maxLists), max: c.opts.MaxBytes,
-		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*View]*relisting{},
+		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*view.View]*relisting{},
 	}
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (c *Cache) load() error {
 
 // evicted notes that a view is about to be evicted. Streams that are open do not bring it
 // back for a while; a client that lists it does.
-func (c *Cache) evicted(v *View) {
+func (c *Cache) evicted(v *view.View) {
 	c.metrics.evictions.Inc()
 	c.lister.bar(v)
 }
@@ -232,7 +233,7 @@ func (c *Cache) reset() {
 // when the hub started, and what has been read since, into memory, is all that the
 // node has while the cloud is away.
 func (c *Cache) wait() bool {
-	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*View).Usable)
+	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*view.View).Usable)
 }
 
 func (c *Cache) now() time.Time { return time.Now() }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -105,7 +106,7 @@ func TestATokenOfAnotherUIDReadsNothing(t *testing.T) {
 		})
 		ask(after, t, c, "GET", urlPodA)
 		u.goAway()
-		if got := ask(after, t, c, "GET", urlPods); got != ErrNeverRead.Error() {
+		if got := ask(after, t, c, "GET", urlPods); got != view.ErrNeverRead.Error() {
 			t.Errorf("the new account: %q", got)
 		}
 		if got, want := ask(before, t, c, "GET", urlPods), "100: a=50"; got != want {
@@ -133,7 +134,7 @@ func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
 			t.Error("the watch goes on")
 		}
 		u.goAway()
-		if got := ask(coredns, t, c, "GET", urlPods); got != ErrNeverRead.Error() {
+		if got := ask(coredns, t, c, "GET", urlPods); got != view.ErrNeverRead.Error() {
 			t.Errorf("who has the token now reads %q", got)
 		}
 		v := c.views.Find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))

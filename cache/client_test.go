@@ -20,6 +20,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -144,7 +145,7 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, method, url))
 	if err != nil {
-		for _, why := range []error{ErrNeverRead, ErrBehind, ErrDenied, identity.ErrUnknown} {
+		for _, why := range []error{view.ErrNeverRead, view.ErrBehind, view.ErrDenied, identity.ErrUnknown} {
 			if errors.Is(err, why) {
 				return why.Error()
 			}
@@ -298,7 +299,7 @@ func pod(t *testing.T, name, version string, uid ...string) []byte {
 var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 
 // newTestView returns a view whose disk never writes.
-func newTestView(t *testing.T) *View {
+func newTestView(t *testing.T) *view.View {
 	t.Helper()
 	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
 	if err != nil {
@@ -315,7 +316,7 @@ func newTestView(t *testing.T) *View {
 }
 
 // fill lists the view: name → resourceVersion.
-func fill(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) Verdict {
+func fill(t *testing.T, v *view.View, began, version string, consistent bool, members map[string]string) view.Verdict {
 	t.Helper()
 	st := v.NewStage(began, consistent)
 	defer st.End()
@@ -330,7 +331,7 @@ func fill(t *testing.T, v *View, began, version string, consistent bool, members
 }
 
 // shows is what a view answers with: its version, and members.
-func shows(t *testing.T, v *View) string {
+func shows(t *testing.T, v *view.View) string {
 	t.Helper()
 	snap, err := v.Snapshot()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // One version of an object has other contents for two users: one of them made a dry run
@@ -223,7 +224,7 @@ func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 				if err == nil {
 					t.Error("the list looks whole")
 				}
-				if got := get(t, c, urlPods); got != ErrNeverRead.Error() {
+				if got := get(t, c, urlPods); got != view.ErrNeverRead.Error() {
 					t.Errorf("then: %q, want that it was never read", got)
 				}
 			})

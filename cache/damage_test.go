@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 func valueOf(t *testing.T, c prometheus.Counter) float64 {
@@ -85,7 +86,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				if n := valueOf(t, c.metrics.damaged); n != 1 {
 					t.Errorf("%v damaged files were counted", n)
 				}
-				if got, want := get(t, c, url), ErrNeverRead.Error(); got != want {
+				if got, want := get(t, c, url), view.ErrNeverRead.Error(); got != want {
 					t.Errorf("offline, afterwards: %q, want %q", got, want)
 				}
 				u.comeBack()

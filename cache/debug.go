@@ -3,7 +3,12 @@ package cache
 import (
 	"cmp"
 	"slices"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
+
+// ViewState is what an operator may know of a view: never what is in it.
+type ViewState = view.State
 
 // State returns all views that are kept, ordered by user and resource.
 func (c *Cache) State() []ViewState {

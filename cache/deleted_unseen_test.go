@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // What was read one by one is gone where a list of a node's pods has it no more, also if
@@ -23,7 +24,7 @@ func TestAListOfANodesPodsShowsWhatIsGone(t *testing.T) {
 	for what, evict := range map[string]bool{"the list was kept": false, "the list was evicted": true} {
 		gone := "404"
 		if evict { // how long after the copy the pod was there is not known
-			gone = ErrDoubtful.Error() + ": connection refused"
+			gone = view.ErrDoubtful.Error() + ": connection refused"
 		}
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

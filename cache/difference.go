@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -26,7 +27,7 @@ type news struct {
 // missed. Then comes what is there now, in the order of versions. It ends early if
 // there are more than maxDifference bytes. There are no events for a member that has other
 // bytes at the same version: see errRewritten.
-func difference(old *Snapshot, st *Stage) ([]byte, error) {
+func difference(old *view.Snapshot, st *view.Stage) ([]byte, error) {
 	var gone, there []news
 	var sum int
 	e := st.View.Repr.Encoding
@@ -109,8 +110,8 @@ func sameUID(e wire.Encoding, a, b []byte) (bool, error) {
 }
 
 // encodeNews writes events.
-func encodeNews(events []news, st *Stage) []byte {
-	t := ItemType(&st.Meta, st.Kind)
+func encodeNews(events []news, st *view.Stage) []byte {
+	t := view.ItemType(&st.Meta, st.Kind)
 	out := []byte{}
 	for _, n := range events {
 		if len(out) > maxDifference {

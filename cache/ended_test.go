@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 const urlPodsOfNode = urlPods + "?fieldSelector=spec.nodeName%3Dn"
@@ -17,7 +19,7 @@ func podWithUID(name, version, uid string) string {
 // A pod that a list of its node does not have any more was deleted. What was read of it
 // after the list before is no answer, either; another pod of that name is.
 func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
-	doubtful := []string{"404", ErrDoubtful.Error()}
+	doubtful := []string{"404", view.ErrDoubtful.Error()}
 	for name, test := range map[string]struct {
 		read string
 		want []string

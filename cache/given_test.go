@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // What clients of this process were given does not get older when a snapshot takes the place
@@ -31,7 +32,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 				u.goAway()
 			},
-			list: ErrBehind.Error(), a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: ErrBehind.Error(),
+			list: view.ErrBehind.Error(), a: view.ErrDoubtful.Error(), b: view.ErrDoubtful.Error(), other: view.ErrBehind.Error(),
 		},
 		"an object, by the cloud": {
 			give: func(t *testing.T, u *upstream, c *Cache) {
@@ -40,11 +41,11 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				get(t, c, urlPodA)
 				u.goAway()
 			},
-			list: "100: a=50 b=51", a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: "100: a=50 b=51",
+			list: "100: a=50 b=51", a: view.ErrDoubtful.Error(), b: view.ErrDoubtful.Error(), other: "100: a=50 b=51",
 		},
 		"an object, by the cache": {
 			give: func(t *testing.T, _ *upstream, c *Cache) { get(t, c, urlPodA) },
-			list: ErrBehind.Error(), a: ErrDoubtful.Error(), b: ErrDoubtful.Error(), other: "100: a=50 b=51",
+			list: view.ErrBehind.Error(), a: view.ErrDoubtful.Error(), b: view.ErrDoubtful.Error(), other: "100: a=50 b=51",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // A version names another state of an object in the history that begins with a
@@ -22,7 +24,7 @@ func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
 			if got, want := get(t, c, urlPods), "90: a=50/newer"; got != want {
 				t.Errorf("offline: %q, want %q", got, want)
 			}
-			if got := get(t, c, selected); got != "100: a=50/old" && got != ErrNeverRead.Error() {
+			if got := get(t, c, selected); got != "100: a=50/old" && got != view.ErrNeverRead.Error() {
 				t.Errorf("offline, the view that has not followed yet: %q", got)
 			}
 			u.comeBack()

@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -31,7 +32,7 @@ func (x *exchange) list() (*http.Response, error) {
 		return nil, err
 	}
 	if snap == nil {
-		return nil, ErrNeverRead
+		return nil, view.ErrNeverRead
 	}
 	if err := refuses(q, snap.Version); err != nil {
 		snap.Close()
@@ -82,7 +83,7 @@ type listBody struct {
 
 // listBody is the body of a list. What is wrong with the cache shows before the answer has
 // begun, if it is at the beginning.
-func (x *exchange) listBody(src *source, snap *Snapshot, status statusOf) (*listBody, error) {
+func (x *exchange) listBody(src *source, snap *view.Snapshot, status statusOf) (*listBody, error) {
 	b := &listBody{pieces: x.pieces(src, snap, status)}
 	sizes, err := b.sizes()
 	if err != nil {

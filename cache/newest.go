@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -27,7 +28,7 @@ type versionCheck struct {
 // one. A watch above it would be held open, in silence, until they get there: they do
 // not say that their store was restored from a backup. template is a request of who
 // may list the view.
-func (l *lister) newest(ctx context.Context, v *View, template *http.Request, after time.Time) (string, error) {
+func (l *lister) newest(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
 	for {
 		l.outages.mu.Lock()
 		space := query.VersionSpace(v.Key.GVR().GroupResource())
@@ -67,7 +68,7 @@ const verifyEvery = time.Minute
 // verify is called when an apiserver has shown a state that is older than the
 // view. It may be behind the others; or the store was restored from a backup, and
 // then the view has to follow.
-func (l *lister) verify(v *View, template *http.Request) {
+func (l *lister) verify(v *view.View, template *http.Request) {
 	if !l.relisting(v).verify(l.now()) {
 		return
 	}
@@ -89,7 +90,7 @@ const maxVersionAnswer = 4 << 20
 
 // askVersion asks for one object of a view. The list says at which version the
 // apiserver's store is.
-func (l *lister) askVersion(ctx context.Context, v *View, template *http.Request) (string, error) {
+func (l *lister) askVersion(ctx context.Context, v *view.View, template *http.Request) (string, error) {
 	res, err := l.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
 		return "", err
@@ -102,7 +103,7 @@ func (l *lister) askVersion(ctx context.Context, v *View, template *http.Request
 		return "", err
 	}
 	if !versions.Valid(string(found)) {
-		return "", ErrNameless
+		return "", view.ErrNameless
 	}
 	return string(found), nil
 }

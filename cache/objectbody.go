@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -19,7 +20,7 @@ import (
 // what nobody reads is not held whole.
 type objectBody struct {
 	x      *exchange
-	held   Copy
+	held   view.Copy
 	to     wire.Representation
 	reader *store.Reader // keeps the copy on disk
 	out    waiting
@@ -33,7 +34,7 @@ type objectBody struct {
 var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
-func (x *exchange) largeObject(c *Copy, to wire.Representation) (*http.Response, error) {
+func (x *exchange) largeObject(c *view.Copy, to wire.Representation) (*http.Response, error) {
 	b := &objectBody{x: x, held: *c, to: to, reader: c.View.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
@@ -71,7 +72,7 @@ func (b *objectBody) fill() {
 }
 
 // appendObject appends an object as the body of an answer in the representation r.
-func appendObject(dst []byte, o Object, r wire.Representation) ([]byte, error) {
+func appendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, error) {
 	bare, t, err := o.Bare, o.Type, error(nil)
 	switch {
 	case o.Repr.Metadata != r.Metadata:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -45,7 +46,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 				c, items := startLarge(t, sizes...)
 				c.production.large.Store(maxLargeWaiting - room)
 				for i := range sizes {
-					o := Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
+					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := appendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)

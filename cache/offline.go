@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -67,7 +68,7 @@ func (x *exchange) status(err error) (*http.Response, error) {
 // whichever view. An older one is no answer, even if only that can be converted.
 func (x *exchange) get() (*http.Response, error) {
 	copies, err := x.cache.views.Seek(x.query)
-	if errors.Is(err, ErrNeverRead) {
+	if errors.Is(err, view.ErrNeverRead) {
 		return nil, x.unknown()
 	}
 	if err != nil {
@@ -91,14 +92,14 @@ func (x *exchange) get() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(copies, Copy.Whole) {
+	if slices.ContainsFunc(copies, view.Copy.Whole) {
 		return x.status(notAcceptable(x.query))
 	}
 	return nil, errOnlyMetadata
 }
 
 // object answers with one object.
-func (x *exchange) object(c *Copy, to wire.Representation) (*http.Response, error) {
+func (x *exchange) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
 	c.View.Touch(x.cache.now())
 	c.View.NoteRead(c.Name)
 	limit := pieceSize
@@ -117,7 +118,7 @@ func (x *exchange) object(c *Copy, to wire.Representation) (*http.Response, erro
 }
 
 // respond sends an object in the representation r.
-func (x *exchange) respond(code int, o Object, r wire.Representation) (*http.Response, error) {
+func (x *exchange) respond(code int, o view.Object, r wire.Representation) (*http.Response, error) {
 	body, err := appendObject(nil, o, r)
 	if errors.Is(err, convert.ErrUnknownType) {
 		return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: r.ContentType()}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
@@ -32,7 +33,7 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		v := c.views.Find(podsKey(query.NodeUser))
 		before, _ := v.Member("ns/a")
-		v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: []byte(podJSON("a", "101"))})
+		v.Apply("100", &view.Change{Name: "ns/a", Version: "101", Object: []byte(podJSON("a", "101"))})
 		time.Sleep(5 * time.Second) // the old bytes are gone from the disk
 		if _, err := v.Read("ns/a", before); err == nil {
 			t.Fatal("what was replaced can still be read: this test shows nothing")

@@ -10,6 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -90,7 +91,7 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 		q.Name = string(m.Name)
 	}
 	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
-		return ErrNameless
+		return view.ErrNameless
 	}
 	if x.endedByWrite(repr, body) {
 		x.cache.views.Gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
@@ -119,9 +120,9 @@ func (c *Cache) looked(err error) {
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *PageStage
+	var before *view.PageStage
 	if q.ContinueToken != "" {
-		if before = c.pages.Before(PageOf(key, q.ContinueToken)); before == nil {
+		if before = c.pages.Before(view.PageOf(key, q.ContinueToken)); before == nil {
 			x.passPage(res, repr)
 			return
 		}
@@ -132,7 +133,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 		if err == nil {
 			err = x.listed(v, st, before)
 		}
-		if errors.Is(err, ErrStageFull) && !errors.Is(err, tee.ErrStopReading) {
+		if errors.Is(err, view.ErrStageFull) && !errors.Is(err, tee.ErrStopReading) {
 			x.tooLarge(v)
 		}
 		if err != nil {
@@ -161,32 +162,32 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed is called with a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *View, st *Stage, before *PageStage) error {
+func (x *exchange) listed(v *view.View, st *view.Stage, before *view.PageStage) error {
 	c, version := x.cache, st.Meta.ResourceVersion
 	if !versions.Valid(version) {
-		return ErrNameless
+		return view.ErrNameless
 	}
 	next := st
 	if before != nil {
 		if before.Version != version {
-			c.pages.Done(PageOf(v.Key, x.query.ContinueToken))
+			c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
 			x.passed(v, version)
 			return errMixed
 		}
 		next = before.With(st)
 		defer next.End()
 	}
-	if next.Bytes > MaxStage {
-		return ErrStageFull
+	if next.Bytes > view.MaxStage {
+		return view.ErrStageFull
 	}
 	if token := st.Meta.Continue; token != "" {
 		v.Hold()
 		c.records.Forgot(v.Key.UserResource(), version) // the rest may never be asked for
-		c.pages.Wait(PageOf(v.Key, token), &PageStage{Stage: next.Keep(), View: v, Version: version})
+		c.pages.Wait(view.PageOf(v.Key, token), &view.PageStage{Stage: next.Keep(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.Done(PageOf(v.Key, x.query.ContinueToken))
+		c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
 	}
 	c.lister.commit(x.query, x.req, next, version)
 	return nil
@@ -232,7 +233,7 @@ func (x *exchange) named() *query.Query {
 }
 
 // passed is called when a client has got a list that was not kept.
-func (x *exchange) passed(v *View, version string) {
+func (x *exchange) passed(v *view.View, version string) {
 	if versions.Valid(version) && v.SawState(version) {
 		x.cache.lister.refresh(v, x.req)
 	}
@@ -240,11 +241,11 @@ func (x *exchange) passed(v *View, version string) {
 
 // tooLarge is called when a client has got a list that is too large to be kept. Which
 // version it was of is not known.
-func (x *exchange) tooLarge(v *View) {
+func (x *exchange) tooLarge(v *view.View) {
 	if !v.IsComplete() {
 		return
 	}
-	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", MaxStage)
+	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxStage)
 	x.cache.lister.bar(v)
 	v.DropComplete()
 }

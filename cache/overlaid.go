@@ -9,6 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -18,22 +19,22 @@ import (
 // it to watches that are open.
 
 // showsStatus reports whether updates of the overlay are part of a view.
-func showsStatus(v *View) bool {
+func showsStatus(v *view.View) bool {
 	return v.Repr.Metadata == "" && overlay.Shows(v.Key.Group, v.Key.Resource)
 }
 
 // placed is what an update means for a view.
 type placed struct {
 	update *overlay.Update
-	name   string // of the member
-	member bool   // of the view as it is cached
-	entry  Entry  // then
-	bare   []byte // then: the cached object
-	fits   bool   // the updated object is in what the view selects
+	name   string     // of the member
+	member bool       // of the view as it is cached
+	entry  view.Entry // then
+	bare   []byte     // then: the cached object
+	fits   bool       // the updated object is in what the view selects
 }
 
 // statusUpdates returns the updates of a view's resource.
-func (c *Cache) statusUpdates(v *View) []*overlay.Update {
+func (c *Cache) statusUpdates(v *view.View) []*overlay.Update {
 	if !showsStatus(v) {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (c *Cache) statusUpdates(v *View) []*overlay.Update {
 }
 
 // place says what an update means for a view, or no if that is nothing.
-func (c *Cache) place(v *View, u *overlay.Update) (placed, bool) {
+func (c *Cache) place(v *view.View, u *overlay.Update) (placed, bool) {
 	p := placed{update: u, name: query.MemberName(u.Key.Namespace, u.Key.Name)}
 	own := v.Key.User == query.NodeUser
 	if p.entry, p.member = v.Member(p.name); !p.member {
@@ -69,10 +70,10 @@ func (c *Cache) place(v *View, u *overlay.Update) (placed, bool) {
 
 // isCached reports whether a GET by the view's user would show the object that was
 // updated: it is not gone, nor refused, and a copy of it is there.
-func (c *Cache) isCached(v *View, u *overlay.Update) bool {
+func (c *Cache) isCached(v *view.View, u *overlay.Update) bool {
 	q := &query.Query{User: v.Key.User, Verb: "get", Resource: v.Key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
 	copies, err := c.views.Seek(q)
-	return err == nil && slices.ContainsFunc(copies, func(held Copy) bool {
+	return err == nil && slices.ContainsFunc(copies, func(held view.Copy) bool {
 		return held.Whole() && versions.Compare(held.Entry.Version, u.ResourceVersion) <= 0
 	})
 }
@@ -86,7 +87,7 @@ type statusOf struct {
 
 // withStatus makes the members of a snapshot what they are with the node's own status, which
 // it returns.
-func (c *Cache) withStatus(src *source, snap *Snapshot) statusOf {
+func (c *Cache) withStatus(src *source, snap *view.Snapshot) statusOf {
 	updates := c.statusUpdates(src.view)
 	if len(updates) == 0 || src.repr.Metadata != "" {
 		return statusOf{}

@@ -9,6 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // Bounds on the memory that offline answers take, whoever asks for them, converted or
@@ -84,13 +85,13 @@ type pieces struct {
 	ctx        context.Context // of the request
 	user       string
 	source     *source
-	snapshot   *Snapshot
+	snapshot   *view.Snapshot
 	status     statusOf // laid over the snapshot
 	size       int      // pieceSize or convertedPieceSize
 	out        waiting
 }
 
-func (x *exchange) pieces(src *source, snap *Snapshot, status statusOf) pieces {
+func (x *exchange) pieces(src *source, snap *view.Snapshot, status statusOf) pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize

@@ -18,6 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -44,7 +45,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 // their sizes at hand.
 func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &source{view: &View{Repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
+	src := &source{view: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {

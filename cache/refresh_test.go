@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
@@ -128,7 +129,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 		lists   int
 	}{
 		"while somebody watches it": {true, "100: a=50", 2},
-		"not if nobody does":        {false, ErrNeverRead.Error(), 1},
+		"not if nobody does":        {false, view.ErrNeverRead.Error(), 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

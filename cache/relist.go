@@ -15,6 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -38,8 +39,8 @@ const (
 // taken before the locks of views and of what it guards, and after that of evictions.
 type lister struct {
 	up       http.RoundTripper
-	views    *Views
-	pages    *Pages
+	views    *view.Views
+	pages    *view.Pages
 	records  *records.Records
 	outages  *past
 	lists    semaphore
@@ -54,11 +55,11 @@ type lister struct {
 	stillOf    func(user string, again *http.Request) error
 
 	mu sync.Mutex
-	of map[*View]*relisting
+	of map[*view.View]*relisting
 }
 
 // relisting returns that of a view.
-func (l *lister) relisting(v *View) *relisting {
+func (l *lister) relisting(v *view.View) *relisting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.of[v]
@@ -70,10 +71,10 @@ func (l *lister) relisting(v *View) *relisting {
 }
 
 // bar keeps open watches from having a view listed for some time.
-func (l *lister) bar(v *View) { l.relisting(v).bar(l.now()) }
+func (l *lister) bar(v *view.View) { l.relisting(v).bar(l.now()) }
 
 // forget is called when a view is no more.
-func (l *lister) forget(v *View) {
+func (l *lister) forget(v *view.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.of, v)
@@ -160,7 +161,7 @@ var errBarred = errors.New("it was evicted, or listing it has just failed")
 
 // refresh has a view listed in the background, because its watches go on from a
 // version that the view is not at. template is a request whose sender may read it.
-func (l *lister) refresh(v *View, template *http.Request) {
+func (l *lister) refresh(v *view.View, template *http.Request) {
 	if _, err := l.relist(v, template, time.Time{}, true); err != nil {
 		l.log.Debug("view is not listed again", "view", v.String(), "reason", err)
 	}
@@ -168,7 +169,7 @@ func (l *lister) refresh(v *View, template *http.Request) {
 
 // relist lists a view, or joins whoever does, or takes a list that has ended
 // after the given time.
-func (l *lister) relist(v *View, template *http.Request, after time.Time, gently bool) (*flight, error) {
+func (l *lister) relist(v *view.View, template *http.Request, after time.Time, gently bool) (*flight, error) {
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +229,7 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 }
 
 // fly lists the view, works out the difference, and commits.
-func (l *lister) fly(ctx context.Context, f *flight, v *View, template *http.Request) error {
+func (l *lister) fly(ctx context.Context, f *flight, v *view.View, template *http.Request) error {
 	if err := l.lists.acquire(ctx); err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (l *lister) fly(ctx context.Context, f *flight, v *View, template *http.Req
 	v.CountLists(1)
 	defer v.CountLists(-1)
 	verdict, err := l.flyOnce(ctx, f, v, template)
-	if err == nil && verdict == Restored {
+	if err == nil && verdict == view.Restored {
 		// Versions name other objects now: nothing may be taken for known.
 		l.restored(v, f.to)
 		_, err = l.flyOnce(ctx, f, v, template)
@@ -252,20 +253,20 @@ func (l *lister) fly(ctx context.Context, f *flight, v *View, template *http.Req
 	return err
 }
 
-func (l *lister) flyOnce(ctx context.Context, f *flight, v *View, template *http.Request) (Verdict, error) {
+func (l *lister) flyOnce(ctx context.Context, f *flight, v *view.View, template *http.Request) (view.Verdict, error) {
 	st := v.NewStage(v.Latest(), true)
 	defer st.End()
 	if err := l.fetch(ctx, st, template); err != nil {
-		return Outdated, err
+		return view.Outdated, err
 	}
 	f.to = st.Meta.ResourceVersion
 	f.changed, f.from, f.events = l.compareWith(v, st)
 	verdict := st.Commit(f.to)
 	l.views.Ended(st)
-	if verdict == Taken {
+	if verdict == view.Taken {
 		l.views.EndedCopies(st, f.to)
 	}
-	if verdict != Taken { // other streams were faster, or there is no way from there to here
+	if verdict != view.Taken { // other streams were faster, or there is no way from there to here
 		f.from, f.events = "", nil
 	}
 	return verdict, nil
@@ -273,7 +274,7 @@ func (l *lister) flyOnce(ctx context.Context, f *flight, v *View, template *http
 
 // compareWith returns the events that lead from the view's state, as it is between
 // two versions, to that of a stage; no version where there are no such events.
-func (l *lister) compareWith(v *View, st *Stage) (changed, from string, events []byte) {
+func (l *lister) compareWith(v *view.View, st *view.Stage) (changed, from string, events []byte) {
 	old, err := v.Snapshot()
 	if err != nil {
 		l.log.Error("cache is damaged", "view", v.String(), "err", err)
@@ -304,7 +305,7 @@ func (v values) Value(key any) any {
 }
 
 // fetch lists a stage's view from upstream.
-func (l *lister) fetch(ctx context.Context, st *Stage, template *http.Request) error {
+func (l *lister) fetch(ctx context.Context, st *view.Stage, template *http.Request) error {
 	res, err := l.list(ctx, st.View, template, nil)
 	if err != nil {
 		return err
@@ -326,7 +327,7 @@ func (l *lister) fetch(ctx context.Context, st *Stage, template *http.Request) e
 
 // list asks upstream for all of a view, in its representation and with the
 // credentials of template.
-func (l *lister) list(ctx context.Context, v *View, template *http.Request, more url.Values) (*http.Response, error) {
+func (l *lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
 	query := url.Values{}
@@ -403,25 +404,25 @@ func (s semaphore) release() { <-s }
 
 // commit makes a list, the answer to a query, the state of its view. template is a request
 // whose sender may read the view.
-func (l *lister) commit(q *query.Query, template *http.Request, st *Stage, version string) {
+func (l *lister) commit(q *query.Query, template *http.Request, st *view.Stage, version string) {
 	v := st.View
 	if !st.Consistent {
 		l.views.Outdo(q, v)
 	}
 	verdict := st.Commit(version)
 	l.views.Ended(st)
-	if verdict == Taken {
+	if verdict == view.Taken {
 		l.views.EndedCopies(st, version)
 	}
 	switch verdict {
-	case Restored:
+	case view.Restored:
 		l.restored(v, version)
 		l.refresh(v, template)
-	case Outdated:
+	case view.Outdated:
 		if !st.Consistent {
 			l.verify(v, template)
 		}
-	case Taken:
+	case view.Taken:
 		if v.Behind() { // an apiserver that is behind another answered, from its memory
 			l.refresh(v, template)
 		}
@@ -434,7 +435,7 @@ func (l *lister) commit(q *query.Query, template *http.Request, st *Stage, versi
 // restored is called when a view turned out to be newer than the apiservers.
 // Versions may name other objects from now on, so everything goes that is compared
 // by them: views of the same resource, and what was read one by one from the same store.
-func (l *lister) restored(v *View, version string) {
+func (l *lister) restored(v *view.View, version string) {
 	l.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	back := v.Key.UserResource()
 	for _, other := range l.views.All() {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -51,7 +52,7 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := newTestView(t)
-			list := func(version string, objects []object) *Stage {
+			list := func(version string, objects []object) *view.Stage {
 				st := v.NewStage("", true)
 				t.Cleanup(st.End)
 				for _, o := range objects {

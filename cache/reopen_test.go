@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // openFile reports whether the cache's file is open.
@@ -41,7 +42,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 		}
 		c = openCache(t, dir, u)
 		stop = runCache(t, c)
-		if got := get(t, c, urlPods); got != ErrNeverRead.Error() {
+		if got := get(t, c, urlPods); got != view.ErrNeverRead.Error() {
 			t.Errorf("without the disk: %q", got)
 		}
 		synctest.Wait() // it was tried to open the file

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // b=95 is what a client has seen, and what the backup that is put back lacks.
@@ -181,7 +183,7 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 		get(t, c, urlPods)
 		time.Sleep(time.Second)
 		u.goAway()
-		if got, want := get(t, c, urlConfigMap), ErrNeverRead.Error(); got != want {
+		if got, want := get(t, c, urlConfigMap), view.ErrNeverRead.Error(); got != want {
 			t.Errorf("offline: %q, want %q", got, want)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // step is something that happens before the cloud is lost.
@@ -14,7 +16,7 @@ type step func(*testing.T, *Cache, *upstream)
 
 func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 	const all = "100: a=50"
-	never, denied := ErrNeverRead.Error(), ErrDenied.Error()
+	never, denied := view.ErrNeverRead.Error(), view.ErrDenied.Error()
 	notFound := func(resource, name string) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":%q}}`, name, resource)
 	}
@@ -62,7 +64,7 @@ func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
 		"a refused read, and then one that was not": {[]step{asks(urlPods), answers("get", 403, "{}"), asks(urlPodA), answers("get", 200, podJSON("a", "50")), asks(urlPodA)}, "a=50", all},
 		"a refused list":                            {[]step{asks(urlPods), answers("list", 403, "{}"), asks(urlPods)}, never, denied},
 		"a refused list, and then one that was not": {[]step{asks(urlPods), answers("list", 403, "{}"), asks(urlPods), answers("list", 200, podsJSON("100", podJSON("a", "50"))), asks(urlPods)}, "a=50", all},
-		"a refused list that was newer than a read": {[]step{asks(urlPodA), answers("list", 200, podsJSON("120", podJSON("a", "110"))), asks(urlPods), answers("list", 403, "{}"), asks(urlPods)}, fmt.Sprintf("%v: %v", ErrDoubtful, errRefused), denied},
+		"a refused list that was newer than a read": {[]step{asks(urlPodA), answers("list", 200, podsJSON("120", podJSON("a", "110"))), asks(urlPods), answers("list", 403, "{}"), asks(urlPods)}, fmt.Sprintf("%v: %v", view.ErrDoubtful, errRefused), denied},
 		"a list of a kind that is gone":             {[]step{asks(urlPods), answers("list", 404, "{}"), asks(urlPods)}, never, denied},
 		"a list that failed":                        {[]step{asks(urlPods), answers("list", 500, "{}"), asks(urlPods)}, "a=50", all},
 		"a watch that is refused when it goes on":   {[]step{asks(urlPods), watches("100"), answers("watch", 403, "{}"), breaksOff}, never, denied},

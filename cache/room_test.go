@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // account is the key of a service account.
@@ -33,7 +34,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 		views, bytes := 0, int64(0)
 		for _, v := range c.views.All() {
 			if s, kept := v.State(); kept {
-				views, bytes = views+1, bytes+s.Bytes+ViewCost+int64(len(v.Key.Bytes()))
+				views, bytes = views+1, bytes+s.Bytes+view.Cost+int64(len(v.Key.Bytes()))
 			}
 		}
 		if gotViews, gotBytes := c.views.Used(); gotViews != views || gotBytes != bytes || views == 0 {
@@ -55,7 +56,7 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(as(t.Context(), user), t, c, "GET", urlPods+"?limit=2")
 		}
-		for i := range 2 * MaxPages {
+		for i := range 2 * view.MaxPages {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), "flooder"), t, c, "GET", urlPods+"?limit=2")
@@ -88,7 +89,7 @@ func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(victims, t, c, "GET", selected(i))
 		}
-		for i := range 2 * MaxPages {
+		for i := range 2 * view.MaxPages {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), fmt.Sprint("system:serviceaccount:flood:a", i)), t, c, "GET", urlPods+"?limit=2")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -43,7 +44,7 @@ func convertibleTo(r wire.Representation) []wire.Representation {
 
 // source is a view that can answer, if need be after a conversion.
 type source struct {
-	view *View
+	view *view.View
 	repr wire.Representation // asked for
 }
 
@@ -114,7 +115,7 @@ func (x *exchange) source() (*source, error) {
 		}
 	}
 	if behind {
-		return nil, ErrBehind
+		return nil, view.ErrBehind
 	}
 	return nil, x.unanswerable()
 }
@@ -125,9 +126,9 @@ func (x *exchange) unanswerable() error {
 	for _, v := range x.cache.views.Forms(x.query) {
 		switch {
 		case v.Denied():
-			return ErrDenied
+			return view.ErrDenied
 		case v.Behind() && v.Position() != "":
-			err = ErrBehind
+			err = view.ErrBehind
 		case !v.Usable():
 		case v.Repr.Metadata != "":
 			err = errOnlyMetadata
@@ -143,5 +144,5 @@ func (x *exchange) unknown() error {
 	if x.cache.unkept.has(x.query) {
 		return errNotKept
 	}
-	return ErrNeverRead
+	return view.ErrNeverRead
 }

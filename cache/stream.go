@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -39,7 +40,7 @@ type stream struct {
 	cache *Cache
 	query *query.Query
 	repr  wire.Representation
-	view  *View // held
+	view  *view.View // held
 	req   *http.Request
 
 	opened   time.Time
@@ -56,7 +57,7 @@ type stream struct {
 	// empty until the initial events have ended.
 	at        string
 	initial   bool          // initial events are coming
-	stage     *Stage        // of initial events; nil where they are not kept
+	stage     *view.Stage   // of initial events; nil where they are not kept
 	replay    *replay       // initial events that come from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
 	resumed   bool          // upstream was opened here, and the client does not know
@@ -312,7 +313,7 @@ func (s *stream) event(f *wire.Frame) bool {
 		return false
 	}
 	s.held.overtaken(name)
-	c := &Change{Name: name, Version: version}
+	c := &view.Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
 		if err != nil { // a frame that was read has an object that is one
@@ -326,14 +327,14 @@ func (s *stream) event(f *wire.Frame) bool {
 		shown = s.view.Shown(name)
 	}
 	a := s.view.Apply(s.from(version), c)
-	if a == Gap {
+	if a == view.Gap {
 		s.cache.lister.refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		s.cache.views.Outlived(s.view, name, shown)
-	case a == Gap || a == Buffered:
+	case a == view.Gap || a == view.Buffered:
 		s.keepApart(c)
 	}
 	s.at = version
@@ -383,7 +384,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if versions.Compare(version, s.at) < 0 {
 			return
 		}
-		if s.view.Advance(s.from(version), version) == Gap {
+		if s.view.Advance(s.from(version), version) == view.Gap {
 			s.cache.lister.refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.cache.now()
@@ -435,7 +436,7 @@ func (s *stream) context() context.Context { return s.req.Context() }
 // keepApart keeps the object of an event that its view could not take, so that a GET does
 // not show an older one should the cloud go away before the view has caught up. Of a view
 // that was evicted nothing is kept; older copies are in doubt then.
-func (s *stream) keepApart(c *Change) {
+func (s *stream) keepApart(c *view.Change) {
 	if s.cache.views.Holds(s.query.UserResource(), c.Name) {
 		s.cache.records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
 	}

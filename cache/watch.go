@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -36,7 +37,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 		return err
 	}
 	if snap == nil {
-		return ErrNeverRead
+		return view.ErrNeverRead
 	}
 	version, changed := snap.Version, snap.Changed
 	s.held.source = src
@@ -47,7 +48,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 		}
 		if s.item.Kind == "" && len(snap.Members) > 0 {
 			snap.Close()
-			return ErrNeverRead
+			return view.ErrNeverRead
 		}
 		status := x.cache.withStatus(src, snap)
 		s.held.noteAll(&status)

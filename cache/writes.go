@@ -23,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -248,7 +249,7 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
 		return w.update(x, body)
 	case x.req.Method == http.MethodGet:
-		return nil, ErrNeverRead
+		return nil, view.ErrNeverRead
 	}
 	return nil, errWrite
 }
@@ -264,7 +265,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	}
 	code, header, body, ok := w.kept.Load().paths.Answer(x.who.user, x.req)
 	if !ok {
-		return nil, ErrNeverRead
+		return nil, view.ErrNeverRead
 	}
 	res := answerBytes(x.req, code, "", body)
 	for name, values := range header {
@@ -327,22 +328,22 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
-func (x *exchange) cached(q *query.Query) (Object, error) {
+func (x *exchange) cached(q *query.Query) (view.Object, error) {
 	copies, err := x.cache.views.Seek(q)
 	if err != nil {
-		return Object{}, err
+		return view.Object{}, err
 	}
 	err = errOnlyMetadata
 	for i := range copies {
 		if !copies[i].Whole() {
 			continue
 		}
-		var o Object
+		var o view.Object
 		if o, err = copies[i].Object(); err == nil {
 			return o, nil
 		}
 	}
-	return Object{}, err
+	return view.Object{}, err
 }
 
 // update applies what the node says of itself to the overlay.
@@ -371,8 +372,8 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	return x.respond(http.StatusOK, overlaidObject(result), asked)
 }
 
-func overlaidObject(o overlay.Object) Object {
-	return Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
+func overlaidObject(o overlay.Object) view.Object {
+	return view.Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
 }
 
 func (x *exchange) overlayKey() overlay.Key {
@@ -386,7 +387,7 @@ func (x *exchange) overlayKey() overlay.Key {
 
 // overlaid is an object with what the node has made of it: of its own reads everything,
 // of others' the status.
-func (w *writes) overlaid(x *exchange, o Object) Object {
+func (w *writes) overlaid(x *exchange, o view.Object) view.Object {
 	key := x.overlayKey()
 	own := x.who.isNode()
 	u := w.overlay.Find(key)

@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"fmt"
@@ -163,7 +163,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 		v.Release()
 	}
 	s.Fit(nil)
-	var kept []ViewState
+	var kept []State
 	for _, v := range s.All() {
 		if state, isKept := v.State(); isKept {
 			kept = append(kept, state)

@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"log/slog"
@@ -40,7 +40,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 		}
 	})
 	r := records.New()
-	s = NewViews(ViewsOptions{Disk: d, Records: r, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
+	s = New(Options{Disk: d, Records: r, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
 	r.Needed, r.Viewed = s.Needed, s.Viewed
 	if err := r.Load(d, log); err != nil {
 		t.Fatal(err)

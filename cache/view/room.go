@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"math"
@@ -72,7 +72,7 @@ func (s *Views) settle(v *View) usage {
 	defer v.mu.Unlock()
 	u := usage{}
 	if v.onDisk {
-		u = usage{1, v.bytes + ViewCost + int64(len(v.raw))}
+		u = usage{1, v.bytes + Cost + int64(len(v.raw))}
 	}
 	s.room.set(v, u)
 	return u

@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 // Views is all views there are. It is safe for concurrent use.
 type Views struct {
-	ViewsOptions
+	Options
 	full atomic.Bool // the kubelet's views alone take more than max
 
 	room room
@@ -37,8 +37,8 @@ type Views struct {
 	of map[query.UserResource][]*View
 }
 
-// ViewsOptions are options of views. All are required.
-type ViewsOptions struct {
+// Options are options of views. All are required.
+type Options struct {
 	Disk    *disk.Disk
 	Records *records.Records
 	Max     int64 // bytes, of all views together
@@ -49,13 +49,13 @@ type ViewsOptions struct {
 	Evicted, Removed func(*View)
 }
 
-// NewViews returns no views: load has to be called.
-func NewViews(o ViewsOptions) *Views {
-	return &Views{ViewsOptions: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
+// New returns no views: load has to be called.
+func New(o Options) *Views {
+	return &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
 }
 
-// ViewCost is what a view takes on disk without members, about.
-const ViewCost = 1 << 10
+// Cost is what a view takes on disk without members, about.
+const Cost = 1 << 10
 
 // Load takes over the views that are on disk: their headers only, and their
 // members when somebody needs them. It may be called again, after the file

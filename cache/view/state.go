@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
-// ViewState is what an operator may know of a view: never what is in it.
-type ViewState struct {
+// State is what an operator may know of a view: never what is in it.
+type State struct {
 	// User is "node", or the name and UID of whom a bearer token stands for.
 	User            string `json:"user"`
 	Resource        string `json:"resource"` // resource.version.group
@@ -31,7 +31,7 @@ type ViewState struct {
 }
 
 // State returns what an operator may know of the view, and whether anything of it is kept.
-func (v *View) State() (_ ViewState, kept bool) {
+func (v *View) State() (_ State, kept bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := &v.Key
@@ -39,7 +39,7 @@ func (v *View) State() (_ ViewState, kept bool) {
 	if k.Group != "" {
 		resource += "." + k.Group
 	}
-	s := ViewState{
+	s := State{
 		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
 		Representation: k.Representation, Single: k.Single,
 		Complete: v.usableLocked(), Denied: v.header.Denied,

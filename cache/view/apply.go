@@ -1,4 +1,4 @@
-package cache
+package view
 
 import (
 	"github.com/edgehub-io/edgehub/cache/store"
