@@ -5,27 +5,19 @@
 // request goes upstream first; the cache looks at the answer while it passes.
 // Only a request that reached no apiserver is answered here.
 //
-// # Model
+// # Parts
 //
-// A view is what one query returned: its key is the user, the resource, the
-// namespace, both selectors and the representation; its state is an index of
-// members (name, resourceVersion, hash of the content), the last version that is
-// proven for them, and whether they are all. Objects are kept as the bytes that
-// came; views of one resource and representation share equal bytes. What was read
-// by GET, or came back from a write, is a member of a view of its own for each
-// user, which is never complete.
+//   - query reads what a request asks for: a query, and the key of the view that answers it.
+//   - view keeps the answers to queries: what they are, how they are fed, and their bounds.
+//   - records keeps what is known of single objects besides the copies of them in views.
+//   - tee looks at the body of an answer while it passes.
+//   - disk is the store and its writer, which are opened again where a file is damaged.
 //
-// # How a view is fed
-//
-//   - A list counts when its body has ended cleanly and was understood, and its
-//     last page has come; unless the view is newer.
-//   - An event counts if it is newer than the view, and comes from a stream that
-//     has passed everything the view has. So any number of streams feed one view,
-//     and a stream that begins above it feeds nothing: the view is listed again.
-//   - Initial events count together, at the bookmark behind them.
-//   - Nothing but a list, an event or a bookmark moves a view's version; nothing
-//     but an answer of 200 changes what is in it.
-//   - The view knows before the client does; the disk follows within a second.
+// A LIST that an apiserver answers goes through RoundTrip and online, and keepList has tee
+// write its items to a [view.Stage] while the client reads. With the last bytes the lister
+// commits the stage: it becomes the view, and the disk follows. Offline, list takes a
+// [view.Snapshot] of the first view that can answer, in the order of the Accept header, lays
+// the node's own status over it, and makes the body piece by piece as the client reads on.
 //
 // # How a watch goes on
 //
@@ -57,7 +49,7 @@
 //
 // # Concurrency
 //
-// A Cache is safe for concurrent use. A view's lock guards its index and orders
-// what goes to the disk; nothing but reading an index for the first time is done
-// under it. Locks are taken in the order view, views, records.
+// A Cache is safe for concurrent use. Locks are taken in the order of the parts above it:
+// what belongs to a request or to a list of the hub's own comes first, then a view, all views
+// and records, as package view says, and last the disk.
 package cache
