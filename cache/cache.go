@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
@@ -79,12 +80,8 @@ type Options struct {
 // pods several times over.
 const defaultMaxBytes = 256 << 20
 
-const (
-	// maxLists is how many views are listed at once by the hub itself, and
-	// maxResumes how many watches are opened again at once.
-	maxLists   = 2
-	maxResumes = 8
-)
+// maxResumes is how many watches are opened again at once.
+const maxResumes = 8
 
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
 // See the package's comment.
@@ -103,7 +100,7 @@ type Cache struct {
 	log        *slog.Logger
 
 	lister  *lister
-	resumes semaphore
+	resumes *semaphore.Weighted
 	past    past
 
 	node    context.Context // carries the node's identity
@@ -133,7 +130,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c := &Cache{
 		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, unkept: newUnkept(), production: newProduction(),
-		resumes: make(semaphore, maxResumes),
+		resumes: semaphore.NewWeighted(maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
@@ -173,10 +170,10 @@ func (c *Cache) load() error {
 		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.forget(v) },
 	})
 	c.pages = view.NewPages(c.now)
-	c.lister = &lister{
-		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, lists: make(semaphore, maxLists), max: c.opts.MaxBytes,
-		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf, of: map[*view.View]*relisting{},
-	}
+	c.lister = newLister(listerOptions{
+		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, max: c.opts.MaxBytes,
+		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf,
+	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
 	}

@@ -82,23 +82,8 @@ func (x *exchange) identified() bool {
 	return true
 }
 
-// identifies reports whether an answer of this code shows that an apiserver has
-// authenticated its caller. Others are no reason to review a token: who has none
-// that is valid can provoke them.
-func identifies(code int) bool {
-	switch code {
-	case http.StatusNotModified, http.StatusForbidden, http.StatusNotFound:
-		return true
-	}
-	return code/100 == 2
-}
-
-// errReassigned is returned where a token belongs to another user than it did when
-// the request was first sent that is now sent again.
-var errReassigned = errors.New("its bearer token belongs to another user now")
-
 // stillOf returns nil if an apiserver has answered this user when the hub sent a
-// client's request again, after an outage, say. Its error is errReassigned, or says
+// client's request again, after an outage, say. Its error is identity.ErrReassigned, or says
 // that it is not known for now.
 func (c *Cache) stillOf(user string, again *http.Request) error {
 	who, ok := c.callerOf(again)
@@ -109,7 +94,7 @@ func (c *Cache) stillOf(user string, again *http.Request) error {
 		}
 	}
 	if who.user != user {
-		return errReassigned
+		return identity.ErrReassigned
 	}
 	return nil
 }

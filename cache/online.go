@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -20,7 +21,7 @@ func (x *exchange) online(res *http.Response) {
 	if res.StatusCode == http.StatusUnauthorized && !x.who.isNode() && x.info.Subresource != "proxy" { // there, it may be a backend's
 		x.cache.tokens.Unauthorized(x.req.Context(), x.who.token)
 	}
-	if !identifies(res.StatusCode) || !x.identified() {
+	if !identity.Authenticated(res.StatusCode) || !x.identified() {
 		return
 	}
 	if x.who.isNode() {

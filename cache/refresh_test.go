@@ -161,17 +161,12 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		c := startCache(t, u)
 		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
 		synctest.Wait()
-		r := c.lister.relisting(c.views.Find(podsKey(query.NodeUser)))
-		last := func() *flight {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.last
-		}
-		if last() == nil {
+		v := c.views.Find(podsKey(query.NodeUser))
+		if c.lister.ended(v, time.Time{}) == nil {
 			t.Fatal("nothing was listed")
 		}
 		time.Sleep(relistCalm + 2*records.SweepEvery)
-		if last() != nil {
+		if c.lister.ended(v, time.Time{}) != nil {
 			t.Error("what a list has changed is held for good")
 		}
 	})

@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -20,6 +23,8 @@ import (
 )
 
 const (
+	// maxLists is how many views are listed at once by the hub itself.
+	maxLists = 2
 	// relistTimeout is how long a list may take that the hub asks for itself. Over
 	// a link of 1 Mbit/s 20 MB take three minutes.
 	relistTimeout = 15 * time.Minute
@@ -38,24 +43,35 @@ const (
 // apiservers. It is safe for concurrent use. mu is
 // taken before the locks of views and of what it guards, and after that of evictions.
 type lister struct {
+	listerOptions
+	lists *semaphore.Weighted
+
+	mu sync.Mutex
+	of map[*view.View]*relisting
+}
+
+// listerOptions are options of a lister. All are required.
+type listerOptions struct {
 	up       http.RoundTripper
 	views    *view.Views
 	pages    *view.Pages
 	records  *records.Records
 	outages  *past
-	lists    semaphore
 	max      int64  // bytes, of all views together
 	relisted func() // called with each list
 	now      func() time.Time
 	log      *slog.Logger
-
-	// background runs a function until the hub stops, and stillOf looks whom an apiserver
-	// has answered: see Cache.background and Cache.stillOf.
+	// background runs a function in a goroutine of its own, with a context that ends when
+	// the hub stops. It returns false if that is so already.
 	background func(func(context.Context)) bool
-	stillOf    func(user string, again *http.Request) error
+	// stillOf returns nil if an apiserver has answered this user when the hub sent a
+	// client's request again. Its error is identity.ErrReassigned, or says that it is not
+	// known for now.
+	stillOf func(user string, again *http.Request) error
+}
 
-	mu sync.Mutex
-	of map[*view.View]*relisting
+func newLister(o listerOptions) *lister {
+	return &lister{listerOptions: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
 }
 
 // relisting returns that of a view.
@@ -69,6 +85,9 @@ func (l *lister) relisting(v *view.View) *relisting {
 	}
 	return r
 }
+
+// ended returns a list of a view that has ended after a time, or nil.
+func (l *lister) ended(v *view.View, after time.Time) *flight { return l.relisting(v).ended(after) }
 
 // bar keeps open watches from having a view listed for some time.
 func (l *lister) bar(v *view.View) { l.relisting(v).bar(l.now()) }
@@ -230,10 +249,10 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 
 // fly lists the view, works out the difference, and commits.
 func (l *lister) fly(ctx context.Context, f *flight, v *view.View, template *http.Request) error {
-	if err := l.lists.acquire(ctx); err != nil {
+	if err := l.lists.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer l.lists.release()
+	defer l.lists.Release(1)
 	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), relistTimeout)
 	defer cancel()
 
@@ -347,7 +366,7 @@ func (l *lister) list(ctx context.Context, v *view.View, template *http.Request,
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	if identifies(res.StatusCode) {
+	if identity.Authenticated(res.StatusCode) {
 		if err := l.stillOf(v.Key.User, req); err != nil {
 			res.Body.Close()
 			return nil, fmt.Errorf("list: %w", err)
@@ -377,7 +396,7 @@ func (r *refusal) Error() string {
 // final reports whether err is a refusal that trying again does not change.
 func final(err error) bool {
 	var r *refusal
-	return errors.Is(err, errReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
+	return errors.Is(err, identity.ErrReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
 // acceptOf asks for lists in a representation.
@@ -387,20 +406,6 @@ func acceptOf(r wire.Representation) string {
 	}
 	return r.Encoding.MediaType() + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=" + r.Metadata
 }
-
-// semaphore bounds how much is done at once.
-type semaphore chan struct{}
-
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s semaphore) release() { <-s }
 
 // commit makes a list, the answer to a query, the state of its view. template is a request
 // whose sender may read the view.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -96,10 +97,10 @@ func (s *stream) resume(ctx context.Context) error {
 // reopen reports that an apiserver does not know any more what came after the
 // version at which the client is.
 func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
-	if err := s.cache.resumes.acquire(ctx); err != nil {
+	if err := s.cache.resumes.Acquire(ctx, 1); err != nil {
 		return false, err
 	}
-	defer s.cache.resumes.release()
+	defer s.cache.resumes.Release(1)
 	res, err := s.cache.up.RoundTrip(s.request())
 	if err != nil {
 		s.cache.log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
@@ -151,11 +152,11 @@ func (s *stream) request() *http.Request {
 // reopened looks at what an apiserver answered.
 func (s *stream) reopened(res *http.Response) (gone bool) {
 	code, changed := res.StatusCode, error(nil)
-	if identifies(code) {
+	if identity.Authenticated(code) {
 		changed = s.cache.stillOf(s.query.User, s.req)
 	}
 	switch {
-	case errors.Is(changed, errReassigned): // the client finds out for itself
+	case errors.Is(changed, identity.ErrReassigned): // the client finds out for itself
 		s.err = io.EOF
 	case changed != nil:
 		s.cache.looked(changed) // it is tried again
@@ -227,7 +228,7 @@ func (s *stream) follows(f *flight) bool {
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.cache.lister.relisting(s.view).ended(s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
+	if f := s.cache.lister.ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
