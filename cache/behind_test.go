@@ -148,7 +148,7 @@ func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
 		synctest.Wait()
 		u.shows("120", podJSON("a", "120"))
-		time.Sleep(maxRelistPause) // nothing happens any more: the hub has to list by itself
+		time.Sleep(MaxPause) // nothing happens any more: the hub has to list by itself
 		u.goAway()
 		if got, want := get(t, c, urlPods), "120: a=120"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)

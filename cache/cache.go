@@ -99,9 +99,9 @@ type Cache struct {
 	metrics    *metrics
 	log        *slog.Logger
 
-	lister  *lister
+	lister  *Lister
 	resumes *semaphore.Weighted
-	past    past
+	past    Outages
 
 	node    context.Context // carries the node's identity
 	running context.Context // ends with Run
@@ -167,12 +167,12 @@ func (c *Cache) load() error {
 	c.records = records.New()
 	c.views = view.New(view.Options{
 		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
-		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.forget(v) },
+		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
 	})
 	c.pages = view.NewPages(c.now)
-	c.lister = newLister(listerOptions{
-		up: c.up, views: c.views, pages: c.pages, records: c.records, outages: &c.past, max: c.opts.MaxBytes,
-		relisted: c.metrics.relists.Inc, now: c.now, log: c.log, background: c.background, stillOf: c.stillOf,
+	c.lister = NewLister(ListerOptions{
+		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.past, Max: c.opts.MaxBytes,
+		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, StillOf: c.stillOf,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (c *Cache) load() error {
 // back for a while; a client that lists it does.
 func (c *Cache) evicted(v *view.View) {
 	c.metrics.evictions.Inc()
-	c.lister.bar(v)
+	c.lister.Bar(v)
 }
 
 // distrust keeps what is on disk from proving that something is not there, where it may be
@@ -250,7 +250,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.views.Fit(nil) // they grow by events, too
 			if c.isUp() {
 				c.views.Sweep()
-				c.lister.sweep()
+				c.lister.Sweep()
 				c.records.Sweep()
 				c.mend()
 			}
@@ -278,7 +278,7 @@ func (c *Cache) mend() {
 	}
 	for _, v := range c.views.All() {
 		if r := v.Template.Load(); r != nil && (v.Position() == "" || v.Behind()) && v.Holders() > 0 {
-			c.lister.refresh(v, r)
+			c.lister.Refresh(v, r)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 			return nil
 		case <-c.up.Lost(ctx):
 		}
-		c.past.lost()
+		c.past.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's
 		}

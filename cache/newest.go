@@ -24,28 +24,28 @@ type versionCheck struct {
 	err     error
 }
 
-// newest returns the version at which the apiservers were some time after the given
+// CurrentVersion returns the version at which the apiservers were some time after the given
 // one. A watch above it would be held open, in silence, until they get there: they do
 // not say that their store was restored from a backup. template is a request of who
 // may list the view.
-func (l *lister) newest(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
+func (l *Lister) CurrentVersion(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
 	for {
-		l.outages.mu.Lock()
+		l.Outages.mu.Lock()
 		space := query.VersionSpace(v.Key.GVR().GroupResource())
-		check := l.outages.checks[space]
+		check := l.Outages.checks[space]
 		mine := check == nil || check.began.Before(after)
 		if mine {
-			check = &versionCheck{began: l.now(), done: make(chan struct{})}
-			if l.outages.checks == nil {
-				l.outages.checks = map[string]*versionCheck{}
+			check = &versionCheck{began: l.Now(), done: make(chan struct{})}
+			if l.Outages.checks == nil {
+				l.Outages.checks = map[string]*versionCheck{}
 			}
-			l.outages.checks[space] = check
+			l.Outages.checks[space] = check
 		}
-		l.outages.mu.Unlock()
+		l.Outages.mu.Unlock()
 		if mine {
 			check.version, check.err = l.askVersion(ctx, v, template)
 			if check.err != nil { // it may be for a reason of this one caller
-				l.outages.forget(space, check)
+				l.Outages.forget(space, check)
 			}
 			close(check.done)
 			return check.version, check.err
@@ -65,22 +65,22 @@ func (l *lister) newest(ctx context.Context, v *view.View, template *http.Reques
 // apiservers.
 const verifyEvery = time.Minute
 
-// verify is called when an apiserver has shown a state that is older than the
+// Verify is called when an apiserver has shown a state that is older than the
 // view. It may be behind the others; or the store was restored from a backup, and
 // then the view has to follow.
-func (l *lister) verify(v *view.View, template *http.Request) {
-	if !l.relisting(v).verify(l.now()) {
+func (l *Lister) Verify(v *view.View, template *http.Request) {
+	if !l.relisting(v).verify(l.Now()) {
 		return
 	}
 	v.Hold()
-	l.background(func(ctx context.Context) {
+	l.Background(func(ctx context.Context) {
 		defer v.Release()
-		newest, err := l.newest(withValuesOf(ctx, template.Context()), v, template, l.now())
+		newest, err := l.CurrentVersion(withValuesOf(ctx, template.Context()), v, template, l.Now())
 		if err == nil && versions.Compare(newest, v.Position()) < 0 {
-			_, err = l.relist(v, template, time.Time{}, true)
+			_, err = l.Relist(v, template, time.Time{}, true)
 		}
 		if err != nil {
-			l.log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
+			l.Log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
 		}
 	})
 }
@@ -90,7 +90,7 @@ const maxVersionAnswer = 4 << 20
 
 // askVersion asks for one object of a view. The list says at which version the
 // apiserver's store is.
-func (l *lister) askVersion(ctx context.Context, v *view.View, template *http.Request) (string, error) {
+func (l *Lister) askVersion(ctx context.Context, v *view.View, template *http.Request) (string, error) {
 	res, err := l.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
 		return "", err

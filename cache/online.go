@@ -190,7 +190,7 @@ func (x *exchange) listed(v *view.View, st *view.Stage, before *view.PageStage) 
 	if before != nil {
 		c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
 	}
-	c.lister.commit(x.query, x.req, next, version)
+	c.lister.Commit(x.query, x.req, next, version)
 	return nil
 }
 
@@ -236,7 +236,7 @@ func (x *exchange) named() *query.Query {
 // passed is called when a client has got a list that was not kept.
 func (x *exchange) passed(v *view.View, version string) {
 	if versions.Valid(version) && v.SawState(version) {
-		x.cache.lister.refresh(v, x.req)
+		x.cache.lister.Refresh(v, x.req)
 	}
 }
 
@@ -247,7 +247,7 @@ func (x *exchange) tooLarge(v *view.View) {
 		return
 	}
 	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxStage)
-	x.cache.lister.bar(v)
+	x.cache.lister.Bar(v)
 	v.DropComplete()
 }
 

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// past counts outages.
-type past struct {
+// Outages counts outages.
+type Outages struct {
 	mu      sync.Mutex
 	outages int
 	since   time.Time                // the last began
 	checks  map[string]*versionCheck // of the last outage, by versionSpace
 }
 
-func (p *past) lost() {
+func (p *Outages) Lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outages++
@@ -21,14 +21,14 @@ func (p *past) lost() {
 	clear(p.checks)
 }
 
-func (p *past) count() int {
+func (p *Outages) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outages
 }
 
-// away says since when the cloud cannot be reached, as far as this process knows.
-func (p *past) away() string {
+// Away says since when the cloud cannot be reached, as far as this process knows.
+func (p *Outages) Away() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.since.IsZero() { // the loss is about to be noted
@@ -37,7 +37,7 @@ func (p *past) away() string {
 	return "cannot be reached since " + p.since.UTC().Format(time.RFC3339)
 }
 
-func (p *past) forget(space string, check *versionCheck) {
+func (p *Outages) forget(space string, check *versionCheck) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.checks[space] == check {

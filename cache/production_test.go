@@ -95,7 +95,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						fillWith(t, c, names, items)
 						c.production.large.Store(maxLargeWaiting - room)
 						want := wholeList(t, r, items)
-						res := listOffline(t, c, acceptOf(r))
+						res := listOffline(t, c, AcceptOf(r))
 						got, err := read(res.Body)
 						if err != nil || !bytes.Equal(got, want) {
 							t.Errorf("%v: %d bytes, want %d; %.300q", err, len(got), len(want), got)

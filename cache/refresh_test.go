@@ -59,27 +59,27 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 	}{
 		"the apiserver is overloaded": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
-			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: maxRelistPause,
+			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: MaxPause,
 		},
 		"the disk is full": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			},
-			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: maxRelistPause,
+			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: MaxPause,
 		},
 		"who may watch may not list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
 		},
 		"what comes is a page, where all was asked for": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"x"},"items":[]}`)
 			},
-			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
 		},
 		"what comes is no list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusOK, "<html>") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: firstBar, longest: lastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
 		},
 	}
 	for name, test := range tests {
@@ -162,11 +162,11 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
 		synctest.Wait()
 		v := c.views.Find(podsKey(query.NodeUser))
-		if c.lister.ended(v, time.Time{}) == nil {
+		if c.lister.Ended(v, time.Time{}) == nil {
 			t.Fatal("nothing was listed")
 		}
-		time.Sleep(relistCalm + 2*records.SweepEvery)
-		if c.lister.ended(v, time.Time{}) != nil {
+		time.Sleep(Calm + 2*records.SweepEvery)
+		if c.lister.Ended(v, time.Time{}) != nil {
 			t.Error("what a list has changed is held for good")
 		}
 	})

@@ -25,57 +25,57 @@ import (
 const (
 	// maxLists is how many views are listed at once by the hub itself.
 	maxLists = 2
-	// relistTimeout is how long a list may take that the hub asks for itself. Over
+	// timeout is how long a list may take that the hub asks for itself. Over
 	// a link of 1 Mbit/s 20 MB take three minutes.
-	relistTimeout = 15 * time.Minute
+	timeout = 15 * time.Minute
 	// Open watches that need their view listed wait after the last list: first for
 	// as long as backoff says, and up to maxRelistPause if that happens again and
 	// again, because the disk is full, say. After relistCalm without they may ask
 	// at once again.
-	maxRelistPause = 5 * time.Minute
-	relistCalm     = 10 * time.Minute
+	MaxPause = 5 * time.Minute
+	Calm     = 10 * time.Minute
 	// maxDifference bounds the bytes of events that stand for a list. Where there
 	// are more, clients are told to list again.
 	maxDifference = 16 << 20
 )
 
-// lister lists views again that their watches have got ahead of, and has views follow the
+// Lister lists views again that their watches have got ahead of, and has views follow the
 // apiservers. It is safe for concurrent use. mu is
 // taken before the locks of views and of what it guards, and after that of evictions.
-type lister struct {
-	listerOptions
+type Lister struct {
+	ListerOptions
 	lists *semaphore.Weighted
 
 	mu sync.Mutex
 	of map[*view.View]*relisting
 }
 
-// listerOptions are options of a lister. All are required.
-type listerOptions struct {
-	up       http.RoundTripper
-	views    *view.Views
-	pages    *view.Pages
-	records  *records.Records
-	outages  *past
-	max      int64  // bytes, of all views together
-	relisted func() // called with each list
-	now      func() time.Time
-	log      *slog.Logger
-	// background runs a function in a goroutine of its own, with a context that ends when
+// ListerOptions are options of a lister. All are required.
+type ListerOptions struct {
+	Up       http.RoundTripper
+	Views    *view.Views
+	Pages    *view.Pages
+	Records  *records.Records
+	Outages  *Outages
+	Max      int64  // bytes, of all views together
+	Relisted func() // called with each list
+	Now      func() time.Time
+	Log      *slog.Logger
+	// Background runs a function in a goroutine of its own, with a context that ends when
 	// the hub stops. It returns false if that is so already.
-	background func(func(context.Context)) bool
-	// stillOf returns nil if an apiserver has answered this user when the hub sent a
+	Background func(func(context.Context)) bool
+	// StillOf returns nil if an apiserver has answered this user when the hub sent a
 	// client's request again. Its error is identity.ErrReassigned, or says that it is not
 	// known for now.
-	stillOf func(user string, again *http.Request) error
+	StillOf func(user string, again *http.Request) error
 }
 
-func newLister(o listerOptions) *lister {
-	return &lister{listerOptions: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
+func NewLister(o ListerOptions) *Lister {
+	return &Lister{ListerOptions: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
 }
 
 // relisting returns that of a view.
-func (l *lister) relisting(v *view.View) *relisting {
+func (l *Lister) relisting(v *view.View) *relisting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.of[v]
@@ -86,26 +86,26 @@ func (l *lister) relisting(v *view.View) *relisting {
 	return r
 }
 
-// ended returns a list of a view that has ended after a time, or nil.
-func (l *lister) ended(v *view.View, after time.Time) *flight { return l.relisting(v).ended(after) }
+// Ended returns a list of a view that has ended after a time, or nil.
+func (l *Lister) Ended(v *view.View, after time.Time) *Call { return l.relisting(v).ended(after) }
 
-// bar keeps open watches from having a view listed for some time.
-func (l *lister) bar(v *view.View) { l.relisting(v).bar(l.now()) }
+// Bar keeps open watches from having a view listed for some time.
+func (l *Lister) Bar(v *view.View) { l.relisting(v).bar(l.Now()) }
 
-// forget is called when a view is no more.
-func (l *lister) forget(v *view.View) {
+// Forget is called when a view is no more.
+func (l *Lister) Forget(v *view.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.of, v)
 }
 
-// sweep lets go of what nobody can need any more.
-func (l *lister) sweep() {
+// Sweep lets go of what nobody can need any more.
+func (l *Lister) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v, r := range l.of {
-		r.tidy(l.now())
-		if l.views.Find(v.Key) != v {
+		r.tidy(l.Now())
+		if l.Views.Find(v.Key) != v {
 			delete(l.of, v)
 		}
 	}
@@ -114,7 +114,7 @@ func (l *lister) sweep() {
 // relisting makes sure that a view is listed once, whoever needs it.
 type relisting struct {
 	mu     sync.Mutex
-	last   *flight
+	last   *Call
 	tries  int // gentle ones, in a row
 	bars   int // in a row
 	barred time.Time
@@ -125,15 +125,15 @@ type relisting struct {
 const (
 	// A view that was evicted, or that cannot be kept for a reason that does not
 	// pass, is left alone for firstBar, twice as long the next time, and so on.
-	firstBar = 10 * time.Minute
-	lastBar  = 6 * time.Hour
+	FirstBar = 10 * time.Minute
+	LastBar  = 6 * time.Hour
 )
 
 // bar keeps open watches from having the view listed for some time.
 func (r *relisting) bar(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.barred = now.Add(min(firstBar<<min(r.bars, 16), lastBar))
+	r.barred = now.Add(min(FirstBar<<min(r.bars, 16), LastBar))
 	r.bars++
 }
 
@@ -145,32 +145,32 @@ func (r *relisting) tidy(now time.Time) {
 		return
 	}
 	select {
-	case <-r.last.done:
-		if now.Sub(r.last.ended).Abs() > relistCalm {
+	case <-r.last.Done:
+		if now.Sub(r.last.ended).Abs() > Calm {
 			r.last, r.tries = nil, 0
 		}
 	default:
 	}
 }
 
-// flight is a list that the hub asked for, and what it changed.
-type flight struct {
-	done chan struct{} // closed when the rest is set
+// Call is a list that the hub asked for, and what it changed.
+type Call struct {
+	Done chan struct{} // closed when the rest is set
 
-	err   error
+	Err   error
 	ended time.Time
 	// Whoever had seen the view as it was anywhere between the versions changed
 	// and from has seen its newest state with events behind it, and is at version
 	// to. from is empty where there are no such events.
-	changed, from, to string
-	events            []byte
+	Changed, From, To string
+	Events            []byte
 }
 
 // errUnfit is returned for a list that cannot be kept, now or later.
 var errUnfit = errors.New("what came cannot be kept")
 
-// permanent reports whether listing again soon is no use.
-func permanent(err error) bool { return final(err) || errors.Is(err, errUnfit) }
+// IsPermanent reports whether listing again soon is no use.
+func IsPermanent(err error) bool { return IsFinal(err) || errors.Is(err, errUnfit) }
 
 // errStopped is returned while the hub stops.
 var errStopped = errors.New("the hub is stopping")
@@ -178,25 +178,25 @@ var errStopped = errors.New("the hub is stopping")
 // errBarred is returned where a view is not to be listed now.
 var errBarred = errors.New("it was evicted, or listing it has just failed")
 
-// refresh has a view listed in the background, because its watches go on from a
+// Refresh has a view listed in the background, because its watches go on from a
 // version that the view is not at. template is a request whose sender may read it.
-func (l *lister) refresh(v *view.View, template *http.Request) {
-	if _, err := l.relist(v, template, time.Time{}, true); err != nil {
-		l.log.Debug("view is not listed again", "view", v.String(), "reason", err)
+func (l *Lister) Refresh(v *view.View, template *http.Request) {
+	if _, err := l.Relist(v, template, time.Time{}, true); err != nil {
+		l.Log.Debug("view is not listed again", "view", v.String(), "reason", err)
 	}
 }
 
-// relist lists a view, or joins whoever does, or takes a list that has ended
+// Relist lists a view, or joins whoever does, or takes a list that has ended
 // after the given time.
-func (l *lister) relist(v *view.View, template *http.Request, after time.Time, gently bool) (*flight, error) {
+func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, gently bool) (*Call, error) {
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := l.now()
+	now := l.Now()
 	if f := r.last; f != nil {
 		select {
-		case <-f.done:
-			if f.err == nil && !after.IsZero() && f.ended.After(after) {
+		case <-f.Done:
+			if f.Err == nil && !after.IsZero() && f.ended.After(after) {
 				return f, nil
 			}
 		default:
@@ -206,25 +206,25 @@ func (l *lister) relist(v *view.View, template *http.Request, after time.Time, g
 	if gently && !r.allowedLocked(now) {
 		return nil, errBarred
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &Call{Done: make(chan struct{})}
 	r.last = f
 	v.Hold()
-	started := l.background(func(ctx context.Context) {
+	started := l.Background(func(ctx context.Context) {
 		defer v.Release()
-		f.err = l.fly(ctx, f, v, template)
-		f.ended = l.now()
-		close(f.done)
-		if permanent(f.err) {
+		f.Err = l.fly(ctx, f, v, template)
+		f.ended = l.Now()
+		close(f.Done)
+		if IsPermanent(f.Err) {
 			r.bar(f.ended)
 		}
-		if f.err != nil && ctx.Err() == nil {
-			l.log.Warn("view could not be listed again", "view", v.String(), "err", f.err)
+		if f.Err != nil && ctx.Err() == nil {
+			l.Log.Warn("view could not be listed again", "view", v.String(), "err", f.Err)
 		}
 	})
 	if !started {
 		v.Release()
-		f.err = errStopped
-		close(f.done)
+		f.Err = errStopped
+		close(f.Done)
 	}
 	return f, nil
 }
@@ -235,9 +235,9 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 		return false
 	}
 	if r.last != nil {
-		pause := min(time.Second<<min(r.tries, 20), maxRelistPause)
+		pause := min(time.Second<<min(r.tries, 20), MaxPause)
 		switch since := now.Sub(r.last.ended).Abs(); {
-		case since > relistCalm:
+		case since > Calm:
 			r.tries = 0
 		case r.tries > 0 && since < pause:
 			return false
@@ -248,55 +248,55 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 }
 
 // fly lists the view, works out the difference, and commits.
-func (l *lister) fly(ctx context.Context, f *flight, v *view.View, template *http.Request) error {
+func (l *Lister) fly(ctx context.Context, f *Call, v *view.View, template *http.Request) error {
 	if err := l.lists.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer l.lists.Release(1)
-	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), relistTimeout)
+	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), timeout)
 	defer cancel()
 
-	l.relisted()
+	l.Relisted()
 	v.CountLists(1)
 	defer v.CountLists(-1)
 	verdict, err := l.flyOnce(ctx, f, v, template)
 	if err == nil && verdict == view.Restored {
 		// Versions name other objects now: nothing may be taken for known.
-		l.restored(v, f.to)
+		l.restored(v, f.To)
 		_, err = l.flyOnce(ctx, f, v, template)
-		f.from, f.events = "", nil
+		f.From, f.Events = "", nil
 	}
-	if err == nil && !l.views.Fit(v) {
+	if err == nil && !l.Views.Fit(v) {
 		return fmt.Errorf("list: %w: it takes more than --cache-max-bytes alone", errUnfit)
 	}
 	return err
 }
 
-func (l *lister) flyOnce(ctx context.Context, f *flight, v *view.View, template *http.Request) (view.Verdict, error) {
+func (l *Lister) flyOnce(ctx context.Context, f *Call, v *view.View, template *http.Request) (view.Verdict, error) {
 	st := v.NewStage(v.Latest(), true)
 	defer st.End()
 	if err := l.fetch(ctx, st, template); err != nil {
 		return view.Outdated, err
 	}
-	f.to = st.Meta.ResourceVersion
-	f.changed, f.from, f.events = l.compareWith(v, st)
-	verdict := st.Commit(f.to)
-	l.views.Ended(st)
+	f.To = st.Meta.ResourceVersion
+	f.Changed, f.From, f.Events = l.compareWith(v, st)
+	verdict := st.Commit(f.To)
+	l.Views.Ended(st)
 	if verdict == view.Taken {
-		l.views.EndedCopies(st, f.to)
+		l.Views.EndedCopies(st, f.To)
 	}
 	if verdict != view.Taken { // other streams were faster, or there is no way from there to here
-		f.from, f.events = "", nil
+		f.From, f.Events = "", nil
 	}
 	return verdict, nil
 }
 
 // compareWith returns the events that lead from the view's state, as it is between
 // two versions, to that of a stage; no version where there are no such events.
-func (l *lister) compareWith(v *view.View, st *view.Stage) (changed, from string, events []byte) {
+func (l *Lister) compareWith(v *view.View, st *view.Stage) (changed, from string, events []byte) {
 	old, err := v.Snapshot()
 	if err != nil {
-		l.log.Error("cache is damaged", "view", v.String(), "err", err)
+		l.Log.Error("cache is damaged", "view", v.String(), "err", err)
 	}
 	if old == nil {
 		return "", "", nil
@@ -324,7 +324,7 @@ func (v values) Value(key any) any {
 }
 
 // fetch lists a stage's view from upstream.
-func (l *lister) fetch(ctx context.Context, st *view.Stage, template *http.Request) error {
+func (l *Lister) fetch(ctx context.Context, st *view.Stage, template *http.Request) error {
 	res, err := l.list(ctx, st.View, template, nil)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (l *lister) fetch(ctx context.Context, st *view.Stage, template *http.Reque
 
 // list asks upstream for all of a view, in its representation and with the
 // credentials of template.
-func (l *lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
+func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
 	query := url.Values{}
@@ -360,14 +360,14 @@ func (l *lister) list(ctx context.Context, v *view.View, template *http.Request,
 		query[name] = value
 	}
 	req.URL.RawQuery = query.Encode()
-	req.Header.Set("Accept", acceptOf(v.Repr))
+	req.Header.Set("Accept", AcceptOf(v.Repr))
 	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
-	res, err := l.up.RoundTrip(req)
+	res, err := l.Up.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	if identity.Authenticated(res.StatusCode) {
-		if err := l.stillOf(v.Key.User, req); err != nil {
+		if err := l.StillOf(v.Key.User, req); err != nil {
 			res.Body.Close()
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -375,7 +375,7 @@ func (l *lister) list(ctx context.Context, v *view.View, template *http.Request,
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		if res.StatusCode == http.StatusForbidden {
-			l.views.Deny(&v.Key)
+			l.Views.Deny(&v.Key)
 		}
 		return nil, &refusal{res.StatusCode}
 	}
@@ -393,75 +393,75 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
 }
 
-// final reports whether err is a refusal that trying again does not change.
-func final(err error) bool {
+// IsFinal reports whether err is a refusal that trying again does not change.
+func IsFinal(err error) bool {
 	var r *refusal
 	return errors.Is(err, identity.ErrReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
-// acceptOf asks for lists in a representation.
-func acceptOf(r wire.Representation) string {
+// AcceptOf asks for lists in a representation.
+func AcceptOf(r wire.Representation) string {
 	if r.Metadata == "" {
 		return r.Encoding.MediaType()
 	}
 	return r.Encoding.MediaType() + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=" + r.Metadata
 }
 
-// commit makes a list, the answer to a query, the state of its view. template is a request
+// Commit makes a list, the answer to a query, the state of its view. template is a request
 // whose sender may read the view.
-func (l *lister) commit(q *query.Query, template *http.Request, st *view.Stage, version string) {
+func (l *Lister) Commit(q *query.Query, template *http.Request, st *view.Stage, version string) {
 	v := st.View
 	if !st.Consistent {
-		l.views.Outdo(q, v)
+		l.Views.Outdo(q, v)
 	}
 	verdict := st.Commit(version)
-	l.views.Ended(st)
+	l.Views.Ended(st)
 	if verdict == view.Taken {
-		l.views.EndedCopies(st, version)
+		l.Views.EndedCopies(st, version)
 	}
 	switch verdict {
 	case view.Restored:
 		l.restored(v, version)
-		l.refresh(v, template)
+		l.Refresh(v, template)
 	case view.Outdated:
 		if !st.Consistent {
-			l.verify(v, template)
+			l.Verify(v, template)
 		}
 	case view.Taken:
 		if v.Behind() { // an apiserver that is behind another answered, from its memory
-			l.refresh(v, template)
+			l.Refresh(v, template)
 		}
 	}
-	if !l.views.Fit(v) {
-		l.log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.max)
+	if !l.Views.Fit(v) {
+		l.Log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.Max)
 	}
 }
 
 // restored is called when a view turned out to be newer than the apiservers.
 // Versions may name other objects from now on, so everything goes that is compared
 // by them: views of the same resource, and what was read one by one from the same store.
-func (l *lister) restored(v *view.View, version string) {
-	l.log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+func (l *Lister) restored(v *view.View, version string) {
+	l.Log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	back := v.Key.UserResource()
-	for _, other := range l.views.All() {
+	for _, other := range l.Views.All() {
 		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Scope == v.Scope) {
 			other.StartOver()
 		}
 	}
-	l.records.Restored(back, version)
-	l.pages.Forget(v.Scope)
+	l.Records.Restored(back, version)
+	l.Pages.Forget(v.Scope)
 }
 
 // ended returns a list that has ended after a time, or nil.
-func (r *relisting) ended(after time.Time) *flight {
+func (r *relisting) ended(after time.Time) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
 		return nil
 	}
 	select {
-	case <-r.last.done:
-		if r.last.err == nil && r.last.ended.After(after) {
+	case <-r.last.Done:
+		if r.last.Err == nil && r.last.ended.After(after) {
 			return r.last
 		}
 	default:

@@ -112,7 +112,7 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 // pause spreads the watches that are opened again after an outage.
 func (s *stream) pause(ctx context.Context) error {
 	now := s.cache.now()
-	if n := s.cache.past.count(); n != s.outage {
+	if n := s.cache.past.Count(); n != s.outage {
 		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.cache.opts.ReconnectJitter))
 	}
 	wait := s.notBefore.Sub(now)
@@ -186,22 +186,22 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 // relist brings the client to a version from which upstream can go on, by events
 // if that is possible.
 func (s *stream) relist() {
-	f, err := s.cache.lister.relist(s.view, s.req, s.lostAt, false)
+	f, err := s.cache.lister.Relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
 		wait, cancel := s.untilEnd()
 		defer cancel()
 		select {
-		case <-f.done:
-			err = f.err
+		case <-f.Done:
+			err = f.Err
 		case <-wait.Done():
 			return // hold sees why
 		}
 	}
 	switch {
-	case final(err): // the client finds out for itself
+	case IsFinal(err): // the client finds out for itself
 		s.err = io.EOF
 		return
-	case permanent(err):
+	case IsPermanent(err):
 		s.expire()
 		return
 	}
@@ -213,29 +213,29 @@ func (s *stream) relist() {
 		s.expire()
 		return
 	}
-	s.out = append(s.out, f.events...)
-	s.at = f.to
+	s.out = append(s.out, f.Events...)
+	s.at = f.To
 	s.mark()
 	s.lostAt, s.suspect = s.cache.now(), false
 }
 
 // follows reports whether a list's events lead on from where the client is.
-func (s *stream) follows(f *flight) bool {
-	return f.from != "" && versions.Compare(f.changed, s.at) <= 0 && versions.Compare(s.at, f.from) <= 0
+func (s *stream) follows(f *Call) bool {
+	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
 }
 
 // overtaken reports whether it is known already that upstream cannot go on from
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.cache.lister.ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.to) != 0 {
+	if f := s.cache.lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
 		return false, nil
 	}
-	newest, err := s.cache.lister.newest(s.context(), s.view, s.req, s.lostAt)
-	if final(err) { // who may watch may not be allowed to list
+	newest, err := s.cache.lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
+	if IsFinal(err) { // who may watch may not be allowed to list
 		return false, nil
 	}
 	return err == nil && versions.Compare(s.at, newest) > 0, err

@@ -50,7 +50,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 func (w *writes) reviewRefusal() string {
 	ttl := w.cache.opts.AuthorizationTTL
 	if ttl <= 0 {
-		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.past.away())
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.past.Away())
 	}
-	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.past.away(), ttl)
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.past.Away(), ttl)
 }

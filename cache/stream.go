@@ -78,7 +78,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 	s := &stream{
 		cache: x.cache, query: x.query, repr: repr, req: x.req,
 		view:   x.cache.views.Acquire(x.query.Key(repr)),
-		opened: now, marked: now, outage: x.cache.past.count(),
+		opened: now, marked: now, outage: x.cache.past.Count(),
 	}
 	if x.query.Timeout > 0 {
 		s.deadline = now.Add(x.query.Timeout)
@@ -136,9 +136,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.settleLater()
 	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.cache.lister.refresh(s.view, s.req)
+		s.cache.lister.Refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.cache.lister.verify(s.view, s.req)
+		s.cache.lister.Verify(s.view, s.req)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (s *stream) lose() {
 		s.blind = true
 		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
 		s.view.Invalidate()
-		s.cache.lister.refresh(s.view, s.req)
+		s.cache.lister.Refresh(s.view, s.req)
 	}
 }
 
@@ -328,7 +328,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	a := s.view.Apply(s.from(version), c)
 	if a == view.Gap {
-		s.cache.lister.refresh(s.view, s.req)
+		s.cache.lister.Refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
@@ -385,7 +385,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 			return
 		}
 		if s.view.Advance(s.from(version), version) == view.Gap {
-			s.cache.lister.refresh(s.view, s.req)
+			s.cache.lister.Refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.cache.now()
 		return
@@ -397,11 +397,11 @@ func (s *stream) bookmark(f *wire.Frame) {
 	s.view.Template.Store(s.req)
 	if s.stage == nil {
 		s.view.SawState(version)
-		s.cache.lister.refresh(s.view, s.req)
+		s.cache.lister.Refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	s.cache.lister.commit(s.query, s.req, s.stage, version)
+	s.cache.lister.Commit(s.query, s.req, s.stage, version)
 	s.endStage()
 }
 
