@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -148,7 +149,7 @@ func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
 		synctest.Wait()
 		u.shows("120", podJSON("a", "120"))
-		time.Sleep(MaxPause) // nothing happens any more: the hub has to list by itself
+		time.Sleep(relist.MaxPause) // nothing happens any more: the hub has to list by itself
 		u.goAway()
 		if got, want := get(t, c, urlPods), "120: a=120"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)

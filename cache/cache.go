@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -99,9 +100,9 @@ type Cache struct {
 	metrics    *metrics
 	log        *slog.Logger
 
-	lister  *Lister
+	lister  *relist.Lister
 	resumes *semaphore.Weighted
-	past    Outages
+	past    relist.Outages
 
 	node    context.Context // carries the node's identity
 	running context.Context // ends with Run
@@ -170,7 +171,7 @@ func (c *Cache) load() error {
 		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
 	})
 	c.pages = view.NewPages(c.now)
-	c.lister = NewLister(ListerOptions{
+	c.lister = relist.New(relist.Options{
 		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.past, Max: c.opts.MaxBytes,
 		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, StillOf: c.stillOf,
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -51,7 +52,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					res := begin(t, c, fmt.Sprintf("p%03d", i), strings.ReplaceAll(AcceptOf(r), "List", ""))
+					res := begin(t, c, fmt.Sprintf("p%03d", i), strings.ReplaceAll(relist.AcceptOf(r), "List", ""))
 					got, err := io.ReadAll(res.Body)
 					if err != nil || !bytes.Equal(got, want) || res.ContentLength != int64(len(want)) {
 						t.Errorf("%v: %d bytes, Content-Length %d, want %d; %.300q", err, len(got), res.ContentLength, len(want), got)

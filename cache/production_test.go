@@ -18,6 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -95,7 +96,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						fillWith(t, c, names, items)
 						c.production.large.Store(maxLargeWaiting - room)
 						want := wholeList(t, r, items)
-						res := listOffline(t, c, AcceptOf(r))
+						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)
 						if err != nil || !bytes.Equal(got, want) {
 							t.Errorf("%v: %d bytes, want %d; %.300q", err, len(got), len(want), got)

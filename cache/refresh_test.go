@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -59,27 +60,27 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 	}{
 		"the apiserver is overloaded": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
-			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: MaxPause,
+			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"the disk is full": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			},
-			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: MaxPause,
+			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"who may watch may not list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
 		},
 		"what comes is a page, where all was asked for": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"x"},"items":[]}`)
 			},
-			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
 		},
 		"what comes is no list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusOK, "<html>") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: FirstBar, longest: LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
 		},
 	}
 	for name, test := range tests {
@@ -165,7 +166,7 @@ func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
 		if c.lister.Ended(v, time.Time{}) == nil {
 			t.Fatal("nothing was listed")
 		}
-		time.Sleep(Calm + 2*records.SweepEvery)
+		time.Sleep(relist.Calm + 2*records.SweepEvery)
 		if c.lister.Ended(v, time.Time{}) != nil {
 			t.Error("what a list has changed is held for good")
 		}

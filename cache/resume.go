@@ -10,6 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -198,10 +199,10 @@ func (s *stream) relist() {
 		}
 	}
 	switch {
-	case IsFinal(err): // the client finds out for itself
+	case relist.IsFinal(err): // the client finds out for itself
 		s.err = io.EOF
 		return
-	case IsPermanent(err):
+	case relist.IsPermanent(err):
 		s.expire()
 		return
 	}
@@ -220,7 +221,7 @@ func (s *stream) relist() {
 }
 
 // follows reports whether a list's events lead on from where the client is.
-func (s *stream) follows(f *Call) bool {
+func (s *stream) follows(f *relist.Call) bool {
 	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
 }
 
@@ -235,7 +236,7 @@ func (s *stream) overtaken() (bool, error) {
 		return false, nil
 	}
 	newest, err := s.cache.lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
-	if IsFinal(err) { // who may watch may not be allowed to list
+	if relist.IsFinal(err) { // who may watch may not be allowed to list
 		return false, nil
 	}
 	return err == nil && versions.Compare(s.at, newest) > 0, err

@@ -1,4 +1,4 @@
-package cache
+package relist
 
 import (
 	"log/slog"

@@ -1,4 +1,4 @@
-package cache
+package relist
 
 import (
 	"context"
@@ -43,15 +43,15 @@ const (
 // apiservers. It is safe for concurrent use. mu is
 // taken before the locks of views and of what it guards, and after that of evictions.
 type Lister struct {
-	ListerOptions
+	Options
 	lists *semaphore.Weighted
 
 	mu sync.Mutex
 	of map[*view.View]*relisting
 }
 
-// ListerOptions are options of a lister. All are required.
-type ListerOptions struct {
+// Options are options of a lister. All are required.
+type Options struct {
 	Up       http.RoundTripper
 	Views    *view.Views
 	Pages    *view.Pages
@@ -70,8 +70,8 @@ type ListerOptions struct {
 	StillOf func(user string, again *http.Request) error
 }
 
-func NewLister(o ListerOptions) *Lister {
-	return &Lister{ListerOptions: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
+func New(o Options) *Lister {
+	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
 }
 
 // relisting returns that of a view.
