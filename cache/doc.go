@@ -9,13 +9,14 @@
 //
 //   - query reads what a request asks for: a query, and the key of the view that answers it.
 //   - view keeps the answers to queries: what they are, how they are fed, and their bounds.
+//   - relist lists views again, and has them follow a store that was restored from a backup.
 //   - records keeps what is known of single objects besides the copies of them in views.
 //   - tee looks at the body of an answer while it passes.
 //   - disk is the store and its writer, which are opened again where a file is damaged.
 //
 // A LIST that an apiserver answers goes through RoundTrip and online, and keepList has tee
-// write its items to a [view.Stage] while the client reads. With the last bytes the lister
-// commits the stage: it becomes the view, and the disk follows. Offline, list takes a
+// write its items to a [view.Stage] while the client reads. With the last bytes package
+// relist commits the stage: it becomes the view, and the disk follows. Offline, list takes a
 // [view.Snapshot] of the first view that can answer, in the order of the Accept header, lays
 // the node's own status over it, and makes the body piece by piece as the client reads on.
 //
@@ -24,7 +25,7 @@
 // The body of a watch is a stream of ours. When its upstream breaks off, it is
 // held open, and opened again upstream from the version that its client has got
 // to. Where an apiserver has forgotten that version, the view is listed once for
-// all its watches, and the difference becomes events: what has come and gone meanwhile
+// all its watches by package relist, and the difference becomes events: what has come and gone meanwhile
 // is in none of them. Where that is not possible, the client is told to list again.
 //
 // # The node's own status

@@ -1,0 +1,94 @@
+package relist
+
+import (
+	"sync"
+	"time"
+)
+
+// relisting makes sure that a view is listed once, whoever needs it.
+type relisting struct {
+	mu     sync.Mutex
+	last   *Call
+	tries  int // gentle ones, in a row
+	bars   int // in a row
+	barred time.Time
+	// verified is when the view was last compared with the apiservers.
+	verified time.Time
+}
+
+// bar keeps open watches from having the view listed for some time.
+func (r *relisting) bar(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.barred = now.Add(min(FirstBar<<min(r.bars, 16), LastBar))
+	r.bars++
+}
+
+// tidy lets go of a list that nobody can need any more.
+func (r *relisting) tidy(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return
+	}
+	select {
+	case <-r.last.Done:
+		if now.Sub(r.last.ended).Abs() > Calm {
+			r.last, r.tries = nil, 0
+		}
+	default:
+	}
+}
+
+// allowedLocked counts the lists that open watches ask for.
+func (r *relisting) allowedLocked(now time.Time) bool {
+	if now.Before(r.barred) {
+		return false
+	}
+	if r.last != nil {
+		pause := min(time.Second<<min(r.tries, 20), MaxPause)
+		switch since := now.Sub(r.last.ended).Abs(); {
+		case since > Calm:
+			r.tries = 0
+		case r.tries > 0 && since < pause:
+			return false
+		}
+	}
+	r.tries++
+	return true
+}
+
+// ended returns a list that has ended after a time, or nil.
+func (r *relisting) ended(after time.Time) *Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return nil
+	}
+	select {
+	case <-r.last.Done:
+		if r.last.Err == nil && r.last.ended.After(after) {
+			return r.last
+		}
+	default:
+	}
+	return nil
+}
+
+// verify reports whether it is time to look again.
+func (r *relisting) verify(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.verified).Abs() < verifyEvery {
+		return false
+	}
+	r.verified = now
+	return true
+}
+
+const (
+	// A view that was evicted, or that cannot be kept for a reason that does not
+	// pass, is left alone for FirstBar, twice as long the next time, and so on.
+	FirstBar = 10 * time.Minute
+	LastBar  = 6 * time.Hour
+)

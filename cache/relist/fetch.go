@@ -1,0 +1,115 @@
+package relist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// values are those of a request whose sender may be gone.
+type values struct {
+	context.Context
+	of context.Context
+}
+
+func withValuesOf(ctx, of context.Context) context.Context { return values{ctx, of} }
+
+func (v values) Value(key any) any {
+	if value := v.Context.Value(key); value != nil {
+		return value
+	}
+	return v.of.Value(key)
+}
+
+// fetch lists a stage's view from upstream.
+func (l *Lister) fetch(ctx context.Context, st *view.Stage, template *http.Request) error {
+	res, err := l.list(ctx, st.View, template, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	d := tee.NewDecoder(st.View.Repr, res, st)
+	_, err = io.Copy(tee.Strict{Decoder: d}, res.Body)
+	if err != nil && d.Failed == nil {
+		return fmt.Errorf("list: %w", errors.Join(err, d.Stop(err)))
+	}
+	if err := d.Finish(); err != nil {
+		return fmt.Errorf("list: %w: %w", errUnfit, err)
+	}
+	if st.Meta.Continue != "" || !versions.Valid(st.Meta.ResourceVersion) {
+		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.Meta.ResourceVersion)
+	}
+	return nil
+}
+
+// list asks upstream for all of a view, in its representation and with the
+// credentials of template.
+func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
+	req := template.Clone(ctx)
+	req.Body, req.GetBody = nil, nil
+	query := url.Values{}
+	if v.Key.Labels != "" {
+		query.Set("labelSelector", v.Key.Labels)
+	}
+	if v.Key.Fields != "" {
+		query.Set("fieldSelector", v.Key.Fields)
+	}
+	for name, value := range more {
+		query[name] = value
+	}
+	req.URL.RawQuery = query.Encode()
+	req.Header.Set("Accept", AcceptOf(v.Repr))
+	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
+	res, err := l.Up.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	if identity.Authenticated(res.StatusCode) {
+		if err := l.StillOf(v.Key.User, req); err != nil {
+			res.Body.Close()
+			return nil, fmt.Errorf("list: %w", err)
+		}
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		if res.StatusCode == http.StatusForbidden {
+			l.Views.Deny(&v.Key)
+		}
+		return nil, &refusal{res.StatusCode}
+	}
+	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.Repr {
+		res.Body.Close()
+		return nil, fmt.Errorf("list: %w: the apiserver answered in %q, not %s", errUnfit, res.Header.Get("Content-Type"), v.Repr)
+	}
+	return res, nil
+}
+
+// refusal is an answer other than 200.
+type refusal struct{ code int }
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
+}
+
+// IsFinal reports whether err is a refusal that trying again does not change.
+func IsFinal(err error) bool {
+	var r *refusal
+	return errors.Is(err, identity.ErrReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
+}
+
+// AcceptOf asks for lists in a representation.
+func AcceptOf(r wire.Representation) string {
+	if r.Metadata == "" {
+		return r.Encoding.MediaType()
+	}
+	return r.Encoding.MediaType() + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=" + r.Metadata
+}
