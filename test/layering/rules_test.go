@@ -68,11 +68,11 @@ var layers = map[string][]string{
 
 	// The root of cache decides which of its parts handles a request. What they share comes
 	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, and what is known of single objects.
+	// disk, what is known of single objects, views, and what lists views again.
 	"cache": {
 		"cache/bucket", "cache/convert", "cache/disk", "cache/fairqueue", "cache/identity", "cache/overlay", "cache/paths", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/tee",
-		"cache/update", "cache/versions", "cache/wire",
+		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
+		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/bucket":    {"cache/store"},
 	"cache/convert":   {"cache/wire"},
@@ -85,14 +85,20 @@ var layers = map[string][]string{
 	"cache/query":     {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
 	"cache/quota":     {},
 	"cache/records":   {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
-	"cache/review":    {"cache/bucket", "cache/convert", "cache/identity", "cache/quota", "cache/wire"},
-	"cache/satoken":   {"cache/bucket", "cache/convert", "cache/quota", "cache/wire"},
-	"cache/spool":     {"cache/bucket", "cache/convert", "cache/quota", "cache/update", "cache/wire"},
-	"cache/store":     {},
-	"cache/tee":       {"cache/wire"},
-	"cache/update":    {"cache/convert", "cache/wire"},
-	"cache/versions":  {},
-	"cache/wire":      {},
+	"cache/relist": {
+		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+	},
+	"cache/review":   {"cache/bucket", "cache/convert", "cache/identity", "cache/quota", "cache/wire"},
+	"cache/satoken":  {"cache/bucket", "cache/convert", "cache/quota", "cache/wire"},
+	"cache/spool":    {"cache/bucket", "cache/convert", "cache/quota", "cache/update", "cache/wire"},
+	"cache/store":    {},
+	"cache/tee":      {"cache/wire"},
+	"cache/update":   {"cache/convert", "cache/wire"},
+	"cache/versions": {},
+	"cache/view": {
+		"cache/convert", "cache/disk", "cache/identity", "cache/query", "cache/quota", "cache/records", "cache/store", "cache/versions", "cache/wire",
+	},
+	"cache/wire": {},
 
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},
