@@ -50,11 +50,14 @@ func answerStatus(r *http.Request, err apierrors.APIStatus) (*http.Response, err
 }
 
 // answerError answers with err if it is what an apiserver would say.
-func answerError(r *http.Request, err error) (*http.Response, bool) {
+func answerError(r *http.Request, err error) (*http.Response, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return nil, false
+		return nil, err
 	}
-	res, err := answerStatus(r, status)
-	return res, err == nil
+	res, statusErr := answerStatus(r, status)
+	if statusErr != nil {
+		return nil, err
+	}
+	return res, nil
 }

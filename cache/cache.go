@@ -87,18 +87,17 @@ const maxResumes = 8
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
 // See the package's comment.
 type Cache struct {
-	up         Upstream
-	opts       Options
-	disk       *disk.Disk
-	views      *view.Views
-	tokens     *identity.Tokens
-	pages      *view.Pages
-	writes     *writes
-	unkept     *unkept
-	records    *records.Records
-	production *production
-	metrics    *metrics
-	log        *slog.Logger
+	up      Upstream
+	opts    Options
+	disk    *disk.Disk
+	views   *view.Views
+	tokens  *identity.Tokens
+	pages   *view.Pages
+	writes  *writes
+	records *records.Records
+	answers *answers
+	metrics *metrics
+	log     *slog.Logger
 
 	lister  *relist.Lister
 	resumes *semaphore.Weighted
@@ -130,7 +129,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c := &Cache{
-		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, unkept: newUnkept(), production: newProduction(),
+		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger,
 		resumes: semaphore.NewWeighted(maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {
@@ -181,6 +180,7 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
+	c.answers = newAnswers(answersOptions{views: c.views, overlay: c.writes.overlay, now: c.now, log: c.log})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
@@ -353,6 +353,34 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	return x.offline(err)
 }
 
+// offline answers a request that could not be sent. cause is why; it is
+// returned, wrapped, where there is no answer.
+func (x *exchange) offline(cause error) (*http.Response, error) {
+	res, err := x.answer()
+	x.cache.metrics.answered(x.info, err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, cause)
+	}
+	return res, nil
+}
+
+func (x *exchange) answer() (*http.Response, error) {
+	if err := x.allowed(); err != nil {
+		return nil, err
+	}
+	if x.query == nil {
+		return x.cache.writes.offline(x)
+	}
+	switch x.query.Verb {
+	case "get":
+		return x.ask().get()
+	case "list":
+		return x.ask().list()
+	default:
+		return x.watch()
+	}
+}
+
 // exchange is one request and what is known of it.
 type exchange struct {
 	cache  *Cache
@@ -367,6 +395,11 @@ type exchange struct {
 	began map[query.Key]string
 	// moment is what was known of the resource then.
 	moment records.Moment
+}
+
+// ask is the exchange as a request that is answered offline.
+func (x *exchange) ask() *Request {
+	return &Request{answers: x.cache.answers, req: x.req, info: x.info, query: x.query, node: x.who.isNode()}
 }
 
 // versions notes what is known before the request is sent. What it is answered

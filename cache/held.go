@@ -106,7 +106,7 @@ func (s *stream) showStatus() bool {
 	if src == nil {
 		return false
 	}
-	for _, u := range s.cache.statusUpdates(src.view) {
+	for _, u := range s.cache.answers.statusUpdates(src.view) {
 		if len(s.out) >= maxBuffered {
 			return true // the rest when this has been sent
 		}
@@ -124,7 +124,7 @@ func (s *stream) showUpdate(src *source, u *overlay.Update) {
 	if known && before.update.Revision == u.Revision {
 		return
 	}
-	p, ok := s.cache.place(src.view, u)
+	p, ok := s.cache.answers.place(src.view, u)
 	if !ok || p.member && versions.Compare(p.entry.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}

@@ -17,16 +17,16 @@ import (
 )
 
 // list answers with the view's members at its version.
-func (x *exchange) list() (*http.Response, error) {
-	q := x.query
-	src, err := x.source()
+func (r *Request) list() (*http.Response, error) {
+	q := r.query
+	src, err := r.source()
 	if err != nil {
-		return x.status(err)
+		return answerError(r.req, err)
 	}
 	if q.ContinueToken != "" {
-		return x.status(apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
+		return answerError(r.req, apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
 	}
-	src.view.Touch(x.cache.now())
+	src.view.Touch(r.answers.now())
 	snap, err := src.view.Snapshot()
 	if err != nil {
 		return nil, err
@@ -36,14 +36,14 @@ func (x *exchange) list() (*http.Response, error) {
 	}
 	if err := refuses(q, snap.Version); err != nil {
 		snap.Close()
-		return x.status(err)
+		return answerError(r.req, err)
 	}
-	body, err := x.listBody(src, snap, x.cache.withStatus(src, snap))
+	body, err := r.listBody(src, snap, r.answers.withStatus(src, snap))
 	if err != nil {
 		snap.Close()
 		return nil, err
 	}
-	return answer(x.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
+	return answer(r.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
@@ -83,8 +83,8 @@ type listBody struct {
 
 // listBody is the body of a list. What is wrong with the cache shows before the answer has
 // begun, if it is at the beginning.
-func (x *exchange) listBody(src *source, snap *view.Snapshot, status statusOf) (*listBody, error) {
-	b := &listBody{pieces: x.pieces(src, snap, status)}
+func (r *Request) listBody(src *source, snap *view.Snapshot, status statusOf) (*listBody, error) {
+	b := &listBody{pieces: r.pieces(src, snap, status)}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err

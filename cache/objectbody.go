@@ -19,7 +19,7 @@ import (
 // is its user's turn, and again for each part of it where too much waits for clients. So
 // what nobody reads is not held whole.
 type objectBody struct {
-	x      *exchange
+	asked  *Request
 	held   view.Copy
 	to     wire.Representation
 	reader *store.Reader // keeps the copy on disk
@@ -34,27 +34,27 @@ type objectBody struct {
 var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
-func (x *exchange) largeObject(c *view.Copy, to wire.Representation) (*http.Response, error) {
-	b := &objectBody{x: x, held: *c, to: to, reader: c.View.NewReader()}
+func (r *Request) largeObject(c *view.Copy, to wire.Representation) (*http.Response, error) {
+	b := &objectBody{asked: r, held: *c, to: to, reader: c.View.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
-			return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: to.ContentType()}))
+			return answerError(r.req, notAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
 		}
 		return nil, b.err
 	}
-	return answer(x.req, http.StatusOK, to.ContentType(), b.size, b), nil
+	return answer(r.req, http.StatusOK, to.ContentType(), b.size, b), nil
 }
 
 // fill makes the object, and puts what of it comes next into out.
 func (b *objectBody) fill() {
-	production, all := b.x.cache.production, false
-	err := production.run(b.x.req.Context(), b.x.query.User, func(w *workspace) error {
+	production, all := b.asked.answers.production, false
+	err := production.run(b.asked.req.Context(), b.asked.query.User, func(w *workspace) error {
 		o, err := b.held.Object()
 		if err != nil {
 			return err
 		}
-		if w.out, err = appendObject(w.out[:0], b.x.cache.writes.overlaid(b.x, o), b.to); err != nil {
+		if w.out, err = appendObject(w.out[:0], b.asked.overlaid(o), b.to); err != nil {
 			return err
 		}
 		hash := maphash.Bytes(production.seed, w.out)
@@ -98,7 +98,7 @@ func (b *objectBody) Read(p []byte) (int, error) {
 }
 
 func (b *objectBody) Close() error {
-	b.out.release(b.x.cache.production)
+	b.out.release(b.asked.answers.production)
 	b.reader.Close()
 	if b.err == nil {
 		b.err = tee.ErrStopReading

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -34,22 +36,22 @@ type placed struct {
 }
 
 // statusUpdates returns the updates of a view's resource.
-func (c *Cache) statusUpdates(v *view.View) []*overlay.Update {
+func (a *answers) statusUpdates(v *view.View) []*overlay.Update {
 	if !showsStatus(v) {
 		return nil
 	}
-	return c.writes.overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
+	return a.overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
 // place says what an update means for a view, or no if that is nothing.
-func (c *Cache) place(v *view.View, u *overlay.Update) (placed, bool) {
+func (a *answers) place(v *view.View, u *overlay.Update) (placed, bool) {
 	p := placed{update: u, name: query.MemberName(u.Key.Namespace, u.Key.Name)}
 	own := v.Key.User == query.NodeUser
 	if p.entry, p.member = v.Member(p.name); !p.member {
 		if !own || !overlay.SelectsStatus(v.Key.Fields) {
 			return p, false
 		}
-		p.fits = u.Matches(v.Key.Namespace, v.Key.Labels, v.Key.Fields) && c.isCached(v, u)
+		p.fits = u.Matches(v.Key.Namespace, v.Key.Labels, v.Key.Fields) && a.isCached(v, u)
 		return p, true
 	}
 	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.entry.Version)}
@@ -58,7 +60,7 @@ func (c *Cache) place(v *view.View, u *overlay.Update) (placed, bool) {
 	}
 	var err error
 	if p.bare, err = v.Read(p.name, p.entry); err != nil {
-		c.log.Error("cached object cannot be read", "err", err)
+		a.log.Error("cached object cannot be read", "err", err)
 		return p, false
 	}
 	if m, err = wire.Inspect(v.Repr.Encoding, p.bare); err != nil || !u.Over(&m, own) {
@@ -70,9 +72,9 @@ func (c *Cache) place(v *view.View, u *overlay.Update) (placed, bool) {
 
 // isCached reports whether a GET by the view's user would show the object that was
 // updated: it is not gone, nor refused, and a copy of it is there.
-func (c *Cache) isCached(v *view.View, u *overlay.Update) bool {
+func (a *answers) isCached(v *view.View, u *overlay.Update) bool {
 	q := &query.Query{User: v.Key.User, Verb: "get", Resource: v.Key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
-	copies, err := c.views.Seek(q)
+	copies, err := a.views.Seek(q)
 	return err == nil && slices.ContainsFunc(copies, func(held view.Copy) bool {
 		return held.Whole() && versions.Compare(held.Entry.Version, u.ResourceVersion) <= 0
 	})
@@ -87,14 +89,14 @@ type statusOf struct {
 
 // withStatus makes the members of a snapshot what they are with the node's own status, which
 // it returns.
-func (c *Cache) withStatus(src *source, snap *view.Snapshot) statusOf {
-	updates := c.statusUpdates(src.view)
+func (a *answers) withStatus(src *source, snap *view.Snapshot) statusOf {
+	updates := a.statusUpdates(src.view)
 	if len(updates) == 0 || src.repr.Metadata != "" {
 		return statusOf{}
 	}
 	s := statusOf{map[string]*overlay.Update{}, map[string]bool{}, map[string]*overlay.Update{}}
 	for _, u := range updates {
-		p, ok := c.place(src.view, u)
+		p, ok := a.place(src.view, u)
 		switch {
 		case !ok:
 		case !p.fits:
@@ -134,4 +136,34 @@ func (s *source) shown(u *overlay.Update, bare []byte) ([]byte, error) {
 		}
 	}
 	return convert.Bare(o.Encoding, s.repr.Encoding, o.Type, o.Bare)
+}
+
+// overlayKey is what the overlay has of the object that a request names.
+func overlayKey(i *apirequest.RequestInfo) overlay.Key {
+	k := overlay.Key{Group: i.APIGroup, Version: i.APIVersion, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name}
+	if i.Resource == "namespaces" {
+		k.Namespace = ""
+	}
+	return k
+}
+
+// overlaid is an object with what the node has made of it: of its own reads everything,
+// of others' the status.
+func (r *Request) overlaid(o view.Object) view.Object {
+	key, own := overlayKey(r.info), r.node
+	u := r.answers.overlay.Find(key)
+	if u == nil || o.Repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
+		return o
+	}
+	laid, err := u.Lay(overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}, own)
+	if err != nil {
+		r.answers.log.Error("status of the node cannot be laid over what is cached", "resource", key.Resource, "name", key.Name, "err", err)
+		return o
+	}
+	return overlaidObject(laid)
+}
+
+// overlaidObject is an object of the overlay.
+func overlaidObject(o overlay.Object) view.Object {
+	return view.Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
 }

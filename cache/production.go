@@ -91,12 +91,12 @@ type pieces struct {
 	out        waiting
 }
 
-func (x *exchange) pieces(src *source, snap *view.Snapshot, status statusOf) pieces {
+func (r *Request) pieces(src *source, snap *view.Snapshot, status statusOf) pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
 	}
-	return pieces{production: x.cache.production, ctx: x.req.Context(), user: x.query.User, source: src, snapshot: snap, status: status, size: size}
+	return pieces{production: r.answers.production, ctx: r.req.Context(), user: r.query.User, source: src, snapshot: snap, status: status, size: size}
 }
 
 // next calls add for the next objects, in the form that was asked for, and then fills

@@ -94,7 +94,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
 						c := startCache(t, newUpstream())
 						fillWith(t, c, names, items)
-						c.production.large.Store(maxLargeWaiting - room)
+						c.answers.production.large.Store(maxLargeWaiting - room)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)
@@ -107,7 +107,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						if err := res.Body.Close(); err != nil {
 							t.Error(err)
 						}
-						if n := c.production.large.Load(); n != maxLargeWaiting-room {
+						if n := c.answers.production.large.Load(); n != maxLargeWaiting-room {
 							t.Errorf("%d bytes of large pieces are still counted", n-maxLargeWaiting+room)
 						}
 					})
@@ -151,7 +151,7 @@ func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
 	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: query.NodeUser}, query: q}
-	res, err := x.list()
+	res, err := x.ask().list()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return x.status(notAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
+		return answerError(x.req, notAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
 	case err != nil:
 		return nil, errWrite
 	}

@@ -88,13 +88,13 @@ func (s *source) meta(m wire.ListMeta) wire.ListMeta {
 // source finds a view for a list or watch. For each entry of the Accept header in turn,
 // that is the view which holds just that, or else the newest from which it can be converted.
 // No view will do that is older than what was seen in a form before it.
-func (x *exchange) source() (*source, error) {
+func (r *Request) source() (*source, error) {
 	behind, seen := false, "" // seen in any form that is asked for
-	for _, o := range inAcceptOrder(x.query.Accept) {
+	for _, o := range inAcceptOrder(r.query.Accept) {
 		var best *source
 		position := ""
 		for _, in := range o.from {
-			s := &source{x.cache.views.Find(x.query.Key(in)), o.to}
+			s := &source{r.answers.views.Find(r.query.Key(in)), o.to}
 			if s.view != nil && !s.converts() {
 				seen = versions.Higher(seen, s.view.Latest())
 			}
@@ -117,13 +117,13 @@ func (x *exchange) source() (*source, error) {
 	if behind {
 		return nil, view.ErrBehind
 	}
-	return nil, x.unanswerable()
+	return nil, r.unanswerable()
 }
 
 // unanswerable says why none of the views of a list or watch can answer.
-func (x *exchange) unanswerable() error {
-	err := x.unknown()
-	for _, v := range x.cache.views.Forms(x.query) {
+func (r *Request) unanswerable() error {
+	err := r.unknown()
+	for _, v := range r.answers.views.Forms(r.query) {
 		switch {
 		case v.Denied():
 			return view.ErrDenied
@@ -133,15 +133,15 @@ func (x *exchange) unanswerable() error {
 		case v.Repr.Metadata != "":
 			err = errOnlyMetadata
 		default:
-			err = notAcceptable(x.query)
+			err = notAcceptable(r.query)
 		}
 	}
 	return err
 }
 
 // unknown says why nothing is cached of what a query asks for.
-func (x *exchange) unknown() error {
-	if x.cache.unkept.has(x.query) {
+func (r *Request) unknown() error {
+	if r.answers.unkept.has(r.query) {
 		return errNotKept
 	}
 	return view.ErrNeverRead

@@ -12,9 +12,9 @@ import (
 
 // watch answers with a stream that is held open until the cloud is back.
 func (x *exchange) watch() (*http.Response, error) {
-	src, err := x.source()
+	src, err := x.ask().source()
 	if err != nil {
-		return x.status(err)
+		return answerError(x.req, err)
 	}
 	s := newStream(x, src.repr)
 	s.endStage()
@@ -24,7 +24,7 @@ func (x *exchange) watch() (*http.Response, error) {
 	src.view.Touch(x.cache.now())
 	if err := s.openOffline(x, src); err != nil {
 		s.release()
-		return x.status(err)
+		return answerError(x.req, err)
 	}
 	return answer(x.req, http.StatusOK, src.repr.WatchContentType(), -1, s), nil
 }
@@ -50,9 +50,9 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 			snap.Close()
 			return view.ErrNeverRead
 		}
-		status := x.cache.withStatus(src, snap)
+		status := x.cache.answers.withStatus(src, snap)
 		s.held.noteAll(&status)
-		s.replay = &replay{pieces: x.pieces(src, snap, status), end: q.InitialEvents}
+		s.replay = &replay{pieces: x.ask().pieces(src, snap, status), end: q.InitialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}

@@ -297,7 +297,7 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
-		return x.status(err)
+		return answerError(x.req, err)
 	}
 	return answerBytes(x.req, a.Code, a.ContentType, a.Body), nil
 }
@@ -324,7 +324,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if _, err := x.cache.views.Seek(q); err != nil {
 		return nil, errWrite
 	}
-	return x.status(apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
+	return answerError(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
@@ -354,52 +354,22 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	}
 	current, err := x.cached(q)
 	if err != nil {
-		return x.status(err)
+		return answerError(x.req, err)
 	}
-	result, err := w.overlay.Apply(x.overlayKey(), overlay.Request{
+	result, err := w.overlay.Apply(overlayKey(x.info), overlay.Request{
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
 	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
 	switch {
 	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
-		return x.status(err)
+		return answerError(x.req, err)
 	}
 	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
-		return x.status(notAcceptable(q))
+		return answerError(x.req, notAcceptable(q))
 	}
-	return x.respond(http.StatusOK, overlaidObject(result), asked)
-}
-
-func overlaidObject(o overlay.Object) view.Object {
-	return view.Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
-}
-
-func (x *exchange) overlayKey() overlay.Key {
-	i := x.info
-	k := overlay.Key{Group: i.APIGroup, Version: i.APIVersion, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name}
-	if i.Resource == "namespaces" {
-		k.Namespace = ""
-	}
-	return k
-}
-
-// overlaid is an object with what the node has made of it: of its own reads everything,
-// of others' the status.
-func (w *writes) overlaid(x *exchange, o view.Object) view.Object {
-	key := x.overlayKey()
-	own := x.who.isNode()
-	u := w.overlay.Find(key)
-	if u == nil || o.Repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
-		return o
-	}
-	laid, err := u.Lay(overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}, own)
-	if err != nil {
-		w.cache.log.Error("status of the node cannot be laid over what is cached", "resource", key.Resource, "name", key.Name, "err", err)
-		return o
-	}
-	return overlaidObject(laid)
+	return x.ask().respond(http.StatusOK, overlaidObject(result), asked)
 }
 
 func (x *exchange) resource() schema.GroupVersionResource {
