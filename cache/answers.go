@@ -32,6 +32,13 @@ func newAnswers(o answersOptions) *answers {
 	return &answers{answersOptions: o, production: newProduction(), unkept: newUnkept()}
 }
 
+// reserve takes bytes of what may wait for clients in large pieces, and returns how many are
+// taken.
+func (a *answers) reserve(n int64) int64 { return a.production.reserve(n) }
+
+// notKept notes that a query was answered in a form that is not kept.
+func (a *answers) notKept(q *query.Query) { a.unkept.add(q) }
+
 // Request is one that is answered offline.
 type Request struct {
 	answers *answers

@@ -77,7 +77,7 @@ func (s *stream) statusSource() *source {
 	if !showsStatus(s.view) {
 		return nil
 	}
-	for _, src := range []*source{{s.view, s.repr}, s.held.source} {
+	for _, src := range []*source{{view: s.view, repr: s.repr}, s.held.source} {
 		if src != nil && src.view.Usable() {
 			if versions.Compare(src.view.Position(), s.at) < 0 {
 				return nil

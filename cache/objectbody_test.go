@@ -45,7 +45,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 		for _, room := range []int64{0, maxLargeWaiting} { // for large objects
 			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
 				c, items := startLarge(t, sizes...)
-				c.answers.production.large.Store(maxLargeWaiting - room)
+				c.answers.reserve(maxLargeWaiting - room)
 				for i := range sizes {
 					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := appendObject(nil, o, r)
@@ -61,7 +61,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if n := c.answers.production.large.Load(); n != maxLargeWaiting-room {
+				if n := c.answers.reserve(0); n != maxLargeWaiting-room {
 					t.Errorf("%d bytes of large objects are still counted", n-maxLargeWaiting+room)
 				}
 			})

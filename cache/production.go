@@ -49,6 +49,9 @@ func newProduction() *production {
 	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
 }
 
+// reserve counts bytes of large pieces, and returns how many there are.
+func (p *production) reserve(n int64) int64 { return p.large.Add(n) }
+
 // workspace is the buffers in which a piece is produced.
 type workspace struct {
 	read []byte // what comes from the disk
@@ -160,10 +163,10 @@ func (w *waiting) fill(p *production, from *workspace) (all bool) {
 		return true
 	case n <= maxWaiting:
 		all = true
-	case p.large.Add(n) <= maxLargeWaiting:
+	case p.reserve(n) <= maxLargeWaiting:
 		w.large, all = n, true
 	default:
-		p.large.Add(-n)
+		p.reserve(-n)
 		rest = rest[:maxWaiting]
 	}
 	if w.bytes, w.sent = append(w.bytes[:0], rest...), 0; all {
@@ -195,7 +198,7 @@ func (w *waiting) isEmpty() bool { return w.sent == len(w.bytes) }
 func (w *waiting) release(p *production) {
 	w.bytes, w.sent = w.bytes[:0], 0
 	if w.large > 0 {
-		p.large.Add(-w.large)
+		p.reserve(-w.large)
 		w.bytes, w.large = nil, 0
 	}
 }

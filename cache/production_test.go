@@ -7,10 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,7 +91,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
 						c := startCache(t, newUpstream())
 						fillWith(t, c, names, items)
-						c.answers.production.large.Store(maxLargeWaiting - room)
+						c.answers.reserve(maxLargeWaiting - room)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)
@@ -107,7 +104,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						if err := res.Body.Close(); err != nil {
 							t.Error(err)
 						}
-						if n := c.answers.production.large.Load(); n != maxLargeWaiting-room {
+						if n := c.answers.reserve(0); n != maxLargeWaiting-room {
 							t.Errorf("%d bytes of large pieces are still counted", n-maxLargeWaiting+room)
 						}
 					})
@@ -156,33 +153,4 @@ func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 		t.Fatal(err)
 	}
 	return res
-}
-
-// #18: the accounts of a namespace have no more turns by being many.
-func TestManyAccountsOfANamespaceDelayNobodyElsesAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProduction()
-		done := make(chan string, 100)
-		var all sync.WaitGroup
-		ask := func(user string) {
-			all.Go(func() {
-				err := p.run(t.Context(), user, func(*workspace) error { time.Sleep(time.Second); done <- user; return nil })
-				if err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		for i := range 50 {
-			ask(account("flood", fmt.Sprint("a", i)))
-		}
-		began, victim := time.Now(), account("victims", "a")
-		ask(victim)
-		for user := <-done; user != victim; user = <-done {
-		}
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("the victim's piece takes %v", took)
-		}
-		all.Wait()
-	})
 }
