@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer is a response of the cache's own.
-func answer(r *http.Request, code int, contentType string, length int64, body io.ReadCloser) *http.Response {
+// Response is a response of the cache's own.
+func Response(r *http.Request, code int, contentType string, length int64, body io.ReadCloser) *http.Response {
 	header := http.Header{"Cache-Control": {"no-cache, private"}}
 	if contentType != "" {
 		header.Set("Content-Type", contentType)
@@ -29,8 +29,8 @@ func answer(r *http.Request, code int, contentType string, length int64, body io
 	}
 }
 
-func answerBytes(r *http.Request, code int, contentType string, body []byte) *http.Response {
-	return answer(r, code, contentType, int64(len(body)), io.NopCloser(bytes.NewReader(body)))
+func BytesResponse(r *http.Request, code int, contentType string, body []byte) *http.Response {
+	return Response(r, code, contentType, int64(len(body)), io.NopCloser(bytes.NewReader(body)))
 }
 
 // answerStatus says what an apiserver would say. A Status is JSON whatever the
@@ -42,15 +42,15 @@ func answerStatus(r *http.Request, err apierrors.APIStatus) (*http.Response, err
 	if jsonErr != nil {
 		return nil, fmt.Errorf("write Status: %w", jsonErr)
 	}
-	res := answerBytes(r, int(status.Code), "application/json", append(body, '\n'))
+	res := BytesResponse(r, int(status.Code), "application/json", append(body, '\n'))
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		res.Header.Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	return res, nil
 }
 
-// answerError answers with err if it is what an apiserver would say.
-func answerError(r *http.Request, err error) (*http.Response, error) {
+// ErrorResponse answers with err if it is what an apiserver would say.
+func ErrorResponse(r *http.Request, err error) (*http.Response, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return nil, err

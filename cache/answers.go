@@ -13,41 +13,41 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// answers are the answers to reads while the cloud is away. It is safe for concurrent use.
-type answers struct {
-	answersOptions
+// Answers are the answers to reads while the cloud is away. It is safe for concurrent use.
+type Answers struct {
+	AnswersOptions
 	production *production
 	unkept     *unkept
 }
 
-// answersOptions are options of answers. All are required.
-type answersOptions struct {
-	views   *view.Views
-	overlay *overlay.Overlay
-	now     func() time.Time
-	log     *slog.Logger
+// AnswersOptions are options of answers. All are required.
+type AnswersOptions struct {
+	Views   *view.Views
+	Overlay *overlay.Overlay
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
-func newAnswers(o answersOptions) *answers {
-	return &answers{answersOptions: o, production: newProduction(), unkept: newUnkept()}
+func NewAnswers(o AnswersOptions) *Answers {
+	return &Answers{AnswersOptions: o, production: newProduction(), unkept: newUnkept()}
 }
 
-// reserve takes bytes of what may wait for clients in large pieces, and returns how many are
+// Reserve takes bytes of what may wait for clients in large pieces, and returns how many are
 // taken.
-func (a *answers) reserve(n int64) int64 { return a.production.reserve(n) }
+func (a *Answers) Reserve(n int64) int64 { return a.production.reserve(n) }
 
-// notKept notes that a query was answered in a form that is not kept.
-func (a *answers) notKept(q *query.Query) { a.unkept.add(q) }
+// NotKept notes that a query was answered in a form that is not kept.
+func (a *Answers) NotKept(q *query.Query) { a.unkept.add(q) }
 
 // Request is one that is answered offline.
 type Request struct {
-	answers *answers
-	req     *http.Request
-	info    *apirequest.RequestInfo
-	query   *query.Query // nil of what is no read of objects
-	node    bool         // the node itself asks
+	Answers *Answers
+	HTTP    *http.Request
+	Info    *apirequest.RequestInfo
+	Query   *query.Query // nil of what is no read of objects
+	Node    bool         // the node itself asks
 }
 
 func (r *Request) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: r.info.APIGroup, Version: r.info.APIVersion, Resource: r.info.Resource}
+	return schema.GroupVersionResource{Group: r.Info.APIGroup, Version: r.Info.APIVersion, Resource: r.Info.Resource}
 }

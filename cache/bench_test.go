@@ -54,7 +54,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 	for b.Loop() {
 		x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: query.NodeUser}, query: q}
-		res, err := x.ask().list()
+		res, err := x.ask().List()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -95,7 +95,7 @@ type Cache struct {
 	pages   *view.Pages
 	writes  *writes
 	records *records.Records
-	answers *answers
+	answers *Answers
 	metrics *metrics
 	log     *slog.Logger
 
@@ -180,7 +180,7 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.answers = newAnswers(answersOptions{views: c.views, overlay: c.writes.overlay, now: c.now, log: c.log})
+	c.answers = NewAnswers(AnswersOptions{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
@@ -373,9 +373,9 @@ func (x *exchange) answer() (*http.Response, error) {
 	}
 	switch x.query.Verb {
 	case "get":
-		return x.ask().get()
+		return x.ask().Get()
 	case "list":
-		return x.ask().list()
+		return x.ask().List()
 	default:
 		return x.watch()
 	}
@@ -399,7 +399,7 @@ type exchange struct {
 
 // ask is the exchange as a request that is answered offline.
 func (x *exchange) ask() *Request {
-	return &Request{answers: x.cache.answers, req: x.req, info: x.info, query: x.query, node: x.who.isNode()}
+	return &Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
 }
 
 // versions notes what is known before the request is sent. What it is answered

@@ -25,7 +25,7 @@ const settleSoon = time.Second
 // heldStatus is which of the node's own status a watch has shown: level-triggered, so
 // that it costs one small record for each object, however often its status changes.
 type heldStatus struct {
-	source   *source // what an offline watch is answered from; nil before
+	source   *Source // what an offline watch is answered from; nil before
 	looked   uint64  // the overlay's revision when it was last looked at
 	revision uint64  // up to which everything has been shown
 	shown    map[string]shownStatus
@@ -62,24 +62,24 @@ func (h *heldStatus) stopSettling() {
 }
 
 // noteAll notes what initial events will have shown.
-func (h *heldStatus) noteAll(s *statusOf) {
-	for name, u := range s.shown {
+func (h *heldStatus) noteAll(s *Status) {
+	for name, u := range s.Shown {
 		h.note(name, u, true)
 	}
-	for name, u := range s.left {
+	for name, u := range s.Left {
 		h.note(name, u, false)
 	}
 }
 
 // statusSource is where the stream's objects are found, or nil. A view that is older than
 // the client is none, as after a kill of the hub: the client may have newer objects.
-func (s *stream) statusSource() *source {
-	if !showsStatus(s.view) {
+func (s *stream) statusSource() *Source {
+	if !ShowsStatus(s.view) {
 		return nil
 	}
-	for _, src := range []*source{{view: s.view, repr: s.repr}, s.held.source} {
-		if src != nil && src.view.Usable() {
-			if versions.Compare(src.view.Position(), s.at) < 0 {
+	for _, src := range []*Source{{View: s.view, Repr: s.repr}, s.held.source} {
+		if src != nil && src.View.Usable() {
+			if versions.Compare(src.View.Position(), s.at) < 0 {
 				return nil
 			}
 			return src
@@ -106,7 +106,7 @@ func (s *stream) showStatus() bool {
 	if src == nil {
 		return false
 	}
-	for _, u := range s.cache.answers.statusUpdates(src.view) {
+	for _, u := range s.cache.answers.StatusUpdates(src.View) {
 		if len(s.out) >= maxBuffered {
 			return true // the rest when this has been sent
 		}
@@ -119,22 +119,22 @@ func (s *stream) showStatus() bool {
 	return len(s.out) > 0
 }
 
-func (s *stream) showUpdate(src *source, u *overlay.Update) {
+func (s *stream) showUpdate(src *Source, u *overlay.Update) {
 	before, known := s.held.shown[query.MemberName(u.Key.Namespace, u.Key.Name)]
 	if known && before.update.Revision == u.Revision {
 		return
 	}
-	p, ok := s.cache.answers.place(src.view, u)
-	if !ok || p.member && versions.Compare(p.entry.Version, s.at) > 0 {
+	p, ok := s.cache.answers.Place(src.View, u)
+	if !ok || p.Member && versions.Compare(p.Entry.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
-	there := p.member
+	there := p.Member
 	if known {
 		there = before.present
 	}
-	s.held.note(p.name, u, p.fits)
-	if there || p.fits {
-		s.showObject(src, eventFor(there, p.fits), u, p.bare)
+	s.held.note(p.Name, u, p.Fits)
+	if there || p.Fits {
+		s.showObject(src, eventFor(there, p.Fits), u, p.Bare)
 	}
 }
 
@@ -151,19 +151,19 @@ func eventFor(before, after bool) watch.EventType {
 
 // showObject puts an event about an updated object into out; without an update, about the
 // object as it is cached.
-func (s *stream) showObject(src *source, kind watch.EventType, u *overlay.Update, bare []byte) {
+func (s *stream) showObject(src *Source, kind watch.EventType, u *overlay.Update, bare []byte) {
 	var err error
 	if u != nil {
-		bare, err = src.shown(u, bare)
+		bare, err = src.Shown(u, bare)
 	} else {
-		bare, err = src.object(bare)
+		bare, err = src.Object(bare)
 	}
 	if err != nil {
 		s.cache.log.Error("status of the node cannot be shown to a watch", "watch", s.query.String(), "err", err)
 		return
 	}
 	if s.item.Kind == "" {
-		s.item = src.itemType()
+		s.item = src.ItemType()
 	}
 	s.out = wire.AppendEvent(s.out, s.repr.Encoding, kind, s.item, bare)
 }
@@ -172,7 +172,7 @@ func (s *stream) showObject(src *source, kind watch.EventType, u *overlay.Update
 // client may have seen status that the cloud does not have. It is opened again at once,
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
-	if !s.resumed && s.at != "" && showsStatus(s.view) {
+	if !s.resumed && s.at != "" && ShowsStatus(s.view) {
 		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
@@ -221,8 +221,8 @@ func (s *stream) settleStatus() bool {
 	return len(s.out) > 0
 }
 
-func (s *stream) settleObject(src *source, name string, last shownStatus) {
-	e, ok := src.view.Member(name)
+func (s *stream) settleObject(src *Source, name string, last shownStatus) {
+	e, ok := src.View.Member(name)
 	if !ok {
 		if last.present {
 			s.showObject(src, watch.Deleted, last.update, nil)
@@ -232,7 +232,7 @@ func (s *stream) settleObject(src *source, name string, last shownStatus) {
 	if versions.Compare(e.Version, s.at) > 0 {
 		return // it comes from upstream
 	}
-	bare, err := src.view.Read(name, e)
+	bare, err := src.View.Read(name, e)
 	if err != nil {
 		s.err = errors.Join(err, s.err)
 		return

@@ -16,18 +16,18 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// list answers with the view's members at its version.
-func (r *Request) list() (*http.Response, error) {
-	q := r.query
-	src, err := r.source()
+// List answers with the view's members at its version.
+func (r *Request) List() (*http.Response, error) {
+	q := r.Query
+	src, err := r.Source()
 	if err != nil {
-		return answerError(r.req, err)
+		return ErrorResponse(r.HTTP, err)
 	}
 	if q.ContinueToken != "" {
-		return answerError(r.req, apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
+		return ErrorResponse(r.HTTP, apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
 	}
-	src.view.Touch(r.answers.now())
-	snap, err := src.view.Snapshot()
+	src.View.Touch(r.Answers.Now())
+	snap, err := src.View.Snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +36,14 @@ func (r *Request) list() (*http.Response, error) {
 	}
 	if err := refuses(q, snap.Version); err != nil {
 		snap.Close()
-		return answerError(r.req, err)
+		return ErrorResponse(r.HTTP, err)
 	}
-	body, err := r.listBody(src, snap, r.answers.withStatus(src, snap))
+	body, err := r.listBody(src, snap, r.Answers.WithStatus(src, snap))
 	if err != nil {
 		snap.Close()
 		return nil, err
 	}
-	return answer(r.req, http.StatusOK, src.repr.ContentType(), body.list.Size(), body), nil
+	return Response(r.HTTP, http.StatusOK, src.Repr.ContentType(), body.list.Size(), body), nil
 }
 
 // refuses says why a view at a version is no answer, in an apiserver's words.
@@ -54,16 +54,16 @@ func refuses(q *query.Query, version string) error {
 	order := versions.Compare(q.Version, version)
 	switch {
 	case order > 0:
-		return tooLarge(q.Version, version)
+		return TooLargeVersion(q.Version, version)
 	case order < 0 && q.VersionMatch == string(metav1.ResourceVersionMatchExact):
 		return apierrors.NewResourceExpired(fmt.Sprintf("edgehub: the cloud cannot be reached, and version %s is not cached; version %s is", q.Version, version))
 	}
 	return nil
 }
 
-// tooLarge is what an apiserver says that has not got to a version yet. Clients
+// TooLargeVersion is what an apiserver says that has not got to a version yet. Clients
 // know it by its cause, and ask again without a version.
-func tooLarge(asked, have string) error {
+func TooLargeVersion(asked, have string) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %s, current: %s", asked, have), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
@@ -74,22 +74,22 @@ func tooLarge(asked, have string) error {
 // listBody is a list that is made piece by piece, as its client reads it. Damage that
 // shows in the middle breaks the body off: it is never short and whole at once.
 type listBody struct {
-	pieces
+	Pieces
 
 	list *wire.ListWriter
-	to   *workspace // what list writes to now
+	to   *Workspace // what list writes to now
 	err  error      // behind out
 }
 
 // listBody is the body of a list. What is wrong with the cache shows before the answer has
 // begun, if it is at the beginning.
-func (r *Request) listBody(src *source, snap *view.Snapshot, status statusOf) (*listBody, error) {
-	b := &listBody{pieces: r.pieces(src, snap, status)}
+func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*listBody, error) {
+	b := &listBody{Pieces: r.Pieces(src, snap, status)}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err
 	}
-	if b.list, err = wire.NewListWriter(b, src.repr.Encoding, src.meta(snap.Meta), sizes); err != nil {
+	if b.list, err = wire.NewListWriter(b, src.Repr.Encoding, src.Meta(snap.Meta), sizes); err != nil {
 		return nil, fmt.Errorf("put list together: %w", err)
 	}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
@@ -101,23 +101,23 @@ func (r *Request) listBody(src *source, snap *view.Snapshot, status statusOf) (*
 // sizes sums up the items as they will be written. In protobuf, which says its length
 // first, those that are not as they are cached are made twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
-	members, changes := b.snapshot.Members, len(b.status.shown) > 0 || b.source.converts()
-	if changes && b.source.repr.Encoding == wire.JSON {
+	members, changes := b.Snapshot.Members, len(b.status.Shown) > 0 || b.source.converts()
+	if changes && b.source.Repr.Encoding == wire.JSON {
 		return wire.UnknownSizes(len(members)), nil
 	}
 	if !b.source.converts() {
-		b.snapshot.Members = nil
+		b.Snapshot.Members = nil
 		for _, m := range members {
-			if b.status.shown[m.Name] != nil {
-				b.snapshot.Members = append(b.snapshot.Members, m)
+			if b.status.Shown[m.Name] != nil {
+				b.Snapshot.Members = append(b.Snapshot.Members, m)
 				continue
 			}
 			sizes.Add(m.Size)
 		}
 	}
-	defer func() { b.snapshot.Members = members }()
-	for len(b.snapshot.Members) > 0 && err == nil {
-		_, err = b.next(func(_ *workspace, item []byte) error {
+	defer func() { b.Snapshot.Members = members }()
+	for len(b.Snapshot.Members) > 0 && err == nil {
+		_, err = b.Next(func(_ *Workspace, item []byte) error {
 			sizes.Add(len(item))
 			return nil
 		})
@@ -131,13 +131,13 @@ func (b *listBody) Write(p []byte) (int, error) { return b.to.Write(p) }
 // Read fills all of p where it can: what is read at once goes to the client in one write.
 func (b *listBody) Read(p []byte) (n int, err error) {
 	for n < len(p) {
-		for b.out.isEmpty() {
+		for b.Out.IsEmpty() {
 			if b.err != nil {
 				return n, b.err
 			}
 			b.fill()
 		}
-		n += b.out.read(p[n:])
+		n += b.Out.Read(p[n:])
 	}
 	return n, nil
 }
@@ -145,7 +145,7 @@ func (b *listBody) Read(p []byte) (n int, err error) {
 // WriteTo writes what is left of the list, piece by piece, without copying it once more.
 func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
 	for {
-		n, err := w.Write(b.out.take())
+		n, err := w.Write(b.Out.take())
 		if sent += int64(n); err != nil {
 			return sent, err
 		}
@@ -161,12 +161,12 @@ func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
 
 // fill puts the next piece into out.
 func (b *listBody) fill() {
-	if len(b.snapshot.Members) == 0 {
+	if len(b.Snapshot.Members) == 0 {
 		b.end()
 		return
 	}
 	before := *b.list
-	again, err := b.next(func(w *workspace, item []byte) error {
+	again, err := b.Next(func(w *Workspace, item []byte) error {
 		b.to = w
 		return b.list.WriteItem(item)
 	})
@@ -178,18 +178,18 @@ func (b *listBody) fill() {
 
 // end puts what follows the items into out.
 func (b *listBody) end() {
-	b.to = &workspace{}
+	b.to = &Workspace{}
 	if err := b.list.Close(); err != nil { // the items are not those that Content-Length was made of
-		b.err = b.source.view.Broken(b.snapshot.Version, err)
+		b.err = b.source.View.Broken(b.Snapshot.Version, err)
 		return
 	}
-	b.out.fill(b.production, b.to)
-	b.source.view.Give()
+	b.Out.fill(b.production, b.to)
+	b.source.View.Give()
 	b.err = io.EOF
 }
 
 func (b *listBody) Close() error {
-	b.close()
+	b.Pieces.Close()
 	if b.err == nil {
 		b.err = tee.ErrStopReading
 	}

@@ -39,29 +39,29 @@ func (r *Request) largeObject(c *view.Copy, to wire.Representation) (*http.Respo
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		if errors.Is(b.err, convert.ErrUnknownType) {
-			return answerError(r.req, notAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
+			return ErrorResponse(r.HTTP, NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
 		}
 		return nil, b.err
 	}
-	return answer(r.req, http.StatusOK, to.ContentType(), b.size, b), nil
+	return Response(r.HTTP, http.StatusOK, to.ContentType(), b.size, b), nil
 }
 
 // fill makes the object, and puts what of it comes next into out.
 func (b *objectBody) fill() {
-	production, all := b.asked.answers.production, false
-	err := production.run(b.asked.req.Context(), b.asked.query.User, func(w *workspace) error {
+	production, all := b.asked.Answers.production, false
+	err := production.run(b.asked.HTTP.Context(), b.asked.Query.User, func(w *Workspace) error {
 		o, err := b.held.Object()
 		if err != nil {
 			return err
 		}
-		if w.out, err = appendObject(w.out[:0], b.asked.overlaid(o), b.to); err != nil {
+		if w.Out, err = AppendObject(w.Out[:0], b.asked.overlaid(o), b.to); err != nil {
 			return err
 		}
-		hash := maphash.Bytes(production.seed, w.out)
+		hash := maphash.Bytes(production.seed, w.Out)
 		if b.size > 0 && hash != b.hash {
 			return errOtherBody
 		}
-		b.hash, b.size = hash, int64(len(w.out))
+		b.hash, b.size = hash, int64(len(w.Out))
 		all = b.out.fill(production, w)
 		return nil
 	})
@@ -71,8 +71,8 @@ func (b *objectBody) fill() {
 	}
 }
 
-// appendObject appends an object as the body of an answer in the representation r.
-func appendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, error) {
+// AppendObject appends an object as the body of an answer in the representation r.
+func AppendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, error) {
 	bare, t, err := o.Bare, o.Type, error(nil)
 	switch {
 	case o.Repr.Metadata != r.Metadata:
@@ -88,17 +88,17 @@ func appendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, err
 }
 
 func (b *objectBody) Read(p []byte) (int, error) {
-	for b.out.isEmpty() {
+	for b.out.IsEmpty() {
 		if b.err != nil {
 			return 0, b.err
 		}
 		b.fill()
 	}
-	return b.out.read(p), nil
+	return b.out.Read(p), nil
 }
 
 func (b *objectBody) Close() error {
-	b.out.release(b.asked.answers.production)
+	b.out.release(b.asked.Answers.production)
 	b.reader.Close()
 	if b.err == nil {
 		b.err = tee.ErrStopReading

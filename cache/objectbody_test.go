@@ -38,17 +38,17 @@ func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 }
 
 func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
-	sizes := []int{10, 20_000, maxWaiting - 100, 70_000, 900_000}
+	sizes := []int{10, 20_000, MaxWaiting - 100, 70_000, 900_000}
 	for _, r := range []wire.Representation{
 		{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 	} {
-		for _, room := range []int64{0, maxLargeWaiting} { // for large objects
+		for _, room := range []int64{0, MaxLargeWaiting} { // for large objects
 			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
 				c, items := startLarge(t, sizes...)
-				c.answers.reserve(maxLargeWaiting - room)
+				c.answers.Reserve(MaxLargeWaiting - room)
 				for i := range sizes {
 					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
-					want, err := appendObject(nil, o, r)
+					want, err := AppendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -61,8 +61,8 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if n := c.answers.reserve(0); n != maxLargeWaiting-room {
-					t.Errorf("%d bytes of large objects are still counted", n-maxLargeWaiting+room)
+				if n := c.answers.Reserve(0); n != MaxLargeWaiting-room {
+					t.Errorf("%d bytes of large objects are still counted", n-MaxLargeWaiting+room)
 				}
 			})
 		}
@@ -88,7 +88,7 @@ func TestLargeObjectsThatNobodyReadsAreNotHeld(t *testing.T) {
 				res := begin(t, c, "p000", accept)
 				defer res.Body.Close()
 			}
-			if grown := heap() - before; grown > maxLargeWaiting+unread*(maxWaiting+32<<10) {
+			if grown := heap() - before; grown > MaxLargeWaiting+unread*(MaxWaiting+32<<10) {
 				t.Errorf("%d answers that nobody reads take %d MB", unread, grown>>20)
 			}
 			res := begin(t, c, "p000", accept)

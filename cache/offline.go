@@ -18,31 +18,31 @@ import (
 // errNotKept is why there is no answer to what was read, but in a form that is not kept.
 var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
 
-// errOnlyMetadata is why there is no answer to who wants whole objects.
-var errOnlyMetadata = errors.New("only the metadata of this was read through this hub")
+// ErrOnlyMetadata is why there is no answer to who wants whole objects.
+var ErrOnlyMetadata = errors.New("only the metadata of this was read through this hub")
 
-func notAcceptable(q *query.Query) error {
+func NotAcceptable(q *query.Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 		Message: fmt.Sprintf("edgehub: the cloud cannot be reached, and %s is cached in a form that cannot be converted to what the client accepts, %q", q.Resource.GroupResource(), q.Accept),
 	}}
 }
 
-// get answers with the newest version of the object that the user has seen, from
+// Get answers with the newest version of the object that the user has seen, from
 // whichever view. An older one is no answer, even if only that can be converted.
-func (r *Request) get() (*http.Response, error) {
-	copies, err := r.answers.views.Seek(r.query)
+func (r *Request) Get() (*http.Response, error) {
+	copies, err := r.Answers.Views.Seek(r.Query)
 	if errors.Is(err, view.ErrNeverRead) {
 		return nil, r.unknown()
 	}
 	if err != nil {
-		return answerError(r.req, err)
+		return ErrorResponse(r.HTTP, err)
 	}
-	for _, o := range inAcceptOrder(r.query.Accept) {
+	for _, o := range inAcceptOrder(r.Query.Accept) {
 		for _, in := range o.from {
 			for i := range copies {
-				s := source{copies[i].View, o.to}
-				if s.view.Repr != in || !s.convertible() {
+				s := Source{copies[i].View, o.to}
+				if s.View.Repr != in || !s.convertible() {
 					continue
 				}
 				res, failed := r.object(&copies[i], o.to)
@@ -57,14 +57,14 @@ func (r *Request) get() (*http.Response, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(copies, view.Copy.Whole) {
-		return answerError(r.req, notAcceptable(r.query))
+		return ErrorResponse(r.HTTP, NotAcceptable(r.Query))
 	}
-	return nil, errOnlyMetadata
+	return nil, ErrOnlyMetadata
 }
 
 // object answers with one object.
 func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
-	c.View.Touch(r.answers.now())
+	c.View.Touch(r.Answers.Now())
 	c.View.NoteRead(c.Name)
 	limit := pieceSize
 	if c.View.Repr != to {
@@ -78,17 +78,17 @@ func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, 
 		return nil, err
 	}
 	c.View.Give()
-	return r.respond(http.StatusOK, r.overlaid(o), to)
+	return r.Respond(http.StatusOK, r.overlaid(o), to)
 }
 
-// respond sends an object in a representation.
-func (r *Request) respond(code int, o view.Object, to wire.Representation) (*http.Response, error) {
-	body, err := appendObject(nil, o, to)
+// Respond sends an object in a representation.
+func (r *Request) Respond(code int, o view.Object, to wire.Representation) (*http.Response, error) {
+	body, err := AppendObject(nil, o, to)
 	if errors.Is(err, convert.ErrUnknownType) {
-		return answerError(r.req, notAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
+		return ErrorResponse(r.HTTP, NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return answerBytes(r.req, code, to.ContentType(), body), nil
+	return BytesResponse(r.HTTP, code, to.ContentType(), body), nil
 }

@@ -45,7 +45,7 @@ func (x *exchange) online(res *http.Response) {
 	}
 	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
-		x.cache.answers.notKept(x.query)
+		x.cache.answers.NotKept(x.query)
 		x.unread(res)
 		return
 	}

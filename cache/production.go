@@ -24,12 +24,12 @@ const (
 	// convertedPieceSize is pieceSize where objects are converted: in JSON they are two or
 	// three times as large as in protobuf.
 	convertedPieceSize = 16 << 10
-	// maxWaiting is how many bytes of an answer wait for its client.
-	maxWaiting = 64 << 10
-	// maxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
+	// MaxWaiting is how many bytes of an answer wait for its client.
+	MaxWaiting = 64 << 10
+	// MaxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
 	// that wait for all clients together. Beyond it such an object is produced anew for
 	// each maxWaiting bytes of it, which takes CPU but no memory.
-	maxLargeWaiting = 4 << 20
+	MaxLargeWaiting = 4 << 20
 	// maxWorkspace is the size up to which a buffer is used again: that of an object in
 	// etcd, about.
 	maxWorkspace = 2 << 20
@@ -46,100 +46,100 @@ type production struct {
 }
 
 func newProduction() *production {
-	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(workspace) }}}
+	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(Workspace) }}}
 }
 
 // reserve counts bytes of large pieces, and returns how many there are.
 func (p *production) reserve(n int64) int64 { return p.large.Add(n) }
 
-// workspace is the buffers in which a piece is produced.
-type workspace struct {
+// Workspace is the buffers in which a piece is produced.
+type Workspace struct {
 	read []byte // what comes from the disk
-	out  []byte // what goes to the client
+	Out  []byte // what goes to the client
 }
 
 // Write appends to out.
-func (w *workspace) Write(p []byte) (int, error) {
-	w.out = append(w.out, p...)
+func (w *Workspace) Write(p []byte) (int, error) {
+	w.Out = append(w.Out, p...)
 	return len(p), nil
 }
 
 // run calls fn when it is a user's turn. The workspace is fn's until it returns. The
 // error is fn's or ctx's.
-func (p *production) run(ctx context.Context, user string, fn func(*workspace) error) error {
+func (p *production) run(ctx context.Context, user string, fn func(*Workspace) error) error {
 	if err := p.turns.Acquire(ctx, quota.Tenant(user), user); err != nil {
 		return err
 	}
 	defer p.turns.Release()
-	w := p.workspaces.Get().(*workspace) //nolint:forcetypeassert // see newProduction
+	w := p.workspaces.Get().(*Workspace) //nolint:forcetypeassert // see newProduction
 	defer func() {
-		if cap(w.read) <= maxWorkspace && cap(w.out) <= maxWorkspace {
-			w.read, w.out = w.read[:0], w.out[:0]
+		if cap(w.read) <= maxWorkspace && cap(w.Out) <= maxWorkspace {
+			w.read, w.Out = w.read[:0], w.Out[:0]
 			p.workspaces.Put(w)
 		}
 	}()
 	return fn(w)
 }
 
-// pieces makes the objects of a snapshot into pieces of an answer. It is for one
+// Pieces makes the objects of a snapshot into pieces of an answer. It is for one
 // goroutine.
-type pieces struct {
+type Pieces struct {
 	production *production
 	ctx        context.Context // of the request
 	user       string
-	source     *source
-	snapshot   *view.Snapshot
-	status     statusOf // laid over the snapshot
-	size       int      // pieceSize or convertedPieceSize
-	out        waiting
+	source     *Source
+	Snapshot   *view.Snapshot
+	status     Status // laid over the snapshot
+	size       int    // pieceSize or convertedPieceSize
+	Out        waiting
 }
 
-func (r *Request) pieces(src *source, snap *view.Snapshot, status statusOf) pieces {
+func (r *Request) Pieces(src *Source, snap *view.Snapshot, status Status) Pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
 	}
-	return pieces{production: r.answers.production, ctx: r.req.Context(), user: r.query.User, source: src, snapshot: snap, status: status, size: size}
+	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, status: status, size: size}
 }
 
-// next calls add for the next objects, in the form that was asked for, and then fills
+// Next calls add for the next objects, in the form that was asked for, and then fills
 // out with what add has written to the workspace. An object holds until add returns.
 // Where there is not enough room in out, the same objects come again next time.
-func (p *pieces) next(add func(w *workspace, object []byte) error) (again bool, err error) {
-	members, reader := p.snapshot.Members, p.snapshot.Reader
-	err = p.production.run(p.ctx, p.user, func(w *workspace) error {
+func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, err error) {
+	members, reader := p.Snapshot.Members, p.Snapshot.Reader
+	err = p.production.run(p.ctx, p.user, func(w *Workspace) error {
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
-		err := p.snapshot.Next(p.size, func(o store.Object) error {
+		err := p.Snapshot.Next(p.size, func(o store.Object) error {
 			object, err := p.object(&o)
 			if err != nil {
 				return err
 			}
 			return add(w, object)
 		})
-		if err == nil && !p.out.fill(p.production, w) {
-			again, p.snapshot.Members = true, members
+		if err == nil && !p.Out.fill(p.production, w) {
+			again, p.Snapshot.Members = true, members
 		}
 		return err
 	})
 	if err != nil && p.ctx.Err() == nil {
-		err = p.source.view.Broken(p.snapshot.Version, err)
+		err = p.source.View.Broken(p.Snapshot.Version, err)
 	}
 	return again, err
 }
 
 // object is an object in the form that was asked for.
-func (p *pieces) object(o *store.Object) ([]byte, error) {
-	if u := p.status.shown[o.Name]; u != nil {
-		return p.source.shown(u, o.Bytes)
+func (p *Pieces) object(o *store.Object) ([]byte, error) {
+	if u := p.status.Shown[o.Name]; u != nil {
+		return p.source.Shown(u, o.Bytes)
 	}
-	return p.source.object(o.Bytes)
+	return p.source.Object(o.Bytes)
 }
 
-// close lets go of everything.
-func (p *pieces) close() {
-	p.out.release(p.production)
-	p.snapshot.Close()
+// Close lets go of everything.
+func (p *Pieces) Close() {
+	p.Out.release(p.production)
+	p.Snapshot.Close()
 }
 
 // waiting is the part of a piece that waits for a client. The zero value is empty.
@@ -153,32 +153,32 @@ type waiting struct {
 // fill takes over a piece, a workspace's out, when all that waited has been sent. It
 // returns false where there was not enough room for all of it: it has to be produced
 // again, from the same state, to fill in the rest.
-func (w *waiting) fill(p *production, from *workspace) (all bool) {
+func (w *waiting) fill(p *production, from *Workspace) (all bool) {
 	w.release(p)
-	rest := from.out[w.skip:]
+	rest := from.Out[w.skip:]
 	n := int64(len(rest))
 	switch {
-	case w.skip == 0 && cap(from.out) <= maxWaiting:
-		w.bytes, from.out = from.out, w.bytes // instead of a copy
+	case w.skip == 0 && cap(from.Out) <= MaxWaiting:
+		w.bytes, from.Out = from.Out, w.bytes // instead of a copy
 		return true
-	case n <= maxWaiting:
+	case n <= MaxWaiting:
 		all = true
-	case p.reserve(n) <= maxLargeWaiting:
+	case p.reserve(n) <= MaxLargeWaiting:
 		w.large, all = n, true
 	default:
 		p.reserve(-n)
-		rest = rest[:maxWaiting]
+		rest = rest[:MaxWaiting]
 	}
 	if w.bytes, w.sent = append(w.bytes[:0], rest...), 0; all {
 		w.skip = 0
 	} else {
-		w.skip += maxWaiting
+		w.skip += MaxWaiting
 	}
 	return all
 }
 
-// read is io.Reader's, of what waits.
-func (w *waiting) read(p []byte) int {
+// Read is io.Reader's, of what waits.
+func (w *waiting) Read(p []byte) int {
 	n := copy(p, w.bytes[w.sent:])
 	w.sent += n
 	return n
@@ -191,8 +191,8 @@ func (w *waiting) take() []byte {
 	return rest
 }
 
-// isEmpty reports whether all that waited was sent.
-func (w *waiting) isEmpty() bool { return w.sent == len(w.bytes) }
+// IsEmpty reports whether all that waited was sent.
+func (w *waiting) IsEmpty() bool { return w.sent == len(w.bytes) }
 
 // release lets go of a large piece. What waits is lost.
 func (w *waiting) release(p *production) {

@@ -43,7 +43,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 // their sizes at hand.
 func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &source{view: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, repr: r}
+	src := &Source{View: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, Repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -62,7 +62,7 @@ func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	m := podList
 	m.ResourceVersion = "5000"
 	var out bytes.Buffer
-	list, err := wire.NewListWriter(&out, r.Encoding, src.meta(m), sizes)
+	list, err := wire.NewListWriter(&out, r.Encoding, src.Meta(m), sizes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,18 +80,18 @@ func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 func TestAListInPiecesIsTheWholeList(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"nothing": nil, "small ones": {10, 20, 3000, 10}, "many": make([]int, 500),
-		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {maxWaiting - 60}, "one large": {300_000},
+		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {MaxWaiting - 60}, "one large": {300_000},
 	} {
 		names, items := largePods(t, sizes...)
 		for _, r := range []wire.Representation{
 			{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 		} {
-			for _, room := range []int64{0, maxLargeWaiting} { // for large pieces
+			for _, room := range []int64{0, MaxLargeWaiting} { // for large pieces
 				for how, read := range map[string]func(io.Reader) ([]byte, error){"read": io.ReadAll, "written": written} {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
 						c := startCache(t, newUpstream())
 						fillWith(t, c, names, items)
-						c.answers.reserve(maxLargeWaiting - room)
+						c.answers.Reserve(MaxLargeWaiting - room)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)
@@ -104,8 +104,8 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						if err := res.Body.Close(); err != nil {
 							t.Error(err)
 						}
-						if n := c.answers.reserve(0); n != maxLargeWaiting-room {
-							t.Errorf("%d bytes of large pieces are still counted", n-maxLargeWaiting+room)
+						if n := c.answers.Reserve(0); n != MaxLargeWaiting-room {
+							t.Errorf("%d bytes of large pieces are still counted", n-MaxLargeWaiting+room)
 						}
 					})
 				}
@@ -148,7 +148,7 @@ func listOffline(t *testing.T, c *Cache, accept string) *http.Response {
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
 	x := &exchange{cache: c, req: r, info: &request.RequestInfo{IsResourceRequest: true}, who: caller{user: query.NodeUser}, query: q}
-	res, err := x.ask().list()
+	res, err := x.ask().List()
 	if err != nil {
 		t.Fatal(err)
 	}

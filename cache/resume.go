@@ -46,7 +46,7 @@ func (s *stream) hold() {
 // awaitUp returns nil when there is an apiserver. It ends early when the node's own
 // status has changed.
 func (s *stream) awaitUp(ctx context.Context) error {
-	if !showsStatus(s.view) {
+	if !ShowsStatus(s.view) {
 		return s.cache.up.WaitUp(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)

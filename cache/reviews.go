@@ -39,11 +39,11 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return answerError(x.req, notAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
+		return ErrorResponse(x.req, NotAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
 	case err != nil:
 		return nil, errWrite
 	}
-	return answerBytes(x.req, http.StatusCreated, contentType, body), nil
+	return BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
 // reviewRefusal is why the answer is no, where it is.

@@ -41,7 +41,7 @@ func TestAnOlderCopyIsNoAnswerWhereTheNewestCannotBeConverted(t *testing.T) {
 	})
 	ask(context.WithValue(t.Context(), acceptKey{}, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"), t, c, http.MethodGet, urlPodA)
 	u.goAway()
-	if got := get(t, c, urlPodA); !strings.Contains(got, errOnlyMetadata.Error()) {
+	if got := get(t, c, urlPodA); !strings.Contains(got, ErrOnlyMetadata.Error()) {
 		t.Errorf("a whole object is read: %q", got)
 	}
 }

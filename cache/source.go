@@ -42,66 +42,66 @@ func convertibleTo(r wire.Representation) []wire.Representation {
 	return all
 }
 
-// source is a view that can answer, if need be after a conversion.
-type source struct {
-	view *view.View
-	repr wire.Representation // asked for
+// Source is a view that can answer, if need be after a conversion.
+type Source struct {
+	View *view.View
+	Repr wire.Representation // asked for
 }
 
 // converts reports whether the view's objects are not what was asked for.
-func (s *source) converts() bool { return s.view.Repr != s.repr }
+func (s *Source) converts() bool { return s.View.Repr != s.Repr }
 
 // convertible reports whether object can make what was asked for.
-func (s *source) convertible() bool {
-	return !s.converts() || s.repr.Metadata != s.view.Repr.Metadata || convert.Knows(s.itemType())
+func (s *Source) convertible() bool {
+	return !s.converts() || s.Repr.Metadata != s.View.Repr.Metadata || convert.Knows(s.ItemType())
 }
 
-// object makes a bare object into what was asked for. bare is that of the view.
-func (s *source) object(bare []byte) ([]byte, error) {
-	from := s.view.Repr
+// Object makes a bare object into what was asked for. bare is that of the view.
+func (s *Source) Object(bare []byte) ([]byte, error) {
+	from := s.View.Repr
 	switch {
 	case !s.converts():
 		return bare, nil
-	case s.repr.Metadata != from.Metadata:
-		return convert.Metadata(from.Encoding, s.repr.Encoding, bare)
+	case s.Repr.Metadata != from.Metadata:
+		return convert.Metadata(from.Encoding, s.Repr.Encoding, bare)
 	}
-	return convert.Bare(from.Encoding, s.repr.Encoding, s.itemType(), bare)
+	return convert.Bare(from.Encoding, s.Repr.Encoding, s.ItemType(), bare)
 }
 
-// itemType is the type of what object returns.
-func (s *source) itemType() wire.TypeMeta {
-	if s.repr.Metadata != s.view.Repr.Metadata {
+// ItemType is the type of what object returns.
+func (s *Source) ItemType() wire.TypeMeta {
+	if s.Repr.Metadata != s.View.Repr.Metadata {
 		return convert.MetadataType
 	}
-	return s.view.ItemType()
+	return s.View.ItemType()
 }
 
-// meta is what the asked for list says of itself.
-func (s *source) meta(m wire.ListMeta) wire.ListMeta {
-	if s.repr.Metadata != s.view.Repr.Metadata {
+// Meta is what the asked for list says of itself.
+func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
+	if s.Repr.Metadata != s.View.Repr.Metadata {
 		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
 		m.Sorted = false
 	}
 	return m
 }
 
-// source finds a view for a list or watch. For each entry of the Accept header in turn,
+// Source finds a view for a list or watch. For each entry of the Accept header in turn,
 // that is the view which holds just that, or else the newest from which it can be converted.
 // No view will do that is older than what was seen in a form before it.
-func (r *Request) source() (*source, error) {
+func (r *Request) Source() (*Source, error) {
 	behind, seen := false, "" // seen in any form that is asked for
-	for _, o := range inAcceptOrder(r.query.Accept) {
-		var best *source
+	for _, o := range inAcceptOrder(r.Query.Accept) {
+		var best *Source
 		position := ""
 		for _, in := range o.from {
-			s := &source{r.answers.views.Find(r.query.Key(in)), o.to}
-			if s.view != nil && !s.converts() {
-				seen = versions.Higher(seen, s.view.Latest())
+			s := &Source{r.Answers.Views.Find(r.Query.Key(in)), o.to}
+			if s.View != nil && !s.converts() {
+				seen = versions.Higher(seen, s.View.Latest())
 			}
-			if s.view == nil || !s.view.Usable() || !s.convertible() {
+			if s.View == nil || !s.View.Usable() || !s.convertible() {
 				continue
 			}
-			switch p := s.view.Position(); {
+			switch p := s.View.Position(); {
 			case versions.Compare(p, seen) < 0:
 				behind = true
 			case !s.converts():
@@ -123,7 +123,7 @@ func (r *Request) source() (*source, error) {
 // unanswerable says why none of the views of a list or watch can answer.
 func (r *Request) unanswerable() error {
 	err := r.unknown()
-	for _, v := range r.answers.views.Forms(r.query) {
+	for _, v := range r.Answers.Views.Forms(r.Query) {
 		switch {
 		case v.Denied():
 			return view.ErrDenied
@@ -131,9 +131,9 @@ func (r *Request) unanswerable() error {
 			err = view.ErrBehind
 		case !v.Usable():
 		case v.Repr.Metadata != "":
-			err = errOnlyMetadata
+			err = ErrOnlyMetadata
 		default:
-			err = notAcceptable(r.query)
+			err = NotAcceptable(r.Query)
 		}
 	}
 	return err
@@ -141,7 +141,7 @@ func (r *Request) unanswerable() error {
 
 // unknown says why nothing is cached of what a query asks for.
 func (r *Request) unknown() error {
-	if r.answers.unkept.has(r.query) {
+	if r.Answers.unkept.has(r.Query) {
 		return errNotKept
 	}
 	return view.ErrNeverRead

@@ -98,7 +98,7 @@ func newStream(x *exchange, repr wire.Representation) *stream {
 func (s *stream) release() {
 	s.endStage()
 	if s.replay != nil {
-		s.replay.close()
+		s.replay.Close()
 		s.replay = nil
 	}
 	if s.view != nil {
@@ -162,8 +162,8 @@ func (s *stream) detach() error {
 // Read returns the next events, as many as there are. It waits for the first.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.sent == len(s.out) {
-		if s.replay != nil && !s.replay.out.isEmpty() {
-			return s.replay.out.read(p), nil
+		if s.replay != nil && !s.replay.Out.IsEmpty() {
+			return s.replay.Out.Read(p), nil
 		}
 		if s.err != nil {
 			return 0, s.err

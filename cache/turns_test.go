@@ -18,7 +18,7 @@ func TestManyAccountsOfANamespaceDelayNobodyElsesAnswers(t *testing.T) {
 		var all sync.WaitGroup
 		ask := func(user string) {
 			all.Go(func() {
-				err := p.run(t.Context(), user, func(*workspace) error { time.Sleep(time.Second); done <- user; return nil })
+				err := p.run(t.Context(), user, func(*Workspace) error { time.Sleep(time.Second); done <- user; return nil })
 				if err != nil {
 					t.Error(err)
 				}

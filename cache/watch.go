@@ -12,27 +12,27 @@ import (
 
 // watch answers with a stream that is held open until the cloud is back.
 func (x *exchange) watch() (*http.Response, error) {
-	src, err := x.ask().source()
+	src, err := x.ask().Source()
 	if err != nil {
-		return answerError(x.req, err)
+		return ErrorResponse(x.req, err)
 	}
-	s := newStream(x, src.repr)
+	s := newStream(x, src.Repr)
 	s.endStage()
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
-	s.item = src.itemType()
+	s.item = src.ItemType()
 	s.view.Template.Store(s.req)
-	src.view.Touch(x.cache.now())
+	src.View.Touch(x.cache.now())
 	if err := s.openOffline(x, src); err != nil {
 		s.release()
-		return answerError(x.req, err)
+		return ErrorResponse(x.req, err)
 	}
-	return answer(x.req, http.StatusOK, src.repr.WatchContentType(), -1, s), nil
+	return Response(x.req, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
 // openOffline brings the stream to the view's version.
-func (s *stream) openOffline(x *exchange, src *source) error {
+func (s *stream) openOffline(x *exchange, src *Source) error {
 	q := x.query
-	snap, err := src.view.Snapshot()
+	snap, err := src.View.Snapshot()
 	if err != nil {
 		return err
 	}
@@ -44,15 +44,15 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 	if s.initial {
 		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
 			snap.Close()
-			return tooLarge(q.Version, version)
+			return TooLargeVersion(q.Version, version)
 		}
 		if s.item.Kind == "" && len(snap.Members) > 0 {
 			snap.Close()
 			return view.ErrNeverRead
 		}
-		status := x.cache.answers.withStatus(src, snap)
+		status := x.cache.answers.WithStatus(src, snap)
 		s.held.noteAll(&status)
-		s.replay = &replay{pieces: x.ask().pieces(src, snap, status), end: q.InitialEvents}
+		s.replay = &replay{Pieces: x.ask().Pieces(src, snap, status), end: q.InitialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *stream) openOffline(x *exchange, src *source) error {
 
 // replay is initial events from the cache.
 type replay struct {
-	pieces
+	Pieces
 
 	end bool // with the bookmark that ends them
 }
@@ -78,17 +78,17 @@ type replay struct {
 // bookmark into the stream's.
 func (s *stream) repeat() {
 	r := s.replay
-	if len(r.snapshot.Members) > 0 {
-		_, s.err = r.next(func(w *workspace, object []byte) error {
-			w.out = wire.AppendEvent(w.out, s.repr.Encoding, watch.Added, s.item, object)
+	if len(r.Snapshot.Members) > 0 {
+		_, s.err = r.Next(func(w *Workspace, object []byte) error {
+			w.Out = wire.AppendEvent(w.Out, s.repr.Encoding, watch.Added, s.item, object)
 			return nil
 		})
 		return
 	}
-	s.held.source.view.Give()
+	s.held.source.View.Give()
 	if r.end {
-		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.snapshot.Version, true)
+		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.Snapshot.Version, true)
 	}
-	r.close()
+	r.Close()
 	s.replay = nil
 }
