@@ -18,6 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
@@ -95,7 +96,7 @@ type Cache struct {
 	pages   *view.Pages
 	writes  *writes
 	records *records.Records
-	answers *Answers
+	answers *offline.Answers
 	metrics *metrics
 	log     *slog.Logger
 
@@ -180,7 +181,7 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.answers = NewAnswers(AnswersOptions{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
+	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
@@ -398,8 +399,8 @@ type exchange struct {
 }
 
 // ask is the exchange as a request that is answered offline.
-func (x *exchange) ask() *Request {
-	return &Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
+func (x *exchange) ask() *offline.Request {
+	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
 }
 
 // versions notes what is known before the request is sent. What it is answered

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -25,9 +26,9 @@ const settleSoon = time.Second
 // heldStatus is which of the node's own status a watch has shown: level-triggered, so
 // that it costs one small record for each object, however often its status changes.
 type heldStatus struct {
-	source   *Source // what an offline watch is answered from; nil before
-	looked   uint64  // the overlay's revision when it was last looked at
-	revision uint64  // up to which everything has been shown
+	source   *offline.Source // what an offline watch is answered from; nil before
+	looked   uint64          // the overlay's revision when it was last looked at
+	revision uint64          // up to which everything has been shown
 	shown    map[string]shownStatus
 	settled  bool // what was shown has been put right, and there was no loss since
 
@@ -62,7 +63,7 @@ func (h *heldStatus) stopSettling() {
 }
 
 // noteAll notes what initial events will have shown.
-func (h *heldStatus) noteAll(s *Status) {
+func (h *heldStatus) noteAll(s *offline.Status) {
 	for name, u := range s.Shown {
 		h.note(name, u, true)
 	}
@@ -73,11 +74,11 @@ func (h *heldStatus) noteAll(s *Status) {
 
 // statusSource is where the stream's objects are found, or nil. A view that is older than
 // the client is none, as after a kill of the hub: the client may have newer objects.
-func (s *stream) statusSource() *Source {
-	if !ShowsStatus(s.view) {
+func (s *stream) statusSource() *offline.Source {
+	if !offline.ShowsStatus(s.view) {
 		return nil
 	}
-	for _, src := range []*Source{{View: s.view, Repr: s.repr}, s.held.source} {
+	for _, src := range []*offline.Source{{View: s.view, Repr: s.repr}, s.held.source} {
 		if src != nil && src.View.Usable() {
 			if versions.Compare(src.View.Position(), s.at) < 0 {
 				return nil
@@ -119,7 +120,7 @@ func (s *stream) showStatus() bool {
 	return len(s.out) > 0
 }
 
-func (s *stream) showUpdate(src *Source, u *overlay.Update) {
+func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 	before, known := s.held.shown[query.MemberName(u.Key.Namespace, u.Key.Name)]
 	if known && before.update.Revision == u.Revision {
 		return
@@ -151,7 +152,7 @@ func eventFor(before, after bool) watch.EventType {
 
 // showObject puts an event about an updated object into out; without an update, about the
 // object as it is cached.
-func (s *stream) showObject(src *Source, kind watch.EventType, u *overlay.Update, bare []byte) {
+func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overlay.Update, bare []byte) {
 	var err error
 	if u != nil {
 		bare, err = src.Shown(u, bare)
@@ -172,7 +173,7 @@ func (s *stream) showObject(src *Source, kind watch.EventType, u *overlay.Update
 // client may have seen status that the cloud does not have. It is opened again at once,
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
-	if !s.resumed && s.at != "" && ShowsStatus(s.view) {
+	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
 		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
@@ -221,7 +222,7 @@ func (s *stream) settleStatus() bool {
 	return len(s.out) > 0
 }
 
-func (s *stream) settleObject(src *Source, name string, last shownStatus) {
+func (s *stream) settleObject(src *offline.Source, name string, last shownStatus) {
 	e, ok := src.View.Member(name)
 	if !ok {
 		if last.present {

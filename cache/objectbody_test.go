@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -38,17 +39,17 @@ func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 }
 
 func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
-	sizes := []int{10, 20_000, MaxWaiting - 100, 70_000, 900_000}
+	sizes := []int{10, 20_000, offline.MaxWaiting - 100, 70_000, 900_000}
 	for _, r := range []wire.Representation{
 		{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 	} {
-		for _, room := range []int64{0, MaxLargeWaiting} { // for large objects
+		for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large objects
 			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
 				c, items := startLarge(t, sizes...)
-				c.answers.Reserve(MaxLargeWaiting - room)
+				c.answers.Reserve(offline.MaxLargeWaiting - room)
 				for i := range sizes {
 					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
-					want, err := AppendObject(nil, o, r)
+					want, err := offline.AppendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -61,8 +62,8 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if n := c.answers.Reserve(0); n != MaxLargeWaiting-room {
-					t.Errorf("%d bytes of large objects are still counted", n-MaxLargeWaiting+room)
+				if n := c.answers.Reserve(0); n != offline.MaxLargeWaiting-room {
+					t.Errorf("%d bytes of large objects are still counted", n-offline.MaxLargeWaiting+room)
 				}
 			})
 		}
@@ -88,7 +89,7 @@ func TestLargeObjectsThatNobodyReadsAreNotHeld(t *testing.T) {
 				res := begin(t, c, "p000", accept)
 				defer res.Body.Close()
 			}
-			if grown := heap() - before; grown > MaxLargeWaiting+unread*(MaxWaiting+32<<10) {
+			if grown := heap() - before; grown > offline.MaxLargeWaiting+unread*(offline.MaxWaiting+32<<10) {
 				t.Errorf("%d answers that nobody reads take %d MB", unread, grown>>20)
 			}
 			res := begin(t, c, "p000", accept)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -43,7 +44,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 // their sizes at hand.
 func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &Source{View: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, Repr: r}
+	src := &offline.Source{View: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, Repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -80,18 +81,18 @@ func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 func TestAListInPiecesIsTheWholeList(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"nothing": nil, "small ones": {10, 20, 3000, 10}, "many": make([]int, 500),
-		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {MaxWaiting - 60}, "one large": {300_000},
+		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {300_000},
 	} {
 		names, items := largePods(t, sizes...)
 		for _, r := range []wire.Representation{
 			{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 		} {
-			for _, room := range []int64{0, MaxLargeWaiting} { // for large pieces
+			for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large pieces
 				for how, read := range map[string]func(io.Reader) ([]byte, error){"read": io.ReadAll, "written": written} {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
 						c := startCache(t, newUpstream())
 						fillWith(t, c, names, items)
-						c.answers.Reserve(MaxLargeWaiting - room)
+						c.answers.Reserve(offline.MaxLargeWaiting - room)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)
@@ -104,8 +105,8 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						if err := res.Body.Close(); err != nil {
 							t.Error(err)
 						}
-						if n := c.answers.Reserve(0); n != MaxLargeWaiting-room {
-							t.Errorf("%d bytes of large pieces are still counted", n-MaxLargeWaiting+room)
+						if n := c.answers.Reserve(0); n != offline.MaxLargeWaiting-room {
+							t.Errorf("%d bytes of large pieces are still counted", n-offline.MaxLargeWaiting+room)
 						}
 					})
 				}

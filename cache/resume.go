@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/relist"
@@ -46,7 +47,7 @@ func (s *stream) hold() {
 // awaitUp returns nil when there is an apiserver. It ends early when the node's own
 // status has changed.
 func (s *stream) awaitUp(ctx context.Context) error {
-	if !ShowsStatus(s.view) {
+	if !offline.ShowsStatus(s.view) {
 		return s.cache.up.WaitUp(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)

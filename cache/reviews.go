@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -39,11 +40,11 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return ErrorResponse(x.req, NotAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
+		return offline.ErrorResponse(x.req, offline.NotAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
 	case err != nil:
 		return nil, errWrite
 	}
-	return BytesResponse(x.req, http.StatusCreated, contentType, body), nil
+	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
 // reviewRefusal is why the answer is no, where it is.

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -14,7 +15,7 @@ import (
 func (x *exchange) watch() (*http.Response, error) {
 	src, err := x.ask().Source()
 	if err != nil {
-		return ErrorResponse(x.req, err)
+		return offline.ErrorResponse(x.req, err)
 	}
 	s := newStream(x, src.Repr)
 	s.endStage()
@@ -24,13 +25,13 @@ func (x *exchange) watch() (*http.Response, error) {
 	src.View.Touch(x.cache.now())
 	if err := s.openOffline(x, src); err != nil {
 		s.release()
-		return ErrorResponse(x.req, err)
+		return offline.ErrorResponse(x.req, err)
 	}
-	return Response(x.req, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
+	return offline.Response(x.req, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
 // openOffline brings the stream to the view's version.
-func (s *stream) openOffline(x *exchange, src *Source) error {
+func (s *stream) openOffline(x *exchange, src *offline.Source) error {
 	q := x.query
 	snap, err := src.View.Snapshot()
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *stream) openOffline(x *exchange, src *Source) error {
 	if s.initial {
 		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
 			snap.Close()
-			return TooLargeVersion(q.Version, version)
+			return offline.TooLargeVersion(q.Version, version)
 		}
 		if s.item.Kind == "" && len(snap.Members) > 0 {
 			snap.Close()
@@ -69,7 +70,7 @@ func (s *stream) openOffline(x *exchange, src *Source) error {
 
 // replay is initial events from the cache.
 type replay struct {
-	Pieces
+	offline.Pieces
 
 	end bool // with the bookmark that ends them
 }
@@ -79,7 +80,7 @@ type replay struct {
 func (s *stream) repeat() {
 	r := s.replay
 	if len(r.Snapshot.Members) > 0 {
-		_, s.err = r.Next(func(w *Workspace, object []byte) error {
+		_, s.err = r.Next(func(w *offline.Workspace, object []byte) error {
 			w.Out = wire.AppendEvent(w.Out, s.repr.Encoding, watch.Added, s.item, object)
 			return nil
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/paths"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -261,13 +262,13 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	}
 	switch x.req.URL.Path {
 	case "/healthz", "/livez", "/readyz": // of whom the client talks to
-		return BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
 	code, header, body, ok := w.kept.Load().paths.Answer(x.who.user, x.req)
 	if !ok {
 		return nil, view.ErrNeverRead
 	}
-	res := BytesResponse(x.req, code, "", body)
+	res := offline.BytesResponse(x.req, code, "", body)
 	for name, values := range header {
 		res.Header[name] = values
 	}
@@ -282,7 +283,7 @@ func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("no such token was ever issued through this hub")
 	}
-	return BytesResponse(x.req, http.StatusCreated, contentType, body), nil
+	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
 func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
@@ -297,9 +298,9 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
-		return ErrorResponse(x.req, err)
+		return offline.ErrorResponse(x.req, err)
 	}
-	return BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
+	return offline.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
 }
 
 // ownObjects are those that a kubelet makes of its node when it starts, and
@@ -324,7 +325,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if _, err := x.cache.views.Seek(q); err != nil {
 		return nil, errWrite
 	}
-	return ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
+	return offline.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // cached returns the newest copy of an object that a GET would be answered with.
@@ -333,7 +334,7 @@ func (x *exchange) cached(q *query.Query) (view.Object, error) {
 	if err != nil {
 		return view.Object{}, err
 	}
-	err = ErrOnlyMetadata
+	err = offline.ErrOnlyMetadata
 	for i := range copies {
 		if !copies[i].Whole() {
 			continue
@@ -354,22 +355,22 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	}
 	current, err := x.cached(q)
 	if err != nil {
-		return ErrorResponse(x.req, err)
+		return offline.ErrorResponse(x.req, err)
 	}
-	result, err := w.overlay.Apply(OverlayKey(x.info), overlay.Request{
+	result, err := w.overlay.Apply(offline.OverlayKey(x.info), overlay.Request{
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
 	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
 	switch {
 	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
-		return ErrorResponse(x.req, err)
+		return offline.ErrorResponse(x.req, err)
 	}
 	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
-		return ErrorResponse(x.req, NotAcceptable(q))
+		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}
-	return x.ask().Respond(http.StatusOK, OverlaidObject(result), asked)
+	return x.ask().Respond(http.StatusOK, offline.OverlaidObject(result), asked)
 }
 
 func (x *exchange) resource() schema.GroupVersionResource {

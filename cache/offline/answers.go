@@ -1,4 +1,4 @@
-package cache
+package offline
 
 import (
 	"log/slog"
@@ -15,21 +15,21 @@ import (
 
 // Answers are the answers to reads while the cloud is away. It is safe for concurrent use.
 type Answers struct {
-	AnswersOptions
+	Options
 	production *production
 	unkept     *unkept
 }
 
-// AnswersOptions are options of answers. All are required.
-type AnswersOptions struct {
+// Options are options of answers. All are required.
+type Options struct {
 	Views   *view.Views
 	Overlay *overlay.Overlay
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-func NewAnswers(o AnswersOptions) *Answers {
-	return &Answers{AnswersOptions: o, production: newProduction(), unkept: newUnkept()}
+func New(o Options) *Answers {
+	return &Answers{Options: o, production: newProduction(), unkept: newUnkept()}
 }
 
 // Reserve takes bytes of what may wait for clients in large pieces, and returns how many are
