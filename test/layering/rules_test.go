@@ -68,9 +68,10 @@ var layers = map[string][]string{
 
 	// The root of cache decides which of its parts handles a request. What they share comes
 	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, what is known of single objects, views, and what lists views again.
+	// disk, what is known of single objects, and views; then what answers offline, and what lists
+	// views again.
 	"cache": {
-		"cache/bucket", "cache/convert", "cache/disk", "cache/fairqueue", "cache/identity", "cache/overlay", "cache/paths", "cache/pause",
+		"cache/bucket", "cache/convert", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/paths", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
 		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/wire",
 	},
@@ -79,12 +80,16 @@ var layers = map[string][]string{
 	"cache/disk":      {"cache/pause", "cache/store"},
 	"cache/fairqueue": {},
 	"cache/identity":  {"cache/fairqueue", "cache/quota", "cache/store"},
-	"cache/overlay":   {"cache/convert", "cache/update", "cache/wire"},
-	"cache/paths":     {"cache/bucket", "cache/quota"},
-	"cache/pause":     {},
-	"cache/query":     {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
-	"cache/quota":     {},
-	"cache/records":   {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
+	"cache/offline": {
+		"cache/convert", "cache/fairqueue", "cache/overlay", "cache/query", "cache/quota", "cache/store", "cache/tee", "cache/versions",
+		"cache/view", "cache/wire",
+	},
+	"cache/overlay": {"cache/convert", "cache/update", "cache/wire"},
+	"cache/paths":   {"cache/bucket", "cache/quota"},
+	"cache/pause":   {},
+	"cache/query":   {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
+	"cache/quota":   {},
+	"cache/records": {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
 	"cache/relist": {
 		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
@@ -151,10 +156,10 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                      // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                  // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/query"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                 // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                       // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                   // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                  // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},             // the store on disk
