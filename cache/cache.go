@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
@@ -82,9 +81,6 @@ type Options struct {
 // pods several times over.
 const defaultMaxBytes = 256 << 20
 
-// maxResumes is how many watches are opened again at once.
-const maxResumes = 8
-
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
 // See the package's comment.
 type Cache struct {
@@ -101,7 +97,7 @@ type Cache struct {
 	log     *slog.Logger
 
 	lister  *relist.Lister
-	resumes *semaphore.Weighted
+	watches *watches
 	past    relist.Outages
 
 	node    context.Context // carries the node's identity
@@ -131,7 +127,6 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c := &Cache{
 		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger,
-		resumes: semaphore.NewWeighted(maxResumes),
 	}
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
@@ -182,6 +177,10 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
+	c.watches = newWatches(watchesOptions{
+		up: c.up, isUp: c.isUp, views: c.views, records: c.records, lister: c.lister, outages: &c.past, overlay: c.writes.overlay,
+		answers: c.answers, stillOf: c.stillOf, jitter: c.opts.ReconnectJitter, now: c.now, log: c.log,
+	})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
@@ -378,7 +377,7 @@ func (x *exchange) answer() (*http.Response, error) {
 	case "list":
 		return x.ask().List()
 	default:
-		return x.watch()
+		return x.cache.watches.answer(x.ask())
 	}
 }
 

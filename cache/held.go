@@ -93,13 +93,13 @@ func (s *stream) statusSource() *offline.Source {
 // returns false if there is nothing new. A bookmark follows, because the objects have
 // versions from before: clients take an event's version for how far they are.
 func (s *stream) showStatus() bool {
-	o := s.cache.writes.overlay
+	o := s.watches.overlay
 	revision := o.Revision()
 	if revision == s.held.revision {
 		return false
 	}
 	s.held.looked = revision
-	if s.held.settled && s.cache.isUp() {
+	if s.held.settled && s.watches.isUp() {
 		return false
 	}
 	s.held.settled = false
@@ -107,7 +107,7 @@ func (s *stream) showStatus() bool {
 	if src == nil {
 		return false
 	}
-	for _, u := range s.cache.answers.StatusUpdates(src.View) {
+	for _, u := range s.watches.answers.StatusUpdates(src.View) {
 		if len(s.out) >= maxBuffered {
 			return true // the rest when this has been sent
 		}
@@ -125,7 +125,7 @@ func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 	if known && before.update.Revision == u.Revision {
 		return
 	}
-	p, ok := s.cache.answers.Place(src.View, u)
+	p, ok := s.watches.answers.Place(src.View, u)
 	if !ok || p.Member && versions.Compare(p.Entry.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
@@ -160,7 +160,7 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 		bare, err = src.Object(bare)
 	}
 	if err != nil {
-		s.cache.log.Error("status of the node cannot be shown to a watch", "watch", s.query.String(), "err", err)
+		s.watches.log.Error("status of the node cannot be shown to a watch", "watch", s.query.String(), "err", err)
 		return
 	}
 	if s.item.Kind == "" {
@@ -174,7 +174,7 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
-		for _, u := range s.cache.writes.overlay.Recent() { // the client may have listed while there was no cloud
+		for _, u := range s.watches.overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
@@ -185,7 +185,7 @@ func (s *stream) settleLater() {
 		return
 	}
 	after := settleAfter
-	if !s.resumed && s.cache.writes.overlay.Len() == 0 {
+	if !s.resumed && s.watches.overlay.Len() == 0 {
 		after = settleSoon // a client may open no watch that lasts for longer
 	}
 	body, due := s.upstream, &atomic.Bool{}
@@ -203,7 +203,7 @@ func (s *stream) isSettling() bool { return s.held.due != nil && s.held.due.Load
 // returns false if there is nothing to send.
 func (s *stream) settleStatus() bool {
 	src := s.statusSource()
-	if !s.isSettling() || !s.cache.isUp() || src == nil {
+	if !s.isSettling() || !s.watches.isUp() || src == nil {
 		s.held.due = nil
 		return false
 	}

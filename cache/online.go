@@ -55,7 +55,7 @@ func (x *exchange) online(res *http.Response) {
 	case "list":
 		x.keepList(res, repr)
 	case "watch":
-		x.keepWatch(res, repr)
+		x.cache.watches.keep(res, x.req, x.query, repr, x.began[x.query.Key(repr)])
 	}
 }
 
@@ -112,9 +112,7 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 
 // looked is told how looking at a body ended.
 func (c *Cache) looked(err error) {
-	if err != nil && !errors.Is(err, tee.ErrStopReading) {
-		c.log.Debug("an answer was passed on and not kept", "reason", err)
-	}
+	tee.LogUnkept(c.log, err)
 }
 
 // keepList has a list, or a page of it, kept.
@@ -192,17 +190,6 @@ func (x *exchange) listed(v *view.View, st *view.Stage, before *view.PageStage) 
 	}
 	c.lister.Commit(x.query, x.req, next, version)
 	return nil
-}
-
-// keepWatch makes the answer to a watch one that goes on over outages.
-func (x *exchange) keepWatch(res *http.Response, repr wire.Representation) {
-	s := newStream(x, repr)
-	if err := s.attach(res); err != nil {
-		x.cache.looked(err)
-		s.release()
-		return
-	}
-	res.Body = s
 }
 
 // written is a query for the object that a write is about, or nil. There is none for a

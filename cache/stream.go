@@ -37,11 +37,11 @@ const (
 //
 // Like any body it is for one goroutine.
 type stream struct {
-	cache *Cache
-	query *query.Query
-	repr  wire.Representation
-	view  *view.View // held
-	req   *http.Request
+	watches *watches
+	query   *query.Query
+	repr    wire.Representation
+	view    *view.View // held
+	req     *http.Request
 
 	opened   time.Time
 	deadline time.Time // zero where the client has named none
@@ -73,22 +73,24 @@ type stream struct {
 	held      heldStatus
 }
 
-func newStream(x *exchange, repr wire.Representation) *stream {
-	now := x.cache.now()
+// newStream returns the body of a watch in a representation. began is the version of its view
+// when the watch was opened.
+func (w *watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began string) *stream {
+	now := w.now()
 	s := &stream{
-		cache: x.cache, query: x.query, repr: repr, req: x.req,
-		view:   x.cache.views.Acquire(x.query.Key(repr)),
-		opened: now, marked: now, outage: x.cache.past.Count(),
+		watches: w, query: q, repr: repr, req: req,
+		view:   w.views.Acquire(q.Key(repr)),
+		opened: now, marked: now, outage: w.outages.Count(),
 	}
-	if x.query.Timeout > 0 {
-		s.deadline = now.Add(x.query.Timeout)
+	if q.Timeout > 0 {
+		s.deadline = now.Add(q.Timeout)
 	}
-	if q := x.query; versions.Valid(q.Version) && !q.InitialEvents {
+	if versions.Valid(q.Version) && !q.InitialEvents {
 		s.at = q.Version
 	} else {
 		s.initial = true
 		if q.Bookmarks || q.InitialEvents { // there will be an end to them
-			s.stage = s.view.NewStage(x.began[s.view.Key], q.Consistent())
+			s.stage = s.view.NewStage(began, q.Consistent())
 		}
 	}
 	return s
@@ -111,7 +113,7 @@ func (s *stream) release() {
 func (s *stream) endStage() {
 	if s.stage != nil {
 		if s.initial { // the client has seen what is not kept
-			s.cache.records.Forgot(s.query.UserResource(), s.stage.Newest())
+			s.watches.records.Forgot(s.query.UserResource(), s.stage.Newest())
 		}
 		s.stage.End()
 		s.stage = nil
@@ -136,9 +138,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.settleLater()
 	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.cache.lister.Refresh(s.view, s.req)
+		s.watches.lister.Refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.cache.lister.Verify(s.view, s.req)
+		s.watches.lister.Verify(s.view, s.req)
 	}
 	return nil
 }
@@ -205,7 +207,7 @@ func (s *stream) pass() {
 // anew, or has been told that this is the end, so it is; otherwise the stream is
 // held open.
 func (s *stream) broken(err error) {
-	now := s.cache.now()
+	now := s.watches.now()
 	clean := errors.Is(err, io.EOF)
 	s.detach() //nolint:errcheck // it has ended
 	switch {
@@ -282,9 +284,9 @@ func (s *stream) lose() {
 	s.endStage()
 	if s.at != "" {
 		s.blind = true
-		s.cache.records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+		s.watches.records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
 		s.view.Invalidate()
-		s.cache.lister.Refresh(s.view, s.req)
+		s.watches.lister.Refresh(s.view, s.req)
 	}
 }
 
@@ -328,12 +330,12 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	a := s.view.Apply(s.from(version), c)
 	if a == view.Gap {
-		s.cache.lister.Refresh(s.view, s.req)
+		s.watches.lister.Refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.cache.views.Outlived(s.view, name, shown)
+		s.watches.views.Outlived(s.view, name, shown)
 	case a == view.Gap || a == view.Buffered:
 		s.keepApart(c)
 	}
@@ -352,11 +354,11 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
 	case s.stage == nil:
-		s.cache.records.Forgot(s.query.UserResource(), version)
+		s.watches.records.Forgot(s.query.UserResource(), version)
 		return
 	}
 	if err := s.stage.Add(name, version, f.Object); err != nil {
-		s.cache.looked(err)
+		s.watches.looked(err)
 		s.endStage()
 		return
 	}
@@ -385,9 +387,9 @@ func (s *stream) bookmark(f *wire.Frame) {
 			return
 		}
 		if s.view.Advance(s.from(version), version) == view.Gap {
-			s.cache.lister.Refresh(s.view, s.req)
+			s.watches.lister.Refresh(s.view, s.req)
 		}
-		s.at, s.marked = version, s.cache.now()
+		s.at, s.marked = version, s.watches.now()
 		return
 	}
 	if s.query.InitialEvents && !f.InitialEventsEnd {
@@ -397,11 +399,11 @@ func (s *stream) bookmark(f *wire.Frame) {
 	s.view.Template.Store(s.req)
 	if s.stage == nil {
 		s.view.SawState(version)
-		s.cache.lister.Refresh(s.view, s.req)
+		s.watches.lister.Refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	s.cache.lister.Commit(s.query, s.req, s.stage, version)
+	s.watches.lister.Commit(s.query, s.req, s.stage, version)
 	s.endStage()
 }
 
@@ -437,18 +439,18 @@ func (s *stream) context() context.Context { return s.req.Context() }
 // not show an older one should the cloud go away before the view has caught up. Of a view
 // that was evicted nothing is kept; older copies are in doubt then.
 func (s *stream) keepApart(c *view.Change) {
-	if s.cache.views.Holds(s.query.UserResource(), c.Name) {
-		s.cache.records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
+	if s.watches.views.Holds(s.query.UserResource(), c.Name) {
+		s.watches.records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
 	}
 	if s.view.Position() == "" {
 		return
 	}
 	key := s.view.Key
 	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
-	v := s.cache.views.Acquire(key)
+	v := s.watches.views.Acquire(key)
 	defer v.Release()
 	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
-	s.cache.views.Fit(v)
+	s.watches.views.Fit(v)
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
@@ -456,10 +458,10 @@ func (s *stream) keepApart(c *view.Change) {
 func (s *stream) left(namespace, name, version string, uid types.UID) {
 	of := s.query.UserResource()
 	if !s.view.Key.Lasting() {
-		s.cache.records.Seen(of, query.MemberName(namespace, name), version, uid)
+		s.watches.records.Seen(of, query.MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.Lacks(namespace, name, version) || s.cache.views.Holds(of, query.MemberName(namespace, name)) {
-		s.cache.views.Gone(of, query.MemberName(namespace, name), version, uid, true)
+	if !s.view.Lacks(namespace, name, version) || s.watches.views.Holds(of, query.MemberName(namespace, name)) {
+		s.watches.views.Gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }

@@ -11,28 +11,29 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// watch answers with a stream that is held open until the cloud is back.
-func (x *exchange) watch() (*http.Response, error) {
-	src, err := x.ask().Source()
+// answer answers a watch while the cloud is away with a stream that is held open until it is
+// back.
+func (w *watches) answer(r *offline.Request) (*http.Response, error) {
+	src, err := r.Source()
 	if err != nil {
-		return offline.ErrorResponse(x.req, err)
+		return offline.ErrorResponse(r.HTTP, err)
 	}
-	s := newStream(x, src.Repr)
+	s := w.newStream(r.HTTP, r.Query, src.Repr, "")
 	s.endStage()
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
 	s.item = src.ItemType()
 	s.view.Template.Store(s.req)
-	src.View.Touch(x.cache.now())
-	if err := s.openOffline(x, src); err != nil {
+	src.View.Touch(w.now())
+	if err := s.openOffline(r, src); err != nil {
 		s.release()
-		return offline.ErrorResponse(x.req, err)
+		return offline.ErrorResponse(r.HTTP, err)
 	}
-	return offline.Response(x.req, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
+	return offline.Response(r.HTTP, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
 // openOffline brings the stream to the view's version.
-func (s *stream) openOffline(x *exchange, src *offline.Source) error {
-	q := x.query
+func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
+	q := r.Query
 	snap, err := src.View.Snapshot()
 	if err != nil {
 		return err
@@ -51,9 +52,9 @@ func (s *stream) openOffline(x *exchange, src *offline.Source) error {
 			snap.Close()
 			return view.ErrNeverRead
 		}
-		status := x.cache.answers.WithStatus(src, snap)
+		status := r.Answers.WithStatus(src, snap)
 		s.held.noteAll(&status)
-		s.replay = &replay{Pieces: x.ask().Pieces(src, snap, status), end: q.InitialEvents}
+		s.replay = &replay{Pieces: r.Pieces(src, snap, status), end: q.InitialEvents}
 		s.initial, s.at = false, version
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync"
 
@@ -231,3 +232,10 @@ func (b *body) finish(err error) {
 
 // ErrStopReading ends a read early.
 var ErrStopReading = errors.New("nobody reads on")
+
+// LogUnkept logs why an answer was passed on and not kept, if err says so.
+func LogUnkept(log *slog.Logger, err error) {
+	if err != nil && !errors.Is(err, ErrStopReading) {
+		log.Debug("an answer was passed on and not kept", "reason", err)
+	}
+}
