@@ -97,7 +97,7 @@ type Cache struct {
 	log     *slog.Logger
 
 	lister  *relist.Lister
-	watches *watches
+	watches *Watches
 	past    relist.Outages
 
 	node    context.Context // carries the node's identity
@@ -177,9 +177,9 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
-	c.watches = newWatches(watchesOptions{
-		up: c.up, isUp: c.isUp, views: c.views, records: c.records, lister: c.lister, outages: &c.past, overlay: c.writes.overlay,
-		answers: c.answers, stillOf: c.stillOf, jitter: c.opts.ReconnectJitter, now: c.now, log: c.log,
+	c.watches = NewWatches(WatchesOptions{
+		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.past, Overlay: c.writes.overlay,
+		Answers: c.answers, StillOf: c.stillOf, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
 	})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
@@ -377,7 +377,7 @@ func (x *exchange) answer() (*http.Response, error) {
 	case "list":
 		return x.ask().List()
 	default:
-		return x.cache.watches.answer(x.ask())
+		return x.cache.watches.Answer(x.ask())
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// settleAfter is how long after the cloud is back a watch goes on with the status that the
+// SettleAfter is how long after the cloud is back a watch goes on with the status that the
 // node has reported offline. Objects of which the cloud has sent no event by then are sent
 // as they are cached, and a kubelet that gets such an event sends its status again.
-const settleAfter = time.Minute
+const SettleAfter = time.Minute
 
 // settleSoon is how long after its client has opened it a watch goes on with such status
 // when that was dropped already: events of the cloud that wait for the client come first.
@@ -93,13 +93,13 @@ func (s *stream) statusSource() *offline.Source {
 // returns false if there is nothing new. A bookmark follows, because the objects have
 // versions from before: clients take an event's version for how far they are.
 func (s *stream) showStatus() bool {
-	o := s.watches.overlay
+	o := s.watches.Overlay
 	revision := o.Revision()
 	if revision == s.held.revision {
 		return false
 	}
 	s.held.looked = revision
-	if s.held.settled && s.watches.isUp() {
+	if s.held.settled && s.watches.IsUp() {
 		return false
 	}
 	s.held.settled = false
@@ -107,7 +107,7 @@ func (s *stream) showStatus() bool {
 	if src == nil {
 		return false
 	}
-	for _, u := range s.watches.answers.StatusUpdates(src.View) {
+	for _, u := range s.watches.Answers.StatusUpdates(src.View) {
 		if len(s.out) >= maxBuffered {
 			return true // the rest when this has been sent
 		}
@@ -115,7 +115,7 @@ func (s *stream) showStatus() bool {
 	}
 	s.held.revision = revision
 	if len(s.out) > 0 {
-		s.mark()
+		s.sendBookmark()
 	}
 	return len(s.out) > 0
 }
@@ -125,7 +125,7 @@ func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 	if known && before.update.Revision == u.Revision {
 		return
 	}
-	p, ok := s.watches.answers.Place(src.View, u)
+	p, ok := s.watches.Answers.Place(src.View, u)
 	if !ok || p.Member && versions.Compare(p.Entry.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
@@ -160,7 +160,7 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 		bare, err = src.Object(bare)
 	}
 	if err != nil {
-		s.watches.log.Error("status of the node cannot be shown to a watch", "watch", s.query.String(), "err", err)
+		s.watches.Log.Error("status of the node cannot be shown to a watch", "watch", s.query.String(), "err", err)
 		return
 	}
 	if s.item.Kind == "" {
@@ -174,7 +174,7 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 // after settleStatus has put that right. Any event about an object puts it right, too.
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
-		for _, u := range s.watches.overlay.Recent() { // the client may have listed while there was no cloud
+		for _, u := range s.watches.Overlay.Recent() { // the client may have listed while there was no cloud
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
@@ -184,8 +184,8 @@ func (s *stream) settleLater() {
 	if s.held.stopSettling(); len(s.held.shown) == 0 {
 		return
 	}
-	after := settleAfter
-	if !s.resumed && s.watches.overlay.Len() == 0 {
+	after := SettleAfter
+	if !s.resumed && s.watches.Overlay.Len() == 0 {
 		after = settleSoon // a client may open no watch that lasts for longer
 	}
 	body, due := s.upstream, &atomic.Bool{}
@@ -203,7 +203,7 @@ func (s *stream) isSettling() bool { return s.held.due != nil && s.held.due.Load
 // returns false if there is nothing to send.
 func (s *stream) settleStatus() bool {
 	src := s.statusSource()
-	if !s.isSettling() || !s.watches.isUp() || src == nil {
+	if !s.isSettling() || !s.watches.IsUp() || src == nil {
 		s.held.due = nil
 		return false
 	}
@@ -217,7 +217,7 @@ func (s *stream) settleStatus() bool {
 	s.held.due = nil
 	s.held.settled, s.held.revision = true, 0 // the overlay is shown anew after a loss
 	if len(s.out) > 0 {
-		s.mark()
+		s.sendBookmark()
 	}
 	return len(s.out) > 0
 }

@@ -55,7 +55,7 @@ func (x *exchange) online(res *http.Response) {
 	case "list":
 		x.keepList(res, repr)
 	case "watch":
-		x.cache.watches.keep(res, x.req, x.query, repr, x.began[x.query.Key(repr)])
+		x.cache.watches.Keep(res, x.req, x.query, repr, x.began[x.query.Key(repr)])
 	}
 }
 

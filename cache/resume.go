@@ -16,21 +16,21 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// hold waits until there is something for the client, or an apiserver again.
-func (s *stream) hold() {
+// waitUpstream waits until there is something for the client, or an apiserver again.
+func (s *stream) waitUpstream() {
 	ctx := s.context()
 	if s.settleStatus() || s.showStatus() {
 		return
 	}
-	if !s.watches.now().Before(s.marked.Add(bookmarkEvery)) {
-		s.mark()
+	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
+		s.sendBookmark()
 		return
 	}
 	until := s.marked.Add(bookmarkEvery)
 	if !s.deadline.IsZero() && s.deadline.Before(until) {
 		until = s.deadline
 	}
-	wait, cancel := context.WithTimeout(ctx, until.Sub(s.watches.now()))
+	wait, cancel := context.WithTimeout(ctx, until.Sub(s.watches.Now()))
 	defer cancel()
 	err := s.awaitUp(wait)
 	if err == nil {
@@ -39,7 +39,7 @@ func (s *stream) hold() {
 	switch {
 	case ctx.Err() != nil:
 		s.err = context.Cause(ctx)
-	case err != nil && !s.deadline.IsZero() && !s.watches.now().Before(s.deadline):
+	case err != nil && !s.deadline.IsZero() && !s.watches.Now().Before(s.deadline):
 		s.err = io.EOF // as an apiserver would end it
 	}
 }
@@ -48,20 +48,20 @@ func (s *stream) hold() {
 // status has changed.
 func (s *stream) awaitUp(ctx context.Context) error {
 	if !offline.ShowsStatus(s.view) {
-		return s.watches.up.WaitUp(ctx)
+		return s.watches.Up.WaitUp(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.watches.overlay.OnChange(cancel)()
-	if s.watches.overlay.Revision() != s.held.looked {
+	defer s.watches.Overlay.OnChange(cancel)()
+	if s.watches.Overlay.Revision() != s.held.looked {
 		return context.Canceled // while nobody listened
 	}
-	return s.watches.up.WaitUp(ctx)
+	return s.watches.Up.WaitUp(ctx)
 }
 
-// mark sends the client a bookmark, if it takes them and there is a version.
-func (s *stream) mark() {
-	s.marked = s.watches.now()
+// sendBookmark sends the client a bookmark, if it takes them and there is a version.
+func (s *stream) sendBookmark() {
+	s.marked = s.watches.Now()
 	if !s.query.Bookmarks || s.at == "" {
 		return
 	}
@@ -82,7 +82,7 @@ func (s *stream) resume(ctx context.Context) error {
 	s.tries++
 	gone, err := s.overtaken()
 	if err != nil {
-		s.watches.log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
+		s.watches.Log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
 		return nil
 	}
 	if !gone {
@@ -103,9 +103,9 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 	defer s.watches.resumes.Release(1)
-	res, err := s.watches.up.RoundTrip(s.request())
+	res, err := s.watches.Up.RoundTrip(s.request())
 	if err != nil {
-		s.watches.log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
+		s.watches.Log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
 		return false, ctx.Err()
 	}
 	return s.reopened(res), nil
@@ -113,9 +113,9 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 
 // pause spreads the watches that are opened again after an outage.
 func (s *stream) pause(ctx context.Context) error {
-	now := s.watches.now()
-	if n := s.watches.outages.Count(); n != s.outage {
-		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.watches.jitter))
+	now := s.watches.Now()
+	if n := s.watches.Outages.Count(); n != s.outage {
+		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.watches.Jitter))
 	}
 	wait := s.notBefore.Sub(now)
 	if s.tries > 0 {
@@ -144,7 +144,7 @@ func (s *stream) request() *http.Request {
 	query.Del("resourceVersionMatch")
 	query.Set("resourceVersion", s.at)
 	if !s.deadline.IsZero() {
-		left := int64(s.deadline.Sub(s.watches.now()).Seconds()) + 1
+		left := int64(s.deadline.Sub(s.watches.Now()).Seconds()) + 1
 		query.Set("timeoutSeconds", strconv.FormatInt(max(left, 1), 10))
 	}
 	req.URL.RawQuery = query.Encode()
@@ -155,7 +155,7 @@ func (s *stream) request() *http.Request {
 func (s *stream) reopened(res *http.Response) (gone bool) {
 	code, changed := res.StatusCode, error(nil)
 	if identity.Authenticated(code) {
-		changed = s.watches.stillOf(s.query.User, s.req)
+		changed = s.watches.StillOf(s.query.User, s.req)
 	}
 	switch {
 	case errors.Is(changed, identity.ErrReassigned): // the client finds out for itself
@@ -177,7 +177,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 		// The client finds out for itself: its token may have expired, and it
 		// knows how to get another.
 		if code == http.StatusForbidden || code == http.StatusNotFound {
-			s.watches.views.Deny(&s.view.Key)
+			s.watches.Views.Deny(&s.view.Key)
 		}
 		s.err = io.EOF
 	}
@@ -188,7 +188,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 // relist brings the client to a version from which upstream can go on, by events
 // if that is possible.
 func (s *stream) relist() {
-	f, err := s.watches.lister.Relist(s.view, s.req, s.lostAt, false)
+	f, err := s.watches.Lister.Relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
 		wait, cancel := s.untilEnd()
 		defer cancel()
@@ -208,7 +208,7 @@ func (s *stream) relist() {
 		return
 	}
 	if err != nil {
-		s.watches.log.Debug("view could not be listed, for a watch to go on; it is tried again", "watch", s.query.String(), "err", err)
+		s.watches.Log.Debug("view could not be listed, for a watch to go on; it is tried again", "watch", s.query.String(), "err", err)
 		return
 	}
 	if !s.follows(f) {
@@ -217,8 +217,8 @@ func (s *stream) relist() {
 	}
 	s.out = append(s.out, f.Events...)
 	s.at = f.To
-	s.mark()
-	s.lostAt, s.suspect = s.watches.now(), false
+	s.sendBookmark()
+	s.lostAt, s.suspect = s.watches.Now(), false
 }
 
 // follows reports whether a list's events lead on from where the client is.
@@ -230,13 +230,13 @@ func (s *stream) follows(f *relist.Call) bool {
 // here: another watch of this view has found out, or the apiservers' store is
 // older than what the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.watches.lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
+	if f := s.watches.Lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
 		return false, nil
 	}
-	newest, err := s.watches.lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
+	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
 	if relist.IsFinal(err) { // who may watch may not be allowed to list
 		return false, nil
 	}

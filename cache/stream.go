@@ -37,7 +37,7 @@ const (
 //
 // Like any body it is for one goroutine.
 type stream struct {
-	watches *watches
+	watches *Watches
 	query   *query.Query
 	repr    wire.Representation
 	view    *view.View // held
@@ -61,9 +61,9 @@ type stream struct {
 	replay    *replay       // initial events that come from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
 	resumed   bool          // upstream was opened here, and the client does not know
-	blind     bool          // an event has passed that could not be read
+	gap       bool          // an event has passed that could not be read
 	opaque    bool          // the rest of upstream's bytes cannot be read; they pass
-	torn      bool          // part of an event has been passed on
+	partial   bool          // part of an event has been passed on
 	lostAt    time.Time     // when upstream broke off
 	tries     int           // to open it again
 	outage    int           // the last that was known; see past
@@ -75,12 +75,12 @@ type stream struct {
 
 // newStream returns the body of a watch in a representation. began is the version of its view
 // when the watch was opened.
-func (w *watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began string) *stream {
-	now := w.now()
+func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began string) *stream {
+	now := w.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
-		view:   w.views.Acquire(q.Key(repr)),
-		opened: now, marked: now, outage: w.outages.Count(),
+		view:   w.Views.Acquire(q.Key(repr)),
+		opened: now, marked: now, outage: w.Outages.Count(),
 	}
 	if q.Timeout > 0 {
 		s.deadline = now.Add(q.Timeout)
@@ -113,7 +113,7 @@ func (s *stream) release() {
 func (s *stream) endStage() {
 	if s.stage != nil {
 		if s.initial { // the client has seen what is not kept
-			s.watches.records.Forgot(s.query.UserResource(), s.stage.Newest())
+			s.watches.Records.Forgot(s.query.UserResource(), s.stage.Newest())
 		}
 		s.stage.End()
 		s.stage = nil
@@ -138,9 +138,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.settleLater()
 	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.watches.lister.Refresh(s.view, s.req)
+		s.watches.Lister.Refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.watches.lister.Verify(s.view, s.req)
+		s.watches.Lister.Verify(s.view, s.req)
 	}
 	return nil
 }
@@ -175,11 +175,11 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		switch {
 		case s.replay != nil:
-			s.repeat()
+			s.replayInitial()
 		case s.upstream == nil:
-			s.hold()
+			s.waitUpstream()
 		default:
-			s.pass()
+			s.relay()
 		}
 	}
 	n := copy(p, s.out[s.sent:])
@@ -187,9 +187,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass takes frames from upstream, until there is something for the client and
+// relay takes frames from upstream, until there is something for the client and
 // nothing more at hand.
-func (s *stream) pass() {
+func (s *stream) relay() {
 	for s.err == nil {
 		frame, err := s.frames.Next()
 		if err != nil {
@@ -207,14 +207,14 @@ func (s *stream) pass() {
 // anew, or has been told that this is the end, so it is; otherwise the stream is
 // held open.
 func (s *stream) broken(err error) {
-	now := s.watches.now()
+	now := s.watches.Now()
 	clean := errors.Is(err, io.EOF)
 	s.detach() //nolint:errcheck // it has ended
 	switch {
 	case s.req.Context().Err() != nil:
 		s.err = err
-	case s.torn, s.initial || s.at == "":
-		if !clean || s.torn {
+	case s.partial, s.initial || s.at == "":
+		if !clean || s.partial {
 			err = io.ErrUnexpectedEOF
 		}
 		s.err = err
@@ -240,10 +240,10 @@ func (s *stream) over(now time.Time) bool {
 // take passes a frame on, after the view has got to know it.
 func (s *stream) take(f *wire.Frame) {
 	if f.Err != nil || s.opaque || f.Type == "" {
-		s.unread(f)
+		s.relayUnread(f)
 		return
 	}
-	s.torn = f.More
+	s.partial = f.More
 	if f.Type == watch.Error {
 		s.failed(f)
 		return
@@ -261,39 +261,39 @@ func (s *stream) take(f *wire.Frame) {
 	s.out = append(s.out, f.Raw...)
 }
 
-// unread passes on what is no event. What was in it is not known, so neither is
+// relayUnread passes on what is no event. What was in it is not known, so neither is
 // the view's state after it.
-func (s *stream) unread(f *wire.Frame) {
-	if f.More && errors.Is(f.Err, wire.ErrTruncated) && !s.torn && !s.opaque {
+func (s *stream) relayUnread(f *wire.Frame) {
+	if f.More && errors.Is(f.Err, wire.ErrTruncated) && !s.partial && !s.opaque {
 		return // the stream has broken off within an event, which comes again
 	}
 	s.out = append(s.out, f.Raw...)
 	if f.Err == nil && !s.opaque {
 		return // blanks
 	}
-	s.torn = f.More
+	s.partial = f.More
 	if f.More && !errors.Is(f.Err, wire.ErrTooLarge) {
 		s.opaque = true
 	}
-	s.lose()
+	s.invalidate()
 }
 
-// lose is called when an event has passed that could not be read: what it did to
+// invalidate is called when an event has passed that could not be read: what it did to
 // the view, and at which version, is not known.
-func (s *stream) lose() {
+func (s *stream) invalidate() {
 	s.endStage()
 	if s.at != "" {
-		s.blind = true
-		s.watches.records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+		s.gap = true
+		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
 		s.view.Invalidate()
-		s.watches.lister.Refresh(s.view, s.req)
+		s.watches.Lister.Refresh(s.view, s.req)
 	}
 }
 
 // from is the version up to which everything before an event at a version is known.
 func (s *stream) from(version string) string {
-	if s.blind {
-		s.blind = false
+	if s.gap {
+		s.gap = false
 		return version // what was before it is not: a list has to have it
 	}
 	return s.at
@@ -303,7 +303,7 @@ func (s *stream) from(version string) string {
 func (s *stream) event(f *wire.Frame) bool {
 	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
-		s.lose()
+		s.invalidate()
 		return true
 	}
 	s.item = f.Meta.TypeMeta()
@@ -319,7 +319,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
 		if err != nil { // a frame that was read has an object that is one
-			s.lose()
+			s.invalidate()
 			return true
 		}
 		c.Object = bare
@@ -330,12 +330,12 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	a := s.view.Apply(s.from(version), c)
 	if a == view.Gap {
-		s.watches.lister.Refresh(s.view, s.req)
+		s.watches.Lister.Refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.watches.views.Outlived(s.view, name, shown)
+		s.watches.Views.Outlived(s.view, name, shown)
 	case a == view.Gap || a == view.Buffered:
 		s.keepApart(c)
 	}
@@ -354,7 +354,7 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
 	case s.stage == nil:
-		s.watches.records.Forgot(s.query.UserResource(), version)
+		s.watches.Records.Forgot(s.query.UserResource(), version)
 		return
 	}
 	if err := s.stage.Add(name, version, f.Object); err != nil {
@@ -387,9 +387,9 @@ func (s *stream) bookmark(f *wire.Frame) {
 			return
 		}
 		if s.view.Advance(s.from(version), version) == view.Gap {
-			s.watches.lister.Refresh(s.view, s.req)
+			s.watches.Lister.Refresh(s.view, s.req)
 		}
-		s.at, s.marked = version, s.watches.now()
+		s.at, s.marked = version, s.watches.Now()
 		return
 	}
 	if s.query.InitialEvents && !f.InitialEventsEnd {
@@ -399,11 +399,11 @@ func (s *stream) bookmark(f *wire.Frame) {
 	s.view.Template.Store(s.req)
 	if s.stage == nil {
 		s.view.SawState(version)
-		s.watches.lister.Refresh(s.view, s.req)
+		s.watches.Lister.Refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	s.watches.lister.Commit(s.query, s.req, s.stage, version)
+	s.watches.Lister.Commit(s.query, s.req, s.stage, version)
 	s.endStage()
 }
 
@@ -439,18 +439,18 @@ func (s *stream) context() context.Context { return s.req.Context() }
 // not show an older one should the cloud go away before the view has caught up. Of a view
 // that was evicted nothing is kept; older copies are in doubt then.
 func (s *stream) keepApart(c *view.Change) {
-	if s.watches.views.Holds(s.query.UserResource(), c.Name) {
-		s.watches.records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
+	if s.watches.Views.Holds(s.query.UserResource(), c.Name) {
+		s.watches.Records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
 	}
 	if s.view.Position() == "" {
 		return
 	}
 	key := s.view.Key
 	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
-	v := s.watches.views.Acquire(key)
+	v := s.watches.Views.Acquire(key)
 	defer v.Release()
 	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
-	s.watches.views.Fit(v)
+	s.watches.Views.Fit(v)
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
@@ -458,10 +458,10 @@ func (s *stream) keepApart(c *view.Change) {
 func (s *stream) left(namespace, name, version string, uid types.UID) {
 	of := s.query.UserResource()
 	if !s.view.Key.Lasting() {
-		s.watches.records.Seen(of, query.MemberName(namespace, name), version, uid)
+		s.watches.Records.Seen(of, query.MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.Lacks(namespace, name, version) || s.watches.views.Holds(of, query.MemberName(namespace, name)) {
-		s.watches.views.Gone(of, query.MemberName(namespace, name), version, uid, true)
+	if !s.view.Lacks(namespace, name, version) || s.watches.Views.Holds(of, query.MemberName(namespace, name)) {
+		s.watches.Views.Gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// answer answers a watch while the cloud is away with a stream that is held open until it is
+// Answer answers a watch while the cloud is away with a stream that is held open until it is
 // back.
-func (w *watches) answer(r *offline.Request) (*http.Response, error) {
+func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	src, err := r.Source()
 	if err != nil {
 		return offline.ErrorResponse(r.HTTP, err)
@@ -23,7 +23,7 @@ func (w *watches) answer(r *offline.Request) (*http.Response, error) {
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
 	s.item = src.ItemType()
 	s.view.Template.Store(s.req)
-	src.View.Touch(w.now())
+	src.View.Touch(w.Now())
 	if err := s.openOffline(r, src); err != nil {
 		s.release()
 		return offline.ErrorResponse(r.HTTP, err)
@@ -64,7 +64,7 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
 		s.expire()
 	case versions.Compare(s.at, version) < 0: // nothing has happened in between
 		s.at = version
-		s.mark()
+		s.sendBookmark()
 	}
 	return nil
 }
@@ -76,9 +76,9 @@ type replay struct {
 	end bool // with the bookmark that ends them
 }
 
-// repeat puts the next initial events into the replay's out, and at their end the
+// replayInitial puts the next initial events into the replay's out, and at their end the
 // bookmark into the stream's.
-func (s *stream) repeat() {
+func (s *stream) replayInitial() {
 	r := s.replay
 	if len(r.Snapshot.Members) > 0 {
 		_, s.err = r.Next(func(w *offline.Workspace, object []byte) error {

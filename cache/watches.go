@@ -21,44 +21,44 @@ import (
 // maxResumes is how many watches are opened again at once.
 const maxResumes = 8
 
-// watches are the watches of all clients. It is safe for concurrent use.
-type watches struct {
-	watchesOptions
+// Watches are the watches of all clients. It is safe for concurrent use.
+type Watches struct {
+	WatchesOptions
 	resumes *semaphore.Weighted
 }
 
-// watchesUpstream is the way to the apiservers.
-type watchesUpstream interface {
+// WatchesUpstream is the way to the apiservers.
+type WatchesUpstream interface {
 	http.RoundTripper
 	// WaitUp returns nil as soon as the sender of a request with ctx can reach an
 	// apiserver, or ctx's error.
 	WaitUp(ctx context.Context) error
 }
 
-// watchesOptions are options of watches. All are required.
-type watchesOptions struct {
-	up      watchesUpstream
-	isUp    func() bool // whether the node can reach an apiserver
-	views   *view.Views
-	records *records.Records
-	lister  *relist.Lister
-	outages *relist.Outages
-	overlay *overlay.Overlay
-	answers *offline.Answers
-	// stillOf is that of the lister.
-	stillOf func(user string, again *http.Request) error
-	jitter  time.Duration // over which watches are opened again after an outage
-	now     func() time.Time
-	log     *slog.Logger
+// WatchesOptions are options of watches. All are required.
+type WatchesOptions struct {
+	Up      WatchesUpstream
+	IsUp    func() bool // whether the node can reach an apiserver
+	Views   *view.Views
+	Records *records.Records
+	Lister  *relist.Lister
+	Outages *relist.Outages
+	Overlay *overlay.Overlay
+	Answers *offline.Answers
+	// StillOf is that of the lister.
+	StillOf func(user string, again *http.Request) error
+	Jitter  time.Duration // over which watches are opened again after an outage
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
-func newWatches(o watchesOptions) *watches {
-	return &watches{watchesOptions: o, resumes: semaphore.NewWeighted(maxResumes)}
+func NewWatches(o WatchesOptions) *Watches {
+	return &Watches{WatchesOptions: o, resumes: semaphore.NewWeighted(maxResumes)}
 }
 
-// keep makes the answer to a watch one that goes on over outages. began is the version of its
+// Keep makes the answer to a watch one that goes on over outages. began is the version of its
 // view when the watch was opened.
-func (w *watches) keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began string) {
+func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began string) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res); err != nil {
 		w.looked(err)
@@ -68,4 +68,4 @@ func (w *watches) keep(res *http.Response, req *http.Request, q *query.Query, re
 	res.Body = s
 }
 
-func (w *watches) looked(err error) { tee.LogUnkept(w.log, err) }
+func (w *Watches) looked(err error) { tee.LogUnkept(w.Log, err) }

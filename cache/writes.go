@@ -130,7 +130,7 @@ func (w *writes) settle(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+settleAfter) {
+	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+SettleAfter) {
 		w.overlay.Drop()
 	}
 }
