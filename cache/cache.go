@@ -25,6 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -97,7 +98,7 @@ type Cache struct {
 	log     *slog.Logger
 
 	lister  *relist.Lister
-	watches *Watches
+	watches *watch.Watches
 	past    relist.Outages
 
 	node    context.Context // carries the node's identity
@@ -177,7 +178,7 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
-	c.watches = NewWatches(WatchesOptions{
+	c.watches = watch.New(watch.Options{
 		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.past, Overlay: c.writes.overlay,
 		Answers: c.answers, StillOf: c.stillOf, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
 	})

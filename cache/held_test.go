@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/watch"
 )
 
 // reportStatus is what a kubelet does.
@@ -82,7 +84,7 @@ func TestStatusThatTheCloudDoesNotHaveIsPutRight(t *testing.T) {
 				u.comeBack()
 				feed := <-u.feeds
 				send(t, feed, test.sent)
-				time.Sleep(SettleAfter - 5*time.Second)
+				time.Sleep(watch.SettleAfter - 5*time.Second)
 				if got, want := w.addresses(t), shown+strings.Split(test.want+" ", " MODIFIED:a=50@")[0]; strings.TrimSpace(got) != strings.TrimSpace(want) {
 					t.Errorf("right after the return it says %q, want %q", got, want)
 				}
@@ -110,7 +112,7 @@ func TestAWatchAfterTheReturnIsPutRight(t *testing.T) {
 		u.comeBack()
 		time.Sleep(time.Second)
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-		time.Sleep(SettleAfter + 10*time.Second)
+		time.Sleep(watch.SettleAfter + 10*time.Second)
 		if got, want := w.addresses(t), "MODIFIED:a=50@ BOOKMARK:=100@"; got != want {
 			t.Errorf("the watch says %q, want %q", got, want)
 		}
@@ -226,7 +228,7 @@ func TestTheNextOutageShowsWhatTheCloudSaid(t *testing.T) {
 		watch, list string
 	}{
 		"the kubelet has written a newer status": {podEvent("MODIFIED", "a", "150"), 10 * time.Second, " MODIFIED:a=150@", ""},
-		"nothing was written":                    {"", SettleAfter + 30*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@", ""},
+		"nothing was written":                    {"", watch.SettleAfter + 30*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/update"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -130,7 +131,7 @@ func (w *writes) settle(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+SettleAfter) {
+	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+watch.SettleAfter) {
 		w.overlay.Drop()
 	}
 }

@@ -1,4 +1,4 @@
-package cache
+package watch
 
 import (
 	"context"
@@ -23,21 +23,21 @@ const maxResumes = 8
 
 // Watches are the watches of all clients. It is safe for concurrent use.
 type Watches struct {
-	WatchesOptions
+	Options
 	resumes *semaphore.Weighted
 }
 
-// WatchesUpstream is the way to the apiservers.
-type WatchesUpstream interface {
+// Upstream is the way to the apiservers.
+type Upstream interface {
 	http.RoundTripper
 	// WaitUp returns nil as soon as the sender of a request with ctx can reach an
 	// apiserver, or ctx's error.
 	WaitUp(ctx context.Context) error
 }
 
-// WatchesOptions are options of watches. All are required.
-type WatchesOptions struct {
-	Up      WatchesUpstream
+// Options are options of watches. All are required.
+type Options struct {
+	Up      Upstream
 	IsUp    func() bool // whether the node can reach an apiserver
 	Views   *view.Views
 	Records *records.Records
@@ -52,8 +52,8 @@ type WatchesOptions struct {
 	Log     *slog.Logger
 }
 
-func NewWatches(o WatchesOptions) *Watches {
-	return &Watches{WatchesOptions: o, resumes: semaphore.NewWeighted(maxResumes)}
+func New(o Options) *Watches {
+	return &Watches{Options: o, resumes: semaphore.NewWeighted(maxResumes)}
 }
 
 // Keep makes the answer to a watch one that goes on over outages. began is the version of its
