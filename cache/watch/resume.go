@@ -8,70 +8,10 @@ import (
 	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/relist"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// waitUpstream waits until there is something for the client, or an apiserver again.
-func (s *stream) waitUpstream() {
-	ctx := s.context()
-	if s.settleStatus() || s.showStatus() {
-		return
-	}
-	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
-		s.sendBookmark()
-		return
-	}
-	until := s.marked.Add(bookmarkEvery)
-	if !s.deadline.IsZero() && s.deadline.Before(until) {
-		until = s.deadline
-	}
-	wait, cancel := context.WithTimeout(ctx, until.Sub(s.watches.Now()))
-	defer cancel()
-	err := s.awaitUp(wait)
-	if err == nil {
-		err = s.resume(wait)
-	}
-	switch {
-	case ctx.Err() != nil:
-		s.err = context.Cause(ctx)
-	case err != nil && !s.deadline.IsZero() && !s.watches.Now().Before(s.deadline):
-		s.err = io.EOF // as an apiserver would end it
-	}
-}
-
-// awaitUp returns nil when there is an apiserver. It ends early when the node's own
-// status has changed.
-func (s *stream) awaitUp(ctx context.Context) error {
-	if !offline.ShowsStatus(s.view) {
-		return s.watches.Up.WaitUp(ctx)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer s.watches.Overlay.OnChange(cancel)()
-	if s.watches.Overlay.Revision() != s.held.looked {
-		return context.Canceled // while nobody listened
-	}
-	return s.watches.Up.WaitUp(ctx)
-}
-
-// sendBookmark sends the client a bookmark, if it takes them and there is a version.
-func (s *stream) sendBookmark() {
-	s.marked = s.watches.Now()
-	if !s.query.Bookmarks || s.at == "" {
-		return
-	}
-	if s.item.Kind == "" {
-		s.item = s.view.ItemType()
-	}
-	if s.item.Kind != "" {
-		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, s.at, false)
-	}
-}
 
 // resume opens the watch upstream where the client is. Its error is that of ctx;
 // whatever else goes wrong is tried again.
@@ -183,62 +123,4 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 	}
 	res.Body.Close()
 	return gone
-}
-
-// relist brings the client to a version from which upstream can go on, by events
-// if that is possible.
-func (s *stream) relist() {
-	f, err := s.watches.Lister.Relist(s.view, s.req, s.lostAt, false)
-	if err == nil {
-		wait, cancel := s.untilEnd()
-		defer cancel()
-		select {
-		case <-f.Done:
-			err = f.Err
-		case <-wait.Done():
-			return // hold sees why
-		}
-	}
-	switch {
-	case relist.IsFinal(err): // the client finds out for itself
-		s.err = io.EOF
-		return
-	case relist.IsPermanent(err):
-		s.expire()
-		return
-	}
-	if err != nil {
-		s.watches.Log.Debug("view could not be listed, for a watch to go on; it is tried again", "watch", s.query.String(), "err", err)
-		return
-	}
-	if !s.follows(f) {
-		s.expire()
-		return
-	}
-	s.out = append(s.out, f.Events...)
-	s.at = f.To
-	s.sendBookmark()
-	s.lostAt, s.suspect = s.watches.Now(), false
-}
-
-// follows reports whether a list's events lead on from where the client is.
-func (s *stream) follows(f *relist.Call) bool {
-	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
-}
-
-// overtaken reports whether it is known already that upstream cannot go on from
-// here: another watch of this view has found out, or the apiservers' store is
-// older than what the client has seen.
-func (s *stream) overtaken() (bool, error) {
-	if f := s.watches.Lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
-		return true, nil
-	}
-	if !s.suspect {
-		return false, nil
-	}
-	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
-	if relist.IsFinal(err) { // who may watch may not be allowed to list
-		return false, nil
-	}
-	return err == nil && versions.Compare(s.at, newest) > 0, err
 }

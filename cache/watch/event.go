@@ -1,0 +1,159 @@
+package watch
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// from is the version up to which everything before an event at a version is known.
+func (s *stream) from(version string) string {
+	if s.gap {
+		s.gap = false
+		return version // what was before it is not: a list has to have it
+	}
+	return s.at
+}
+
+// event feeds the view. It returns false for what the client has seen already.
+func (s *stream) event(f *wire.Frame) bool {
+	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
+	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
+		s.invalidate()
+		return true
+	}
+	s.item = f.Meta.TypeMeta()
+	if s.initial {
+		s.begin(f, name, version)
+		return true
+	}
+	if s.resumed && versions.Compare(version, s.at) <= 0 {
+		return false
+	}
+	s.held.overtaken(name)
+	c := &view.Change{Name: name, Version: version}
+	if f.Type != watch.Deleted {
+		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
+		if err != nil { // a frame that was read has an object that is one
+			s.invalidate()
+			return true
+		}
+		c.Object = bare
+	}
+	shown := ""
+	if f.Type == watch.Deleted {
+		shown = s.view.Shown(name)
+	}
+	a := s.view.Apply(s.from(version), c)
+	if a == view.Gap {
+		s.watches.Lister.Refresh(s.view, s.req)
+	}
+	switch {
+	case f.Type == watch.Deleted:
+		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
+		s.watches.Views.Outlived(s.view, name, shown)
+	case a == view.Gap || a == view.Buffered:
+		s.keepApart(c)
+	}
+	s.at = version
+	return true
+}
+
+// begin takes over an initial event.
+func (s *stream) begin(f *wire.Frame, name, version string) {
+	s.view.Highest.Raise(version)
+	switch {
+	case f.Type == watch.Deleted:
+		if s.stage != nil {
+			s.stage.Remove(name)
+		}
+		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
+		return
+	case s.stage == nil:
+		s.watches.Records.Forgot(s.query.UserResource(), version)
+		return
+	}
+	if err := s.stage.Add(name, version, f.Object); err != nil {
+		s.watches.looked(err)
+		s.endStage()
+		return
+	}
+	s.describe(f)
+}
+
+// describe notes what the list would say of itself, if there were one.
+func (s *stream) describe(f *wire.Frame) {
+	if s.stage.Meta.Kind != "" {
+		return
+	}
+	if m, err := wire.ListMetaOf(s.repr.Encoding, f.Object); err == nil {
+		s.stage.Meta, s.stage.Kind = m, string(f.Meta.Kind)
+	}
+}
+
+// bookmark moves the view's version, and ends the initial events: whatever came
+// before a bookmark is all there is up to it.
+func (s *stream) bookmark(f *wire.Frame) {
+	version := string(f.Meta.ResourceVersion)
+	if !versions.Valid(version) {
+		return
+	}
+	if !s.initial {
+		if versions.Compare(version, s.at) < 0 {
+			return
+		}
+		if s.view.Advance(s.from(version), version) == view.Gap {
+			s.watches.Lister.Refresh(s.view, s.req)
+		}
+		s.at, s.marked = version, s.watches.Now()
+		return
+	}
+	if s.query.InitialEvents && !f.InitialEventsEnd {
+		return
+	}
+	s.initial, s.at = false, version
+	s.view.Template.Store(s.req)
+	if s.stage == nil {
+		s.view.SawState(version)
+		s.watches.Lister.Refresh(s.view, s.req)
+		return
+	}
+	s.describe(f)
+	s.watches.Lister.Commit(s.query, s.req, s.stage, version)
+	s.endStage()
+}
+
+// keepApart keeps the object of an event that its view could not take, so that a GET does
+// not show an older one should the cloud go away before the view has caught up. Of a view
+// that was evicted nothing is kept; older copies are in doubt then.
+func (s *stream) keepApart(c *view.Change) {
+	if s.watches.Views.Holds(s.query.UserResource(), c.Name) {
+		s.watches.Records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
+	}
+	if s.view.Position() == "" {
+		return
+	}
+	key := s.view.Key
+	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
+	v := s.watches.Views.Acquire(key)
+	defer v.Release()
+	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
+	s.watches.Views.Fit(v)
+}
+
+// left notes a DELETED event. It says that the object has left what the watch selects; that
+// it is gone only where it could not leave in another way.
+func (s *stream) left(namespace, name, version string, uid types.UID) {
+	of := s.query.UserResource()
+	if !s.view.Key.Lasting() {
+		s.watches.Records.Seen(of, query.MemberName(namespace, name), version, uid)
+		return
+	}
+	if !s.view.Lacks(namespace, name, version) || s.watches.Views.Holds(of, query.MemberName(namespace, name)) {
+		s.watches.Views.Gone(of, query.MemberName(namespace, name), version, uid, true)
+	}
+}

@@ -1,0 +1,80 @@
+package watch
+
+import (
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/edgehub-io/edgehub/cache/relist"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// relist brings the client to a version from which upstream can go on, by events
+// if that is possible.
+func (s *stream) relist() {
+	f, err := s.watches.Lister.Relist(s.view, s.req, s.lostAt, false)
+	if err == nil {
+		wait, cancel := s.untilEnd()
+		defer cancel()
+		select {
+		case <-f.Done:
+			err = f.Err
+		case <-wait.Done():
+			return // hold sees why
+		}
+	}
+	switch {
+	case relist.IsFinal(err): // the client finds out for itself
+		s.err = io.EOF
+		return
+	case relist.IsPermanent(err):
+		s.expire()
+		return
+	}
+	if err != nil {
+		s.watches.Log.Debug("view could not be listed, for a watch to go on; it is tried again", "watch", s.query.String(), "err", err)
+		return
+	}
+	if !s.follows(f) {
+		s.expire()
+		return
+	}
+	s.out = append(s.out, f.Events...)
+	s.at = f.To
+	s.sendBookmark()
+	s.lostAt, s.suspect = s.watches.Now(), false
+}
+
+// follows reports whether a list's events lead on from where the client is.
+func (s *stream) follows(f *relist.Call) bool {
+	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
+}
+
+// overtaken reports whether it is known already that upstream cannot go on from
+// here: another watch of this view has found out, or the apiservers' store is
+// older than what the client has seen.
+func (s *stream) overtaken() (bool, error) {
+	if f := s.watches.Lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
+		return true, nil
+	}
+	if !s.suspect {
+		return false, nil
+	}
+	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
+	if relist.IsFinal(err) { // who may watch may not be allowed to list
+		return false, nil
+	}
+	return err == nil && versions.Compare(s.at, newest) > 0, err
+}
+
+// expire tells the client to list again, and ends the stream.
+func (s *stream) expire() {
+	status := apierrors.NewResourceExpired(fmt.Sprintf("edgehub: too old resource version: %s; list again", s.at)).Status()
+	out, err := wire.AppendError(s.out, s.repr.Encoding, status)
+	s.out, s.err = out, io.EOF
+	if err != nil {
+		s.err = err
+	}
+}
