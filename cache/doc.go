@@ -10,6 +10,7 @@
 //   - query reads what a request asks for: a query, and the key of the view that answers it.
 //   - view keeps the answers to queries: what they are, how they are fed, and their bounds.
 //   - offline answers reads from views while the cloud is away.
+//   - watch keeps watches open while the cloud is away, and resumes them.
 //   - relist lists views again, and has them follow a store that was restored from a backup.
 //   - records keeps what is known of single objects besides the copies of them in views.
 //   - tee looks at the body of an answer while it passes.
@@ -22,21 +23,12 @@
 // order of the Accept header, lays the node's own status over it, and makes the body piece by
 // piece as the client reads on.
 //
-// # How a watch goes on
-//
-// The body of a watch is a stream of ours. When its upstream breaks off, it is
-// held open, and opened again upstream from the version that its client has got
-// to. Where an apiserver has forgotten that version, the view is listed once for
-// all its watches by package relist, and the difference becomes events: what has come and
-// gone meanwhile is in none of them. Where that is not possible, the client is told to list
-// again.
-//
 // # The node's own status
 //
 // What the node writes of its own status while the cloud is away is kept by package
 // overlay, and laid over the cached objects wherever they are read: package offline does
-// that to a list and to initial events, showStatus to a watch that is held. When the cloud is
-// back, settleStatus puts right what the cloud did not get, after a minute, or in the next
+// that to a list and to initial events, package watch to a watch that waits. When the cloud is
+// back, package watch puts right what the cloud did not get, after a minute, or in the next
 // watch that a client opens after that; the kubelet, which sees it in its own watch, writes
 // it there. Until then the overlay is kept, because the cloud may be lost again.
 //

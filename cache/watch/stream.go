@@ -157,24 +157,55 @@ func (s *stream) detach() error {
 	return err
 }
 
+// state is what a stream does when its client wants to read on.
+type state uint8
+
+const (
+	// ended: the client has got everything, and the error behind it comes. It is for good.
+	ended state = iota
+	// replaying: initial events come from the cache. Then the stream waits.
+	replaying
+	// waiting: there is no upstream. The client gets bookmarks, and what the node reports of
+	// its own status; the stream relays when it is resumed, and ends at its deadline or where
+	// its client has to list again.
+	waiting
+	// relaying: an apiserver feeds the stream. It waits when that breaks off; where that is
+	// the end that the client has asked for, or the client has no version from which to go
+	// on, it ends.
+	relaying
+)
+
+func (s *stream) state() state {
+	switch {
+	case s.err != nil:
+		return ended
+	case s.replay != nil:
+		return replaying
+	case s.upstream == nil:
+		return waiting
+	}
+	return relaying
+}
+
 // Read returns the next events, as many as there are. It waits for the first.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.sent == len(s.out) {
 		if s.replay != nil && !s.replay.Out.IsEmpty() {
 			return s.replay.Out.Read(p), nil
 		}
-		if s.err != nil {
+		now := s.state()
+		if now == ended {
 			return 0, s.err
 		}
 		if s.out, s.sent = s.out[:0], 0; cap(s.out) > 4*maxBuffered {
 			s.out = nil // one large event is no reason to keep as much for good
 		}
-		switch {
-		case s.replay != nil:
+		switch now {
+		case replaying:
 			s.replayInitial()
-		case s.upstream == nil:
+		case waiting:
 			s.waitUpstream()
-		default:
+		case relaying:
 			s.relay()
 		}
 	}

@@ -68,12 +68,12 @@ var layers = map[string][]string{
 
 	// The root of cache decides which of its parts handles a request. What they share comes
 	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, what is known of single objects, and views; then what answers offline, and what lists
-	// views again.
+	// disk, what is known of single objects, and views; then what answers offline, what lists
+	// views again, and watches.
 	"cache": {
 		"cache/bucket", "cache/convert", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/paths", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
-		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/wire",
+		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/bucket":    {"cache/store"},
 	"cache/convert":   {"cache/wire"},
