@@ -30,7 +30,7 @@ import (
 // in; where a disk is so slow that more waits, views are given up.
 const MaxPending = 64 << 20
 
-// firstReopen and lastReopen bound the time between two attempts to open a store
+// FirstReopen and LastReopen bound the time between two attempts to open a store
 // that cannot be opened.
 const (
 	FirstReopen = 2 * time.Second
@@ -199,6 +199,7 @@ func (d *Disk) IsFailing() bool { return d.failing.Load() }
 // Clock is the time as it is noted in views: to the second.
 func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
+// Now is the store and its writer, until the file is opened again.
 func (d *Disk) Now() (*store.Store, *store.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -34,6 +34,7 @@ func (s *shared) Take(sum store.Sum) []byte {
 	return of.bytes
 }
 
+// Put has bytes shared; see Take.
 func (s *shared) Put(sum store.Sum, bytes []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,6 +44,7 @@ func (s *shared) Put(sum store.Sum, bytes []byte) {
 	s.objects[sum] = sharedBytes{bytes, s.objects[sum].stages + 1}
 }
 
+// Drop lets go of the bytes with a sum; see Take.
 func (s *shared) Drop(sum store.Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

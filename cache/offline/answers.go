@@ -28,6 +28,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// New returns answers from views.
 func New(o Options) *Answers {
 	return &Answers{Options: o, production: newProduction(), unkept: newUnkept()}
 }

@@ -21,6 +21,7 @@ var errNotKept = errors.New("this was read only in a form that is not kept, such
 // ErrOnlyMetadata is why there is no answer to who wants whole objects.
 var ErrOnlyMetadata = errors.New("only the metadata of this was read through this hub")
 
+// NotAcceptable is what an apiserver says where a client accepts nothing that there is.
 func NotAcceptable(q *query.Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,

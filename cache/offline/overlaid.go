@@ -17,7 +17,7 @@ import (
 
 // Offline, the node's own status of itself and of its pods is part of what everybody
 // reads: package overlay keeps it, and lists and watches lay it over what is cached.
-// Versions stay as they are. This file is about where an update belongs; held.go shows
+// Versions stay as they are. This file is about where an update belongs; package watch shows
 // it to watches that are open.
 
 // ShowsStatus reports whether updates of the overlay are part of a view.

@@ -19,7 +19,7 @@ const (
 	// object of 1 MB takes some 10 MB for a moment.
 	maxProducing = 2
 	// pieceSize is how many bytes of objects are made into a piece of an answer, or one
-	// object if that is larger. With what stands between them they fit into maxWaiting.
+	// object if that is larger. With what stands between them they fit into MaxWaiting.
 	pieceSize = 60 << 10
 	// convertedPieceSize is pieceSize where objects are converted: in JSON they are two or
 	// three times as large as in protobuf.
@@ -28,7 +28,7 @@ const (
 	MaxWaiting = 64 << 10
 	// MaxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
 	// that wait for all clients together. Beyond it such an object is produced anew for
-	// each maxWaiting bytes of it, which takes CPU but no memory.
+	// each MaxWaiting bytes of it, which takes CPU but no memory.
 	MaxLargeWaiting = 4 << 20
 	// maxWorkspace is the size up to which a buffer is used again: that of an object in
 	// etcd, about.
@@ -41,7 +41,7 @@ const (
 type production struct {
 	turns      *fairqueue.Queue // tenants take turns, and the users of each
 	workspaces sync.Pool
-	large      atomic.Int64 // bytes of pieces larger than maxWaiting
+	large      atomic.Int64 // bytes of pieces larger than MaxWaiting
 	seed       maphash.Seed // of hashes of bodies
 }
 
@@ -94,6 +94,8 @@ type Pieces struct {
 	Out        waiting
 }
 
+// Pieces returns the objects of a snapshot, with the status that was laid over it, as pieces
+// of an answer. They have to be closed, and the snapshot with them.
 func (r *Request) Pieces(src *Source, snap *view.Snapshot, status Status) Pieces {
 	size := pieceSize
 	if src.converts() {

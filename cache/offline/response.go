@@ -29,6 +29,7 @@ func Response(r *http.Request, code int, contentType string, length int64, body 
 	}
 }
 
+// BytesResponse is a response with a body that is at hand.
 func BytesResponse(r *http.Request, code int, contentType string, body []byte) *http.Response {
 	return Response(r, code, contentType, int64(len(body)), io.NopCloser(bytes.NewReader(body)))
 }

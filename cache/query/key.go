@@ -31,6 +31,7 @@ type Key struct {
 	Single bool `json:"single,omitempty"`
 }
 
+// GVR is the resource of the query.
 func (k *Key) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
 }
@@ -51,6 +52,7 @@ func (k *Key) Scope() string {
 	return k.GVR().String() + "|" + k.Representation
 }
 
+// Repr is the representation of the objects.
 func (k *Key) Repr() wire.Representation {
 	r, err := wire.ParseRepresentation(k.Representation)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // Query is what a request asks for, as far as the cache is concerned.
 type Query struct {
-	User      string // see caller
+	User      string // of whom an apiserver sees the request; see NodeUser
 	Verb      string // "get", "list" or "watch"
 	Resource  schema.GroupVersionResource
 	Namespace string
@@ -48,6 +48,7 @@ type Params struct {
 	Broken bool
 }
 
+// ParamsOf reads the query of a request.
 func ParamsOf(r *http.Request) Params {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	return Params{values, err != nil}
@@ -211,7 +212,7 @@ func (q *Query) String() string {
 	return s
 }
 
-// SplitMember is the reverse of memberName.
+// SplitMember is the reverse of MemberName.
 func SplitMember(member string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(member, "/"); ok {
 		return namespace, name

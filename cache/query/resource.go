@@ -6,12 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// UserResource is one resource, as a user reads it.
 type UserResource struct {
 	User     string
 	Resource schema.GroupVersionResource
 }
 
-// Clone is of for what stays: what is parsed from a URL would keep all of the URL in memory.
+// Clone is the resource for what stays: what is parsed from a URL would keep all of the URL in memory.
 func (of UserResource) Clone() UserResource {
 	r := &of.Resource
 	r.Group, r.Version, r.Resource = strings.Clone(r.Group), strings.Clone(r.Version), strings.Clone(r.Resource)
@@ -31,6 +32,7 @@ func VersionSpace(r schema.GroupResource) string {
 	return r.Group
 }
 
+// VersionSpace is that of the resource.
 func (of UserResource) VersionSpace() string { return VersionSpace(of.Resource.GroupResource()) }
 
 // RestoredWith reports whether a resource is restored from a backup together with another

@@ -49,6 +49,7 @@ func (h *Highest) value() uint64 {
 	return h.n.Load()
 }
 
+// Version is the version, or empty where nothing was seen.
 func (h *Highest) Version() string { return versionOf(h.value()) }
 
 func versionOf(n uint64) string {

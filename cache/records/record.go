@@ -85,7 +85,7 @@ type userRecord struct {
 type resourceRecord struct {
 	names map[string]*Record
 	resourceState
-	// doubted is when the last of Doubts was learned; see records.learned. After a restart
+	// doubted is when the last of Doubts was learned; see Records.learned. After a restart
 	// any request began later.
 	doubted uint64
 	// damaged is the highest version that clients of this process were given from copies
@@ -124,7 +124,7 @@ type Record struct {
 	Refused bool   `json:"refused,omitempty"`
 	Allowed bool   `json:"allowed,omitempty"` // to a GET, since resourceState.ByName
 
-	since uint64 // when this was learned; see records.learned
+	since uint64 // when this was learned; see Records.learned
 }
 
 // Known is what seek has to know of one object.
@@ -145,8 +145,10 @@ type Moment struct {
 	learned uint64
 }
 
+// Version is the highest that was seen of the resource then.
 func (m Moment) Version() string { return versionOf(m.highest) }
 
+// New returns no records: Load has to be called.
 func New() *Records {
 	return &Records{of: map[query.UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
 }

@@ -10,9 +10,10 @@ type Outages struct {
 	mu      sync.Mutex
 	outages int
 	since   time.Time                // the last began
-	checks  map[string]*versionCheck // of the last outage, by versionSpace
+	checks  map[string]*versionCheck // of the last outage, by query.VersionSpace
 }
 
+// Lost notes that the node can reach no apiserver any more.
 func (p *Outages) Lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,6 +22,7 @@ func (p *Outages) Lost() {
 	clear(p.checks)
 }
 
+// Count is how many outages there were.
 func (p *Outages) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

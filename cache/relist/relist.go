@@ -22,8 +22,8 @@ const (
 	// a link of 1 Mbit/s 20 MB take three minutes.
 	timeout = 15 * time.Minute
 	// Open watches that need their view listed wait after the last list: first for
-	// as long as backoff says, and up to maxRelistPause if that happens again and
-	// again, because the disk is full, say. After relistCalm without they may ask
+	// as long as backoff says, and up to MaxPause if that happens again and
+	// again, because the disk is full, say. After Calm without they may ask
 	// at once again.
 	MaxPause = 5 * time.Minute
 	Calm     = 10 * time.Minute
@@ -63,6 +63,7 @@ type Options struct {
 	StillOf func(user string, again *http.Request) error
 }
 
+// New returns a lister.
 func New(o Options) *Lister {
 	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
 }

@@ -53,6 +53,7 @@ func (v *View) SawState(version string) bool {
 
 func (v *View) behindLocked() bool { return versions.Compare(v.version, v.seen) < 0 }
 
+// Behind reports whether the view is older than what a client was given of it.
 func (v *View) Behind() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

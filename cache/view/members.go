@@ -12,12 +12,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
+// Usable reports whether the view can answer its query.
 func (v *View) Usable() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.usableLocked()
 }
 
+// Denied reports whether the user was last refused the view.
 func (v *View) Denied() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

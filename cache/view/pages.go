@@ -23,11 +23,12 @@ type Pages struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	stages map[pageKey]*PageStage
+	stages map[PageKey]*PageStage
 }
 
+// NewPages returns no lists. now is the time.
 func NewPages(now func() time.Time) *Pages {
-	return &Pages{now: now, stages: map[pageKey]*PageStage{}}
+	return &Pages{now: now, stages: map[PageKey]*PageStage{}}
 }
 
 // Len is how many lists wait for a page.
@@ -49,13 +50,14 @@ func (p *Pages) Waiting(v *View) (n int) {
 	return n
 }
 
-// pageKey is the page that is to come.
-type pageKey struct {
+// PageKey is the page that is to come.
+type PageKey struct {
 	view  query.Key
 	token [sha256.Size]byte
 }
 
-func PageOf(key query.Key, token string) pageKey { return pageKey{key, sha256.Sum256([]byte(token))} }
+// PageOf is the page of a view that a continue token asks for.
+func PageOf(key query.Key, token string) PageKey { return PageKey{key, sha256.Sum256([]byte(token))} }
 
 // PageStage is a list in the making. Its stage is not changed once it waits: a
 // client may ask for the same page again.
@@ -67,14 +69,14 @@ type PageStage struct {
 }
 
 // Before returns what was read before a page, or nil.
-func (p *Pages) Before(key pageKey) *PageStage {
+func (p *Pages) Before(key PageKey) *PageStage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stages[key]
 }
 
 // Wait keeps a list for its next page.
-func (p *Pages) Wait(key pageKey, s *PageStage) {
+func (p *Pages) Wait(key PageKey, s *PageStage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old := p.stages[key]; old != nil {
@@ -87,16 +89,16 @@ func (p *Pages) Wait(key pageKey, s *PageStage) {
 	}
 }
 
-func (p *Pages) itemsLocked() []quota.Item[pageKey] {
-	items := make([]quota.Item[pageKey], 0, len(p.stages))
+func (p *Pages) itemsLocked() []quota.Item[PageKey] {
+	items := make([]quota.Item[PageKey], 0, len(p.stages))
 	for key, s := range p.stages {
-		items = append(items, quota.Item[pageKey]{Key: key, User: key.view.User, Bytes: s.Bytes, Last: s.until.UnixNano()})
+		items = append(items, quota.Item[PageKey]{Key: key, User: key.view.User, Bytes: s.Bytes, Last: s.until.UnixNano()})
 	}
 	return items
 }
 
 // Done forgets what waits for a page.
-func (p *Pages) Done(key pageKey) {
+func (p *Pages) Done(key PageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.stages[key]; s != nil {
@@ -104,7 +106,7 @@ func (p *Pages) Done(key pageKey) {
 	}
 }
 
-func (p *Pages) dropLocked(key pageKey, s *PageStage) {
+func (p *Pages) dropLocked(key PageKey, s *PageStage) {
 	delete(p.stages, key)
 	s.End()
 	s.View.Release()
@@ -121,6 +123,7 @@ func (p *Pages) Forget(scope string) {
 	}
 }
 
+// Sweep drops lists whose next page was not asked for in time.
 func (p *Pages) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

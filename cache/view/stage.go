@@ -34,7 +34,7 @@ type Stage struct {
 	Items map[string]staged
 	Bytes int64
 	// ended are the UIDs of the members of the view, at version endedAt, that the stage did
-	// not have when it was committed, where that shows that they were deleted; see Cache.ended.
+	// not have when it was committed, where that shows that they were deleted; see Views.Ended.
 	ended   map[string]types.UID
 	endedAt string
 	// left are the versions of such members where it only shows that they are no longer in
@@ -51,6 +51,8 @@ type staged struct {
 	Bytes []byte
 }
 
+// NewStage returns an empty stage, which has to be ended. began is the version of the view when
+// the answer was asked for, and consistent says that it shows the newest state there is.
 func (v *View) NewStage(began string, consistent bool) *Stage {
 	return &Stage{View: v, began: began, Consistent: consistent, Items: map[string]staged{}}
 }
@@ -269,7 +271,7 @@ func (v *View) holdsLocked(items map[string]staged) bool {
 	return true
 }
 
-// Item is an item of a list. See taker.
+// Item is an item of a list. See tee.ItemHandler.
 func (s *Stage) Item(item []byte, m *wire.Meta) error {
 	if len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
 		return ErrNameless
@@ -280,7 +282,7 @@ func (s *Stage) Item(item []byte, m *wire.Meta) error {
 	return s.Add(query.MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
 }
 
-// List is what the list says of itself. See taker.
+// List is what the list says of itself. See tee.ItemHandler.
 func (s *Stage) List(m wire.ListMeta) error {
 	s.Meta = m
 	return nil

@@ -22,7 +22,7 @@ import (
 //
 // All changes are made under mu, and handed to the disk under it, in order.
 type View struct {
-	id    atomic.Pointer[store.ID] // changes only with the file; see views.rename
+	id    atomic.Pointer[store.ID] // changes only with the file; see Views.rename
 	Key   query.Key
 	raw   []byte // of the key
 	Scope string
@@ -41,7 +41,7 @@ type View struct {
 	// requests are those that feed or read the view now. See Views.Acquire.
 	requests atomic.Int32
 
-	counted usage // what the bounds take the view for; guarded by views.room
+	counted usage // what the bounds take the view for; guarded by Views.room
 
 	// Template is the request of a watch that goes on from a version: should the view
 	// get lost, it is not the watch that brings it back.
@@ -115,7 +115,7 @@ type viewHeader struct {
 	Denied bool `json:"denied,omitempty"`
 	// Newest is the highest version that a Single view has seen.
 	Newest string `json:"newest,omitempty"`
-	// Seen is view.seen of a view that is behind, and Boot the bootID of then.
+	// Seen is View.seen of a view that is behind, and Boot the bootID of then.
 	Seen string `json:"seen,omitempty"`
 	Boot string `json:"boot,omitempty"`
 }
@@ -338,6 +338,7 @@ func (v *View) Deny(denied bool) {
 	}
 }
 
+// IsComplete reports whether the view has all that its query selects.
 func (v *View) IsComplete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

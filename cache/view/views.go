@@ -171,6 +171,7 @@ func (s *Views) Viewed() map[string]map[query.UserResource]bool {
 	return users
 }
 
+// All returns all views, in no order.
 func (s *Views) All() []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

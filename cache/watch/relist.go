@@ -22,7 +22,7 @@ func (s *stream) relist() {
 		case <-f.Done:
 			err = f.Err
 		case <-wait.Done():
-			return // hold sees why
+			return // waitUpstream sees why
 		}
 	}
 	switch {

@@ -79,15 +79,15 @@ func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 func (s *stream) request() *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
-	query := query.ParamsOf(req) // nothing of it is broken: see queryOf
-	query.Del("sendInitialEvents")
-	query.Del("resourceVersionMatch")
-	query.Set("resourceVersion", s.at)
+	params := query.ParamsOf(req) // nothing of it is broken: see query.Of
+	params.Del("sendInitialEvents")
+	params.Del("resourceVersionMatch")
+	params.Set("resourceVersion", s.at)
 	if !s.deadline.IsZero() {
 		left := int64(s.deadline.Sub(s.watches.Now()).Seconds()) + 1
-		query.Set("timeoutSeconds", strconv.FormatInt(max(left, 1), 10))
+		params.Set("timeoutSeconds", strconv.FormatInt(max(left, 1), 10))
 	}
-	req.URL.RawQuery = query.Encode()
+	req.URL.RawQuery = params.Encode()
 	return req
 }
 

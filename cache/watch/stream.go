@@ -62,7 +62,7 @@ type stream struct {
 	partial   bool          // part of an event has been passed on
 	lostAt    time.Time     // when upstream broke off
 	tries     int           // to open it again
-	outage    int           // the last that was known; see past
+	outage    int           // the last that was known; see relist.Outages
 	notBefore time.Time     // when to open upstream again after the last outage, at the earliest
 	suspect   bool          // upstream was lost, and may come back as another
 	marked    time.Time     // when the last bookmark of ours was due

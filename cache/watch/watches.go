@@ -52,6 +52,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// New returns watches, of which there are none yet.
 func New(o Options) *Watches {
 	return &Watches{Options: o, resumes: semaphore.NewWeighted(maxResumes)}
 }
