@@ -298,23 +298,6 @@ func pod(t *testing.T, name, version string, uid ...string) []byte {
 
 var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 
-// newTestView returns a view whose disk never writes.
-func newTestView(t *testing.T) *view.View {
-	t.Helper()
-	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	t.Cleanup(v.Release)
-	return v
-}
-
 // fill lists the view: name → resourceVersion.
 func fill(t *testing.T, v *view.View, began, version string, consistent bool, members map[string]string) view.Verdict {
 	t.Helper()

@@ -7,15 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
-
-// account is the key of a service account.
-func account(namespace, name string) string {
-	return identity.User{Name: "system:serviceaccount:" + namespace + ":" + name, UID: "1"}.Key()
-}
 
 // The sum that decides must be that of the views, whatever becomes of them.
 func TestTheRoomThatIsTakenIsKnown(t *testing.T) {

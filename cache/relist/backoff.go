@@ -86,9 +86,9 @@ func (r *relisting) verify(now time.Time) bool {
 	return true
 }
 
+// A view that was evicted, or that cannot be kept for a reason that does not
+// pass, is left alone for FirstBar, twice as long the next time, and so on up to LastBar.
 const (
-	// A view that was evicted, or that cannot be kept for a reason that does not
-	// pass, is left alone for FirstBar, twice as long the next time, and so on.
 	FirstBar = 10 * time.Minute
 	LastBar  = 6 * time.Hour
 )

@@ -21,20 +21,20 @@ const (
 	// timeout is how long a list may take that the hub asks for itself. Over
 	// a link of 1 Mbit/s 20 MB take three minutes.
 	timeout = 15 * time.Minute
-	// Open watches that need their view listed wait after the last list: first for
-	// as long as backoff says, and up to MaxPause if that happens again and
-	// again, because the disk is full, say. After Calm without they may ask
-	// at once again.
+	// MaxPause is how long open watches that need their view listed wait at most after the
+	// last list, if that happens again and again, because the disk is full, say. The first
+	// time they wait for two seconds.
 	MaxPause = 5 * time.Minute
-	Calm     = 10 * time.Minute
+	// Calm is the time without such a list after which they may ask at once again.
+	Calm = 10 * time.Minute
 	// maxDifference bounds the bytes of events that stand for a list. Where there
 	// are more, clients are told to list again.
 	maxDifference = 16 << 20
 )
 
 // Lister lists views again that their watches have got ahead of, and has views follow the
-// apiservers. It is safe for concurrent use. mu is
-// taken before the locks of views and of what it guards, and after that of evictions.
+// apiservers. It is safe for concurrent use. mu is taken before the locks of views and of
+// what it guards, and after that of evictions.
 type Lister struct {
 	Options
 	lists *semaphore.Weighted

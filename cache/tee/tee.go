@@ -174,6 +174,7 @@ func (o *ObjectSink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Close calls Take, if the body was not too large.
 func (o *ObjectSink) Close() error {
 	if o.over {
 		return wire.ErrTooLarge

@@ -12,9 +12,10 @@ type Change struct {
 	Object  []byte // bare; nil for one that is gone
 }
 
-// Applied says what apply made of an event.
+// Applied says what Apply made of an event.
 type Applied uint8
 
+// What Apply makes of an event.
 const (
 	Changed   Applied = iota // the view has changed
 	Unchanged                // the view had it already

@@ -146,13 +146,14 @@ func (s *Stage) Remove(name string) {
 	}
 }
 
-// Verdict says what commit made of a stage.
+// Verdict says what Commit made of a stage.
 type Verdict uint8
 
+// What Commit makes of a stage.
 const (
 	Taken    Verdict = iota
 	Outdated         // the view is newer
-	// Restored: the view was newer than the apiservers are, so their store was restored
+	// Restored says that the view was newer than the apiservers are, so their store was restored
 	// from a backup. The stage is not taken. Drop the view, and list it again.
 	Restored
 )
