@@ -63,7 +63,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		}
 		servers = []*url.URL{id.Server}
 	}
-	upstream, err := upstream.NewUpstream(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, upstream.NewUpstreamMetrics(r))
+	upstream, err := upstream.New(servers, c.NodeName, c.Balance, id.Creds, c.Limits, log, upstream.NewMetrics(r))
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}

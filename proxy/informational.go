@@ -2,18 +2,18 @@ package proxy
 
 import "net/http"
 
-// informational is a response on which 1xx answers of the apiserver are passed on, but
+// responseWriter is a response on which 1xx answers of the apiserver are passed on, but
 // 100 Continue: net/http sends that by itself as soon as the body of the request is
 // read. A second one would confuse clients that take it for the beginning of the answer.
-type informational struct {
+type responseWriter struct {
 	http.ResponseWriter
 	begun bool // something was passed on, after which httputil.ReverseProxy clears the header
 }
 
 // Unwrap is for http.ResponseController.
-func (i *informational) Unwrap() http.ResponseWriter { return i.ResponseWriter }
+func (i *responseWriter) Unwrap() http.ResponseWriter { return i.ResponseWriter }
 
-func (i *informational) WriteHeader(code int) {
+func (i *responseWriter) WriteHeader(code int) {
 	switch {
 	case code == http.StatusContinue:
 		return

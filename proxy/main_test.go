@@ -29,7 +29,7 @@ func newHub(t testing.TB, creds upstream.Credentials, servers ...string) *hubUnd
 	t.Helper()
 	creds.CAs = proxytest.ServerCAs(t)
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	u, err := upstream.NewUpstream(proxytest.URLs(t, servers...), "node", upstream.Priority, &creds, upstream.Limits{}, log, upstream.NewUpstreamMetrics(registry))
+	u, err := upstream.New(proxytest.URLs(t, servers...), "node", upstream.Priority, &creds, upstream.Limits{}, log, upstream.NewMetrics(registry))
 	if err != nil {
 		t.Fatal(err)
 	}

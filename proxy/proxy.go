@@ -134,7 +134,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
 	}
 	suppressDefaults(w.Header())
-	x.to = &informational{ResponseWriter: w}
+	x.to = &responseWriter{ResponseWriter: w}
 	p.forward.ServeHTTP(x.to, r)
 }
 

@@ -58,7 +58,7 @@
 //
 // # Life cycle
 //
-// [NewUpstream] opens nothing; connections are made by requests. [Upstream.Run] probes
+// [New] opens nothing; connections are made by requests. [Upstream.Run] probes
 // what is down: without it nothing comes back. [Upstream.Close] closes idle connections.
 // Everything here is safe for concurrent use.
 package upstream

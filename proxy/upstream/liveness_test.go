@@ -68,7 +68,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 		roots.AddCert(cert.Leaf)
 		var err error
 		c.creds = &upstream.Credentials{CAs: roots}
-		c.upstream, err = upstream.NewUpstream(addresses, "node", upstream.Priority, c.creds, upstream.Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), upstream.NewUpstreamMetrics(c.registry))
+		c.upstream, err = upstream.New(addresses, "node", upstream.Priority, c.creds, upstream.Limits{}, slog.New(slog.NewTextHandler(c.log, nil)), upstream.NewMetrics(c.registry))
 		if err != nil {
 			t.Fatal(err)
 		}

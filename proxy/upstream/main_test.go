@@ -35,7 +35,7 @@ func newHubWithin(t testing.TB, limits upstream.Limits, creds upstream.Credentia
 	t.Helper()
 	creds.CAs = proxytest.ServerCAs(t)
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	u, err := upstream.NewUpstream(proxytest.URLs(t, servers...), "node", upstream.Priority, &creds, limits, log, upstream.NewUpstreamMetrics(registry))
+	u, err := upstream.New(proxytest.URLs(t, servers...), "node", upstream.Priority, &creds, limits, log, upstream.NewMetrics(registry))
 	if err != nil {
 		t.Fatal(err)
 	}

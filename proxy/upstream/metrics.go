@@ -6,18 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// UpstreamMetrics are an Upstream's. Their only label is the apiserver, of those named
+// Metrics are an Upstream's. Their only label is the apiserver, of those named
 // at start.
-type UpstreamMetrics struct {
+type Metrics struct {
 	serverUp   *prometheus.GaugeVec
 	lastChange *prometheus.GaugeVec
 	refused    *prometheus.GaugeVec
 }
 
-// NewUpstreamMetrics registers an Upstream's metrics on r. It panics if they are there
+// NewMetrics registers an Upstream's metrics on r. It panics if they are there
 // already, as prometheus.MustRegister does.
-func NewUpstreamMetrics(r prometheus.Registerer) *UpstreamMetrics {
-	m := &UpstreamMetrics{
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		serverUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "edgehub_upstream_up",
 			Help: "1 if this apiserver can be reached, 0 if not.",

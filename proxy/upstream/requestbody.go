@@ -9,12 +9,12 @@ import (
 // ErrClientBody marks a failure to read a request's body from its client.
 var ErrClientBody = errors.New("the client broke off its request body")
 
-// sentBody is a request body on its way to one apiserver. A transport closes
+// requestBody is a request body on its way to one apiserver. A transport closes
 // the body of a request that it could not send; the client's stays open for the
 // next apiserver.
-type sentBody struct{ io.Reader }
+type requestBody struct{ io.Reader }
 
-func (b sentBody) Read(p []byte) (int, error) {
+func (b requestBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrClientBody, err)
@@ -22,4 +22,4 @@ func (b sentBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (sentBody) Close() error { return nil }
+func (requestBody) Close() error { return nil }

@@ -29,7 +29,7 @@ type server struct {
 // newServer returns an apiserver that counts as up, and as one that takes the node's
 // credentials. changed hears of each change of the one, and forNode of each change of
 // both together; they must not call back.
-func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *UpstreamMetrics, changed, forNode func(up bool, at time.Time)) *server {
+func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
 	s := &server{

@@ -26,7 +26,7 @@ func TestOrder(t *testing.T) {
 			for _, host := range []string{"a", "b", "c"} {
 				urls = append(urls, &url.URL{Scheme: "https", Host: host})
 			}
-			u, err := NewUpstream(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry()))
+			u, err := New(urls, "node", tt.balance, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestOrder(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewUpstreamMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
+	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
 	now := time.Now()
 	for range 3 {
 		s.health.failed(now, errors.New("connection refused"))

@@ -38,7 +38,7 @@ func (b *breaksFirst) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestARequestThatWasNotBegunIsSentAgain(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		address := &url.URL{Scheme: "https", Host: "192.0.2.1:6443"}
-		u, err := NewUpstream([]*url.URL{address}, "node", RoundRobin, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewUpstreamMetrics(prometheus.NewRegistry()))
+		u, err := New([]*url.URL{address}, "node", RoundRobin, &Credentials{}, Limits{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,9 +39,9 @@ type Upstream struct {
 	availability [2]*availability // by Identity: for callers with credentials of their own, and for the node
 }
 
-// NewUpstream returns an Upstream over the apiservers at these https URLs, of
+// New returns an Upstream over the apiservers at these https URLs, of
 // which there is at least one, for the node of this name. It opens no connection.
-func NewUpstream(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *UpstreamMetrics) (*Upstream, error) {
+func New(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
 	}
@@ -191,7 +191,7 @@ func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
 		out.Body = body
 		return &out, nil
 	}
-	out.Body = sentBody{req.Body}
+	out.Body = requestBody{req.Body}
 	return &out, nil
 }
 

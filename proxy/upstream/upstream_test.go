@@ -316,7 +316,7 @@ func TestNewUpstreamRefuses(t *testing.T) {
 		"no apiserver": nil,
 		"plain HTTP":   {{Scheme: "http", Host: "a"}},
 	} {
-		if _, err := upstream.NewUpstream(urls, "node", upstream.Priority, &upstream.Credentials{}, upstream.Limits{}, slog.New(slog.DiscardHandler), upstream.NewUpstreamMetrics(prometheus.NewRegistry())); err == nil {
+		if _, err := upstream.New(urls, "node", upstream.Priority, &upstream.Credentials{}, upstream.Limits{}, slog.New(slog.DiscardHandler), upstream.NewMetrics(prometheus.NewRegistry())); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
