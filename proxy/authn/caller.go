@@ -86,6 +86,7 @@ func hasCredentials(h http.Header) bool {
 
 type identityKey struct{}
 
+// WithIdentity returns ctx for requests that are sent as id: see IdentityOf.
 func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }

@@ -18,6 +18,8 @@ const (
 	MaxBodies = 128
 )
 
+// ErrBodyTimeout is returned by reads of a body that has stopped arriving, or that was
+// evicted.
 var ErrBodyTimeout = errors.New("no more of the request's body has arrived for too long")
 
 // timedBody is a request's body that ends its request when it stops arriving while

@@ -25,6 +25,8 @@ type waiter struct {
 	evict func() // must not call back
 }
 
+// NewEviction returns an Eviction that lets most requests wait for as long as they like,
+// and evicts none that has waited for less than patience.
 func NewEviction(most int, patience time.Duration) *Eviction {
 	return &Eviction{limit: most, grace: patience}
 }

@@ -8,7 +8,8 @@ import (
 const (
 	// MaxUnread is how many answers to callers with credentials of their own may stand
 	// still at the same time for longer than unreadPatience.
-	MaxUnread   = 64
+	MaxUnread = 64
+	// UnreadGrace is how long a write may wait for its client, however many there are.
 	UnreadGrace = 2 * time.Second
 
 	// maxWrite is how many bytes are written at once, so that a client is not taken
@@ -16,23 +17,25 @@ const (
 	maxWrite = 64 << 10
 )
 
-// responseWriter is a response whose writes join a crowd. What follows a write that failed is
+// ResponseWriter is a response whose writes join a crowd. What follows a write that failed is
 // none: a response that was cut would count as one more, and another be cut for it.
-type responseWriter struct {
+type ResponseWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	eviction *Eviction
 	err      error // of the write that failed
 }
 
-func NewResponseWriter(w http.ResponseWriter, c *Eviction) *responseWriter {
-	return &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), eviction: c}
+// NewResponseWriter returns w with writes and flushes that c counts while they wait for
+// the client, and ends where it evicts them.
+func NewResponseWriter(w http.ResponseWriter, c *Eviction) *ResponseWriter {
+	return &ResponseWriter{ResponseWriter: w, control: http.NewResponseController(w), eviction: c}
 }
 
 // Unwrap is for http.ResponseController.
-func (u *responseWriter) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+func (u *ResponseWriter) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-func (u *responseWriter) Write(p []byte) (written int, err error) {
+func (u *ResponseWriter) Write(p []byte) (written int, err error) {
 	for more := true; more && err == nil; more = written < len(p) {
 		err = u.wait(func() error {
 			n, err := u.ResponseWriter.Write(p[written:min(len(p), written+maxWrite)])
@@ -44,10 +47,10 @@ func (u *responseWriter) Write(p []byte) (written int, err error) {
 }
 
 // FlushError is for http.ResponseController.
-func (u *responseWriter) FlushError() error { return u.wait(u.control.Flush) }
+func (u *ResponseWriter) FlushError() error { return u.wait(u.control.Flush) }
 
 // wait runs fn, which may wait for the client.
-func (u *responseWriter) wait(fn func() error) error {
+func (u *ResponseWriter) wait(fn func() error) error {
 	if u.err != nil {
 		return u.err
 	}
@@ -57,4 +60,4 @@ func (u *responseWriter) wait(fn func() error) error {
 }
 
 // evict ends the connection, or the HTTP/2 stream.
-func (u *responseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone
+func (u *ResponseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone

@@ -29,6 +29,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
+// NewAuthority returns an Authority that is valid for an hour.
 func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 	template := &x509.Certificate{

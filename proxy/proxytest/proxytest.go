@@ -111,7 +111,11 @@ func Until(t *testing.T, what string, holds func() bool) {
 // GetStatus asks s for path and expects the answer to be a metav1.Status.
 func GetStatus(t *testing.T, s *httptest.Server, path string) (int, *metav1.Status) {
 	t.Helper()
-	res, err := s.Client().Get(s.URL + path)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,8 @@ type apiserver interface {
 	ConnectFailed(err error)
 }
 
+// NewConns returns the connections to server, of which there are none yet. It calls server
+// back without holding a lock.
 func NewConns(server apiserver, limits Timeouts, log *slog.Logger) *Conns {
 	cs := &Conns{server: server, timeouts: limits, log: log, Network: tcp(), probes: make(chan time.Time, 1), all: map[*Conn]struct{}{}}
 	cs.dialCtx, cs.cancelDials = context.WithCancelCause(context.Background())

@@ -159,10 +159,13 @@ func (e *UnresponsiveError) Error() string {
 	return fmt.Sprintf("no sign of life for %v, though an answer is owed", e.Silence.Round(100*time.Millisecond))
 }
 
-// Timeout and Temporary make it a net.Error.
-func (e *UnresponsiveError) Timeout() bool   { return true }
+// Timeout makes it a net.Error, with Temporary.
+func (e *UnresponsiveError) Timeout() bool { return true }
+
+// Temporary is for net.Error.
 func (e *UnresponsiveError) Temporary() bool { return false }
 
+// IsUnresponsive reports whether err, or what it wraps, is an UnresponsiveError.
 func IsUnresponsive(err error) bool {
 	var silent *UnresponsiveError
 	return errors.As(err, &silent)
