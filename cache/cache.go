@@ -99,7 +99,7 @@ type Cache struct {
 
 	lister  *relist.Lister
 	watches *watch.Watches
-	past    relist.Outages
+	outages relist.Outages
 
 	node    context.Context // carries the node's identity
 	running context.Context // ends with Run
@@ -168,7 +168,7 @@ func (c *Cache) load() error {
 	})
 	c.pages = view.NewPages(c.now)
 	c.lister = relist.New(relist.Options{
-		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.past, Max: c.opts.MaxBytes,
+		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
 		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, StillOf: c.stillOf,
 	})
 	if err := c.tokens.Load(salt); err != nil {
@@ -179,7 +179,7 @@ func (c *Cache) load() error {
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
 	c.watches = watch.New(watch.Options{
-		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.past, Overlay: c.writes.overlay,
+		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.outages, Overlay: c.writes.overlay,
 		Answers: c.answers, StillOf: c.stillOf, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
 	})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
@@ -194,7 +194,7 @@ func (c *Cache) load() error {
 // back for a while; a client that lists it does.
 func (c *Cache) evicted(v *view.View) {
 	c.metrics.evictions.Inc()
-	c.lister.Bar(v)
+	c.lister.BackOff(v)
 }
 
 // distrust keeps what is on disk from proving that something is not there, where it may be
@@ -205,7 +205,7 @@ func (c *Cache) distrust() {
 	s, _ := c.disk.Now()
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.All() {
-		if older || v.IsLost() {
+		if older || v.IsStale() {
 			c.records.Forgot(v.Key.UserResource(), versions.Following(v.Highest.Version()))
 		}
 	}
@@ -224,7 +224,7 @@ func (c *Cache) reset() {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
 	if c.isUp() {
-		c.mend()
+		c.repair()
 	}
 }
 
@@ -241,7 +241,7 @@ func (c *Cache) now() time.Time { return time.Now() }
 // cloud is back, until ctx ends. It returns nil.
 func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
-	defer c.halt()
+	defer c.stopTasks()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.disk.Run(ctx) })
 	g.Go(func() error { return c.watchCloud(ctx) })
@@ -249,12 +249,12 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error {
 		for pause.Sleep(ctx, records.SweepEvery) {
 			c.pages.Sweep()
-			c.views.Fit(nil) // they grow by events, too
+			c.views.EnforceLimit(nil) // they grow by events, too
 			if c.isUp() {
 				c.views.Sweep()
 				c.lister.Sweep()
 				c.records.Sweep()
-				c.mend()
+				c.repair()
 			}
 		}
 		return nil
@@ -272,9 +272,9 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// mend has views listed again that could not be kept, or went with a damaged file,
+// repair has views listed again that could not be kept, or went with a damaged file,
 // and that somebody watches.
-func (c *Cache) mend() {
+func (c *Cache) repair() {
 	if c.disk.IsFailing() {
 		return
 	}
@@ -290,7 +290,7 @@ func (c *Cache) Close() error {
 	if c.ran.Swap(true) {
 		return nil
 	}
-	c.halt()
+	c.stopTasks()
 	return c.disk.Close()
 }
 
@@ -305,8 +305,8 @@ func (c *Cache) background(fn func(context.Context)) bool {
 	return true
 }
 
-// halt ends what runs in the background.
-func (c *Cache) halt() {
+// stopTasks ends what runs in the background.
+func (c *Cache) stopTasks() {
 	c.starting.Lock()
 	c.stop()
 	c.starting.Unlock()
@@ -322,7 +322,7 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 			return nil
 		case <-c.up.Lost(ctx):
 		}
-		c.past.Lost()
+		c.outages.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's
 		}

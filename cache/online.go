@@ -106,7 +106,7 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 	defer v.Release()
 	v.KeepSingle(m.TypeMeta(), q.Member(), x.began[v.Key], string(m.ResourceVersion), bare)
 	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
-	x.cache.views.Fit(v)
+	x.cache.views.EnforceLimit(v)
 	return nil
 }
 
@@ -234,7 +234,7 @@ func (x *exchange) tooLarge(v *view.View) {
 		return
 	}
 	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxStage)
-	x.cache.lister.Bar(v)
+	x.cache.lister.BackOff(v)
 	v.DropComplete()
 }
 

@@ -70,17 +70,17 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 		},
 		"who may watch may not list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
 		},
 		"what comes is a page, where all was asked for": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"x"},"items":[]}`)
 			},
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
 		},
 		"what comes is no list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusOK, "<html>") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBar, longest: relist.LastBar,
+			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
 		},
 	}
 	for name, test := range tests {

@@ -29,7 +29,7 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 	}
 	contentType := res.Header.Get("Content-Type")
 	sink := &tee.ObjectSink{Take: func(body []byte) error {
-		return w.kept.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
+		return w.persisted.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
@@ -37,7 +37,7 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 // review answers at once, as an apiserver would, if need be with no.
 func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	header := x.req.Header
-	body, contentType, err := w.kept.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
+	body, contentType, err := w.persisted.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
@@ -51,7 +51,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 func (w *writes) reviewRefusal() string {
 	ttl := w.cache.opts.AuthorizationTTL
 	if ttl <= 0 {
-		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.past.Away())
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.outages.Away())
 	}
-	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.past.Away(), ttl)
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.outages.Away(), ttl)
 }

@@ -40,14 +40,14 @@ type writes struct {
 	// answered is closed when an apiserver has answered the node: a hub that has just
 	// started counts the cloud as there, and its overlay may be that of an outage which
 	// goes on.
-	answered chan struct{}
-	first    sync.Once // closes answered
-	events   *spool.Spool
-	kept     atomic.Pointer[kept]
+	answered  chan struct{}
+	first     sync.Once // closes answered
+	events    *spool.Spool
+	persisted atomic.Pointer[persisted]
 }
 
-// kept is what was answered before, and is answered again.
-type kept struct {
+// persisted is what was answered before, and is answered again.
+type persisted struct {
 	tokens  *satoken.Tokens
 	paths   *paths.Paths
 	reviews *review.Reviews
@@ -86,7 +86,7 @@ func (w *writes) load() error {
 	if err != nil {
 		return err
 	}
-	w.kept.Store(&kept{tokens, known, reviews})
+	w.persisted.Store(&persisted{tokens, known, reviews})
 	return nil
 }
 
@@ -179,13 +179,13 @@ func (w *writes) online(x *exchange, res *http.Response) {
 // keepPath keeps what an apiserver says of itself: its version, and what it serves.
 func (w *writes) keepPath(x *exchange, res *http.Response) {
 	if res.StatusCode != http.StatusOK {
-		w.kept.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
+		w.persisted.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
 		return
 	}
 	header := res.Header.Clone()
 	header.Del("Content-Encoding")
 	sink := &tee.ObjectSink{Take: func(body []byte) error {
-		w.kept.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
+		w.persisted.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
 		return nil
 	}}
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
@@ -209,7 +209,7 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 	contentType := res.Header.Get("Content-Type")
 	sink := &tee.ObjectSink{Take: func(body []byte) error {
 		x.learnIssued(request, body, contentType)
-		return w.kept.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
+		return w.persisted.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
 	}}
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
@@ -265,7 +265,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 	case "/healthz", "/livez", "/readyz": // of whom the client talks to
 		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
-	code, header, body, ok := w.kept.Load().paths.Answer(x.who.user, x.req)
+	code, header, body, ok := w.persisted.Load().paths.Answer(x.who.user, x.req)
 	if !ok {
 		return nil, view.ErrNeverRead
 	}
@@ -280,7 +280,7 @@ func (w *writes) path(x *exchange) (*http.Response, error) {
 }
 
 func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
-	body, contentType, ok := w.kept.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
+	body, contentType, ok := w.persisted.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
 	if !ok {
 		return nil, errors.New("no such token was ever issued through this hub")
 	}

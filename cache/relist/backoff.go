@@ -7,25 +7,25 @@ import (
 
 // relisting makes sure that a view is listed once, whoever needs it.
 type relisting struct {
-	mu     sync.Mutex
-	last   *Call
-	tries  int // gentle ones, in a row
-	bars   int // in a row
-	barred time.Time
+	mu        sync.Mutex
+	last      *Call
+	tries     int // gentle ones, in a row
+	backoffs  int // in a row
+	notBefore time.Time
 	// verified is when the view was last compared with the apiservers.
 	verified time.Time
 }
 
-// bar keeps open watches from having the view listed for some time.
-func (r *relisting) bar(now time.Time) {
+// backOff keeps open watches from having the view listed for some time.
+func (r *relisting) backOff(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.barred = now.Add(min(FirstBar<<min(r.bars, 16), LastBar))
-	r.bars++
+	r.notBefore = now.Add(min(FirstBackoff<<min(r.backoffs, 16), MaxBackoff))
+	r.backoffs++
 }
 
-// tidy lets go of a list that nobody can need any more.
-func (r *relisting) tidy(now time.Time) {
+// sweep lets go of a list that nobody can need any more.
+func (r *relisting) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
@@ -42,7 +42,7 @@ func (r *relisting) tidy(now time.Time) {
 
 // allowedLocked counts the lists that open watches ask for.
 func (r *relisting) allowedLocked(now time.Time) bool {
-	if now.Before(r.barred) {
+	if now.Before(r.notBefore) {
 		return false
 	}
 	if r.last != nil {
@@ -87,8 +87,8 @@ func (r *relisting) verify(now time.Time) bool {
 }
 
 // A view that was evicted, or that cannot be kept for a reason that does not
-// pass, is left alone for FirstBar, twice as long the next time, and so on up to LastBar.
+// pass, is left alone for FirstBackoff, twice as long the next time, and so on up to MaxBackoff.
 const (
-	FirstBar = 10 * time.Minute
-	LastBar  = 6 * time.Hour
+	FirstBackoff = 10 * time.Minute
+	MaxBackoff   = 6 * time.Hour
 )

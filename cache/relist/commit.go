@@ -32,7 +32,7 @@ func (l *Lister) Commit(q *query.Query, template *http.Request, st *view.Stage, 
 			l.Refresh(v, template)
 		}
 	}
-	if !l.Views.Fit(v) {
+	if !l.Views.EnforceLimit(v) {
 		l.Log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.Max)
 	}
 }

@@ -83,8 +83,8 @@ func (l *Lister) relisting(v *view.View) *relisting {
 // Ended returns a list of a view that has ended after a time, or nil.
 func (l *Lister) Ended(v *view.View, after time.Time) *Call { return l.relisting(v).ended(after) }
 
-// Bar keeps open watches from having a view listed for some time.
-func (l *Lister) Bar(v *view.View) { l.relisting(v).bar(l.Now()) }
+// BackOff keeps open watches from having a view listed for some time.
+func (l *Lister) BackOff(v *view.View) { l.relisting(v).backOff(l.Now()) }
 
 // Forget is called when a view is no more.
 func (l *Lister) Forget(v *view.View) {
@@ -98,7 +98,7 @@ func (l *Lister) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v, r := range l.of {
-		r.tidy(l.Now())
+		r.sweep(l.Now())
 		if l.Views.Find(v.Key) != v {
 			delete(l.of, v)
 		}
@@ -127,8 +127,8 @@ func IsPermanent(err error) bool { return IsFinal(err) || errors.Is(err, errUnfi
 // errStopped is returned while the hub stops.
 var errStopped = errors.New("the hub is stopping")
 
-// errBarred is returned where a view is not to be listed now.
-var errBarred = errors.New("it was evicted, or listing it has just failed")
+// errBackedOff is returned where a view is not to be listed now.
+var errBackedOff = errors.New("it was evicted, or listing it has just failed")
 
 // Refresh has a view listed in the background, because its watches go on from a
 // version that the view is not at. template is a request whose sender may read it.
@@ -156,18 +156,18 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, g
 		}
 	}
 	if gently && !r.allowedLocked(now) {
-		return nil, errBarred
+		return nil, errBackedOff
 	}
 	f := &Call{Done: make(chan struct{})}
 	r.last = f
 	v.Hold()
 	started := l.Background(func(ctx context.Context) {
 		defer v.Release()
-		f.Err = l.fly(ctx, f, v, template)
+		f.Err = l.run(ctx, f, v, template)
 		f.ended = l.Now()
 		close(f.Done)
 		if IsPermanent(f.Err) {
-			r.bar(f.ended)
+			r.backOff(f.ended)
 		}
 		if f.Err != nil && ctx.Err() == nil {
 			l.Log.Warn("view could not be listed again", "view", v.String(), "err", f.Err)
@@ -181,8 +181,8 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, g
 	return f, nil
 }
 
-// fly lists the view, works out the difference, and commits.
-func (l *Lister) fly(ctx context.Context, f *Call, v *view.View, template *http.Request) error {
+// run lists the view, works out the difference, and commits.
+func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.Request) error {
 	if err := l.lists.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -193,20 +193,20 @@ func (l *Lister) fly(ctx context.Context, f *Call, v *view.View, template *http.
 	l.Relisted()
 	v.CountLists(1)
 	defer v.CountLists(-1)
-	verdict, err := l.flyOnce(ctx, f, v, template)
+	verdict, err := l.runOnce(ctx, f, v, template)
 	if err == nil && verdict == view.Restored {
 		// Versions name other objects now: nothing may be taken for known.
 		l.restored(v, f.To)
-		_, err = l.flyOnce(ctx, f, v, template)
+		_, err = l.runOnce(ctx, f, v, template)
 		f.From, f.Events = "", nil
 	}
-	if err == nil && !l.Views.Fit(v) {
+	if err == nil && !l.Views.EnforceLimit(v) {
 		return fmt.Errorf("list: %w: it takes more than --cache-max-bytes alone", errUnfit)
 	}
 	return err
 }
 
-func (l *Lister) flyOnce(ctx context.Context, f *Call, v *view.View, template *http.Request) (view.Verdict, error) {
+func (l *Lister) runOnce(ctx context.Context, f *Call, v *view.View, template *http.Request) (view.Verdict, error) {
 	st := v.NewStage(v.Latest(), true)
 	defer st.End()
 	if err := l.fetch(ctx, st, template); err != nil {

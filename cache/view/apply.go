@@ -23,15 +23,15 @@ const (
 	Buffered                 // so it is, and the event waits for the list that is under way
 )
 
-// late is an event that has to wait for a list, because the view is not at the
+// buffered is an event that has to wait for a list, because the view is not at the
 // version that it follows. A bookmark has no name.
-type late struct {
+type buffered struct {
 	from string
 	Change
 }
 
-// maxTail bounds the bytes of events that wait for a list.
-const maxTail = 8 << 20
+// maxBacklog bounds the bytes of events that wait for a list.
+const maxBacklog = 8 << 20
 
 // Apply takes over an event of a stream that has passed everything up to
 // version from. c.object is the view's afterwards.
@@ -86,11 +86,11 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 // waitLocked has an event wait for the list that is under way. It says no if there
 // is none, or too much waits.
 func (v *View) waitLocked(from string, c *Change) bool {
-	if v.listing == 0 || v.tailSize > maxTail {
+	if v.listing == 0 || v.backlogSize > maxBacklog {
 		return false
 	}
-	v.tail = append(v.tail, late{from, *c})
-	v.tailSize += len(c.Object) + len(c.Name) + memberCost
+	v.backlog = append(v.backlog, buffered{from, *c})
+	v.backlogSize += len(c.Object) + len(c.Name) + memberCost
 	return true
 }
 
@@ -99,15 +99,15 @@ func (v *View) CountLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.listing += n; v.listing == 0 {
-		v.tail, v.tailSize = nil, 0
+		v.backlog, v.backlogSize = nil, 0
 	}
 }
 
 // catchUpLocked applies what has waited for a list. What the list has already is
 // known by its version.
 func (v *View) catchUpLocked() {
-	tail := v.tail
-	v.tail, v.tailSize = nil, 0
+	tail := v.backlog
+	v.backlog, v.backlogSize = nil, 0
 	for i := range tail {
 		v.applyLocked(tail[i].from, &tail[i].Change)
 	}
@@ -117,7 +117,7 @@ func (v *View) catchUpLocked() {
 // above the view would leave a gap.
 func (v *View) followsLocked(from, version string) Applied {
 	switch {
-	case !v.complete || v.lost.Load() || versions.Compare(from, v.version) > 0:
+	case !v.complete || v.stale.Load() || versions.Compare(from, v.version) > 0:
 		return Gap
 	case versions.Compare(version, v.version) <= 0:
 		return Unchanged

@@ -37,7 +37,7 @@ func (v *View) seenLocked(version string) {
 
 // saveSeenLocked has the disk know how far behind its clients the view is.
 func (v *View) saveSeenLocked() {
-	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
+	if v.behindLocked() && v.complete && v.onDisk && !v.stale.Load() {
 		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
@@ -65,7 +65,7 @@ func (v *View) Behind() bool {
 func (v *View) Latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.complete && !v.lost.Load() && !v.behindLocked() {
+	if v.complete && !v.stale.Load() && !v.behindLocked() {
 		return v.version
 	}
 	return v.seen

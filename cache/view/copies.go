@@ -91,7 +91,7 @@ func (s *Views) Copies(of query.UserResource, name string) Copies {
 func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() && !v.Key.Single {
+	if v.stale.Load() && !v.Key.Single {
 		return c, v.version, false
 	}
 	if v.loadLocked() != nil {
@@ -101,7 +101,7 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 	switch {
 	case !ok:
 		return c, "", false
-	case v.header.Denied, v.lost.Load():
+	case v.header.Denied, v.stale.Load():
 		return Copy{Name: name, Entry: e}, e.Version, false
 	}
 	c = Copy{v, name, e, e.Version}
@@ -161,7 +161,7 @@ func (s *Views) retire(v *View) {
 	if v.Key.Proves() && version != "" {
 		for _, other := range s.resource(of.User, of.Resource) {
 			for _, name := range other.provenUpTo(version) {
-				if namespace, base := query.SplitMember(name); v.Lacks(namespace, base, version) {
+				if namespace, base := query.SplitMember(name); v.ProvesAbsent(namespace, base, version) {
 					s.Gone(of, name, version, "", true)
 				}
 			}
@@ -174,7 +174,7 @@ func (s *Views) retire(v *View) {
 func (v *View) provenUpTo(version string) (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || !v.Key.Single && versions.Compare(v.version, version) > 0 || v.loadLocked() != nil {
+	if v.stale.Load() || !v.Key.Single && versions.Compare(v.version, version) > 0 || v.loadLocked() != nil {
 		return nil
 	}
 	for name, e := range v.index {

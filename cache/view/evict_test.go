@@ -85,7 +85,7 @@ func TestWhichViewsAreEvicted(t *testing.T) {
 			}
 			newest := add(len(test.others), test.newest)
 			newest.Hold() // the request that reads it
-			kept := s.Fit(newest)
+			kept := s.EnforceLimit(newest)
 			if got := keptLabels(s); !slices.Equal(got, test.want) {
 				t.Errorf("%v are kept, want %v", got, test.want)
 			}
@@ -102,7 +102,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 	for i := range maxViews + 1 {
 		viewOf(s, "flooder", fmt.Sprint("l", i), int64(i), 1)
 	}
-	s.Fit(viewOf(s, "flooder", "newest", maxViews+1, 1))
+	s.EnforceLimit(viewOf(s, "flooder", "newest", maxViews+1, 1))
 	if n := len(keptLabels(s)); n > maxViews-maxViews/roomShare || n < maxViews*9/10 {
 		t.Errorf("%d views are kept, and the bound is %d", n, maxViews)
 	}
@@ -126,7 +126,7 @@ func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 		kubelets(fmt.Sprint("k", i), i)
 	}
 	viewOf(s, "other", "before", 5, size)
-	if s.Fit(viewOf(s, "other", "first", 6, size)) {
+	if s.EnforceLimit(viewOf(s, "other", "first", 6, size)) {
 		t.Error("there is room for another's view")
 	}
 	for name, read := range map[string]func() *View{
@@ -136,10 +136,10 @@ func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 		v := read()
 		busy.mu.Lock()
 		kept := make(chan bool, 1)
-		go func() { kept <- s.Fit(v) }()
+		go func() { kept <- s.EnforceLimit(v) }()
 		select {
 		case kept := <-kept:
-			if kept != v.kubelets() {
+			if kept != v.isKubeletView() {
 				t.Errorf("%s view is kept: %t", name, kept)
 			}
 		case <-time.After(2 * time.Minute):
@@ -162,7 +162,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 		v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
 		v.Release()
 	}
-	s.Fit(nil)
+	s.EnforceLimit(nil)
 	var kept []State
 	for _, v := range s.All() {
 		if state, isKept := v.State(); isKept {

@@ -127,7 +127,7 @@ func (v *View) pod(name string) *corev1.Pod {
 func (v *View) Shown(name string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || v.loadLocked() != nil {
+	if v.stale.Load() || v.loadLocked() != nil {
 		return ""
 	}
 	return v.index[name].Version

@@ -42,7 +42,7 @@ func (r *room) set(v *View, u usage) {
 	defer r.mu.Unlock()
 	r.total.count += u.count - v.counted.count
 	r.total.bytes += u.bytes - v.counted.bytes
-	if !v.kubelets() {
+	if !v.isKubeletView() {
 		r.evictable += u.count - v.counted.count
 	}
 	v.counted = u
@@ -86,10 +86,10 @@ func (s *Views) exceeded() bool {
 	return s.bounds().Exceeded(u.count, u.bytes)
 }
 
-// Fit evicts views until the rest is within the bounds, in the order of package quota;
+// EnforceLimit evicts views until the rest is within the bounds, in the order of package quota;
 // nil stands for no view in particular. It returns false if newest, which was just read,
 // had to go.
-func (s *Views) Fit(newest *View) bool {
+func (s *Views) EnforceLimit(newest *View) bool {
 	if newest == nil {
 		for _, v := range s.All() {
 			s.settle(v)
@@ -167,7 +167,7 @@ func (s *Views) items(newest *View) []quota.Item[*View] {
 func (s *Views) item(v, newest *View) (item quota.Item[*View], kept bool) {
 	u := s.settle(v)
 	item = quota.Item[*View]{
-		Key: v, User: v.Key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.Holders() > 0, Fixed: v.kubelets(),
+		Key: v, User: v.Key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.Holders() > 0, Fixed: v.isKubeletView(),
 	}
 	if v == newest {
 		item.Last, item.InUse = math.MaxInt64, v.Holders() > 1

@@ -23,7 +23,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.Highest.Raise(version)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() {
+	if v.stale.Load() {
 		v.dropDamagedLocked()
 	}
 	if v.loadLocked() != nil {
@@ -126,7 +126,7 @@ func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID,
 func (v *View) removeIf(name string, k *records.Known) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || v.loadLocked() != nil {
+	if v.stale.Load() || v.loadLocked() != nil {
 		return
 	}
 	e, ok := v.index[name]

@@ -131,7 +131,7 @@ func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has 
 func (v *View) atHand(name string) Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || v.loadLocked() != nil {
+	if v.stale.Load() || v.loadLocked() != nil {
 		return Entry{}
 	}
 	return v.index[name]
@@ -166,7 +166,7 @@ func (s *Stage) Commit(version string) Verdict {
 	v := s.View
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.complete && !v.lost.Load() {
+	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.holdsLocked(s.Items):
@@ -202,8 +202,8 @@ func (v *View) replaceLocked(s *Stage, version string) {
 	before := v.version
 	s.endedAt = before
 	v.Highest.Raise(version)
-	same := v.complete && !v.lost.Load() && versions.Compare(version, before) > 0 && v.loaded && v.holdsLocked(s.Items)
-	v.lost.Store(false)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.holdsLocked(s.Items)
+	v.stale.Store(false)
 	v.version, v.complete, v.given = version, true, true
 	v.header = viewHeader{
 		APIVersion: s.Meta.APIVersion, Kind: s.Meta.Kind, Item: s.Kind, Sorted: s.Meta.Sorted,
@@ -232,7 +232,7 @@ func (v *View) replaceLocked(s *Stage, version string) {
 // a view that objects leave only by their deletion. A view that proves that by itself needs
 // no records.
 func (v *View) endedLocked(items map[string]staged) map[string]types.UID {
-	if v.lost.Load() || v.Key.Proves() || !v.Key.Lasting() || v.loadLocked() != nil {
+	if v.stale.Load() || v.Key.Proves() || !v.Key.Lasting() || v.loadLocked() != nil {
 		return nil
 	}
 	ended := map[string]types.UID{}
@@ -247,7 +247,7 @@ func (v *View) endedLocked(items map[string]staged) map[string]types.UID {
 // leftLocked returns the versions of the members that are not among these: of a view that
 // objects leave without being deleted.
 func (v *View) leftLocked(items map[string]staged) map[string]string {
-	if v.lost.Load() || v.Key.Lasting() || v.loadLocked() != nil {
+	if v.stale.Load() || v.Key.Lasting() || v.loadLocked() != nil {
 		return nil
 	}
 	left := map[string]string{}

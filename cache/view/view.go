@@ -32,9 +32,9 @@ type View struct {
 	records *records.Records
 	Highest *records.Highest // of the versions of its resource; may be nil
 
-	// lost is set when changes to the view could not be kept: its index names
+	// stale is set when changes to the view could not be kept: its index names
 	// objects whose bytes are nowhere. Only a replacement mends that.
-	lost     atomic.Bool
+	stale    atomic.Bool
 	used     atomic.Int64 // when somebody last read it, in Unix nanoseconds
 	seenUsed int64        // used, as the last sweep saw it
 	unused   int          // sweeps since
@@ -61,13 +61,13 @@ type View struct {
 	complete bool
 	// seen is the latest version whose state a client was given while the view did not
 	// have it; see behindLocked. It outlives what is dropped.
-	seen     string
-	listing  int    // lists of the hub's own that are under way
-	tail     []late // events that came meanwhile, and were beyond the view
-	tailSize int    // bytes of them
-	onDisk   bool   // a change for the view has been handed to the disk, or read from it
-	given    bool   // clients of this process have read of it: what was there may not get older
-	members  int    // as the disk says; until loaded
+	seen        string
+	listing     int        // lists of the hub's own that are under way
+	backlog     []buffered // events that came meanwhile, and were beyond the view
+	backlogSize int        // bytes of them
+	onDisk      bool       // a change for the view has been handed to the disk, or read from it
+	given       bool       // clients of this process have read of it: what was there may not get older
+	members     int        // as the disk says; until loaded
 }
 
 // Entry is a member in the index.
@@ -141,7 +141,7 @@ func (v *View) restore(s store.View) {
 		v.complete = false
 	}
 	v.Highest.Raise(v.newestLocked())
-	v.lost.Store(s.Stale)
+	v.stale.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
 	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && versions.Compare(h.Seen, v.seen) > 0 {
 		v.seen = h.Seen
@@ -184,7 +184,7 @@ func (v *View) forgetLocked() {
 	v.reads = reads{}
 	v.bytes, v.members, v.version, v.complete, v.onDisk, v.given = 0, 0, "", false, false, false
 	v.header = viewHeader{}
-	v.lost.Store(false)
+	v.stale.Store(false)
 }
 
 // loadLocked reads the index. A view that cannot be read whole is dropped.
@@ -236,8 +236,8 @@ func (v *View) drop() {
 	v.dropLocked()
 }
 
-// IsLost reports whether changes to the view could not be kept.
-func (v *View) IsLost() bool { return v.lost.Load() }
+// IsStale reports whether changes to the view could not be kept.
+func (v *View) IsStale() bool { return v.stale.Load() }
 
 // DiskID is what the view is called on disk. It changes only with the file.
 func (v *View) DiskID() store.ID { return *v.id.Load() }
@@ -272,7 +272,7 @@ func (v *View) String() string {
 
 // usable reports whether the view can answer its query.
 func (v *View) usableLocked() bool {
-	return v.complete && !v.lost.Load() && !v.header.Denied && !v.behindLocked()
+	return v.complete && !v.stale.Load() && !v.header.Denied && !v.behindLocked()
 }
 
 // newestLocked is the highest version that the view has seen.
@@ -287,7 +287,7 @@ func (v *View) newestLocked() string {
 func (v *View) Position() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.complete || v.lost.Load() {
+	if !v.complete || v.stale.Load() {
 		return ""
 	}
 	return v.version
@@ -333,7 +333,7 @@ func (v *View) Deny(denied bool) {
 		return
 	}
 	v.header.Denied = denied
-	if v.onDisk && !v.lost.Load() {
+	if v.onDisk && !v.stale.Load() {
 		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
 	}
 }
@@ -376,16 +376,16 @@ func (v *View) dropAt(version string) {
 func (v *View) Member(name string) (Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost.Load() || v.header.Denied || v.loadLocked() != nil {
+	if v.stale.Load() || v.header.Denied || v.loadLocked() != nil {
 		return Entry{}, false
 	}
 	e, ok := v.index[name]
 	return e, ok
 }
 
-// Lacks reports that the view proves that there is no such object, any more if it
+// ProvesAbsent reports that the view proves that there is no such object, any more if it
 // was seen at a version.
-func (v *View) Lacks(namespace, name, seen string) bool {
+func (v *View) ProvesAbsent(namespace, name, seen string) bool {
 	absent := v.absentAt(namespace, name)
 	return absent != "" && versions.Compare(absent, seen) >= 0
 }

@@ -71,11 +71,11 @@ func TestWhatMovesAView(t *testing.T) {
 			fillPods(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *View) {
-			v.lost.Store(true)
+			v.stale.Store(true)
 			v.Apply("10", put("b", "11"))
 		}, "10 ns/a=5 unusable"},
 		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *View) {
-			v.lost.Store(true)
+			v.stale.Store(true)
 			fillPods(t, v, "", "9", false, map[string]string{"a": "5"})
 		}, "9 ns/a=5"},
 		"a denied view is kept, and not shown": {func(_ *testing.T, v *View) { v.Deny(true) }, "10 ns/a=5 unusable"},

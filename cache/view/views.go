@@ -191,7 +191,7 @@ func (s *Views) Lost(id store.ID, err error) {
 	if v == nil {
 		return
 	}
-	v.lost.Store(true)
+	v.stale.Store(true)
 	s.Log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
 }
 
@@ -207,7 +207,7 @@ var kubeletReads = map[schema.GroupResource]bool{
 	{Group: "coordination.k8s.io", Resource: "leases"}:       true,
 }
 
-func (v *View) kubelets() bool {
+func (v *View) isKubeletView() bool {
 	return v.Key.User == query.NodeUser && kubeletReads[v.Key.GVR().GroupResource()]
 }
 
@@ -222,13 +222,13 @@ const (
 // for one goroutine, and to be called only while the cloud can be reached.
 func (s *Views) Sweep() {
 	all := s.All()
-	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.kubelets() && v.Holders() > 0 })
+	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.isKubeletView() && v.Holders() > 0 })
 	for _, v := range all {
 		used := v.used.Load()
 		switch {
 		case v.Holders() > 0 || used != v.seenUsed:
 			v.seenUsed, v.unused = used, 0
-		case v.kubelets() && !kubelet: // it may just be stopped
+		case v.isKubeletView() && !kubelet: // it may just be stopped
 		default:
 			v.unused++
 		}

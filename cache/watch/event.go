@@ -142,7 +142,7 @@ func (s *stream) keepApart(c *view.Change) {
 	v := s.watches.Views.Acquire(key)
 	defer v.Release()
 	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
-	s.watches.Views.Fit(v)
+	s.watches.Views.EnforceLimit(v)
 }
 
 // left notes a DELETED event. It says that the object has left what the watch selects; that
@@ -153,7 +153,7 @@ func (s *stream) left(namespace, name, version string, uid types.UID) {
 		s.watches.Records.Seen(of, query.MemberName(namespace, name), version, uid)
 		return
 	}
-	if !s.view.Lacks(namespace, name, version) || s.watches.Views.Holds(of, query.MemberName(namespace, name)) {
+	if !s.view.ProvesAbsent(namespace, name, version) || s.watches.Views.Holds(of, query.MemberName(namespace, name)) {
 		s.watches.Views.Gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }
