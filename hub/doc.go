@@ -1,5 +1,5 @@
-// Package hub puts the node's hub together: configuration, credentials, the
-// proxy ports, and the node's HTTP API.
+// Package hub connects the parts of the node's hub: credentials, cache, proxy, image pulls,
+// and the node's HTTP API. The parts do not import each other.
 //
 //	10261  plain HTTP on loopback ─┐
 //	10268  TLS ────────────────────┼─▶ proxy.Proxy ─▶ cache.Cache ─▶ upstream.Upstream ─▶ apiservers
@@ -7,13 +7,13 @@
 //	   ▲
 //	   └── ota (10267): pods of this node, and their upgrade
 //
-// Requests that the hub makes itself take the same way through the proxy as the
-// node's clients', with the node's identity.
+// The hub sends its own requests through the proxy as well, over an in-process listener,
+// with the node's identity.
 //
 // # Life cycle
 //
-// [Options] are flags, [Options.Config] checks them, [New] reads files and
-// binds ports, [Hub.Run] serves until its context ends. None of them needs the
-// cloud. On the way out watches are ended cleanly, other requests get the grace
-// period, and then connections are closed.
+// [config.Options] are the flags, [config.Options.Config] checks them, [New] reads files and
+// binds ports, [Hub.Run] serves until its context ends. None of them needs the cloud. On
+// shutdown, watches are ended cleanly, other requests get the grace period, and then
+// connections are closed.
 package hub

@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/access"
 )
 
-// ready is nil while the hub serves the node.
+// ready returns why the hub does not serve the node, or nil.
 func (h *Hub) ready() error {
 	if !h.serving.Load() {
 		return errors.New("the hub is stopping")
@@ -18,9 +18,9 @@ func (h *Hub) ready() error {
 	return h.creds.Missing()
 }
 
-// alive asks the hub's API for its health, as a program on the node would: what
-// answers has accepted a connection and run a handler. Over TLS nobody without a
-// certificate is let in, and any answer will do.
+// alive requests the hub's own health endpoint, as a program on the node would: an answer
+// shows that the hub accepts connections and runs handlers. Over TLS the request has no
+// client certificate, and any answer will do.
 func (h *Hub) alive(ctx context.Context) error {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -37,7 +37,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	res, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() == nil && h.isFull("--serve-port") {
-			return nil // it was turned away, by a hub that lives; another start would cut kubelet off for no gain
+			return nil // rejected by a hub that is alive; a restart would only cut kubelet off
 		}
 		return err
 	}
@@ -48,7 +48,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	return nil
 }
 
-// isFull tells whether the port of this flag has as many connections as are for everybody.
+// isFull reports whether all unreserved connections of the port of this flag are taken.
 func (h *Hub) isFull(flag string) bool {
 	for _, p := range h.ports {
 		if l, ok := p.listener.(*access.Listener); ok && p.name == flag {
@@ -58,7 +58,7 @@ func (h *Hub) isFull(flag string) bool {
 	return false
 }
 
-// status is one line for `systemctl status`.
+// status returns one line for `systemctl status`.
 func (h *Hub) status() string {
 	if offline := h.offline(); offline != "" {
 		return offline

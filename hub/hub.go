@@ -33,20 +33,20 @@ type Hub struct {
 	upstream *upstream.Upstream
 	outage   *outage
 	creds    *credentials.Node
-	ports    []port                 // the first is the hub's own way in
-	own      *http.Transport        // of the hub's own requests
-	images   *images                // nil: none are pulled
-	cert     *servertls.Certificate // nil: no port has needed it yet
+	ports    []port                 // the first is in process, for the hub itself
+	own      *http.Transport        // for the hub's own requests
+	images   *images                // nil: images are not pulled
+	cert     *servertls.Certificate // nil until a port needs it
 	callers  *access.Callers
 	conns    *access.Connections
-	sockets  systemd.Listeners // which no port has taken
+	sockets  systemd.Listeners // inherited, and not taken by a port yet
 	systemd  *systemd.Notifier
 	serving  atomic.Bool
 }
 
-// New reads the node's credentials and binds the hub's ports. userAgent names
-// the hub in the requests that it makes itself. Metrics are registered on r.
-// Close or Run has to be called on the Hub that it returns.
+// New reads the node's credentials and binds the hub's ports. userAgent is sent with the
+// hub's own requests. Metrics are registered on r. The caller must call Run or Close on the
+// Hub that it returns.
 func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
 	source, err := credentials.Open(c, log)
 	if err != nil {

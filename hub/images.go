@@ -19,15 +19,15 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// images pulls the images of upgrades ahead.
+// images pre-pulls the images of upgrades.
 type images struct {
 	engine  *engine.Engine
 	cluster *apiserver.Cluster
 	puller  *imagepull.Puller
 }
 
-// newImages connects nothing yet: containerd may start after the hub, and the cloud
-// be away.
+// newImages does not connect yet: containerd may start after the hub, and the cloud may be
+// unreachable.
 func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	client, err := coreclient.New(cloud)
 	if err != nil {
@@ -69,7 +69,7 @@ func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prome
 	return i, nil
 }
 
-// run returns when ctx has ended.
+// run pulls until ctx ends.
 func (i *images) run(ctx context.Context, cloud *upstream.Upstream) error {
 	if i == nil {
 		return nil
@@ -93,7 +93,7 @@ func (i *images) run(ctx context.Context, cloud *upstream.Upstream) error {
 	return nil
 }
 
-// close is called after run, or in its place.
+// close is called after run, or instead of it.
 func (i *images) close() {
 	if i != nil {
 		i.cluster.Close()

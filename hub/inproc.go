@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// inproc is a net.Listener inside the process. The hub's own requests take the
-// way that the node's clients take, through the proxy, without needing one of
-// its ports.
+// inproc is a net.Listener inside the process. The hub's own requests go through the proxy,
+// as those of the node's clients do, without needing one of its ports.
 type inproc struct {
-	conns  chan net.Conn // unbuffered: a dial ends when it is accepted
+	conns  chan net.Conn // unbuffered: Dial returns when the connection is accepted
 	closed chan struct{}
 	once   sync.Once
 }
@@ -20,7 +19,7 @@ func newInproc() *inproc {
 	return &inproc{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial returns the client's end of a new connection.
+// Dial returns the client side of a new connection.
 func (l *inproc) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {

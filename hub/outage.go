@@ -12,28 +12,27 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// minOutage is how long an outage has to last before it is written down: one that
-// comes and goes costs no write to flash.
+// minOutage is how long an outage has to last before it is written to disk, so that short
+// ones do not wear out flash.
 const minOutage = 10 * time.Second
 
-// outage is what the hub remembers of the cloud over a restart, so that "offline since"
-// does not begin anew. It is written when an outage has begun, when it has ended, and
-// when the hub stops; never in between.
+// outage keeps the begin of an outage across restarts of the hub, for "offline since". The
+// file is written when an outage begins, when it ends, and when the hub stops.
 type outage struct {
 	file     string
 	upstream *upstream.Upstream
 	log      *slog.Logger
-	loaded   time.Time // what the file said at the start; zero: nothing
+	loaded   time.Time // from the file at the start; zero: none
 }
 
 // outageFile is the contents of the file. One of the two is set.
 type outageFile struct {
-	Lost     *time.Time `json:"lost,omitempty"`     // the outage goes on since then
-	Answered *time.Time `json:"answered,omitempty"` // an apiserver answered last, as far as is known
+	Lost     *time.Time `json:"lost,omitempty"`     // when the current outage began
+	Answered *time.Time `json:"answered,omitempty"` // when an apiserver last answered, as far as is known
 }
 
-// loadOutage passes the remembered outage on to upstream. A file that cannot be read counts
-// as none.
+// loadOutage reads the file and passes the outage to upstream. A file that cannot be read
+// counts as no outage.
 func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)
@@ -56,8 +55,8 @@ func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *out
 	return o
 }
 
-// run keeps the file until ctx ends. What it says stays until an apiserver answers,
-// whatever the clock says meanwhile.
+// run keeps the file current until ctx ends. An outage from before the start stays in it
+// until an apiserver answers, whatever the clock says meanwhile.
 func (o *outage) run(ctx context.Context) {
 	if upstream.Plausible(o.loaded) {
 		select {
@@ -71,7 +70,7 @@ func (o *outage) run(ctx context.Context) {
 	o.save()
 }
 
-// follow writes outages down that begin from now on.
+// follow records outages that begin from now on.
 func (o *outage) follow(ctx context.Context) {
 	for {
 		select {
@@ -96,8 +95,8 @@ func (o *outage) follow(ctx context.Context) {
 	}
 }
 
-// save writes what is known now. Of a cloud that has not answered since the start,
-// and does not count as away, nothing is.
+// save writes the present state. Nothing is known, and written, if no apiserver has answered
+// since the start and none counts as lost.
 func (o *outage) save() {
 	var now outageFile
 	answered := false
@@ -127,7 +126,7 @@ func (o *outage) save() {
 
 func (o *outage) remove() {
 	if _, err := os.Stat(o.file); os.IsNotExist(err) {
-		return // the usual case costs no sync
+		return // the usual case needs no fsync
 	}
 	if err := durable.Remove(o.file); err != nil {
 		o.log.Warn("an outage that is over cannot be forgotten", "file", o.file, "err", err)

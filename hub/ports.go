@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// headerTimeout is how long a client may take over the header of a request.
+	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 30 * time.Second
 	// keepAlive is how long an idle client connection is kept. It is longer than
 	// the 90 s after which Go clients drop theirs, so that the hub never closes a
 	// connection that a client is about to use.
 	keepAlive = 3 * time.Minute
 	// proxyHeader is how large the header of a request to the proxy ports may be, in bytes.
-	// An apiserver takes a megabyte; so many of it that never end would be more than the
-	// hub has, and nobody has to say who he is before.
+	// An apiserver allows a megabyte; many unfinished headers of that size would exhaust
+	// the hub's memory before any client has to authenticate.
 	proxyHeader = 64 << 10
 )
 
-// port is something that is served: a bound address and what answers there.
+// port is a bound address with the server that answers there.
 type port struct {
 	name     string
 	listener net.Listener
@@ -52,7 +52,7 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	return nil
 }
 
-// listenPlain opens the port that lends the node's identity.
+// listenPlain opens the plain HTTP port, on which callers get the node's identity.
 func (h *Hub) listenPlain() error {
 	if h.config.ProxyAddress == "" {
 		return nil
@@ -93,8 +93,8 @@ func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
 	}})
 }
 
-// listenAPI opens the port of the node's HTTP API: to programs outside of containers,
-// over plain HTTP on loopback, or over TLS to those with a client certificate.
+// listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
+// outside of containers, or over TLS for clients with a certificate.
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 	handler := csrf.Handler(api)
 	if h.config.ServeClientCAFile == "" {
@@ -128,14 +128,14 @@ func (h *Hub) listenLimited(handler http.Handler) error {
 	return nil
 }
 
-// maxHeader is the MaxHeaderBytes that has net/http refuse a header of more than
-// so many bytes: it allows for 4096 more.
+// maxHeader returns the MaxHeaderBytes with which net/http refuses headers above this size:
+// net/http itself adds 4096 bytes.
 func maxHeader(bytes int) int { return bytes - 4096 }
 
-// lastServer is that of the port opened last.
+// lastServer returns the server of the port that was opened last.
 func (h *Hub) lastServer() *http.Server { return h.ports[len(h.ports)-1].server }
 
-// servingCert is the certificate of all ports with TLS, read once.
+// servingCert returns the certificate that all TLS ports share, which is read once.
 func (h *Hub) servingCert() (*servertls.Certificate, error) {
 	if h.cert == nil {
 		cert, err := servertls.NewCertificate(h.config, h.log)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cutTimeout is how long requests may take to notice that they were cut.
+// cutTimeout is how long requests may take to end after their context was cancelled.
 const cutTimeout = 2 * time.Second
 
 // Run serves until ctx ends or a port fails. It returns nil after a stop that
@@ -20,11 +20,10 @@ const cutTimeout = 2 * time.Second
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.upstream.Close()
 	defer h.images.close()
-	// Requests outlive ctx: they end by themselves, or are cut at the end of the
-	// grace period.
+	// Requests outlive ctx: they complete, or are cancelled at the end of the grace period.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	// What the last requests have read is written too.
+	// The cache stops last, so that it stores what the last requests read.
 	keep, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, ctx := errgroup.WithContext(ctx)
@@ -63,10 +62,9 @@ func (p port) run() error {
 	return nil
 }
 
-// stop ends watches at once, gives everything else the grace period, upgraded
-// connections (exec, port-forward) included, and then cuts what is left. The
-// hub's own way in is closed last: an upgrade under way on the node's API still
-// needs it.
+// stop ends watches at once, gives everything else the grace period, upgraded connections
+// (exec, port-forward) included, and then cancels what is left. The in-process port is
+// closed last: an upgrade in progress on the node's API still needs it.
 func (h *Hub) stop(cut context.CancelFunc) {
 	h.serving.Store(false)
 	h.systemd.Notify("STOPPING=1")
@@ -74,8 +72,8 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
 	own, others := h.ports[0], h.ports[1:]
-	// No connection is used again from here on: a watch that is ended, and opened again
-	// at once, is to find the next process, or nobody, rather than this one.
+	// Connections are not reused from here on: a watch that ends and is reopened at once
+	// must reach the next process, or nothing, rather than this one.
 	var closed sync.WaitGroup
 	var g errgroup.Group
 	for _, p := range others {
@@ -100,8 +98,8 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	h.own.CloseIdleConnections()
 }
 
-// Close drops all ports and connections at once. It is for a Hub that is not
-// run, and does no harm after Run.
+// Close closes all ports and connections at once. It is for a Hub that is not run, and is
+// safe to call after Run.
 func (h *Hub) Close() error {
 	h.closePorts()
 	h.images.close()

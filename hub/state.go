@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// offline says since when the node cannot reach the cloud, or nothing.
+// offline returns since when the node cannot reach the cloud, or "" while it can.
 func (h *Hub) offline() string {
 	state := h.upstream.State()
 	switch {
@@ -23,8 +23,8 @@ func (h *Hub) offline() string {
 		state.Since.UTC().Format(time.RFC3339))
 }
 
-// nodeIsAway reports whether the node cannot reach the cloud, be it that nobody can, or
-// that it is not let in.
+// nodeIsAway reports whether the node cannot use the cloud: no apiserver is reachable, or
+// they refuse the node's credentials.
 func (h *Hub) nodeIsAway() bool {
 	select {
 	case <-h.upstream.Lost(authn.AsNode(context.Background())):
@@ -34,7 +34,7 @@ func (h *Hub) nodeIsAway() bool {
 	}
 }
 
-// cacheState is what GET /debug/cache shows.
+// cacheState is the answer to GET /debug/cache.
 type cacheState struct {
 	Cloud nodeapi.CloudState `json:"cloud"`
 	Views []cache.ViewState  `json:"views"`

@@ -14,18 +14,18 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// APICallers keeps containers from the node's HTTP API, which shows the pods of
-// others, and upgrades them, with the node's identity. Programs of any user outside
-// of containers are the owner's. Health and metrics are for everybody.
+// APICallers keeps containers from the node's HTTP API, which shows and upgrades pods with
+// the node's identity. Programs outside of containers may use it, as any user. Health and
+// metrics are for everybody.
 type APICallers struct {
-	peers    *peer.Peers // nil: nobody is looked at
+	peers    *peer.Peers // nil: callers are not checked
 	log      *slog.Logger
 	refused  *prometheus.CounterVec
 	logLimit *logLimit
 }
 
-// ForAPI is who is told apart on the node's HTTP API: nobody where containers are
-// let in, or where they cannot be told.
+// ForAPI returns the check for the node's HTTP API. It refuses nobody if containers may use
+// the API, or if callers cannot be identified on this machine.
 func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICallers {
 	a := &APICallers{peers: c.peers, log: c.log, logLimit: newLogLimit(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_api_callers_refused_total",
@@ -41,8 +41,8 @@ func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICaller
 	return a
 }
 
-// Admit passes on to next what comes from outside of containers, and answers the
-// rest 403 and one line of text. The port's ConnContext has to be ConnContext.
+// Admit passes requests from outside of containers to next, and answers others with 403 and
+// one line of text. The server must use [Callers.ConnContext].
 func (a *APICallers) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := a.refuse(r); err != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/edgehub-io/edgehub/hub/peer"
 )
 
-// Callers decides who gets the node's identity on the plain port: the node's own
-// programs, which are those of some users outside of all containers. A connection
-// is looked at once.
+// Callers decides who gets the node's identity on the plain port: the node's own programs,
+// which run as one of --node-identity-users outside of containers. A connection is checked
+// once.
 type Callers struct {
-	peers    *peer.Peers // nil: nobody is looked at
+	peers    *peer.Peers // nil: callers are not checked
 	log      *slog.Logger
 	refused  *prometheus.CounterVec
 	logLimit *logLimit
 }
 
-// NewCallers tries whether peers can be told. Its error is for a check that is
-// required.
+// NewCallers tests whether callers can be identified on this machine. It fails only with
+// --caller-check=required.
 func NewCallers(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*Callers, error) {
 	cs := &Callers{log: log, logLimit: newLogLimit(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_proxy_callers_refused_total",
@@ -70,10 +70,10 @@ func newPeers(users []uint32) (*peer.Peers, error) {
 
 type connKey struct{}
 
-// clientConn is a connection, and what was found out about its other end.
+// clientConn is a connection with the result of the check of its peer.
 type clientConn struct {
 	peer.Conn
-	peers *peer.Peers // nil: nobody is looked at
+	peers *peer.Peers // nil: callers are not checked
 
 	mu      sync.Mutex
 	known   bool
@@ -83,8 +83,8 @@ type clientConn struct {
 	name  string // see PeerOf
 }
 
-// ConnContext is a http.Server's ConnContext for ports that refuse or PeerOf is used on. A
-// connection that is not TCP's is not known, and refuse refuses its requests.
+// ConnContext is the http.Server.ConnContext for ports that use Refuse, Admit or PeerOf.
+// Requests on a connection that is not TCP are refused.
 func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -96,7 +96,7 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connKey{}, &clientConn{Conn: tcp, peers: c.peers})
 }
 
-// Refuse returns why r's caller does not get the node's identity, in words for the
+// Refuse returns why r's caller does not get the node's identity, as a message for the
 // caller, or nil.
 func (c *Callers) Refuse(r *http.Request) error {
 	if c.peers == nil {
@@ -114,9 +114,8 @@ func (c *Callers) Refuse(r *http.Request) error {
 	return fmt.Errorf("%w: send a bearer token, which in a pod is its service account's, in /var/run/secrets/kubernetes.io/serviceaccount/token", err)
 }
 
-// check remembers what the check finds out, but not that nothing could be. A port has one
-// check. A verdict holds for later requests too: a socket has the same other end for
-// as long as it lives.
+// check runs the port's check and keeps its result for later requests, since a socket keeps
+// its peer for life. It does not keep the result that the peer could not be identified.
 func (k *clientConn) check(check func(peer.Conn) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -128,8 +127,8 @@ func (k *clientConn) check(check func(peer.Conn) error) error {
 	return k.refusal
 }
 
-// IsNode tells whether the other end of conn is a program of the node, as long as
-// peers are told at all.
+// IsNode reports whether the peer of conn is one of the node's own programs. It is true if
+// callers are not checked.
 func (c *Callers) IsNode(conn net.Conn) bool {
 	if c.peers == nil {
 		return true
@@ -138,7 +137,7 @@ func (c *Callers) IsNode(conn net.Conn) bool {
 	return ok && c.peers.Check(tcp) == nil
 }
 
-// report counts a refusal, and says once in a while who it was.
+// report counts a refusal, and logs the caller at a limited rate.
 func (c *Callers) report(conn *clientConn, err error) {
 	var r *peer.Refusal
 	if !errors.As(err, &r) {
@@ -154,7 +153,7 @@ func (c *Callers) report(conn *clientConn, err error) {
 		callerAttrs(&who)...)
 }
 
-// callerAttrs are what was found out about a caller, for the log.
+// callerAttrs returns what is known about a caller, as log attributes.
 func callerAttrs(r *peer.Refusal) []any {
 	words := []any{"reason", string(r.Reason), "remote", r.Remote}
 	if r.Reason == peer.OtherUser || r.Reason == peer.InContainer {
@@ -172,14 +171,14 @@ func callerAttrs(r *peer.Refusal) []any {
 	return words
 }
 
-// subject is whom a line of the log is about.
+// subject returns the key by which log lines about a refusal are limited.
 func subject(r *peer.Refusal) string {
 	switch {
 	case r.Reason == peer.InContainer:
 		return r.In.Group
 	case r.Reason == peer.OtherUser:
 		return fmt.Sprint("user ", r.UID)
-	case r.Remote.Addr().IsLoopback(): // of which everybody here has 16 million
+	case r.Remote.Addr().IsLoopback(): // any local program may choose among 16 million
 		return string(r.Reason)
 	default:
 		return string(r.Reason) + " " + r.Remote.Addr().String()

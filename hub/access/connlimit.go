@@ -12,33 +12,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxChecks is how many connections are looked at together, which costs little more than
-// one. The others wait in the kernel: what is looked at has to be few beside what is
-// reserved, or a flood would take that up.
+// maxChecks is how many connections are checked at a time, which costs little more than
+// one. The others wait in the kernel. It has to be small compared with the reserve, or a
+// flood of connections would use that up while they are checked.
 const maxChecks = 64
 
-// sendBuffer is how much of an answer, in bytes, the kernel may keep for a client that does
-// not read; on loopback it would keep megabytes, which count as the hub's memory.
+// sendBuffer is how many bytes of a response the kernel may buffer for a client that does
+// not read; on loopback it would buffer megabytes, which count as the hub's memory.
 const sendBuffer = 128 << 10
 
-// Listener is a port's listener with a bound on open connections. Above three
-// quarters of it only the node's own programs are let in, so that no pod keeps
-// kubelet out by opening more than its share. Others' connections are closed at
-// once.
+// Listener is a port's listener with a limit on open connections. The last quarter is
+// reserved for the node's own programs, so that no pod can lock kubelet out; other
+// connections are closed at once.
 //
-// It accepts by a goroutine of its own, from the first Accept on until Close.
+// It accepts in a goroutine of its own, from the first Accept until Close.
 type Listener struct {
 	*net.TCPListener
-	max, free int64 // free is how many are for everybody
+	max, free int64 // free is the number that is not reserved
 	isNode    func(net.Conn) bool
 	log       *slog.Logger
 	logLimit  *logLimit
 	refused   prometheus.Counter
 
 	open     atomic.Int64
-	checking chan struct{} // holds one for each connection that is looked at
+	checking chan struct{} // holds one for each connection that is being checked
 	start    sync.Once
-	accepted chan acceptResult // unbuffered: what nobody takes is closed by Close
+	accepted chan acceptResult // unbuffered: a connection that is not taken is closed by Close
 	closing  sync.Once
 	closed   chan struct{}
 }
@@ -72,7 +71,7 @@ func (l *Listener) Close() error {
 	return l.TCPListener.Close()
 }
 
-// Full reports whether as many connections are open as there are for everybody.
+// Full reports whether all connections that are not reserved are taken.
 func (l *Listener) Full() bool { return l.open.Load() >= l.free }
 
 func (l *Listener) run() {
@@ -82,10 +81,10 @@ func (l *Listener) run() {
 			return
 		}
 		if err != nil {
-			l.deliver(acceptResult{err: err}) // the server waits a moment before it tries again
+			l.deliver(acceptResult{err: err}) // http.Server backs off before it tries again
 			continue
 		}
-		_ = tcp.SetWriteBuffer(sendBuffer) // fails where it is closed
+		_ = tcp.SetWriteBuffer(sendBuffer) // fails if the connection is closed
 		conn := &limitedConn{TCPConn: tcp, open: &l.open}
 		switch open := l.open.Add(1); {
 		case open <= l.free:
@@ -128,7 +127,7 @@ func (l *Listener) reject(conn *limitedConn) {
 	}
 }
 
-// limitedConn counts until it is closed, also where it was upgraded.
+// limitedConn is counted until it is closed, even after an upgrade.
 type limitedConn struct {
 	*net.TCPConn
 	open *atomic.Int64
@@ -140,7 +139,7 @@ func (c *limitedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// Connections are the metrics of all ports.
+// Connections has the metrics about the connections of all ports.
 type Connections struct {
 	registry prometheus.Registerer
 	refused  *prometheus.CounterVec
@@ -155,7 +154,7 @@ func NewConnections(r prometheus.Registerer) *Connections {
 	return c
 }
 
-// Limit bounds the connections of the port with this flag.
+// Limit returns l with a limit of maxOpen connections, for the port of this flag.
 func (c *Connections) Limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
 	listener := newListener(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))

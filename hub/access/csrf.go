@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// CheckCSRF is next, but lends nothing to what may be a web page in a browser
-// on this node. Callers with credentials of their own are not looked at: a
-// website has none, and to everybody else the hub is an apiserver.
+// CheckCSRF wraps next and denies the node's identity to requests that may come from a web
+// page in a browser on this node. Callers with credentials of their own are not checked: a
+// website has none.
 func CheckCSRF(next authn.Authenticator) authn.Authenticator {
 	return func(r *http.Request) (authn.Identity, error) {
 		id, err := next(r)

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// logInterval is the time between two lines of the log about one subject.
+	// logInterval is the minimum time between two log lines about one subject.
 	logInterval = time.Minute
-	// maxSubjects bounds what is remembered of subjects, which callers make up.
+	// maxSubjects limits how many subjects are kept: callers can invent them.
 	maxSubjects = 1000
 )
 
-// logLimit keeps lines of the log that others cause from filling the disk. Safe for
-// concurrent use.
+// logLimit limits log lines that remote callers cause, so that they cannot fill the disk. It
+// is safe for concurrent use.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -33,7 +33,7 @@ func (s *logLimit) allow(subject string, at time.Time) bool {
 		maps.DeleteFunc(s.last, func(_ string, last time.Time) bool { return at.Sub(last) >= logInterval })
 	}
 	if len(s.last) >= maxSubjects {
-		return false // more than that nobody reads in a minute
+		return false // too many to read anyway
 	}
 	s.last[subject] = at
 	return true

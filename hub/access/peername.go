@@ -6,14 +6,13 @@ import (
 	"net"
 )
 
-// PeerOf names the other end of a request's connection, so that peers can take turns: by
-// its address, or, on the node's own network, by its user, since there a program may
-// choose among 16 million addresses. The name is empty where the connection is not known.
+// PeerOf names the client of a request, for fair queueing: by its address or, on the host
+// network, by its user, since a program there may choose among 16 million loopback
+// addresses. The name is empty if the connection is unknown.
 //
-// It does not tell programs of one user apart that are on the node's own network: pods on
-// the host's network that run as root are one peer. Neither does it where something on
-// the way puts its own address in place of the pods'. And a program that may add
-// addresses to its pod's network can be as many peers as the node's routes let through.
+// Limits: programs of one user on the host network are one peer, and so are pods behind a
+// source NAT. A program that may add addresses to its pod's network can appear as many
+// peers.
 func PeerOf(ctx context.Context) string {
 	conn, ok := ctx.Value(connKey{}).(*clientConn)
 	if !ok {

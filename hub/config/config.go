@@ -8,22 +8,23 @@ import (
 	"path/filepath"
 )
 
-// CallerCheck says whether the programs that use the plain port are looked at.
+// CallerCheck is whether callers on the plain port are identified before they get the
+// node's identity.
 type CallerCheck string
 
 // The values of --caller-check.
 const (
-	CheckAuto     CallerCheck = "auto"     // where the kernel can tell, which is tried at start
-	CheckRequired CallerCheck = "required" // or there is no start
+	CheckAuto     CallerCheck = "auto"     // if the kernel supports it, which is tested at start
+	CheckRequired CallerCheck = "required" // or the hub does not start
 	CheckOff      CallerCheck = "off"
 )
 
-// Config is the hub's configuration: Options that were found to make sense, and what
-// follows from them. It is not changed after hub.New.
+// Config is the hub's configuration: validated Options, and values derived from them. It is
+// not changed after hub.New.
 type Config struct {
 	Options
 
-	Servers []*url.URL // empty: the kubeconfig's
+	Servers []*url.URL // empty: the server in the kubeconfig
 
 	ServeAddress  string // host:port of the node's HTTP API
 	ProxyAddress  string // host:port of the plain proxy port, or empty
@@ -34,7 +35,7 @@ type Config struct {
 	PullRate     int64    // PullBandwidth in bytes a second, or 0
 }
 
-// Config checks o. Its error names every flag that has to change.
+// Config validates o. Its error names every flag that has to change.
 func (o *Options) Config() (*Config, error) {
 	c := &Config{Options: *o}
 	var p problems
@@ -50,11 +51,11 @@ func (o *Options) Config() (*Config, error) {
 	return c, nil
 }
 
-// PKIDir is where the hub keeps certificates of its own.
+// PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
 
-// CheckLoop refuses an apiserver that is the hub itself: kubelet's own
-// kubeconfig, once it points at the hub, is easily handed to it.
+// CheckLoop returns an error if server is the hub itself, as it would be with the kubeconfig
+// of a kubelet that already talks to the hub.
 func (c *Config) CheckLoop(server *url.URL) error {
 	host := server.Hostname()
 	if host == "localhost" {

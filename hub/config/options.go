@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Options are the hub's flags as they were given. Names, ports and defaults are
-// yurthub's where the meaning is the same. An option is stated here and in AddFlags, and
-// nowhere else: [Config] embeds Options.
+// Options are the hub's flags as given. Names, ports and defaults are those of yurthub
+// where the meaning is the same. An option is declared here and in AddFlags, and nowhere
+// else: [Config] embeds Options.
 type Options struct {
 	NodeName      string
 	ServerAddr    string // apiservers, as a list; empty: the kubeconfig's
@@ -61,7 +61,7 @@ func NewOptions() *Options {
 	return o
 }
 
-// AddFlags binds o to fs, and sets it to the defaults.
+// AddFlags registers the flags with fs, and sets o to the defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NodeName, "node-name", "", "name of this node in the cluster (required)")
 	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the server that --kubeconfig names")

@@ -19,14 +19,15 @@ import (
 const (
 	// minCacheBytes is the smallest cache, in bytes.
 	minCacheBytes = 1 << 20
-	// minBandwidth is the smallest bandwidth for images, in bytes a second: below, the
-	// answer to a request for a manifest takes longer than a registry waits.
+	// minBandwidth is the smallest bandwidth for images, in bytes a second: below it, a
+	// manifest takes longer than a registry waits.
 	minBandwidth = 1000
-	// MinConnections is what a node's own programs need, with room.
+	// MinConnections is the lowest --max-connections: what a node's own programs need, with
+	// some headroom.
 	MinConnections = 64
 )
 
-// problems are the flags that have to change, each with the reason.
+// problems collects the flags that have to change, each with the reason.
 type problems []error
 
 func (p *problems) add(flag, format string, args ...any) {
@@ -156,7 +157,7 @@ func (c *Config) checkAddresses(p *problems) {
 	}
 }
 
-// address returns host:port, or nothing for port 0 and for what makes no sense.
+// address returns host:port, or "" for port 0 and for invalid values.
 func (p *problems) address(hostFlag, host, portFlag string, port, lowest int) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
@@ -171,7 +172,7 @@ func (p *problems) address(hostFlag, host, portFlag string, port, lowest int) st
 	return netip.AddrPortFrom(ip, uint16(port)).String()
 }
 
-// checkServers comes after checkAddresses: no apiserver may be the hub itself.
+// checkServers runs after checkAddresses, since no apiserver may be the hub itself.
 func (c *Config) checkServers(p *problems) {
 	for word := range strings.SplitSeq(c.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word == "" {

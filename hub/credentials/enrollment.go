@@ -13,8 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Enroll prepares to get the hub a certificate of its own, where it is to have
-// one. hub makes requests in the node's name, or in that of a token's holder.
+// Enroll prepares to request a certificate of the hub's own, if --bootstrap-file is given.
+// hub is how to send requests through the hub itself.
 func (n *Node) Enroll(hub *rest.Config, r prometheus.Registerer) (err error) {
 	if n.source.own == nil {
 		return nil
@@ -45,7 +45,7 @@ func readBootstrap(file string) (*enroll.Bootstrap, error) {
 	return &enroll.Bootstrap{Token: id.Creds.Token, Cluster: cluster}, err
 }
 
-// Missing says what the hub waits for before it can serve the node, or nil.
+// Missing returns what the hub still waits for before it can serve the node, or nil.
 func (n *Node) Missing() error {
 	if !n.missing.Load() {
 		return nil
@@ -60,7 +60,8 @@ func (n *Node) Missing() error {
 	return fmt.Errorf("%s; one is being asked for with --bootstrap-file %s", waiting, n.source.config.BootstrapFile)
 }
 
-// Refused says that the apiservers do not take the node's credentials, and what to do.
+// Refused returns a message that the apiservers reject the node's credentials, with what to
+// do about it.
 func (n *Node) Refused(state upstream.State) string {
 	todo := fmt.Sprintf("renew it, or put another into --kubeconfig %s, which is looked at every second", n.source.config.Kubeconfig)
 	if n.source.config.BootstrapFile != "" {

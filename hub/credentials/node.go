@@ -20,35 +20,34 @@ import (
 )
 
 const (
-	// reloadInterval is how often credentials are looked at. kubelet rotates its
-	// certificate weeks before the old one ends, so seconds do not matter; reading
-	// four small files does not either.
+	// reloadInterval is how often the files are read. kubelet rotates its certificate weeks
+	// before the old one expires, so seconds do not matter, and neither does the cost of
+	// reading four small files.
 	reloadInterval = 10 * time.Second
-	// urgentInterval is how often while the node is not let in with those it has.
+	// urgentInterval is how often while the apiservers reject the present credentials.
 	urgentInterval = time.Second
 )
 
-// Node keeps the hub's view of the node's credentials current. A file
-// that cannot be read, in the middle of a rotation for instance, changes
-// nothing: the last good contents stay in use.
+// Node keeps the node's credentials current. A file that cannot be read, in the middle of a
+// rotation for instance, changes nothing: the last good contents stay in use.
 type Node struct {
 	source     *Source
 	upstream   *upstream.Upstream
-	enrollment *enroll.Enrollment // gets the node's certificate; nil: somebody else does
+	enrollment *enroll.Enrollment // renews the node's certificate; nil: kubelet does
 	log        *slog.Logger
 	expiry     prometheus.Gauge
-	server     *url.URL // of the kubeconfig at the start
+	server     *url.URL // in the kubeconfig at the start
 
 	clientCAs atomic.Pointer[x509.CertPool]
-	missing   atomic.Bool               // there are none yet
-	expires   atomic.Pointer[time.Time] // of the certificate; nil: there is none
+	missing   atomic.Bool               // there are no credentials yet
+	expires   atomic.Pointer[time.Time] // the certificate; nil: there is none
 
 	reloading sync.Mutex // guards what follows
 	loaded    [32]byte
 	failing   bool // the last reload failed, and was logged
 }
 
-// New takes up id, the first contents of source, which upstream uses already.
+// New starts from id, the first identity that source returned, which upstream already uses.
 func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
 	n := &Node{source: source, upstream: upstream, log: log, expiry: newExpiryGauge(r), server: id.Server}
 	if err := n.loadClientCAs(id); err != nil {
@@ -59,7 +58,8 @@ func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r
 	return n, nil
 }
 
-// Run reloads, and renews a certificate of the hub's own, until ctx ends.
+// Run reloads credentials, and renews the hub's own certificate if there is one, until ctx
+// ends.
 func (n *Node) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if n.enrollment != nil {
@@ -96,7 +96,7 @@ func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
 	return g
 }
 
-// Reload looks whether there are other credentials.
+// Reload reads the credentials, and uses them if they have changed.
 func (n *Node) Reload() {
 	n.reloading.Lock()
 	defer n.reloading.Unlock()
@@ -121,16 +121,16 @@ func (n *Node) Reload() {
 	if id.Server.Host != n.server.Host && len(n.source.config.Servers) == 0 {
 		n.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", n.server.Host)
 	}
-	n.record(id) // before requests are let through: who asks then is to be told the new state
+	n.record(id) // before SetCredentials lets requests through, so that those see the new state
 	n.upstream.SetCredentials(id.Creds)
 	n.loaded = id.Digest
 	n.log.Info("node credentials changed and are in use", "from", n.source.File())
 }
 
-// ClientCAs are those of the client certificates that the TLS port accepts.
+// ClientCAs returns the CAs of the client certificates that the TLS port accepts.
 func (n *Node) ClientCAs() *x509.CertPool { return n.clientCAs.Load() }
 
-// loadClientCAs sets whose client certificates the TLS port accepts.
+// loadClientCAs sets the CAs of the client certificates that the TLS port accepts.
 func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	pem, source := id.CAPEM, n.source.File()
 	if n.source.config.ClientCAFile != "" {
@@ -164,7 +164,7 @@ func (n *Node) record(id *kubeconfig.Identity) {
 	}
 }
 
-// describe returns a phrase for the credentials, or is empty where there is no certificate.
+// describe returns a phrase for the certificate, or "" if there is none.
 func (n *Node) describe() string {
 	end := n.expires.Load()
 	switch {

@@ -18,10 +18,10 @@ import (
 // certificate and the bootstrap file.
 type Source struct {
 	config *config.Config
-	own    *enroll.Store // nil: the certificate is somebody else's
+	own    *enroll.Store // nil: the hub uses kubelet's certificate
 }
 
-// Open reads nothing yet but the store of the hub's own certificate, if there is to be one.
+// Open opens the store of the hub's own certificate, if --bootstrap-file is given.
 func Open(c *config.Config, log *slog.Logger) (*Source, error) {
 	if c.BootstrapFile == "" {
 		return &Source{config: c}, nil
@@ -33,7 +33,7 @@ func Open(c *config.Config, log *slog.Logger) (*Source, error) {
 	return &Source{config: c, own: own}, nil
 }
 
-// Load reads who the node is now. Its error names the flag.
+// Load reads the node's present identity. Its error names the flag.
 func (s *Source) Load() (*kubeconfig.Identity, error) {
 	if s.own == nil {
 		id, err := kubeconfig.Load(s.config.Kubeconfig)
@@ -50,10 +50,9 @@ func (s *Source) Load() (*kubeconfig.Identity, error) {
 	return id, nil
 }
 
-// withBootstrap takes from the bootstrap file, as long as it is there, which apiserver
-// is meant and how it is known: an operator may replace it when that has changed. Where
-// there is no certificate yet, there are no credentials: those in the bootstrap file
-// are good for getting one and for nothing else.
+// withBootstrap takes the apiserver and its CA from the bootstrap file while that exists: an
+// operator may replace the file when they change. Without a certificate there are no
+// credentials yet: those in the bootstrap file are only used to request one.
 func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
 	bootstrap, err := kubeconfig.Load(s.config.BootstrapFile)
 	switch {
@@ -62,7 +61,7 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 	case ownErr != nil && err != nil:
 		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, s.config.PKIDir())
 	case err != nil:
-		return own, nil //nolint:nilerr // it may have been removed; it is missed when it is needed
+		return own, nil //nolint:nilerr // it may be removed once there is a certificate
 	}
 	id := *bootstrap
 	creds := *bootstrap.Creds
@@ -74,10 +73,10 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 		creds.Missing = &upstream.MissingError{Reason: "it has no certificate yet; one is asked for with --bootstrap-file"}
 	}
 	id.Creds = &creds
-	// Another bootstrap token makes no other node.
+	// Another bootstrap token does not change the identity.
 	id.Digest = sha256.Sum256(fmt.Appendf(nil, "%q %q %q %t %q", known, id.Server, creds.ServerName, creds.Insecure, id.CAPEM))
 	return &id, nil
 }
 
-// File is the kubeconfig that says which apiserver is meant.
+// File returns the path of the kubeconfig that names the apiserver.
 func (s *Source) File() string { return cmp.Or(s.config.BootstrapFile, s.config.Kubeconfig) }

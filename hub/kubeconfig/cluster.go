@@ -7,8 +7,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// ClusterOf returns the cluster that a kubeconfig's current context is for, with the
-// contents of the files that it names.
+// ClusterOf returns the cluster of a kubeconfig's current context, with the contents of the
+// files that it refers to.
 func ClusterOf(file string) (*clientcmdapi.Cluster, error) {
 	all, err := clientcmd.LoadFromFile(file)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// readFiles takes the contents of the files that config names into config.
+// readFiles reads the files that config refers to into config.
 func readFiles(config *rest.Config) error {
 	for _, f := range []struct {
 		name string
@@ -41,8 +41,8 @@ func readFiles(config *rest.Config) error {
 	return nil
 }
 
-// digestOf tells whether the kubeconfig, raw, or a file that it names and that
-// config holds the contents of, has changed.
+// digestOf returns a digest of the kubeconfig, raw, and of the files that it refers to, whose
+// contents are in config.
 func digestOf(raw []byte, config *rest.Config) [32]byte {
 	h := sha256.New()
 	for _, part := range [][]byte{raw, []byte(config.BearerToken), config.CAData, config.CertData, config.KeyData} {

@@ -17,17 +17,17 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Identity is what a kubeconfig says of the node: how it is known in the cloud.
+// Identity is the node's identity as a kubeconfig has it.
 type Identity struct {
 	Server *url.URL // of the kubeconfig's current context
 	Creds  *upstream.Credentials
-	CAPEM  []byte // of the apiserver, empty: the system's
+	CAPEM  []byte // the apiserver's CAs; empty: the system's
 	// Digest is equal for equal contents of the kubeconfig and the files it
 	// names.
 	Digest [32]byte
 }
 
-// Load reads the kubeconfig at path and all files that it names.
+// Load reads the kubeconfig at path and all files that it refers to.
 func Load(path string) (*Identity, error) {
 	config, err := loadConfig(path)
 	if err != nil {
@@ -88,9 +88,9 @@ func checkToken(token string) error {
 	return nil
 }
 
-// loadConfig reads the kubeconfig's current context. It is not client-go's
-// deferred loader, to which an empty file, as one being written is, means the
-// identity of the pod that this runs in.
+// loadConfig reads the kubeconfig's current context. It does not use client-go's deferred
+// loader, which takes an empty file, such as one that is being written, for the in-cluster
+// configuration.
 func loadConfig(path string) (*rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
@@ -106,8 +106,8 @@ func loadConfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// onlyHTTPProxy lets HTTP proxies on the way be reached over plain HTTP only: to
-// one that is reached over TLS, the node's client certificate would be shown.
+// onlyHTTPProxy rejects HTTP proxies that are reached over TLS: they would be presented with
+// the node's client certificate.
 func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		proxy, err := choose(r)
@@ -118,7 +118,7 @@ func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Requ
 	}
 }
 
-// checkSupported refuses ways to be known that the hub would silently not use.
+// checkSupported rejects ways to authenticate that the hub would silently ignore.
 func checkSupported(config *rest.Config) error {
 	switch {
 	case config.ExecProvider != nil || config.AuthProvider != nil:

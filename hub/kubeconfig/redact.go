@@ -10,20 +10,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// redacted stands where a secret was.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// quoted finds what a parser quotes of the text that it could not read.
+// quoted matches what a parser quotes of the text that it could not read.
 var quoted = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']*'")
 
-// redactQuotes is err without what it quotes of a file with secrets in it: a token
-// that begins with an asterisk is "unknown anchor 'TOKEN'" to a YAML parser.
+// redactQuotes returns err without what it quotes from a file with secrets: a YAML parser
+// reports a token that begins with an asterisk as "unknown anchor 'TOKEN'".
 func redactQuotes(err error) error {
 	return replaceText(err, quoted.ReplaceAllLiteralString(err.Error(), redacted))
 }
 
-// redactSecrets is err without the secrets of a kubeconfig, which client-go
-// repeats where it does not like them: a proxy's URL, a key in place of its path.
+// redactSecrets returns err without the secrets of a kubeconfig, which client-go repeats in
+// errors: the URL of a proxy, a key in place of its path.
 func redactSecrets(err error, file *clientcmdapi.Config) error {
 	text := err.Error()
 	hide := func(secrets ...string) {
@@ -53,8 +53,8 @@ func redactSecrets(err error, file *clientcmdapi.Config) error {
 	return replaceText(err, text)
 }
 
-// replaceText is err if text is what it says, and else an error that says text: what
-// was wrapped would say it all the same.
+// replaceText returns err if its text is text, and otherwise a new error with that text. It
+// does not wrap err, which would still contain the secret.
 func replaceText(err error, text string) error {
 	if text == err.Error() {
 		return err
@@ -62,8 +62,8 @@ func replaceText(err error, text string) error {
 	return errors.New(text)
 }
 
-// redactUser is an address, which may be none, without what stands before its host
-// and behind its path, where passwords and tokens are written.
+// redactUser returns an address, which need not be valid, without its user information and
+// query, which may contain passwords and tokens.
 func redactUser(address string) string {
 	address, _, _ = strings.Cut(address, "?")
 	if at := strings.LastIndex(address, "@"); at >= 0 {

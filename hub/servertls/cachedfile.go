@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// reloadInterval is how often files are read again, at most.
+// reloadInterval is the minimum time between two reads of a file.
 const reloadInterval = 10 * time.Second
 
-// cachedFile is what was read of files that may change: it is read again when it is
-// asked for and older than reloadInterval. Files that cannot be read leave the
-// last good contents in use. Safe for concurrent use.
+// cachedFile caches what was read from files that may change. It reads them again on use,
+// if the cached value is older than reloadInterval. If that fails, the last good value stays
+// in use. It is safe for concurrent use.
 type cachedFile[T any] struct {
 	read   func() (T, error)
-	failed func(error) // hears of the first of failures in a row
+	failed func(error) // called for the first of several failures in a row
 
 	mu      sync.Mutex
 	current T
@@ -21,7 +21,7 @@ type cachedFile[T any] struct {
 	failing bool
 }
 
-// newCachedFile reads for the first time, which has to work.
+// newCachedFile reads the files for the first time, which must succeed.
 func newCachedFile[T any](read func() (T, error), failed func(error)) (*cachedFile[T], error) {
 	current, err := read()
 	return &cachedFile[T]{read: read, failed: failed, current: current, readAt: time.Now()}, err

@@ -24,12 +24,12 @@ import (
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
-// Certificate is the certificate of the ports with TLS. It follows changes of its
-// files. Safe for concurrent use.
+// Certificate is the serving certificate of the TLS ports. It follows changes of its files,
+// and is safe for concurrent use.
 type Certificate struct{ pair *cachedFile[*tls.Certificate] }
 
-// NewCertificate uses the pair that was named, or a self-signed one for the node's
-// name and addresses that is kept under --root-dir.
+// NewCertificate uses --tls-cert-file and its key, or else a self-signed certificate for the
+// node's name and addresses, which is kept under --root-dir.
 func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" {
@@ -52,11 +52,11 @@ func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 	return &Certificate{pair}, nil
 }
 
-// get is a tls.Config's GetCertificate.
+// get is a tls.Config.GetCertificate.
 func (s *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
 
-// ServerConfig asks clients for a certificate, and leaves it to the handler what to
-// do without one: a stranger is answered 401 instead of a broken handshake.
+// ServerConfig returns a configuration that requests a client certificate and leaves its
+// verification to the handler: clients without one get a 401, not a failed handshake.
 func (s *Certificate) ServerConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -65,7 +65,7 @@ func (s *Certificate) ServerConfig() *tls.Config {
 	}
 }
 
-// servedHosts are the addresses, beyond loopback, at which TLS is offered.
+// servedHosts returns the addresses, beyond loopback, at which TLS is offered.
 func servedHosts(c *config.Config) []netip.Addr {
 	hosts := []netip.Addr{c.ProxyHost}
 	if address, err := netip.ParseAddrPort(c.ServeAddress); err == nil && c.ServeClientCAFile != "" {
@@ -74,8 +74,8 @@ func servedHosts(c *config.Config) []netip.Addr {
 	return hosts
 }
 
-// ensureSelfSigned leaves a usable pair in the two files: the one that is there, if it
-// names the node and hosts and does not expire within a month, or else a new one.
+// ensureSelfSigned makes sure that the two files have a usable pair: it keeps the present one
+// if that names the node and hosts and does not expire within a month.
 func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *slog.Logger) error {
 	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, host := range hosts {
@@ -106,16 +106,15 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 	return durable.Write(certFile, certPEM)
 }
 
-// isBadPair tells damaged or mismatched files, which are replaced, from files
-// that may not be read, which are somebody's to mend.
+// isBadPair reports whether the files are damaged or do not match, and can be replaced. Files
+// that cannot be read are left for an administrator.
 func isBadPair(err error) bool {
 	var path *fs.PathError
 	return !errors.As(err, &path)
 }
 
-// isExpiring reports whether leaf is not valid, or will not be for another month. That
-// of an earlier build ends ten years after what the clock said at the first start, which
-// may have been 1970.
+// isExpiring reports whether leaf has expired, or will within a month. Earlier builds issued
+// it for ten years from the clock at the first start, which may have said 1970.
 func isExpiring(leaf *x509.Certificate) bool {
 	const month = 30 * 24 * time.Hour
 	return time.Now().Add(month).After(leaf.NotAfter)
@@ -142,9 +141,9 @@ func isFor(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 	return true
 }
 
-// The validity of a self-signed certificate does not depend on the clock: a node without
-// a battery starts in 1970, and kubelet pins what it finds. noExpiration is what RFC 5280,
-// 4.1.2.5, has in certificates without a well-defined expiration date.
+// The validity of a self-signed certificate does not depend on the clock: a node without a
+// battery-backed clock starts in 1970, and kubelet pins what it finds. noExpiration is the
+// date of RFC 5280, 4.1.2.5, for certificates without a well-defined expiration.
 //
 //nolint:gochecknoglobals // constants
 var (
@@ -152,7 +151,7 @@ var (
 	noExpiration = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// selfSigned makes a certificate that a client can pin as its own CA.
+// selfSigned creates a certificate that a client can pin as a CA.
 func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

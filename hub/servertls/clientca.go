@@ -14,8 +14,8 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// ClientCAs are the CAs of --serve-client-ca-file, which follow changes of the
-// file. Safe for concurrent use.
+// ClientCAs are the CAs in --serve-client-ca-file. They follow changes of the file, and are
+// safe for concurrent use.
 type ClientCAs struct{ pool *cachedFile[*x509.CertPool] }
 
 func NewClientCAs(file string, log *slog.Logger) (*ClientCAs, error) {
@@ -40,8 +40,7 @@ func readCAs(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// check returns nil if r came with a certificate that one of the CAs has signed
-// for a client, and that is good now.
+// check returns nil if r has a valid client certificate that one of the CAs has signed.
 func (c *ClientCAs) check(r *http.Request) error {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return errors.New("no client certificate was presented")
@@ -53,9 +52,9 @@ func (c *ClientCAs) check(r *http.Request) error {
 	return nil
 }
 
-// Admit passes on to next whoever check is content with, and answers 401 and one
-// line of text to others. It is asked for each request, so that a CA that is
-// taken out of the file counts for connections that are open.
+// Admit passes requests with a valid client certificate to next, and answers others with 401
+// and one line of text. It checks each request, so that removing a CA from the file also
+// affects open connections.
 func (c *ClientCAs) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.check(r); err != nil {

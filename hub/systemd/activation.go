@@ -15,15 +15,14 @@ import (
 // (sd_listen_fds(3)).
 const firstFD = 3
 
-// Listeners are those that systemd has opened for this process, by
-// address. They stay open in systemd when the process ends: while it is started
-// again, and while another version takes its place, a connection waits for the
-// next one and is not refused.
+// Listeners are the sockets that systemd has opened for this process, by address. They stay
+// open in systemd when the process ends: during a restart or an upgrade, connections wait
+// for the next process and are not refused.
 type Listeners map[string]net.Listener
 
-// InheritListeners takes over what systemd has opened, and takes the word of it
-// out of the environment, which is not for children. Without systemd there is
-// nothing, and no error.
+// InheritListeners returns the sockets that systemd has opened, and removes its variables
+// from the environment, so that child processes do not see them. Without systemd it returns
+// nil and no error.
 func InheritListeners() (Listeners, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -60,9 +59,8 @@ func (i Listeners) Take(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// Reject is for what nobody has taken: a socket that no flag names. Whoever
-// connects there is told at once, by a closed connection; nobody else would
-// ever answer, for systemd keeps the socket open.
+// Reject closes connections to the sockets that were not taken, which no flag names. Without
+// it they would hang, since systemd keeps those sockets open.
 func (i Listeners) Reject(log *slog.Logger) {
 	for address, l := range i {
 		log.Warn("systemd has opened a socket that no flag of the hub names; run edgehub install again, so that edgehub.socket is as the flags are", "address", address)
@@ -72,7 +70,7 @@ func (i Listeners) Reject(log *slog.Logger) {
 				if errors.Is(err, net.ErrClosed) {
 					return
 				}
-				if err != nil { // too many files are open, say
+				if err != nil { // too many open files, for example
 					<-time.After(time.Second)
 					continue
 				}
@@ -82,7 +80,7 @@ func (i Listeners) Reject(log *slog.Logger) {
 	}
 }
 
-// Close closes what nobody has taken.
+// Close closes the sockets that were not taken.
 func (i Listeners) Close() {
 	for _, l := range i {
 		l.Close()

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Notifier is systemd, if it has started this process: it waits for READY=1
-// before kubelet starts, shows the STATUS line, and starts the hub anew when the
-// signs of life stop (sd_notify(3)).
+// Notifier sends state to systemd, if that has started this process (sd_notify(3)). systemd
+// starts kubelet after READY=1, shows the STATUS line, and restarts the hub when watchdog
+// notifications stop.
 type Notifier struct {
-	socket   string        // of systemd; empty: nobody listens
-	watchdog time.Duration // silence after which it kills the hub; 0: never
+	socket   string        // of systemd; empty: not started by systemd
+	watchdog time.Duration // time without a notification after which systemd kills the hub; 0: never
 	log      *slog.Logger
 }
 
-// NewNotifier reads what systemd has put into the environment, and takes it
-// out of it: no child is to speak for the hub.
+// NewNotifier reads systemd's variables and removes them from the environment, so that no
+// child process notifies in the hub's name.
 func NewNotifier(log *slog.Logger) *Notifier {
 	n := &Notifier{socket: os.Getenv("NOTIFY_SOCKET"), log: log}
 	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
@@ -33,13 +33,13 @@ func NewNotifier(log *slog.Logger) *Notifier {
 	return n
 }
 
-// Notify sends a state such as READY=1. That it does not arrive stops nothing:
-// systemd draws its own conclusions from silence.
+// Notify sends a state such as READY=1. A failure is logged and otherwise ignored: systemd
+// acts by itself when notifications are missing.
 func (n *Notifier) Notify(state string) {
 	if n.socket == "" {
 		return
 	}
-	// A name that begins with @ is one in the abstract namespace, to net as well.
+	// A name that begins with @ is in the abstract namespace, for package net as well.
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
 	if err == nil {
 		defer conn.Close()
@@ -50,11 +50,11 @@ func (n *Notifier) Notify(state string) {
 	}
 }
 
-// statusInterval is how soon the STATUS line follows what it tells of.
+// statusInterval is how often the STATUS line is updated.
 const statusInterval = time.Second
 
-// Run keeps the STATUS line and the watchdog current until ctx ends. alive is
-// asked before each sign of life; while it fails there is none.
+// Run updates the STATUS line and the watchdog until ctx ends. It calls alive before each
+// watchdog notification, and sends none while alive fails.
 func (n *Notifier) Run(ctx context.Context, status func() string, alive func(context.Context) error) error {
 	if n.socket == "" {
 		return nil
@@ -80,7 +80,7 @@ func (n *Notifier) Run(ctx context.Context, status func() string, alive func(con
 	}
 }
 
-// feedWatchdog asks alive for no longer than leaves time for another attempt.
+// feedWatchdog gives alive little enough time that another attempt is possible.
 func (n *Notifier) feedWatchdog(ctx context.Context, alive func(context.Context) error) {
 	attempt, cancel := context.WithTimeout(ctx, n.watchdog/4)
 	defer cancel()
