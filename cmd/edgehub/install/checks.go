@@ -23,8 +23,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// checks are answered one after the other, each in a line; all of them, so that nobody
-// has to mend one thing to learn of the next.
+// checks prints the result of each check in a line. All checks run, so that all problems are
+// known at once.
 type checks struct {
 	out  io.Writer
 	errs []error
@@ -43,7 +43,7 @@ func (c *checks) fail(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// errChecks is what an install ends with that has not begun.
+// errChecks is returned by an install that did not start.
 var errChecks = errors.New("nothing was changed: see FAIL above")
 
 func (c *checks) result() error {
@@ -61,7 +61,7 @@ func checkPrerequisites() error {
 	return systemctl.Check()
 }
 
-// prepare looks at the node and returns what is to be done.
+// prepare checks the node and returns the plan.
 func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *installed, version string, out io.Writer) (*plan, error) {
 	fmt.Fprintln(out, "checks:")
 	c := &checks{out: out}
@@ -104,7 +104,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	return p, c.result()
 }
 
-// checkUnmodified finds files of an earlier install that somebody has changed.
+// checkUnmodified fails for files of an earlier install that were modified since.
 func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
 		ok, err := files.Same(path, earlier.Written[path])
@@ -133,9 +133,8 @@ func (c *checks) checkRuntime(k *kubelet) {
 	}
 }
 
-// checkIdentity checks who the node is; nil where nothing more can be checked. A hub that is
-// there already may be upgraded without a certificate that is valid: the newer one may be
-// what is to mend that.
+// checkIdentity checks the node's identity; it returns nil if no further check is possible. A
+// hub may be upgraded with an expired certificate: the newer version may be the fix.
 func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
@@ -185,7 +184,7 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 	return cloud
 }
 
-// checkReadable is about files that the hub reads itself: its unit hides some folders from it.
+// checkReadable checks a file that the hub reads: its unit hides some folders from it.
 func (c *checks) checkReadable(flag, path string) {
 	if path == "" {
 		return
@@ -200,7 +199,7 @@ func (c *checks) checkReadable(flag, path string) {
 	}
 }
 
-// checkOnline asks the apiserver for the node. The hub alone is upgraded without it, too.
+// checkOnline asks the apiserver for the node. An upgrade of the hub alone does not need it.
 func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	node, err := p.cloud.Node(ctx, p.options.NodeName)
 	switch {
@@ -221,7 +220,7 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// checkPorts fails where a port is not free, but for those that systemd holds for the hub already.
+// checkPorts fails for ports that are in use, except by the sockets of an installed hub.
 func (c *checks) checkPorts(p *plan, earlier *installed) {
 	if !p.sockets {
 		return

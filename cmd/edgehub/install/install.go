@@ -13,12 +13,13 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// ErrRolledBack is in the error of an install that has put everything back as it was.
+// ErrRolledBack is wrapped by the error of an install that was rolled back.
 var ErrRolledBack = errors.New("everything was put back as it was")
 
-// Install turns the node over, or upgrades the hub on it. given tells which flags were
-// given, version is this program's. It says what it does on out. Its error wraps
-// ErrRolledBack where it had begun; ctx ending makes it put everything back as well.
+// Install switches the node to a hub, or upgrades the hub on it. given reports which flags
+// were given, version is this program's. It prints its progress to out. If it fails after it
+// has started to change the node, or ctx ends, it rolls back and returns an error that wraps
+// ErrRolledBack.
 func Install(ctx context.Context, o *Options, given func(string) bool, version string, out io.Writer) error {
 	if err := checkPrerequisites(); err != nil {
 		return err
@@ -80,7 +81,7 @@ func firstLine(err error) error {
 	return errors.New(line)
 }
 
-// begin notes what is there before anything is touched.
+// begin backs up and records what is there before anything is changed.
 func (j *journal) begin(p *plan) error {
 	c := &change{Before: map[string]files.Entry{}, Sockets: p.sockets}
 	seen := map[string]bool{}
@@ -104,7 +105,7 @@ func (j *journal) begin(p *plan) error {
 	return j.save()
 }
 
-// commit ends the change: from here on it is what the next one begins with.
+// commit records the change as done.
 func (j *journal) commit(p *plan) error {
 	done := &installed{
 		Options: *p.options, Version: p.version, RootDir: p.config.RootDir,
@@ -124,8 +125,8 @@ func (j *journal) commit(p *plan) error {
 	return nil
 }
 
-// apply writes and runs. kubelet's files come last: until the hub has answered, whatever
-// happens to this program or the machine, kubelet knows nothing of it.
+// apply writes the files and restarts the services. kubelet's files come last: until the hub
+// answers, kubelet is not affected by whatever happens to this program or the machine.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	if p.sockets && !p.first {
 		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
@@ -161,7 +162,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	return j.restartKubelet(ctx, p.cloud, p.options.NodeName, p.options.Wait, kubeletKubeconfig)
 }
 
-// writeFiles writes those of the changed files that are chosen, and has systemd read them.
+// writeFiles writes the chosen ones of the changed files, and reloads systemd.
 func (p *plan) writeFiles(ctx context.Context, chosen func(path string) bool) error {
 	for _, f := range p.changed {
 		if !chosen(f.path) {
@@ -189,7 +190,7 @@ func (p *plan) startHub(ctx context.Context) error {
 	return restartHub(ctx, p.options.Wait, p.readyURL())
 }
 
-// readyURL is empty where only those with a certificate are answered.
+// readyURL is empty if the API requires a client certificate.
 func (p *plan) readyURL() string {
 	if p.config.ServeClientCAFile != "" {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// kubelet is what is known of the node's kubelet, from its own command line: what it
-// runs with, rather than what some file might make it run with.
+// kubelet is how the node's kubelet was started, by its command line rather than by files
+// that may have changed since.
 type kubelet struct {
 	pid      int
 	flags    map[string]string
@@ -44,8 +44,8 @@ func inspectKubelet(ctx context.Context) (*kubelet, error) {
 	return k, err
 }
 
-// commandLine returns how a service's main process was started. For a moment that
-// process is still one of systemd's, which is about to become the service's program.
+// commandLine returns the command line of a service's main process. It fails while that is
+// still the process of systemd that is about to execute the service's program.
 func commandLine(pid int) ([]byte, error) {
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // before the line, which changes after it
 	if err != nil {
@@ -86,12 +86,13 @@ func (k *kubelet) flag(name, fallback string) string {
 
 func (k *kubelet) rootDir() string { return k.flag("root-dir", "/var/lib/kubelet") }
 
-// certificate is where kubelet keeps its rotated client certificate, with its key.
+// certificate is the path of kubelet's rotated client certificate and its key.
 func (k *kubelet) certificate() string {
 	return filepath.Join(k.flag("cert-dir", filepath.Join(k.rootDir(), "pki")), "kubelet-client-current.pem")
 }
 
-// findEndpoint looks where kubelet does: in its configuration, which a flag yields to.
+// findEndpoint returns the endpoint of the container runtime, from the flag or kubelet's
+// configuration file.
 func (k *kubelet) findEndpoint() (string, error) {
 	endpoint := k.flags["container-runtime-endpoint"]
 	if file := k.flags["config"]; file != "" {
@@ -112,8 +113,8 @@ func (k *kubelet) findEndpoint() (string, error) {
 	return endpoint, nil
 }
 
-// checkKubeletUnit is an error unless kubelet.service has the one line that the drop-in
-// replaces, and nothing that would win over it.
+// checkKubeletUnit returns an error unless kubelet.service uses the variable that the drop-in
+// sets, and nothing overrides the drop-in.
 func checkKubeletUnit(ctx context.Context) error {
 	values, err := systemctl.Properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
 	if err != nil {

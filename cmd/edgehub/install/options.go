@@ -12,8 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// Options say how a node is to be turned over. Those that an upgrade is not given are
-// as they were.
+// Options are the options of an install. An upgrade keeps those that it is not given.
 type Options struct {
 	NodeName      string `json:"nodeName,omitempty"`
 	ServerAddr    string `json:"serverAddr,omitempty"`
@@ -22,21 +21,21 @@ type Options struct {
 	KubeletPort   int    `json:"kubeletPort"`
 	ProxyPort     int    `json:"proxyPort"`
 
-	Extra []string `json:"-"` // flags of the hub; they are kept in the environment file
+	Extra []string `json:"-"` // flags of the hub, kept in the environment file
 
-	Binary string        `json:"-"` // what is installed; empty: this very program
+	Binary string        `json:"-"` // the program to install; empty: this one
 	Wait   time.Duration `json:"-"`
 	DryRun bool          `json:"-"`
 	Force  bool          `json:"-"`
 }
 
-// The hub's ports, as they are unless its flags say something else.
+// The hub's default ports.
 const (
 	plainPort  = 10261
 	securePort = 10268
 )
 
-// DefaultWait is how long a node may take to be Ready again.
+// DefaultWait is the default of how long a node may take to be Ready again.
 const DefaultWait = 2 * time.Minute
 
 // NewOptions returns the defaults.
@@ -58,8 +57,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
-// inherit takes from an earlier install what was not given now. given tells by the
-// flag's name.
+// inherit takes over the options of an earlier install that were not given now. given reports
+// whether the flag of this name was given.
 func (o *Options) inherit(earlier Options, given func(string) bool) {
 	for name, take := range map[string]func(){
 		"node-name":      func() { o.NodeName = earlier.NodeName },
@@ -111,7 +110,7 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	return args
 }
 
-// hubConfig is what the hub makes of its flags.
+// hubConfig returns the hub's configuration for these flags.
 func hubConfig(args []string) (*config.Config, error) {
 	options := config.NewOptions()
 	fs := pflag.NewFlagSet("edgehub", pflag.ContinueOnError)
@@ -128,7 +127,7 @@ func hubConfig(args []string) (*config.Config, error) {
 	return c, nil
 }
 
-// sockets are the addresses at which the hub is to be found.
+// sockets returns the addresses on which the hub listens.
 func sockets(c *config.Config) []string {
 	var all []string
 	for _, address := range []string{c.ProxyAddress, c.ServeAddress, c.SecureAddress} {
@@ -139,7 +138,7 @@ func sockets(c *config.Config) []string {
 	return all
 }
 
-// kubeletServer is where kubelet finds the hub, on whatever address that is.
+// kubeletServer returns the URL at which kubelet reaches the hub.
 func (o *Options) kubeletServer(c *config.Config) (string, error) {
 	scheme, address := "http", c.ProxyAddress
 	if o.KubeletPort == securePort {

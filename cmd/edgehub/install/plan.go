@@ -26,7 +26,7 @@ const (
 	kubeletService = "kubelet.service"
 )
 
-// Where things go.
+// The files that an install writes.
 const (
 	binaryFile        = "/usr/local/bin/edgehub"
 	unitFolder        = "/etc/systemd/system"
@@ -42,28 +42,28 @@ const (
 //go:embed templates
 var templates embed.FS
 
-// plannedFile is one file to be, or link.
+// plannedFile is one file, or link, that an install writes.
 type plannedFile struct {
 	path string
 	files.Entry
 	content []byte
 }
 
-// plan is all that an install does.
+// plan is everything that an install does.
 type plan struct {
 	options *Options
 	config  *config.Config
 	version string
-	all     []plannedFile     // that there are afterwards; kubelet's drop-in is the last
-	changed []plannedFile     // those of them that are not so already
-	sockets bool              // are others than those that are open
+	all     []plannedFile     // kubelet's drop-in is the last
+	changed []plannedFile     // those that differ from what is there
+	sockets bool              // differ from those that are open
 	restart bool              // of the hub
-	kubelet bool              // is restarted, too
+	kubelet bool              // has to be restarted
 	cloud   *apiserver.Client // the apiserver, with the node's own credentials
-	first   bool              // no install before
+	first   bool              // the first install
 }
 
-// newPlan makes everything that is to be written, and compares it to what is there.
+// newPlan renders everything that is to be written, and compares it with what is there.
 func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, version string) (*plan, error) {
 	p := &plan{options: o, version: version, first: earlier == nil}
 	env, extra, err := environment(o)
@@ -96,7 +96,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	return p, nil
 }
 
-// values are what the templates are filled in with: pairs of a place and what goes there.
+// values returns pairs of a placeholder and its value, for the templates.
 func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]string, error) {
 	server, err := p.options.kubeletServer(p.config)
 	if err != nil {
@@ -115,8 +115,8 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 	return append(values, p.credentials(k)...), nil
 }
 
-// credentials are what kubelet shows to the hub, and knows it by: over TLS its own
-// certificate, and the hub's pinned as an authority.
+// credentials returns the values for kubelet's kubeconfig: over TLS its own certificate, and
+// the hub's, pinned as the CA.
 func (p *plan) credentials(k *kubelet) []string {
 	if p.options.KubeletPort != securePort {
 		return []string{"{{AUTHORITY}}", "", "{{USER}}", " {}"}
@@ -131,7 +131,7 @@ func (p *plan) credentials(k *kubelet) []string {
 	}
 }
 
-// lines are so many of a unit's, each on a line of its own.
+// lines renders a setting of a unit once for each value.
 func lines(setting string, values ...string) string {
 	var text strings.Builder
 	for _, value := range values {
@@ -140,7 +140,7 @@ func lines(setting string, values ...string) string {
 	return text.String()
 }
 
-// backoff lengthens the time between restarts, where systemd can.
+// backoff renders an increasing delay between restarts, if systemd supports it.
 func backoff(ctx context.Context) string {
 	const stepsSince = 254
 	if systemctl.Version(ctx) < stepsSince {
@@ -149,7 +149,7 @@ func backoff(ctx context.Context) string {
 	return "\nRestartSteps=6\nRestartMaxDelaySec=30"
 }
 
-// nonDefaultRoot is the hub's folder where StateDirectory= does not make it.
+// nonDefaultRoot returns root unless StateDirectory= in the unit covers it.
 func nonDefaultRoot(root string) []string {
 	if root == config.NewOptions().RootDir {
 		return nil
@@ -157,8 +157,7 @@ func nonDefaultRoot(root string) []string {
 	return []string{root}
 }
 
-// addFiles makes the list of files. env is what the environment file is to be; empty: it
-// stays as it is.
+// addFiles lists the files. env is the content of the environment file; nil: the template's.
 func (p *plan) addFiles(values []string, env []byte) error {
 	program := p.options.Binary
 	if program == "" {
@@ -194,8 +193,8 @@ func (p *plan) addFiles(values []string, env []byte) error {
 	return nil
 }
 
-// render fills a template in by a plain replacement: text/template keeps the linker
-// from leaving out what nobody calls, 9 MB of it.
+// render fills in a template with a strings.Replacer: text/template would keep the linker from
+// removing unused methods, 9 MB of them.
 func render(name string, values []string) ([]byte, error) {
 	text, err := templates.ReadFile("templates/" + name)
 	if err != nil {
@@ -204,8 +203,7 @@ func render(name string, values []string) ([]byte, error) {
 	return []byte(strings.NewReplacer(values...).Replace(string(text))), nil
 }
 
-// environment returns the file's present contents where they are to stay, and the flags
-// in it.
+// environment returns the content of the environment file if it is kept, and the flags in it.
 func environment(o *Options) (keep []byte, extra []string, err error) {
 	content, err := os.ReadFile(envFile)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.Extra != nil {
@@ -222,7 +220,7 @@ func environment(o *Options) (keep []byte, extra []string, err error) {
 	return content, extra, nil
 }
 
-// compare finds out what changes.
+// compare determines what changes.
 func (p *plan) compare(ctx context.Context) error {
 	for _, f := range p.all {
 		ok, err := files.Same(f.path, f.Entry)
@@ -230,7 +228,7 @@ func (p *plan) compare(ctx context.Context) error {
 			return err
 		}
 		if f.path == envFile && files.SameContent(f.path, f.content) {
-			ok = true // whose it is and who may read it is the admin's, too
+			ok = true // its owner and mode are the administrator's choice
 		}
 		if ok {
 			continue
@@ -259,8 +257,7 @@ func (p *plan) compare(ctx context.Context) error {
 
 func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
 
-// print says what is going to happen. The texts of small files are shown whole when
-// that was asked for.
+// print lists files and commands. With texts, it also prints the new contents.
 func (p *plan) print(w io.Writer, texts bool) {
 	fmt.Fprintln(w, "\nfiles:")
 	for _, f := range p.all {
@@ -292,7 +289,7 @@ func (p *plan) print(w io.Writer, texts bool) {
 	}
 }
 
-// commands are what will be run, in words: apply is what runs them.
+// commands describes what apply will run.
 func (p *plan) commands() []string {
 	var all []string
 	if len(p.changed) > 0 {

@@ -15,43 +15,43 @@ import (
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
-// stateDir is where the record is, and what was at the paths that were written.
+// stateDir has the record, and the backups of the files that were replaced.
 const stateDir = "/var/lib/edgehub-install"
 
-// record says what edgehub has done on this node, and what it is about to do. It is
-// written before anything that it tells of is done.
+// record is what edgehub has done on this node, and what it is about to do. It is written
+// before each step.
 type record struct {
 	Installed *installed `json:"installed,omitempty"`
-	Change    *change    `json:"change,omitempty"` // under way, or broken off
+	Change    *change    `json:"change,omitempty"` // in progress, or interrupted
 }
 
-// installed is a finished install.
+// installed is a completed install.
 type installed struct {
 	Options   Options                `json:"options"`
 	Version   string                 `json:"version"`
-	Originals map[string]files.Entry `json:"originals"` // what was there before edgehub was
+	Originals map[string]files.Entry `json:"originals"` // before the first install
 	Written   map[string]files.Entry `json:"written"`
-	Folders   []string               `json:"folders"` // that were made, the outermost first
+	Folders   []string               `json:"folders"` // created by the install, the outermost first
 	RootDir   string                 `json:"rootDir"` // of the hub
 }
 
-// change is what is under way: an install, which is put back when it breaks off, or an
-// uninstall, which is finished.
+// change is in progress: an install, which is rolled back if it was interrupted, or an
+// uninstall, which is completed then.
 type change struct {
 	Uninstall bool                   `json:"uninstall,omitempty"`
 	Purge     bool                   `json:"purge,omitempty"`
 	Before    map[string]files.Entry `json:"before"`
 	Folders   []string               `json:"folders"`
-	Sockets   bool                   `json:"sockets"` // they are other ones after the change
-	Kubelet   bool                   `json:"kubelet"` // it is, or is about to be, restarted
-	// FreshRoot is the hub's root folder, if the change makes it.
+	Sockets   bool                   `json:"sockets"` // the change replaces them
+	Kubelet   bool                   `json:"kubelet"` // was, or is about to be, restarted
+	// FreshRoot is the hub's root folder, if the change creates it.
 	FreshRoot string `json:"freshRoot,omitempty"`
 }
 
-// errBusy is returned while another install or uninstall runs.
+// errBusy is returned while another install or uninstall is running.
 var errBusy = errors.New("another edgehub install or uninstall is under way on this node; wait for its end")
 
-// journal is the record on disk. Close gives the lock back.
+// journal is the record on disk, locked until close.
 type journal struct {
 	record
 	lock *os.File
@@ -61,7 +61,7 @@ func recordFile() string { return filepath.Join(stateDir, "record.json") }
 
 func contentFile(sum string) string { return filepath.Join(stateDir, "content", sum) }
 
-// readRecord reads it without a lock, for a look only.
+// readRecord reads the record without locking it.
 func readRecord() (record, error) {
 	var r record
 	content, err := os.ReadFile(recordFile())
@@ -97,7 +97,7 @@ func openJournal() (*journal, error) {
 	return j, nil
 }
 
-// close removes the folder where there is nothing to remember.
+// close unlocks the record, and removes its folder if nothing is installed.
 func (j *journal) close() {
 	if j.Installed == nil && j.Change == nil {
 		_ = os.RemoveAll(stateDir)
@@ -117,7 +117,7 @@ func (j *journal) save() error {
 	return nil
 }
 
-// backUp notes what is at a path, and puts a file's contents aside.
+// backUp returns what is at a path, and stores a file's content.
 func (j *journal) backUp(path string) (files.Entry, error) {
 	e, content, err := files.Read(path)
 	if err != nil || e.Kind != files.KindFile {
@@ -132,8 +132,7 @@ func (j *journal) backUp(path string) (files.Entry, error) {
 	return e, nil
 }
 
-// restore puts back what was kept. Whoever changed nothing finds nothing changed: a
-// path that is as it was is not touched.
+// restore restores what was backed up. It does not touch paths that are unchanged.
 func (j *journal) restore(entries map[string]files.Entry) error {
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(entries)) {
@@ -159,7 +158,7 @@ func (j *journal) restore(entries map[string]files.Entry) error {
 	return errors.Join(errs...)
 }
 
-// prune removes contents that nothing refers to any more.
+// prune removes backups that are no longer referenced.
 func (j *journal) prune() {
 	needed := map[string]bool{}
 	note := func(entries map[string]files.Entry) {
@@ -175,7 +174,7 @@ func (j *journal) prune() {
 	}
 	kept, err := os.ReadDir(filepath.Join(stateDir, "content"))
 	if err != nil {
-		return // they are there the next time
+		return // the next prune may succeed
 	}
 	for _, file := range kept {
 		if !needed[file.Name()] {

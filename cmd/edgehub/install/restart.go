@@ -14,17 +14,17 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// maxRestarts is how often a hub may end by itself before it is given up.
+// maxRestarts is after how many restarts a new hub has failed.
 const maxRestarts = 3
 
-// restartHub returns when another process than before says that it is ready. The
-// sockets stay open in systemd meanwhile.
+// restartHub restarts the hub and waits until the new process is ready. The sockets stay open
+// in systemd meanwhile.
 func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
 	before, err := systemctl.MainPID(ctx, hubService)
 	if err != nil {
 		return err
 	}
-	_, _ = systemctl.Run(ctx, "reset-failed", hubService) // and the count of restarts
+	_, _ = systemctl.Run(ctx, "reset-failed", hubService) // also resets NRestarts
 	if _, err := systemctl.Run(ctx, "restart", "--no-block", hubService); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func checkReady(ctx context.Context, url string) error {
 	return nil
 }
 
-// readOwnNode asks the hub for the node, the way that kubelet does.
+// readOwnNode reads the node through the hub, as kubelet does.
 func readOwnNode(ctx context.Context, name string) error {
 	way, _, err := apiserver.New(kubeletKubeconfig, nil)
 	if err != nil {
@@ -80,8 +80,8 @@ func readOwnNode(ctx context.Context, name string) error {
 	return err
 }
 
-// restartKubelet notes that it does, and returns when the node is Ready since, with
-// kubelet using the kubeconfig; nil: whichever. Without a cloud nobody can tell.
+// restartKubelet records and does a restart of kubelet, and waits until the node is Ready
+// again and kubelet uses the kubeconfig; empty: any.
 func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, kubeconfig string) error {
 	if j.Change != nil && !j.Change.Kubelet {
 		j.Change.Kubelet = true
@@ -109,10 +109,10 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 	return nil
 }
 
-// permanentError is one that waiting does not mend.
+// permanentError is an error that waiting does not resolve.
 type permanentError struct{ error }
 
-// waitFor polls check for so long.
+// waitFor polls check until it succeeds or wait has passed.
 func waitFor(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
 	defer cancel()
@@ -135,8 +135,7 @@ func waitFor(ctx context.Context, wait time.Duration, what string, check func(co
 
 const pollInterval = 200 * time.Millisecond
 
-// poll calls check until it is content. When ctx ends first, the error says what check
-// has said last.
+// poll calls check until it succeeds. If ctx ends first, it returns the last error of check.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	for {
 		err := check(ctx)

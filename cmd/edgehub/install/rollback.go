@@ -13,8 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// recoverChange ends what an earlier run has begun and not ended: an install is put back, an
-// uninstall is finished.
+// recoverChange handles a change that was interrupted: it rolls back an install, and completes
+// an uninstall.
 func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.Writer) error {
 	if j.Change == nil {
 		return nil
@@ -28,7 +28,8 @@ func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.
 	return j.rollback(ctx, cloud, name, wait, out)
 }
 
-// originalNode is who the node is, for a wait; nil where that cannot be found out.
+// originalNode returns the node's name and its own access to the apiserver; nil if that cannot
+// be determined.
 func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client) {
 	o := NewOptions()
 	if j.Installed != nil {
@@ -49,8 +50,8 @@ func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.C
 	return o.NodeName, c
 }
 
-// rollback makes everything as it was before the change that is under way, and has the
-// node live with that again. It may be called again after a crash in it.
+// rollback restores everything as it was before the change in progress, and restarts what
+// needs it. It may be called again after a crash.
 func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, out io.Writer) error {
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
@@ -88,14 +89,14 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	return errors.Join(errs...)
 }
 
-// stopHub stops what may not even be there.
+// stopHub stops the units, which may not exist.
 func stopHub(ctx context.Context) {
 	for _, unit := range []string{hubService, hubSocket} {
 		_, _ = systemctl.Run(ctx, "stop", unit)
 	}
 }
 
-// resetFailed has systemd forget failures of units that are gone.
+// resetFailed makes systemd forget failures of units that are gone.
 func resetFailed(ctx context.Context) {
 	for _, unit := range []string{hubService, hubSocket} {
 		_, _ = systemctl.Run(ctx, "reset-failed", unit)

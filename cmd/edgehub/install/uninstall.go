@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// UninstallOptions say how a node is given back.
+// UninstallOptions are the options of an uninstall.
 type UninstallOptions struct {
 	Wait   time.Duration
 	DryRun bool
@@ -32,9 +32,9 @@ func (o *UninstallOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Purge, "purge", false, "also remove the hub's folder: its cache and its certificates")
 }
 
-// Uninstall puts every file back as it was before the first install, byte for byte, and
-// removes what was not there. The node lives on its own afterwards; that it is Ready is
-// waited for, and is an error if it is not, but nothing is taken back then.
+// Uninstall restores every file as it was before the first install, byte for byte, and removes
+// what was not there. It then waits until the node is Ready without the hub; if that fails, it
+// returns an error, but does not undo the uninstall.
 func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 	if err := checkPrerequisites(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (r record) describe(out io.Writer) error {
 	return nil
 }
 
-// checkUninstall refuses what would lose somebody's work, or a node that only the hub keeps
-// alive.
+// checkUninstall returns an error if files were modified, or if the node cannot reach the
+// apiserver and depends on the hub.
 func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer) error {
 	fmt.Fprintln(out, "checks:")
 	c := &checks{out: out}
@@ -118,8 +118,8 @@ func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer)
 	return c.result()
 }
 
-// uninstall gives kubelet its own way back first, and then removes the hub. Each step may
-// be done again after a crash.
+// uninstall points kubelet at the apiserver first, and then removes the hub. Each step may be
+// repeated after a crash.
 func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writer) error {
 	originals := j.Installed.Originals
 	kubelets := map[string]files.Entry{dropInFile: originals[dropInFile]}

@@ -12,12 +12,12 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// unitSpecials are characters that mean something to systemd in a unit or an environment file,
-// and could make another command, or other settings, of a flag.
+// unitSpecials are characters with a meaning in a unit or an environment file, which could
+// turn a flag into other flags, commands or settings.
 const unitSpecials = " \t\r\n\"'\\$%"
 
-// validateUnitArgs returns why flags, or what was made of them, cannot be written into a unit as they
-// are, or nil.
+// validateUnitArgs returns an error for flags, or values derived from them, that cannot be
+// written into a unit unchanged.
 func validateUnitArgs(args ...string) error {
 	for _, a := range args {
 		if strings.ContainsAny(a, unitSpecials) || strings.ContainsFunc(a, func(r rune) bool { return r < ' ' }) {
@@ -27,8 +27,8 @@ func validateUnitArgs(args ...string) error {
 	return nil
 }
 
-// checkPaths looks at the files and folders that are named in units and kubeconfigs.
-// Relative ones would be others for systemd.
+// checkPaths checks the paths that are written into units and kubeconfigs. They have to be
+// absolute, since systemd starts the hub in another working directory.
 func checkPaths(c *config.Config) error {
 	for flag, path := range map[string]string{
 		"--kubeconfig": c.Kubeconfig, "--bootstrap-file": c.BootstrapFile, "--root-dir": c.RootDir, "--tls-cert-file": c.TLSCertFile,
@@ -46,8 +46,8 @@ func checkPaths(c *config.Config) error {
 	return nil
 }
 
-// checkRootDir returns why a folder cannot be the hub's, or nil: uninstall --purge removes it
-// with all that is in it, and what else may be in /var?
+// checkRootDir returns an error if a folder contains files that are not the hub's: uninstall
+// --purge removes it with everything in it.
 func checkRootDir(root string) error {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {

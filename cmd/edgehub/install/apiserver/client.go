@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Timeout bounds one question to the apiserver or the hub.
+// Timeout is the timeout of one request to an apiserver or a hub.
 const Timeout = 5 * time.Second
 
-// Client asks an apiserver, or a hub in its place, as one kubeconfig shows it.
+// Client sends requests to the apiserver, or the hub, that a kubeconfig names.
 type Client struct {
 	Servers []string
 	client  *http.Client
 }
 
-// New reads a kubeconfig; servers, if any, take the place of the one that it names.
+// New reads a kubeconfig; servers, if any, replace the one that it names.
 func New(kubeconfig string, servers []string) (*Client, *rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
@@ -49,7 +49,7 @@ func New(kubeconfig string, servers []string) (*Client, *rest.Config, error) {
 	return &Client{Servers: servers, client: client}, config, nil
 }
 
-// get asks the servers in turn until one answers.
+// get tries the servers in turn until one answers.
 func (c *Client) get(ctx context.Context, path string, into any) error {
 	var errs []error
 	for _, server := range c.Servers {
@@ -91,8 +91,8 @@ func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, c.get(ctx, "/api/v1/nodes/"+name, node)
 }
 
-// Ready is nil if the node is Ready and has said so itself since a moment. The clock in
-// both marks is this machine's: kubelet sets them.
+// Ready returns nil if the node is Ready and kubelet has reported it after since. Both times
+// are by this machine's clock: kubelet sets them.
 func (c *Client) Ready(ctx context.Context, name string, since time.Time) error {
 	node, err := c.Node(ctx, name)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Entry is what is at a path: nothing, a file or a symbolic link. A file's contents are
-// elsewhere, under their sum.
+// Entry describes what is at a path: nothing, a file or a symbolic link. It identifies a
+// file's content by its checksum.
 type Entry struct {
 	Kind   string      `json:"kind,omitempty"` // "" (nothing), "file" or "link"
 	Mode   fs.FileMode `json:"mode,omitempty"`
@@ -63,8 +63,8 @@ func Read(path string) (Entry, []byte, error) {
 	return e, nil, fmt.Errorf("%s is neither a file nor a symbolic link", path)
 }
 
-// Write makes path what e says, with content if that is a file. The rename is the commit
-// point: after a crash there is the old or the new, whole.
+// Write creates, replaces or removes path as e describes, with content if that is a file. The
+// rename is the commit point: after a crash there is the old or the new, whole.
 func Write(path string, e Entry, content []byte) error {
 	if e.Kind == "" {
 		err := os.Remove(path)
@@ -112,7 +112,7 @@ func syncDir(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// MissingDirs are those that have to be made for a path, the outermost first.
+// MissingDirs returns the parent directories of a path that do not exist, the outermost first.
 func MissingDirs(path string) []string {
 	var missing []string
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
@@ -123,20 +123,20 @@ func MissingDirs(path string) []string {
 	}
 }
 
-// RemoveDirs removes those that are empty, the innermost first.
+// RemoveDirs removes the directories that are empty, the innermost first.
 func RemoveDirs(folders []string) {
 	for i := len(folders) - 1; i >= 0; i-- {
 		_ = os.Remove(folders[i])
 	}
 }
 
-// Same reports whether path is what e says.
+// Same reports whether path is as e describes.
 func Same(path string, e Entry) (bool, error) {
 	now, _, err := Read(path)
 	return now == e, err
 }
 
-// SameContent is a same that a change of owner or mode does not disturb.
+// SameContent is like Same but ignores owner and mode.
 func SameContent(path string, content []byte) bool {
 	now, err := os.ReadFile(path)
 	return err == nil && bytes.Equal(now, content)

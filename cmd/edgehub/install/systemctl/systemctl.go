@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Run runs one command, and says which if it fails.
+// Run runs systemctl and returns its output. Its error has the arguments and the output.
 func Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "systemctl", args...)
 	out, err := cmd.CombinedOutput()
@@ -21,7 +21,7 @@ func Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Properties of a unit, by name; empty ones for one that does not exist.
+// Properties returns properties of a unit by name. They are empty if the unit does not exist.
 func Properties(ctx context.Context, unit string, names ...string) (map[string]string, error) {
 	out, err := Run(ctx, "show", unit, "--property="+strings.Join(names, ","))
 	if err != nil {
@@ -36,7 +36,7 @@ func Properties(ctx context.Context, unit string, names ...string) (map[string]s
 	return values, nil
 }
 
-// MainPID is the process of a service; 0 while it does not run.
+// MainPID returns the main process of a service, or 0 if it is not running.
 func MainPID(ctx context.Context, unit string) (int, error) {
 	values, err := Properties(ctx, unit, "MainPID")
 	if err != nil {
@@ -45,7 +45,7 @@ func MainPID(ctx context.Context, unit string) (int, error) {
 	return strconv.Atoi(values["MainPID"])
 }
 
-// Version is its number, such as 252; 0 where it does not say.
+// Version returns systemd's version, such as 252, or 0 if it is unknown.
 func Version(ctx context.Context) int {
 	out, err := Run(ctx, "--version")
 	if err != nil {
@@ -62,7 +62,7 @@ func Version(ctx context.Context) int {
 	return number
 }
 
-// Check is an error that says why not.
+// Check returns an error unless this machine runs systemd.
 func Check() error {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		return errors.New("this machine has no systemctl: see docs/install.md for what to do by hand")
@@ -75,7 +75,7 @@ func Check() error {
 
 const logLines = 15
 
-// Journal is the end of what a unit has said, for an error.
+// Journal returns the last log lines of a unit, for an error message.
 func Journal(ctx context.Context, unit string) string {
 	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines="+strconv.Itoa(logLines), "--no-pager", "--output=short-iso").CombinedOutput()
 	if err != nil || len(strings.TrimSpace(string(out))) == 0 {
