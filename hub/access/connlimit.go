@@ -56,6 +56,7 @@ func newListener(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, re
 	}
 }
 
+// Accept returns the next connection within the limit.
 func (l *Listener) Accept() (net.Conn, error) {
 	l.start.Do(func() { go l.run() })
 	select {
@@ -66,6 +67,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
+// Close closes the listener and ends Accept. Accepted connections stay open.
 func (l *Listener) Close() error {
 	l.closing.Do(func() { close(l.closed) })
 	return l.TCPListener.Close()
@@ -145,6 +147,7 @@ type Connections struct {
 	refused  *prometheus.CounterVec
 }
 
+// NewConnections registers the metrics on r.
 func NewConnections(r prometheus.Registerer) *Connections {
 	c := &Connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_connections_refused_total",

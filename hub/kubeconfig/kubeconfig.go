@@ -133,6 +133,7 @@ func checkSupported(config *rest.Config) error {
 	return nil
 }
 
+// ParseCAs returns the certificates in pem as a pool. It is an error if there are none.
 func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {

@@ -18,6 +18,7 @@ import (
 // safe for concurrent use.
 type ClientCAs struct{ pool *cachedFile[*x509.CertPool] }
 
+// NewClientCAs reads the CAs from file. Its error names the flag.
 func NewClientCAs(file string, log *slog.Logger) (*ClientCAs, error) {
 	pool, err := newCachedFile(func() (*x509.CertPool, error) { return readCAs(file) }, func(err error) {
 		log.Error("the CAs of the node's HTTP API cannot be read again; those in use stay", "flag", "--serve-client-ca-file", "err", err)

@@ -86,6 +86,7 @@ func (c *Client) ask(ctx context.Context, url string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
+// Node returns the node of this name.
 func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, c.get(ctx, "/api/v1/nodes/"+name, node)
