@@ -10,10 +10,10 @@ import (
 // its address, or, on the node's own network, by its user, since there a program may
 // choose among 16 million addresses. The name is empty where the connection is not known.
 //
-// It does not tell programs of one user apart that are on the node's own network: pods on
-// the host's network that run as root are one peer. Neither does it where something on
-// the way puts its own address in place of the pods'. And a program that may add
-// addresses to its pod's network can be as many peers as the node's routes let through.
+// Programs of one user on the node's own network have the same name: pods on the host's
+// network that run as root are one peer. So are pods whose addresses something on the way
+// replaces by its own. And a program that may add addresses to its pod's network can be
+// as many peers as the node's routes let through.
 func peerOf(ctx context.Context) string {
 	conn, ok := ctx.Value(connKey{}).(*knownConn)
 	if !ok {

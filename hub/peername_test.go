@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// connFrom is a connection that says that it comes from remote.
+// connFrom is a connection whose RemoteAddr is remote.
 type connFrom struct {
 	*net.TCPConn
 	remote net.Addr
@@ -71,7 +71,7 @@ func TestProxyPortsKnowTheirPeers(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	me := fmt.Sprint("user ", os.Geteuid())
-	if h.callers.peers == nil { // this machine cannot tell
+	if h.callers.peers == nil { // not supported on this machine
 		me = "loopback"
 	}
 	for url, want := range map[string]string{

@@ -50,8 +50,8 @@ func (p *Puller) credentials(ctx context.Context, t *task) ([]engine.Credential,
 	return found, append(problems, copies(found, secrets, t.image)...)
 }
 
-// copies names the secrets that say the same of an image as others that are in found: who
-// may know of such a secret only is not told of the other.
+// copies returns a problem for each credential for the image that is not in found because
+// it equals one there from another secret, of which the owners of this one may not know.
 func copies(found []engine.Credential, secrets []keyring.Entries, image string) []problem {
 	var out []problem
 	for _, entries := range secrets {

@@ -194,8 +194,8 @@ func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 	})
 }
 
-// Two namespaces that want the same image try each other's credentials, and are not told
-// what the other's are called.
+// Two namespaces that want the same image try each other's credentials, and do not learn
+// the names of the other's.
 func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engine.NewError(engine.Unauthorized, errors.New("refused")).

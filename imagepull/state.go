@@ -34,7 +34,7 @@ func (p *Puller) stateLocked(j *job) nodeapi.ImagePull {
 	return s
 }
 
-// state is what is told of t to a namespace, under the name that a pod has for the image.
+// state returns what a namespace may know of t, under the name that a pod uses for the image.
 func (t *task) state(image, namespace string, now time.Time) nodeapi.Image {
 	i := nodeapi.Image{
 		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,

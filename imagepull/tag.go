@@ -46,7 +46,8 @@ func (p *Puller) tag(ctx context.Context) {
 	}
 }
 
-// untagged returns the images whose tags are to be set, and what tells of a change.
+// untagged returns the images whose tags are to be set, and a channel that is closed when
+// that may have changed.
 func (p *Puller) untagged() (images []engine.Image, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

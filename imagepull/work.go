@@ -190,7 +190,8 @@ func (p *Puller) podsOf(t *task) []string {
 	return names
 }
 
-// event tells all pods that want t what message says to those of their namespace.
+// event posts an Event about t to all pods that want it, each with the message for its
+// namespace.
 func (p *Puller) event(t *task, eventType, reason string, message func(namespace string) string) {
 	for _, j := range p.jobsOf(t) {
 		p.cloud.Event(&corev1.ObjectReference{

@@ -25,7 +25,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	p = allowance(b.wire.limiter, p)
 	if int64(len(p)) > b.left {
-		p = p[:b.left+1] // one byte more tells whether the body ends
+		p = p[:b.left+1] // one byte more shows whether the body ends
 	}
 	n, waited, err := b.read(p)
 	if int64(n) > b.left {
@@ -52,7 +52,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// read tells how long the registry took.
+// read also returns how long the registry took.
 func (b *body) read(p []byte) (int, time.Duration, error) {
 	stalled := time.AfterFunc(b.wire.patience.window, func() { b.cancel(errStalled) })
 	defer stalled.Stop()

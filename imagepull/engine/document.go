@@ -120,8 +120,8 @@ func (e *Engine) children(ctx context.Context, blob ocispec.Descriptor) ([]ocisp
 	return nil, nil
 }
 
-// read reads a document that containerd has. What it has may be larger than what refers
-// to it says.
+// read reads a document that containerd has. It may be larger than the size in the
+// descriptor that refers to it.
 func (e *Engine) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
 	from, err := e.store().ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
 	if err != nil {

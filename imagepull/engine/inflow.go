@@ -97,7 +97,7 @@ func (in *inflow) connection(ctx context.Context) error {
 	failure := in.pull.registry.failure(err)
 	if in.offset > 0 && statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
 		// There is no such rest: what is here is not of this blob. Any other answer may be
-		// that of somebody who stands between here and the registry, and says nothing of it.
+		// that of somebody who stands between here and the registry, and proves nothing.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
 	}
 	return failure

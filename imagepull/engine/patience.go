@@ -71,7 +71,7 @@ func (p *patience) leftLocked() time.Duration {
 	return min(granted, waitAtMost) - p.waited
 }
 
-// ask counts a request, and tells how long its answer may take.
+// ask counts a request, and returns how long its answer may take.
 func (p *patience) ask() (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

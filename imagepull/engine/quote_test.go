@@ -49,7 +49,7 @@ func isLine(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// What is said of a Secret is for those who may know of its namespace.
+// Text about a Secret is only for those who may know of its namespace.
 func TestFor(t *testing.T) {
 	r := &registry{name: "registry.example.com/app:1", folders: []string{"/certs"}, tried: 2, credentials: []Credential{
 		{Username: "a", Source: "secret shop/one", Namespace: "shop"},

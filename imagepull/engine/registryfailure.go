@@ -60,7 +60,7 @@ func (r *registry) folder(file string) string {
 	return filepath.Join(r.folders[0], r.host(), file)
 }
 
-// presented tells how many credentials were refused.
+// presented describes how many credentials were refused, and what to do.
 func (r *registry) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
