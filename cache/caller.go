@@ -147,7 +147,8 @@ func (x *exchange) learnIssued(request, answer []byte, answerType string) {
 	}
 }
 
-// decodeTokenRequest returns no error that says why it fails: a token may be in the body.
+// decodeTokenRequest reports whether it succeeded, but not why it failed: an error might
+// quote the body, which may contain a token.
 func decodeTokenRequest(body []byte, contentType string) (*authenticationv1.TokenRequest, bool) {
 	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"})
 	if err != nil {

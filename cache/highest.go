@@ -91,7 +91,7 @@ const maxCounted = 2 * maxViews
 // while nothing of the resource is kept: a URL can name any resource.
 //
 // Each resource is counted by itself. Whoever can make up versions of one, such as an
-// aggregated apiserver, has no say in those of others.
+// aggregated apiserver, does not affect those of others.
 func (r *records) highest(resource schema.GroupVersionResource) *highest {
 	if r == nil {
 		return nil

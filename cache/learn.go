@@ -214,9 +214,9 @@ func (c *Cache) ended(s *stage) {
 	}
 }
 
-// endedCopies notes which pods that were read one by one a list would have, and has not: of
-// a view of the pods of a node, which a pod leaves only by its deletion. The view may not
-// have had them as members: it was evicted meanwhile, say.
+// endedCopies records as deleted the pods that were read one by one, and that a list of a
+// node's pods should have and does not: a pod leaves such a view only by its deletion. The
+// pods need not have been members of the view, which may have been evicted meanwhile.
 func (c *Cache) endedCopies(s *stage, version string) {
 	of, key := s.view.key.of(), &s.view.key
 	if of.resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.proves() || !key.lasting() {

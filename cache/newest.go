@@ -118,9 +118,9 @@ func versionSpace(r schema.GroupResource) string {
 
 func (of userResource) versionSpace() string { return versionSpace(of.resource.GroupResource()) }
 
-// restoredWith reports whether a resource goes back to a backup together with another one.
-// Who answers in another version space, and to whom it answers what, is not known: what one
-// user sees there says nothing of what others saw.
+// restoredWith reports whether a resource is restored from a backup together with another
+// one. Which server answers in another version space, and what it shows to whom, is not
+// known: what one user sees there proves nothing about what others saw.
 func (of userResource) restoredWith(other userResource) bool {
 	space := of.versionSpace()
 	return space == other.versionSpace() && (space == "" || of.user == other.user)

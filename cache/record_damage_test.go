@@ -179,7 +179,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 	})
 }
 
-// That a user has too many resources says nothing of those on disk, in whatever order the
+// That a user has too many resources does not affect those on disk, in whatever order the
 // disk has them.
 func TestRecordsOfAClosedUserAreReadAgain(t *testing.T) {
 	_, of := testRecords()

@@ -75,8 +75,8 @@ func (r *records) load(d *disk) error {
 }
 
 // readRecords returns what is on disk in an order that does not depend on the keys: where
-// there is more than is kept, it is the same that is kept each time. Users come last. That
-// one is closed says something of further resources, and nothing of those on disk.
+// there is more than is kept, it is the same that is kept each time. Users come last: the
+// record of a closed user is about further resources, not about those on disk.
 func readRecords(table *bucket.Bucket) (found []savedRecord, err error) {
 	err = table.All(func(key string, value []byte) {
 		var s savedRecord

@@ -123,7 +123,7 @@ func TestMadeUpResourcesAreBounded(t *testing.T) {
 	}
 }
 
-// madeUp is a resource that nobody has a view of, unless viewed says so.
+// madeUp returns a resource that nobody has a view of, unless viewed returns it.
 func madeUp(of userResource, i int) userResource {
 	of.resource.Resource = fmt.Sprint("made-up-", i)
 	return of

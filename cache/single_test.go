@@ -25,8 +25,8 @@ func keepPod(v *view, name, version string) {
 	v.keepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/"+name, "", version, []byte(podJSON(name, version)))
 }
 
-// What is old and read again and again stays, and what has just come: it is not the version
-// that says what nobody needs.
+// Objects that are read again and again stay, however old, and so do those that have just
+// come: not the version decides which are no longer needed.
 func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
 	c := startCache(t, newUpstream())
 	v := fullSingleView(c)

@@ -23,7 +23,7 @@ var errStageFull = errors.New("the list is too large to be kept")
 type stage struct {
 	view *view
 	// began is the view's version at the time of the request. An answer that
-	// shows the newest state there is, and is older than that, says that the
+	// shows the newest state there is, and is older than that, proves that the
 	// apiserver's store was restored from a backup.
 	began      string
 	consistent bool
@@ -31,11 +31,11 @@ type stage struct {
 	items map[string]staged
 	bytes int64
 	// ended are the UIDs of the members of the view, at version endedAt, that the stage did
-	// not have when it was committed, where that says something of them; see Cache.ended.
+	// not have when it was committed, where that shows that they were deleted; see Cache.ended.
 	ended   map[string]types.UID
 	endedAt string
-	// left are the versions of such members where that says that they are in the view no
-	// more, and nothing else.
+	// left are the versions of such members where it only shows that they are no longer in
+	// the view.
 	left map[string]string
 	meta wire.ListMeta
 	kind string // of the items, if they say so

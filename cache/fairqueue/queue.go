@@ -3,10 +3,10 @@
 //
 // # Flows
 //
-// Who asks is named by a path, say of a tenant and its user. At each level those of whom
-// somebody waits take turns: first the tenants, and within a tenant its users. So a
-// tenant gets no more turns by having more users. The paths of a [Queue] are all of the
-// same length.
+// A path identifies who asks, for example a tenant and its user. At each level those that
+// have somebody waiting take turns: first the tenants, and within a tenant its users. So a
+// tenant gets no more turns by having more users. All paths of a [Queue] have the same
+// length.
 //
 // # Bounds
 //

@@ -41,7 +41,7 @@ func (q *rig) ask(ctx context.Context, path string) {
 	synctest.Wait()
 }
 
-// all lets all work who wait, and says in which order calls have ended.
+// all lets all waiting calls proceed, and returns the order in which they ended.
 func (q *rig) all() string {
 	q.Release()
 	synctest.Wait()

@@ -23,7 +23,7 @@ type item = quota.Item[hash]
 
 // evictLocked makes room after a token of this user was added. A user who has too
 // many loses its own, those first that were not used for the longest time. Where
-// all users together have too many, package quota says who loses.
+// all users together have too many, package quota determines who loses.
 func (t *Tokens) evictLocked(key string) {
 	if t.byUser[key] > maxPerUser {
 		t.dropLocked(quota.Excess(most(maxPerUser-maxPerUser/spare), t.itemsLocked(func(r *record) bool { return r.key == key })))

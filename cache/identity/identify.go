@@ -129,9 +129,10 @@ func (t *Tokens) await(ctx context.Context, f *flight, isNew bool, token *Token)
 // path names who waits for a review, for package fairqueue. Tokens that are known take
 // turns with all others, so that a flood of new ones does not delay them.
 //
-// Whose a new token is nobody knows yet. Its claims may be forged, so those who send them
-// take turns first: see Options.Peer for what tells these apart. Where many come by one
-// address, their claims decide next: who forges them takes the turns of its own peers.
+// The user of a new token is not known yet, and its claims may be forged. So turns are
+// taken by peers first; see Options.Peer for how those are distinguished. Where many
+// clients share an address, the claims come next: whoever forges them takes turns only
+// from clients of that address.
 func (t *Tokens) path(ctx context.Context, f *flight, token *Token) []string {
 	if f.known != "" {
 		return []string{"known", quota.Tenant(f.known), f.known}
@@ -184,8 +185,8 @@ func (t *Tokens) fly(ctx context.Context, f *flight, token *Token, path []string
 	t.land(f, token, t.learn(token.hash, token.secret, user), nil)
 }
 
-// awaitTurn waits until it is the turn of a review. Release has to follow, unless it
-// fails. Its error is fairqueue.ErrFull, or says why the wait ended.
+// awaitTurn waits until it is the turn of a review. Unless it fails, the caller must call
+// Release. Its error is fairqueue.ErrFull, or the reason why the wait ended.
 func (t *Tokens) awaitTurn(ctx context.Context, f *flight, path []string) error {
 	defer context.AfterFunc(ctx, func() { f.leave(errStopping) })()
 	waiting, cancel := context.WithTimeoutCause(f.waiting, waitTimeout, errWaited)

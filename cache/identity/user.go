@@ -20,8 +20,8 @@ const userPrefix = "user:"
 
 // Key stands for the user wherever something is kept for it. A service account
 // that is deleted and created again has the same name and another UID, and so
-// another key. Quoting keeps a name that contains "#" apart. quota.Tenant tells the
-// namespace of a service account from its key.
+// another key. Quoting keeps a name that contains "#" apart. quota.Tenant
+// extracts the namespace of a service account from its key.
 func (u User) Key() string { return userPrefix + strconv.Quote(u.Name) + "#" + u.UID }
 
 // IsKey reports whether key is one of those that Key returns.

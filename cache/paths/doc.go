@@ -1,5 +1,5 @@
-// Package paths keeps what an apiserver says of itself: its version, which groups,
-// versions and resources it serves, and their schemas. Clients ask for it when they
+// Package paths keeps an apiserver's discovery documents: its version, the groups,
+// versions and resources that it serves, and their schemas. Clients read them when they
 // start, kubectl before each command, and cannot do without.
 //
 // These are not resources: there is nothing to watch, and no version but an ETag. So each
@@ -10,16 +10,15 @@
 //
 // # Conditional requests
 //
-// kubectl keeps discovery itself, and asks whether it has changed. The apiserver's 304
-// tells which ETag is the current one, though not what it stands for: offline it is
-// answered with 304 again, and if anything was read before, a client without that ETag
-// gets what was.
+// kubectl caches discovery itself, and asks whether it has changed. The apiserver's 304
+// has the current ETag, but not the content: offline a client with that ETag gets 304
+// again, and a client without it gets what was read before, if anything was.
 //
 // # Bounds
 //
 // Answers are kept up to 1 MiB each, eight of a user and path that differ in the Accept
 // header, and 1,000 and 16 MiB in all by default; beyond that
-// the tenant with the most loses first what was read longest ago, as package quota says. An
+// the tenant with the most loses first what was read longest ago; see package quota. An
 // answer that has not changed is written once a day.
 //
 // # Life cycle

@@ -7,8 +7,8 @@
 // An apiserver's answer is remembered if it is positive, authenticated or allowed, and
 // given again to the very same question: for a token that is the token and the audiences,
 // for access the whole spec, that is the user, UID, groups, extra fields and what is to
-// be done. It is given for a limited time after an apiserver has last said so. A negative
-// answer of an apiserver takes back what was remembered.
+// be done. It is given for a limited time after the last such answer of an apiserver. A
+// negative answer of an apiserver removes what was remembered.
 //
 // To all else the answer is no, at once: a token is not authenticated, access is not
 // allowed, and why. An error would do as little harm, but kubelet's webhook tries again
@@ -28,7 +28,7 @@
 //
 // What is remembered survives a restart of the hub, in the cache's file, sealed if that has
 // an encryption key. Tokens are not in it: keys are salted hashes. Beyond 1,000 answers or
-// 4 MiB the tenant whose users were reviewed most loses first, as package quota says.
+// 4 MiB the tenant whose users were reviewed most loses first; see package quota.
 //
 // # Life cycle
 //

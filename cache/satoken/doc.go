@@ -21,8 +21,8 @@
 // key; keys are hashes. Who can read the file could read the kubelet's volumes as well.
 // Tokens of pods that nobody asked about for 400 days are forgotten. Those of the
 // node are bounded by 2,000 and 16 MiB, and lose to nobody else's. All others together are
-// bounded by as much; beyond it the tenant to which the most were issued loses first, as
-// package quota says. Tokens never stand in logs or errors.
+// bounded by as much; beyond it the tenant to which the most were issued loses first; see
+// package quota. Logs and errors never contain tokens.
 //
 // # Life cycle
 //

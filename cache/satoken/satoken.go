@@ -23,7 +23,7 @@ type Account struct{ User, Namespace, Name string }
 type Options struct {
 	// MaxTokens and MaxBytes bound the tokens of the node, and also those of all other
 	// users together: 2,000 and 16 MiB by default. A kubelet with 250 pods has some 500,
-	// of 2,000 bytes. Who loses first says package quota.
+	// of 2,000 bytes. Package quota determines who loses first.
 	MaxTokens int
 	MaxBytes  int64
 	MaxUnused time.Duration // 400 days by default: longer than any token is good for

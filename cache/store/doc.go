@@ -30,7 +30,7 @@
 //   - Nothing is ever silently short. Every record carries a checksum that
 //     covers its place as well as its value; every view header carries the
 //     number and a digest of its members, and the file the number of views, and of
-//     the records of each table: see CheckTable for what it says of those.
+//     the records of each table: see CheckTable for what that proves.
 //   - No callback is called inside a transaction, and none is held open while
 //     a callback runs.
 //

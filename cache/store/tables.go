@@ -133,7 +133,7 @@ func (e *edit) settleTables() error {
 		}
 	}
 	for name := range t.recount {
-		t.known[name], _ = e.count(e.tx, name) // a damaged record says so when it is read
+		t.known[name], _ = e.count(e.tx, name) // damage is reported when the record is read
 	}
 	return e.putCensuses(e.tx, t.known)
 }
