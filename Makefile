@@ -189,7 +189,7 @@ demo: build cluster-command ## play an upgrade on a cluster with two nodes; root
 	@test/demo/run
 
 .PHONY: demo-down
-demo-down: cluster-command ## stop what make demo left running
+demo-down: cluster-command ## stop what make demo left running, and keep its logs
 	@test/demo/run down
 
 .PHONY: cluster-command
