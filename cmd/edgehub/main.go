@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: everything is said by flags, see --help", fs.Arg(0))
+		return fmt.Errorf("unknown command %q: want install, uninstall, or flags of the hub; see edgehub --help", fs.Arg(0))
 	}
 	config, err := options.Config()
 	if err := errors.Join(err, logs.Validate()); err != nil {

@@ -93,7 +93,7 @@ func find(verb string) (command, error) {
 			return c, nil
 		}
 	}
-	return command{}, wrongUse("%q is no command: want %s; see %s --help", verb, strings.Join(commandNames(), ", "), name)
+	return command{}, wrongUse("unknown command %q: want %s; see %s --help", verb, strings.Join(commandNames(), ", "), name)
 }
 
 // call is one command as it was given.

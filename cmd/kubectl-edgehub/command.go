@@ -107,7 +107,7 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	verb := words[0]
 	c, known := commands()[verb]
 	if !known {
-		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume; see kubectl edgehub --help", verb)
+		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume; see kubectl edgehub --help", verb)
 	}
 	if err := o.check(fs, verb, c); err != nil {
 		return exitFailed, err
@@ -154,7 +154,7 @@ func help(words []string, w io.Writer) (exitCode, error) {
 	}
 	c, known := commands()[words[0]]
 	if !known {
-		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume", words[0])
+		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume", words[0])
 	}
 	fmt.Fprintln(w, strings.TrimSpace(c.help))
 	return exitDone, nil
