@@ -2,9 +2,12 @@ package cache
 
 import (
 	"errors"
+	"os"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -20,8 +23,10 @@ import (
 // those who wait for the list to learn what it has changed, nor after a version that the
 // apiservers have forgotten.
 //
-// What a client knew from a hub that was killed does not count, nor do initial events
-// that broke off: a node that reboots offline reads what is on its disk.
+// A hub that restarts remembers it, as far as it was on disk. What a client knew from a hub
+// that was killed before does not count, nor do initial events that broke off, nor anything
+// from before a reboot: then there are no clients that have seen more, and a node that
+// reboots offline reads what is on its disk.
 
 // errBehind is why there is no answer from a view that is older than what was seen of it.
 var errBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
@@ -30,7 +35,25 @@ var errBehind = errors.New("what is cached of this is older than what was read l
 func (v *view) seenLocked(version string) {
 	if compare(version, v.seen) > 0 {
 		v.seen = version
+		v.saveSeenLocked()
 	}
+}
+
+// saveSeenLocked has the disk know how far behind its clients the view is.
+func (v *view) saveSeenLocked() {
+	if v.behindLocked() && v.complete && v.onDisk && !v.lost.Load() {
+		v.disk.change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	}
+}
+
+// bootID identifies the time since the machine was started; it is empty where the kernel
+// does not say.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // sawState is seenLocked, and reports whether the view could answer and is behind now.

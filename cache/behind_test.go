@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,51 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				u.goAway()
 				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
 					t.Errorf("offline again: %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Clients live through a restart of the hub, and through no reboot.
+func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		boot, want string
+	}{
+		"the hub":     {boot: bootID(), want: errBehind.Error()},
+		"the machine": {boot: "another one", want: "100: a=50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+				u.shows("100", podJSON("a", "50"))
+				c := openCache(t, dir, u)
+				c.disk.boot = tc.boot
+				stop := runCache(t, c)
+				get(t, c, urlPods)
+				u.onText("list", http.StatusServiceUnavailable, "{}")
+				ctx, cancel := context.WithCancel(t.Context())
+				startWatch(ctx, t, c, urlWatch+"&resourceVersion=110")
+				send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+				synctest.Wait()
+				u.goAway()
+				if got, want := get(t, c, urlPods), errBehind.Error(); got != want {
+					t.Errorf("offline: %q, want %q", got, want)
+				}
+				cancel()
+				stop()
+
+				c = openCache(t, dir, u)
+				runCache(t, c)
+				if got := get(t, c, urlPods); got != tc.want {
+					t.Errorf("offline, after a restart: %q, want %q", got, tc.want)
+				}
+				u.shows("130", podJSON("b", "125"))
+				u.comeBack()
+				get(t, c, urlPods)
+				u.goAway()
+				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
+					t.Errorf("when it was listed again: %q, want %q", got, want)
 				}
 			})
 		})

@@ -44,6 +44,7 @@ type disk struct {
 
 	shared shared
 	seed   maphash.Seed // of entry.quick
+	boot   string       // see bootID
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
@@ -56,7 +57,7 @@ type disk struct {
 // memory, within bounds, and opening is tried again. Errors are ErrLocked and
 // ErrKey, which a person has to put right.
 func openDisk(dir string, options store.Options, m *metrics, log *slog.Logger) (*disk, error) {
-	d := &disk{dir: dir, options: options, metrics: m, log: log, seed: maphash.MakeSeed()}
+	d := &disk{dir: dir, options: options, metrics: m, log: log, seed: maphash.MakeSeed(), boot: bootID()}
 	s, err := store.Open(dir, options)
 	switch {
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrKey):

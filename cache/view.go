@@ -113,6 +113,9 @@ type viewHeader struct {
 	Denied bool `json:"denied,omitempty"`
 	// Newest is the highest version that a Single view has seen.
 	Newest string `json:"newest,omitempty"`
+	// Seen is view.seen of a view that is behind, and Boot the bootID of then.
+	Seen string `json:"seen,omitempty"`
+	Boot string `json:"boot,omitempty"`
 }
 
 // memberCost is what a member takes on disk besides its object, about.
@@ -138,6 +141,11 @@ func (v *view) restore(s store.View) {
 	v.highest.raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
+	if h := &v.header; h.Boot != "" && h.Boot == v.disk.boot && compare(h.Seen, v.seen) > 0 {
+		v.seen = h.Seen
+	}
+	v.saveSeenLocked() // the file may be an older one
+
 }
 
 // forget makes the view one of which nothing is known: it is new, or was in a file that was
@@ -267,7 +275,11 @@ func (v *view) position() string {
 
 // headerLocked is what is kept of the view now.
 func (v *view) headerLocked() store.Header {
-	blob, err := json.Marshal(v.header)
+	h := v.header
+	if h.Seen, h.Boot = "", ""; v.behindLocked() {
+		h.Seen, h.Boot = v.seen, v.disk.boot
+	}
+	blob, err := json.Marshal(h)
 	if err != nil {
 		panic(err) // strings and bools
 	}
