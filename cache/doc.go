@@ -40,9 +40,9 @@
 // What the node writes of its own status while the cloud is away is kept by package
 // overlay, and laid over the cached objects wherever they are read: withStatus does that
 // to a list and to initial events, showStatus to a watch that is held. When the cloud is
-// back, settleStatus puts right what the cloud did not get, after a minute; the kubelet,
-// which sees it in its own watch, writes it there. Until then the overlay is kept, because
-// the cloud may be lost again.
+// back, settleStatus puts right what the cloud did not get, after a minute, or in the next
+// watch that a client opens after that; the kubelet, which sees it in its own watch, writes
+// it there. Until then the overlay is kept, because the cloud may be lost again.
 //
 // # What must hold
 //

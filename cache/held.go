@@ -16,6 +16,10 @@ import (
 // as they are cached, and a kubelet that gets such an event sends its status again.
 const settleAfter = time.Minute
 
+// settleSoon is how long after its client has opened it a watch goes on with such status
+// when that was dropped already: events of the cloud that wait for the client come first.
+const settleSoon = time.Second
+
 // heldStatus is which of the node's own status a watch has shown: level-triggered, so
 // that it costs one small record for each object, however often its status changes.
 type heldStatus struct {
@@ -177,9 +181,13 @@ func (s *stream) settleLater() {
 	if s.held.stopSettling(); len(s.held.shown) == 0 {
 		return
 	}
+	after := settleAfter
+	if !s.resumed && s.cache.writes.overlay.Len() == 0 {
+		after = settleSoon // a client may open no watch that lasts for longer
+	}
 	body, due := s.upstream, &atomic.Bool{}
 	s.held.due = due
-	s.held.settle = time.AfterFunc(settleAfter, func() {
+	s.held.settle = time.AfterFunc(after, func() {
 		due.Store(true)
 		_ = body.Close() // who reads it sees it
 	})

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,6 +113,30 @@ func TestAWatchAfterTheReturnIsPutRight(t *testing.T) {
 		time.Sleep(settleAfter + 10*time.Second)
 		if got, want := w.addresses(t), "MODIFIED:a=50@ BOOKMARK:=100@"; got != want {
 			t.Errorf("the watch says %q, want %q", got, want)
+		}
+	})
+}
+
+// A client may open a watch anew before each has lasted for a minute. Once the status was
+// dropped, the next watch puts it right.
+func TestAClientOfShortWatchesIsPutRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		u.goAway()
+		synctest.Wait()
+		reportStatus(t, c, "a", "10.0.0.1")
+		u.comeBack()
+		var got []string
+		for range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := startWatch(ctx, t, c, urlWatch+"&resourceVersion=100")
+			time.Sleep(40 * time.Second)
+			got = append(got, w.addresses(t))
+			cancel()
+			synctest.Wait()
+		}
+		if got[0] != "" || got[4] != "MODIFIED:a=50@ BOOKMARK:=100@" {
+			t.Errorf("the watches say %q", got)
 		}
 	})
 }
