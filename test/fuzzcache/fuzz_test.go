@@ -113,12 +113,13 @@ func (c *client) readOn(ctx context.Context, r *rand.Rand) {
 }
 
 // settling is how long the cloud has to be there before nothing that the node has reported is
-// shown any more, if etcd does not have it.
-const settling = 2 * time.Minute
+// shown any more, if etcd does not have it: the hub forgets it after a minute, and a watch that
+// was opened just before puts it right after another.
+const settling = 150 * time.Second
 
 // settle waits until all watches have what etcd has. Nobody writes any more. In a long run
-// no list shows statuses of before in the end, while the cloud is away again, which takes a
-// minute.
+// watch or list shows statuses of before in the end, while the cloud is away again, which takes
+// a minute.
 func (w *world) settle(all []*follower, whole bool) {
 	w.t.Helper()
 	rev, err := w.revision(w.t.Context())
@@ -130,7 +131,7 @@ func (w *world) settle(all []*follower, whole bool) {
 		deadline = time.Now().Add(settling)
 	}
 	for _, x := range all {
-		arrived := func() bool { return x.has(w.history.list(x.q, w.history.now())) } // controllers write on
+		arrived := func() bool { return x.has(w.history.list(x.q, w.history.now()), whole) } // controllers write on
 		if !poll.Within(time.Until(deadline), arrived) {
 			w.report("a watch that does not get what there is", "%s, %s: %s", x.c.name, x.what, x.differences(w.history.list(x.q, w.history.now())))
 		}
@@ -175,14 +176,14 @@ func (f *follower) differences(want map[string]*state) string {
 }
 
 // has reports whether the client has what there is. Statuses that the node has reported may
-// still be shown: a hub puts them right in a watch that has lasted for a minute, and many
-// here are shorter.
-func (f *follower) has(want map[string]*state) bool {
+// still be shown until the cloud was there for long enough, and where they were what selects
+// an object: a hub does not know which objects its client's list had for that, or had not.
+func (f *follower) has(want map[string]*state, settled bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	got, want := maps.Clone(f.items), maps.Clone(want)
 	for key := range f.shown {
-		if f.shown[key] {
+		if f.shown[key] && (!settled || f.q.byStatus()) {
 			delete(got, key)
 			delete(want, key)
 		}
