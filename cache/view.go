@@ -145,7 +145,6 @@ func (v *view) restore(s store.View) {
 		v.seen = h.Seen
 	}
 	v.saveSeenLocked() // the file may be an older one
-
 }
 
 // forget makes the view one of which nothing is known: it is new, or was in a file that was
