@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
@@ -36,15 +37,21 @@ func main() {
 	}
 }
 
+// hubFlags binds the flags of the hub to options and logs, and --version to showVersion.
+func hubFlags(options *hub.Options, logs *cli.LogOptions) (fs *pflag.FlagSet, showVersion *bool) {
+	fs = newFlags("edgehub", usage)
+	options.AddFlags(fs)
+	logs.AddFlags(fs)
+	showVersion = fs.Bool("version", false, "print the version and exit")
+	return fs, showVersion
+}
+
 func run(ctx context.Context, args []string) error {
 	if ran, err := subcommand(ctx, args); ran {
 		return err
 	}
 	options, logs := hub.NewOptions(), cli.LogOptions{}
-	fs := newFlags("edgehub", usage)
-	options.AddFlags(fs)
-	logs.AddFlags(fs)
-	showVersion := fs.Bool("version", false, "print the version and exit")
+	fs, showVersion := hubFlags(options, &logs)
 	if err := fs.Parse(args); err != nil {
 		return flagError(err, "edgehub")
 	}

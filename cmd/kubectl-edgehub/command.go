@@ -48,13 +48,13 @@ type options struct {
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.Usage = func() {} // an error names what is wrong, and where help is
-	fs.BoolVarP(&o.watch, "watch", "w", false, "")
-	fs.BoolVar(&o.nodes, "nodes", false, "")
-	fs.StringVarP(&o.output, "output", "o", "", "")
-	fs.DurationVar(&o.timeout, "timeout", 0, "")
-	fs.BoolVar(&o.ready, "ready-only", false, "")
-	fs.BoolVarP(&o.help, "help", "h", false, "")
-	fs.BoolVar(&o.version, "version", false, "")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
+	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
+	fs.DurationVar(&o.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
+	fs.BoolVar(&o.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
+	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	o.addFlags(fs)
 	return fs
 }
