@@ -183,6 +183,10 @@ bench: build ## measure the hub: times beside a bare reverse proxy, memory, disk
 bench-rollout: build ## roll DaemonSets out over 5,000 simulated nodes, beside Kubernetes' own way
 	cd test && go run ./bench/rollout $(ARGS)
 
+.PHONY: docs
+docs: ## write the tables of docs/flags.md and docs/metrics.md from code
+	UPDATE_DOCS=1 go test -count=1 -p 1 -run 'Reference$$' ./cmd/...
+
 .PHONY: demo
 demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed
 	@.ci/packages $(node_packages) curl jq
