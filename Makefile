@@ -127,7 +127,7 @@ test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
 	go test -race ./...
-	cd test && go test -count=1 ./layering
+	cd test && go test -count=1 ./layering ./docs
 
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
