@@ -152,9 +152,9 @@ func (x *exchange) seek(q *query) ([]heldCopy, error) {
 	case k.closed:
 		return nil, errDoubtful
 	}
-	absent := x.cache.views.absentAt(q)
+	absent, wasAbsent := x.cache.views.absentAt(q)
 	live := slices.DeleteFunc(slices.Clone(copies.all), func(c heldCopy) bool {
-		return absent != "" && compare(c.proven, absent) <= 0 || k.isOf(&c)
+		return wasAbsent != "" && compare(c.proven, wasAbsent) <= 0 || k.isOf(&c)
 	})
 	if len(live) == 0 {
 		return nil, x.missing(q, &copies, &k, absent)
@@ -207,12 +207,15 @@ func newestOf(copies []heldCopy) string {
 }
 
 // absentAt is the highest version at which a view proves that an object is not there, or "".
-func (s *views) absentAt(q *query) string {
-	version := ""
+// Up to seen, which is at least as high, a view that may not answer just now has shown that.
+func (s *views) absentAt(q *query) (version, seen string) {
 	for _, v := range s.resource(q.user, q.resource) {
-		version = higher(version, v.absentAt(q.namespace, q.name))
+		absent, usable := v.absentAt(q.namespace, q.name)
+		if seen = higher(seen, absent); usable {
+			version = higher(version, absent)
+		}
 	}
-	return version
+	return version, seen
 }
 
 // retire drops a view. Of what it proves not to be there, as far as other views of the user

@@ -358,23 +358,25 @@ func (k *viewKey) proves() bool {
 // lacks reports that the view proves that there is no such object, any more if it
 // was seen at a version.
 func (v *view) lacks(namespace, name, seen string) bool {
-	absent := v.absentAt(namespace, name)
-	return absent != "" && compare(absent, seen) >= 0
+	absent, usable := v.absentAt(namespace, name)
+	return usable && absent != "" && compare(absent, seen) >= 0
 }
 
-// absentAt is the version at which the view proves that there is no such object, or "".
-func (v *view) absentAt(namespace, name string) string {
+// absentAt is the version at which the view shows that there is no such object, or "". That
+// proves something only if the view is usable: it may be refused to its user by now, or older
+// than what clients have seen of it.
+func (v *view) absentAt(namespace, name string) (version string, usable bool) {
 	k := &v.key
 	if !k.proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != onlyName+name {
-		return ""
+		return "", false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.usableLocked() || v.loadLocked() != nil {
-		return ""
+	if !v.complete || v.lost.Load() && !v.loaded || v.loadLocked() != nil {
+		return "", false
 	}
 	if _, ok := v.index[memberName(namespace, name)]; ok {
-		return ""
+		return "", false
 	}
-	return v.version
+	return v.version, v.usableLocked()
 }
