@@ -6,7 +6,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(or $(shell git describe --tags --match 'v*' --abbrev=12 --dirty 2>/dev/null),v0.0.0-dev)
+# The release that this source is, or becomes: the docs and the chart name the same, and a
+# test compares them.
+release := v0.6.0
+
+VERSION ?= $(or $(shell git describe --tags --match 'v*' --abbrev=12 --dirty 2>/dev/null),$(release)-dev)
 REVISION ?= $(or $(shell git rev-parse HEAD 2>/dev/null),unknown)
 # Seven digits everywhere: git's own abbreviation depends on what else a clone has.
 COMMIT  ?= $(shell echo $(REVISION) | cut -c 1-7)

@@ -3,6 +3,7 @@ package docs
 // others are names on the pages that edgehub's programs do not have, and whose they are.
 var others = map[string]string{
 	"--create-namespace": "helm",
+	"--set":              "helm",
 
 	"--for":       "kubectl wait, kubectl events",
 	"--overwrite": "kubectl annotate",
