@@ -78,4 +78,6 @@ var others = map[string]string{
 	"--now":               "systemctl enable",
 	"--prune":             "crictl rmi",
 	"--raw":               "kubectl get",
+
+	"address already in use": "the kernel",
 }

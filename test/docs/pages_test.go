@@ -1,7 +1,7 @@
 // Package docs holds no code: its tests check what the pages for readers mention. Links and
 // anchors lead somewhere; flags, metrics, alerts, annotations, tests, make targets and
-// folders exist; versions agree. What belongs to another program is listed in
-// others_test.go with the name of that program.
+// folders exist; versions agree; quoted messages are what programs write. What belongs to
+// another program is listed in others_test.go with the name of that program.
 package docs
 
 import (
