@@ -109,6 +109,7 @@ func (x *exchange) source() (*source, error) {
 			}
 		}
 		if best != nil {
+			x.cache.views.gave(x.query.key(o.to), position)
 			return best, nil
 		}
 	}
@@ -116,6 +117,15 @@ func (x *exchange) source() (*source, error) {
 		return nil, errBehind
 	}
 	return nil, x.unanswerable()
+}
+
+// gave notes that a client who asked for a view was given that state of another one, converted:
+// an older state of the view itself is no answer any more. It may just be on its way, or be
+// refused for now.
+func (s *views) gave(key viewKey, version string) {
+	v := s.acquire(key)
+	defer v.release()
+	v.sawState(version)
 }
 
 // unanswerable says why none of the views of a list or watch can answer.
