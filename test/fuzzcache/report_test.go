@@ -17,7 +17,6 @@ type findings struct {
 	count map[string]int
 	first map[string][]string
 	total map[string]int // what was done
-	lines []string       // what was done to the links and the hub
 }
 
 const enough = 3
@@ -34,12 +33,10 @@ func (w *world) report(kind, format string, args ...any) {
 	}
 }
 
-// note adds a line to the run's log.
+// note logs what is done to the links and the hub.
 func (w *world) note(format string, args ...any) {
-	f := &w.findings
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = append(f.lines, fmt.Sprintf("%8v %s", time.Since(f.began).Round(time.Millisecond), fmt.Sprintf(format, args...)))
+	w.t.Helper()
+	w.t.Logf("%8v %s", time.Since(w.findings.began).Round(time.Millisecond), fmt.Sprintf(format, args...))
 }
 
 func (w *world) did(what string) {
@@ -70,7 +67,6 @@ func (w *world) summarize() {
 	if len(f.count) == 0 {
 		return
 	}
-	w.t.Logf("what was done to the links and the hub:\n%s", strings.Join(f.lines, "\n"))
 	for _, kind := range slices.Sorted(maps.Keys(f.count)) {
 		w.t.Errorf("%d × %s; the first:\n\t%s", f.count[kind], kind, strings.Join(f.first[kind], "\n\t"))
 	}
