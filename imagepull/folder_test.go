@@ -232,14 +232,16 @@ func TestACopyOfASecretIsNamedToItsNamespace(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		const image = "reg.example/app"
 		n.engine.fail[image] = engine.NewError(engine.Unauthorized, errors.New("refused"))
-		for _, namespace := range []string{"shop", "bank"} {
+		for _, namespace := range []string{"shop", "bank"} { // before the first attempt reads them
 			name := "of-" + namespace
 			n.cloud.secrets[name] = &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
 				Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"reg.example":{"username":"u","password":"p"}}}`)},
 			}
+		}
+		for _, namespace := range []string{"shop", "bank"} {
 			wanted := target("v2", image)
-			wanted.ImagePullSecrets = []string{name}
+			wanted.ImagePullSecrets = []string{"of-" + namespace}
 			pod := podWith("in-"+namespace, wanted)
 			pod.Namespace = namespace
 			n.cloud.set(pod)
