@@ -130,7 +130,7 @@ test: test-unit test-integration test-e2e ## run all tests; without root all but
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
-	go test -race ./...
+	go test -race -timeout 30m ./...
 	cd test && go test -count=1 ./layering ./docs
 
 .PHONY: test-integration
