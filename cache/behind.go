@@ -73,13 +73,14 @@ func (v *view) behind() bool {
 	return v.behindLocked()
 }
 
-// latest is the latest version of which the view has the state, or a client was given it.
-// An apiserver whose newest state is older has a store that was restored from a backup.
+// latest is the latest version of which the view has the state, or a client was given it;
+// of a view that is lost, too. An apiserver whose newest state is older has a store that was
+// restored from a backup.
 func (v *view) latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.complete && !v.lost.Load() && !v.behindLocked() {
-		return v.version
+	if v.complete {
+		return higher(v.version, v.seen)
 	}
 	return v.seen
 }

@@ -185,6 +185,9 @@ func (s *stage) commit(version string) verdict {
 			return outdated
 		}
 	}
+	if v.complete { // it is lost, or older
+		v.seenLocked(v.version)
+	}
 	if s.consistent && compare(version, s.began) < 0 {
 		v.seen = "" // there is no newer state: the store was restored from a backup
 	}

@@ -113,8 +113,9 @@ type viewHeader struct {
 	Denied bool `json:"denied,omitempty"`
 	// Newest is the highest version that a Single view has seen.
 	Newest string `json:"newest,omitempty"`
-	// Seen is view.seen of a view that is behind, and Boot the bootID of then.
+	// Seen is view.seen of a view that is behind.
 	Seen string `json:"seen,omitempty"`
+	// Boot is the bootID of when this was written.
 	Boot string `json:"boot,omitempty"`
 }
 
@@ -141,8 +142,10 @@ func (v *view) restore(s store.View) {
 	v.highest.raise(v.newestLocked())
 	v.lost.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
-	if h := &v.header; h.Boot != "" && h.Boot == v.disk.boot && compare(h.Seen, v.seen) > 0 {
-		v.seen = h.Seen
+	if v.header.Boot != "" && v.header.Boot == v.disk.boot {
+		if v.seen = higher(v.seen, v.header.Seen); s.Stale {
+			v.seen = higher(v.seen, s.ResourceVersion)
+		}
 	}
 	v.saveSeenLocked() // the file may be an older one
 }
@@ -275,8 +278,8 @@ func (v *view) position() string {
 // headerLocked is what is kept of the view now.
 func (v *view) headerLocked() store.Header {
 	h := v.header
-	if h.Seen, h.Boot = "", ""; v.behindLocked() {
-		h.Seen, h.Boot = v.seen, v.disk.boot
+	if h.Seen, h.Boot = "", v.disk.boot; v.behindLocked() {
+		h.Seen = v.seen
 	}
 	blob, err := json.Marshal(h)
 	if err != nil {

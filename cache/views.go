@@ -233,7 +233,7 @@ func (s *views) sweep() {
 			s.retire(v)
 		}
 		v.relisting.tidy(s.now())
-		if v.empty() {
+		if v.empty() && !s.isFloor(v) {
 			s.remove(v)
 		}
 	}
@@ -243,6 +243,21 @@ func (v *view) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.onDisk
+}
+
+// isFloor reports whether there is another view of the same query, and clients have been given
+// a state of this one: nothing older may be made of the other one.
+func (s *views) isFloor(v *view) bool {
+	if v.latest() == "" {
+		return false
+	}
+	for _, other := range s.resource(v.key.User, v.key.resource()) {
+		k := other.key
+		if k.Representation = v.key.Representation; other != v && k == v.key && !other.empty() {
+			return true
+		}
+	}
+	return false
 }
 
 // remove forgets an empty view, unless somebody is about to fill it. A view's lock

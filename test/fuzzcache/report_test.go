@@ -3,6 +3,7 @@ package fuzzcache
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,8 +30,28 @@ func (w *world) report(kind, format string, args ...any) {
 	if f.count[kind]++; f.count[kind] <= enough {
 		text = fmt.Sprintf("%v: %s", time.Since(f.began).Round(time.Millisecond), text)
 		f.first[kind] = append(f.first[kind], text)
-		w.t.Logf("%s: %s", kind, text) // at once: a run may take an hour
+		w.t.Logf("%s: %s%s", kind, text, w.hubSaid(time.Minute)) // at once: a run may take an hour
 	}
+}
+
+// hubSaid returns the warnings and errors that the hub has logged of late.
+func (w *world) hubSaid(of time.Duration) string {
+	if w.hub == nil {
+		return ""
+	}
+	text, err := os.ReadFile(w.hub.Log)
+	if err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		at, rest, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		when, err := time.Parse(time.RFC3339, at)
+		if err == nil && time.Since(when) < of && (strings.HasPrefix(rest, "level=WARN") || strings.HasPrefix(rest, "level=ERROR")) {
+			out.WriteString("\n\t\tthe hub: " + strings.TrimSpace(line))
+		}
+	}
+	return out.String()
 }
 
 // note logs what is done to the links and the hub.
