@@ -6,7 +6,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(or $(shell git describe --tags --match 'v*' --abbrev=12 --dirty 2>/dev/null),v0.0.0-dev)
+# The release that this source is, or becomes: the docs and the chart name the same, and a
+# test compares them.
+release := v0.6.0
+
+VERSION ?= $(or $(shell git describe --tags --match 'v*' --abbrev=12 --dirty 2>/dev/null),$(release)-dev)
 REVISION ?= $(or $(shell git rev-parse HEAD 2>/dev/null),unknown)
 # Seven digits everywhere: git's own abbreviation depends on what else a clone has.
 COMMIT  ?= $(shell echo $(REVISION) | cut -c 1-7)
@@ -126,8 +130,8 @@ test: test-unit test-integration test-e2e ## run all tests; without root all but
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
-	go test -race ./...
-	cd test && go test -count=1 ./layering
+	go test -race -timeout 30m ./...
+	cd test && go test -count=1 ./layering ./docs
 
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
@@ -183,13 +187,17 @@ bench: build ## measure the hub: times beside a bare reverse proxy, memory, disk
 bench-rollout: build ## roll DaemonSets out over 5,000 simulated nodes, beside Kubernetes' own way
 	cd test && go run ./bench/rollout $(ARGS)
 
+.PHONY: docs
+docs: ## write the tables of docs/flags.md and docs/metrics.md from code
+	UPDATE_DOCS=1 go test -count=1 -p 1 -run 'Reference$$' ./cmd/...
+
 .PHONY: demo
 demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed
 	@.ci/packages $(node_packages) curl jq
 	@test/demo/run
 
 .PHONY: demo-down
-demo-down: cluster-command ## stop what make demo left running
+demo-down: cluster-command ## stop what make demo left running, and keep its logs
 	@test/demo/run down
 
 .PHONY: cluster-command

@@ -3,8 +3,10 @@ package cache
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,29 +209,71 @@ func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
 
 // A list of an old version is no answer to who was given a newer one, made from another form.
 func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"))
-		metadata := context.WithValue(t.Context(), acceptKey{}, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-		u.goAway()
-		if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
-			t.Fatalf("offline, converted: %q, want %q", got, want)
-		}
-		u.comeBack()
+	const form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	old := func(body io.Reader) *http.Response {
+		res := respond(http.StatusOK, "")
+		res.Body = io.NopCloser(body)
+		res.ContentLength = -1
+		res.Header.Set("Content-Type", form)
+		return res
+	}
+	const begin, end = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},`, `"items":[]}`
+	remember := func(ctx context.Context, t *testing.T, u *upstream, c *Cache) {
 		u.on("list", func(r *http.Request) *http.Response {
 			if r.URL.Query().Get("resourceVersion") == "" { // the hub's own
 				return respond(http.StatusServiceUnavailable, "{}")
 			}
-			res := respond(http.StatusOK, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[]}`)
-			res.Header.Set("Content-Type", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-			return res
+			return old(strings.NewReader(begin + end))
 		})
-		ask(metadata, t, c, http.MethodGet, urlPods+"?resourceVersion=90&resourceVersionMatch=Exact")
-		synctest.Wait()
+		ask(ctx, t, c, http.MethodGet, urlPods+"?resourceVersion=90&resourceVersionMatch=Exact")
+	}
+	again := func(ctx context.Context, t *testing.T, u *upstream, c *Cache) {
+		u.comeBack()
+		remember(ctx, t, u, c)
 		u.goAway()
-		if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
-			t.Errorf("offline again: %q, want %q", got, want)
-		}
-	})
+	}
+	// Each returns what has the old list come, or come again, while the cloud is away at last.
+	for name, begins := range map[string]func(ctx context.Context, t *testing.T, u *upstream, c *Cache) (comes func()){
+		"which comes afterwards": func(ctx context.Context, t *testing.T, u *upstream, c *Cache) func() {
+			return func() { again(ctx, t, u, c) }
+		},
+		"which was refused": func(ctx context.Context, t *testing.T, u *upstream, c *Cache) func() {
+			remember(ctx, t, u, c)
+			u.onText("list", http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+			ask(ctx, t, c, http.MethodGet, urlPods)
+			u.shows("100", podJSON("a", "50"))
+			get(t, c, urlPods) // in this form it is allowed again
+			return func() { again(ctx, t, u, c) }
+		},
+		"which was on its way": func(ctx context.Context, t *testing.T, u *upstream, c *Cache) func() {
+			body, rest := io.Pipe()
+			u.on("list", func(*http.Request) *http.Response { return old(body) })
+			go ask(ctx, t, c, http.MethodGet, urlPods)
+			send(t, rest, begin)
+			return func() {
+				send(t, rest, end)
+				_ = rest.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, c := startListed(t, "100", podJSON("a", "50"))
+				metadata := context.WithValue(t.Context(), acceptKey{}, form)
+				comes := begins(metadata, t, u, c)
+				synctest.Wait()
+				u.goAway()
+				if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+					t.Fatalf("offline, converted: %q, want %q", got, want)
+				}
+				comes()
+				synctest.Wait()
+				if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+					t.Errorf("offline, after the old list: %q, want %q", got, want)
+				}
+			})
+		})
+	}
 }
 
 // An object was seen by a selector, and does not match it any more. What was seen of it

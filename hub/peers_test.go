@@ -32,7 +32,7 @@ func TestProxyPortsKnowTheirPeers(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	me := fmt.Sprint("user ", os.Geteuid())
-	if peers, err := peer.New(nil); err != nil || peers.SelfTest() != nil { // this machine cannot tell
+	if peers, err := peer.New(nil); err != nil || peers.SelfTest() != nil { // not supported on this machine
 		me = "loopback"
 	}
 	for url, want := range map[string]string{

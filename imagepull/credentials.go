@@ -51,8 +51,8 @@ func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Cr
 	return found, append(problems, duplicates(found, secrets, t.Image)...)
 }
 
-// duplicates names the secrets with the same credential as one in found: the namespace of such a
-// secret must not learn of the other secret.
+// duplicates returns a problem for each credential for the image that is not in found because
+// it equals one there from another secret, of which the owners of this one may not know.
 func duplicates(found []engineapi.Credential, secrets []keyring.Entries, image string) []problem {
 	var out []problem
 	for _, entries := range secrets {

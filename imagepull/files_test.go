@@ -156,8 +156,8 @@ func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 	})
 }
 
-// Two namespaces that want the same image try each other's credentials, and are not told
-// what the other's are called.
+// Two namespaces that want the same image try each other's credentials, and do not learn
+// the names of the other's.
 func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused")).
@@ -194,14 +194,16 @@ func TestACopyOfASecretIsNamedToItsNamespace(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		const image = "reg.example/app"
 		n.engine.fail[image] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused"))
-		for _, namespace := range []string{"shop", "bank"} {
+		for _, namespace := range []string{"shop", "bank"} { // before the first attempt reads them
 			name := "of-" + namespace
 			n.cloud.secrets[name] = &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeDockerConfigJson,
 				Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"reg.example":{"username":"u","password":"p"}}}`)},
 			}
+		}
+		for _, namespace := range []string{"shop", "bank"} {
 			wanted := target("v2", image)
-			wanted.ImagePullSecrets = []string{name}
+			wanted.ImagePullSecrets = []string{"of-" + namespace}
 			pod := podWith("in-"+namespace, wanted)
 			pod.Namespace = namespace
 			n.cloud.set(pod)

@@ -133,7 +133,8 @@ func (p *Puller) podsOf(t *queue.Task) []string {
 	return names
 }
 
-// event records an Event for each pod that wants t, with the message for its namespace.
+// event posts an Event about t to all pods that want it, each with the message for its
+// namespace.
 func (p *Puller) event(t *queue.Task, eventType, reason string, message func(namespace string) string) {
 	for _, j := range p.queue.Wanting(t) {
 		p.cloud.Event(&corev1.ObjectReference{

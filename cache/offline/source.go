@@ -111,6 +111,7 @@ func (r *Request) Source() (*Source, error) {
 			}
 		}
 		if best != nil {
+			r.Answers.Views.Gave(r.Query.Key(o.to), position)
 			return best, nil
 		}
 	}

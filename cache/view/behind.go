@@ -60,13 +60,14 @@ func (v *View) Behind() bool {
 	return v.behindLocked()
 }
 
-// Latest is the latest version of which the view has the state, or a client was given it.
-// An apiserver whose newest state is older has a store that was restored from a backup.
+// Latest is the latest version of which the view has the state, or a client was given it;
+// of a view that is stale, too. An apiserver whose newest state is older has a store that was
+// restored from a backup.
 func (v *View) Latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.complete && !v.stale.Load() && !v.behindLocked() {
-		return v.version
+	if v.complete {
+		return versions.Higher(v.version, v.seen)
 	}
 	return v.seen
 }

@@ -146,12 +146,15 @@ func newestOf(copies []Copy) string {
 }
 
 // absentAt is the highest version at which a view proves that an object is not there, or "".
-func (s *Views) absentAt(q *query.Query) string {
-	version := ""
+// Up to seen, which is at least as high, a view that may not answer just now has shown that.
+func (s *Views) absentAt(q *query.Query) (version, seen string) {
 	for _, v := range s.resource(q.User, q.Resource) {
-		version = versions.Higher(version, v.absentAt(q.Namespace, q.Name))
+		absent, usable := v.absentAt(q.Namespace, q.Name)
+		if seen = versions.Higher(seen, absent); usable {
+			version = versions.Higher(version, absent)
+		}
 	}
-	return version
+	return version, seen
 }
 
 // retire drops a view. Of what it proves not to be there, as far as other views of the user

@@ -24,9 +24,9 @@ func (s *Views) Seek(q *query.Query) ([]Copy, error) {
 	case k.Closed:
 		return nil, ErrDoubtful
 	}
-	absent := s.absentAt(q)
+	absent, wasAbsent := s.absentAt(q)
 	live := slices.DeleteFunc(slices.Clone(copies.All), func(c Copy) bool {
-		return absent != "" && versions.Compare(c.proven, absent) <= 0 || c.isGone(&k)
+		return wasAbsent != "" && versions.Compare(c.proven, wasAbsent) <= 0 || c.isGone(&k)
 	})
 	if len(live) == 0 {
 		return nil, s.missing(q, &copies, &k, absent)

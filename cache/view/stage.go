@@ -180,6 +180,9 @@ func (s *Stage) Commit(version string) Verdict {
 			return Outdated
 		}
 	}
+	if v.complete { // it is stale, or older
+		v.seenLocked(v.version)
+	}
 	if s.Consistent && versions.Compare(version, s.began) < 0 {
 		v.seen = "" // there is no newer state: the store was restored from a backup
 	}

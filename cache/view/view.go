@@ -115,8 +115,9 @@ type viewHeader struct {
 	Denied bool `json:"denied,omitempty"`
 	// Newest is the highest version that a Single view has seen.
 	Newest string `json:"newest,omitempty"`
-	// Seen is View.seen of a view that is behind, and Boot the bootID of then.
+	// Seen is View.seen of a view that is behind.
 	Seen string `json:"seen,omitempty"`
+	// Boot is the boot ID of when this was written.
 	Boot string `json:"boot,omitempty"`
 }
 
@@ -143,8 +144,10 @@ func (v *View) restore(s store.View) {
 	v.Highest.Raise(v.newestLocked())
 	v.stale.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
-	if h := &v.header; h.Boot != "" && h.Boot == v.disk.Boot && versions.Compare(h.Seen, v.seen) > 0 {
-		v.seen = h.Seen
+	if v.header.Boot != "" && v.header.Boot == v.disk.Boot {
+		if v.seen = versions.Higher(v.seen, v.header.Seen); s.Stale {
+			v.seen = versions.Higher(v.seen, s.ResourceVersion)
+		}
 	}
 	v.saveSeenLocked() // the file may be an older one
 }
@@ -296,8 +299,8 @@ func (v *View) Position() string {
 // headerLocked is what is kept of the view now.
 func (v *View) headerLocked() store.Header {
 	h := v.header
-	if h.Seen, h.Boot = "", ""; v.behindLocked() {
-		h.Seen, h.Boot = v.seen, v.disk.Boot
+	if h.Seen, h.Boot = "", v.disk.Boot; v.behindLocked() {
+		h.Seen = v.seen
 	}
 	blob, err := json.Marshal(h)
 	if err != nil {
@@ -386,23 +389,25 @@ func (v *View) Member(name string) (Entry, bool) {
 // ProvesAbsent reports that the view proves that there is no such object, any more if it
 // was seen at a version.
 func (v *View) ProvesAbsent(namespace, name, seen string) bool {
-	absent := v.absentAt(namespace, name)
-	return absent != "" && versions.Compare(absent, seen) >= 0
+	absent, usable := v.absentAt(namespace, name)
+	return usable && absent != "" && versions.Compare(absent, seen) >= 0
 }
 
-// absentAt is the version at which the view proves that there is no such object, or "".
-func (v *View) absentAt(namespace, name string) string {
+// absentAt is the version at which the view shows that there is no such object, or "". That
+// proves something only if the view is usable: it may be refused to its user by now, or older
+// than what clients have seen of it.
+func (v *View) absentAt(namespace, name string) (version string, usable bool) {
 	k := &v.Key
 	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name {
-		return ""
+		return "", false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.usableLocked() || v.loadLocked() != nil {
-		return ""
+	if !v.complete || v.stale.Load() && !v.loaded || v.loadLocked() != nil {
+		return "", false
 	}
 	if _, ok := v.index[query.MemberName(namespace, name)]; ok {
-		return ""
+		return "", false
 	}
-	return v.version
+	return v.version, v.usableLocked()
 }

@@ -77,7 +77,11 @@ func TestWhatMovesAView(t *testing.T) {
 		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *View) {
 			v.stale.Store(true)
 			fillPods(t, v, "", "9", false, map[string]string{"a": "5"})
-		}, "9 ns/a=5"},
+		}, "9 ns/a=5 unusable"},
+		"a view that lost changes takes a newer list": {func(t *testing.T, v *View) {
+			v.stale.Store(true)
+			fillPods(t, v, "", "11", false, map[string]string{"a": "5"})
+		}, "11 ns/a=5"},
 		"a denied view is kept, and not shown": {func(_ *testing.T, v *View) { v.Deny(true) }, "10 ns/a=5 unusable"},
 		"a denied view that is listed again": {func(t *testing.T, v *View) {
 			v.Deny(true)

@@ -236,7 +236,7 @@ func (s *Views) Sweep() {
 			s.Log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
 			s.retire(v)
 		}
-		if v.empty() {
+		if v.empty() && !s.isFloor(v) {
 			s.remove(v)
 		}
 	}
@@ -246,6 +246,30 @@ func (v *View) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.onDisk
+}
+
+// isFloor reports whether there is another view of the same query, and clients have been given
+// a state of this one: nothing older may be made of the other one.
+func (s *Views) isFloor(v *View) bool {
+	if v.Latest() == "" {
+		return false
+	}
+	for _, other := range s.resource(v.Key.User, v.Key.GVR()) {
+		k := other.Key
+		if k.Representation = v.Key.Representation; other != v && k == v.Key && !other.empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// Gave notes that a client who asked for a view was given that state of another one, converted:
+// an older state of the view itself is no answer any more. It may just be on its way, or be
+// refused for now.
+func (s *Views) Gave(key query.Key, version string) {
+	v := s.Acquire(key)
+	defer v.Release()
+	v.SawState(version)
 }
 
 // remove forgets an empty view, unless somebody is about to fill it. A view's lock

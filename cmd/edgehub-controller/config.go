@@ -55,7 +55,7 @@ func parse(args []string) (*config, error) {
 		return nil, err
 	}
 	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+		return nil, fmt.Errorf("unknown command %q: %s takes flags only; see %s --help", fs.Arg(0), name, name)
 	}
 	if c.version {
 		return &c, nil

@@ -55,7 +55,7 @@ func runInstall(ctx context.Context, args []string) error {
 		o.Extra = append([]string{}, fs.Args()[dash:]...) // not nil: also none were given
 	}
 	if fs.NArg() > len(o.Extra) {
-		return fmt.Errorf("unexpected argument %q: flags of the hub go behind --", fs.Arg(0))
+		return fmt.Errorf("unexpected argument %q: flags of the hub come after --; see edgehub install --help", fs.Arg(0))
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
@@ -70,7 +70,7 @@ func runUninstall(ctx context.Context, args []string) error {
 		return flagError(err, "edgehub uninstall")
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		return fmt.Errorf("unexpected argument %q: edgehub uninstall takes flags only; see edgehub uninstall --help", fs.Arg(0))
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()

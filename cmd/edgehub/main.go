@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
@@ -37,15 +38,21 @@ func main() {
 	}
 }
 
+// hubFlags binds the flags of the hub to options and logs, and --version to showVersion.
+func hubFlags(options *config.Options, logs *cli.LogOptions) (fs *pflag.FlagSet, showVersion *bool) {
+	fs = newFlags("edgehub", usage)
+	options.AddFlags(fs)
+	logs.AddFlags(fs)
+	showVersion = fs.Bool("version", false, "print the version and exit")
+	return fs, showVersion
+}
+
 func run(ctx context.Context, args []string) error {
 	if ran, err := subcommand(ctx, args); ran {
 		return err
 	}
 	options, logs := config.NewOptions(), cli.LogOptions{}
-	fs := newFlags("edgehub", usage)
-	options.AddFlags(fs)
-	logs.AddFlags(fs)
-	showVersion := fs.Bool("version", false, "print the version and exit")
+	fs, showVersion := hubFlags(options, &logs)
 	if err := fs.Parse(args); err != nil {
 		return flagError(err, "edgehub")
 	}
@@ -54,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: everything is said by flags, see --help", fs.Arg(0))
+		return fmt.Errorf("unknown command %q: want install, uninstall, or flags of the hub; see edgehub --help", fs.Arg(0))
 	}
 	c, err := options.Config()
 	if err := errors.Join(err, logs.Validate()); err != nil {

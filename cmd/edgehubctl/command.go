@@ -44,18 +44,18 @@ func commonFlags() []string {
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.Usage = func() {} // an error names what is wrong, and where help is
-	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "")
-	fs.StringVar(&o.tls.ca, "certificate-authority", "", "")
-	fs.StringVar(&o.tls.cert, "client-certificate", "", "")
-	fs.StringVar(&o.tls.key, "client-key", "", "")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "")
-	fs.StringVarP(&o.output, "output", "o", "", "")
-	fs.DurationVar(&o.timeout, "timeout", 0, "")
-	fs.BoolVar(&o.noWait, "no-wait", false, "")
-	fs.BoolVar(&o.cancel, "cancel", false, "")
-	fs.BoolVar(&o.wait, "wait", false, "")
-	fs.BoolVarP(&o.help, "help", "h", false, "")
-	fs.BoolVar(&o.version, "version", false, "")
+	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "HOST:PORT where the hub listens; the environment variable EDGEHUB_ADDRESS sets another default")
+	fs.StringVar(&o.tls.ca, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
+	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")
+	fs.StringVar(&o.tls.key, "client-key", "", "file with the private key for --client-certificate")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods: show this namespace only; empty: all")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
+	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
+	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
+	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")
+	fs.BoolVar(&o.wait, "wait", false, "wait until the new pod is Ready and stays Ready")
+	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	return fs
 }
 
@@ -93,7 +93,7 @@ func find(verb string) (command, error) {
 			return c, nil
 		}
 	}
-	return command{}, wrongUse("%q is no command: want %s; see %s --help", verb, strings.Join(commandNames(), ", "), name)
+	return command{}, wrongUse("unknown command %q: want %s; see %s --help", verb, strings.Join(commandNames(), ", "), name)
 }
 
 // call is one command as it was given.

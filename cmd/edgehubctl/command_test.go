@@ -19,7 +19,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"help":                               {[]string{"help"}, exitDone, "Exit codes:", ""},
 		"help of a command":                  {[]string{"help", "pods"}, exitDone, "What the columns mean", ""},
 		"-h behind a command":                {[]string{"upgrade", "shop/web", "-h"}, exitDone, "--wait", ""},
-		"help of what is no command":         {[]string{"help", "stop"}, exitUsage, "", `"stop" is no command`},
+		"help of what is no command":         {[]string{"help", "stop"}, exitUsage, "", `unknown command "stop"`},
 		"--version":                          {[]string{"--version"}, exitDone, "edgehubctl ", ""},
 		"no such command":                    {[]string{"pod"}, exitUsage, "", "want pods, pull, upgrade, status, completion"},
 		"no such flag":                       {[]string{"pods", "--all"}, exitUsage, "", "--all"},

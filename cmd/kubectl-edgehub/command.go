@@ -48,13 +48,13 @@ type options struct {
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.Usage = func() {} // an error names what is wrong, and where help is
-	fs.BoolVarP(&o.watch, "watch", "w", false, "")
-	fs.BoolVar(&o.nodes, "nodes", false, "")
-	fs.StringVarP(&o.output, "output", "o", "", "")
-	fs.DurationVar(&o.timeout, "timeout", 0, "")
-	fs.BoolVar(&o.ready, "ready-only", false, "")
-	fs.BoolVarP(&o.help, "help", "h", false, "")
-	fs.BoolVar(&o.version, "version", false, "")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
+	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
+	fs.DurationVar(&o.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
+	fs.BoolVar(&o.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
+	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	o.addFlags(fs)
 	return fs
 }
@@ -107,7 +107,7 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	verb := words[0]
 	c, known := commands()[verb]
 	if !known {
-		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume; see kubectl edgehub --help", verb)
+		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume; see kubectl edgehub --help", verb)
 	}
 	if err := o.check(fs, verb, c); err != nil {
 		return exitFailed, err
@@ -154,7 +154,7 @@ func help(words []string, w io.Writer) (exitCode, error) {
 	}
 	c, known := commands()[words[0]]
 	if !known {
-		return exitFailed, fmt.Errorf("%q is no command: want status, pause or resume", words[0])
+		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume", words[0])
 	}
 	fmt.Fprintln(w, strings.TrimSpace(c.help))
 	return exitDone, nil

@@ -19,7 +19,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"help":                              {[]string{"help"}, exitDone, "How a DaemonSet opts in", ""},
 		"help of a command":                 {[]string{"help", "status"}, exitDone, "Exit codes:", ""},
 		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, exitDone, "circuit breaker", ""},
-		"help of what is no command":        {[]string{"help", "stop"}, exitFailed, "", `"stop" is no command`},
+		"help of what is no command":        {[]string{"help", "stop"}, exitFailed, "", `unknown command "stop"`},
 		"--version":                         {[]string{"--version"}, exitDone, "kubectl-edgehub ", ""},
 		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause or resume"},
 		"no such flag":                      {[]string{"status", "ds/web", "--all"}, exitFailed, "", "--all"},

@@ -20,7 +20,7 @@ type connection struct {
 
 func (c *connection) addFlags(fs *pflag.FlagSet) {
 	c.rules = clientcmd.NewDefaultClientConfigLoadingRules()
-	fs.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "")
+	fs.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "kubeconfig file; empty: the one that kubectl uses")
 	clientcmd.BindOverrideFlags(&c.overrides, fs, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// connFrom is a connection that says that it comes from remote.
+// connFrom is a connection whose RemoteAddr is remote.
 type connFrom struct {
 	*net.TCPConn
 	remote net.Addr

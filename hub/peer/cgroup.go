@@ -65,8 +65,8 @@ func hosts(own []membership) map[string]host {
 	return all
 }
 
-// inContainer tells whether a process in these groups is in a container. One hierarchy
-// that says so is enough.
+// inContainer reports whether a process in these groups is in a container, and which. It
+// is in one if any hierarchy shows it there.
 func inContainer(hosts map[string]host, groups []membership) (Container, bool) {
 	for _, m := range groups {
 		if !hosts[m.hierarchy].has(m.path) {

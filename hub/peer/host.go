@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// host tells, in one hierarchy, the groups of the host's programs from those of
-// containers. It knows the host by the group that this process is in itself.
+// host distinguishes, in one hierarchy, the groups of the host's programs from those of
+// containers. It recognizes the host by the group of this process.
 type host struct {
 	own     []string // this process's group
 	outer   []string // that of the container that the whole node runs in, as kind's do; or nil
@@ -27,7 +27,7 @@ func newHost(own []string) host {
 	return host{own: own}
 }
 
-// has tells whether a process in the group at path is the host's.
+// has reports whether a process in the group at path is the host's.
 //
 // Where systemd has started this process, it has started all of the host's programs, and
 // only those in groups that are a unit of the host are the node's: a container runtime
@@ -57,7 +57,7 @@ func (h host) has(path []string) bool {
 	return !slices.ContainsFunc(path, isContainer)
 }
 
-// isKubelets tells whether kubelet makes this group for programs of the node: for itself
+// isKubelets reports whether kubelet makes this group for programs of the node: for itself
 // (--kubelet-cgroups, which k3s sets to /systemd and the slices that it was started in) or
 // for all programs that are in the root group (--system-cgroups).
 func isKubelets(path []string) bool {
@@ -75,7 +75,7 @@ func isUnit(name string) bool {
 	return strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope")
 }
 
-// isHostUnit tells whether path is that of a service, or of a scope for a login or a
+// isHostUnit reports whether path is that of a service, or of a scope for a login or a
 // command, in slices that are not for containers. In version 1 it may end with a slice.
 //
 // A group below a service is not the host's: a service that makes groups of its own, as
@@ -118,8 +118,8 @@ func isParent(name string) bool {
 	return false
 }
 
-// isContainer tells whether name, a single component of a path, is one that is known
-// for a container, or for a group of containers.
+// isContainer reports whether name, a single component of a path, is known to belong to a
+// container, or to a group of containers.
 func isContainer(name string) bool {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok { // kubelet-kubepods.slice is kubelet's with --cgroup-root
 		parts := strings.Split(slice, "-")

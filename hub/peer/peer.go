@@ -135,8 +135,8 @@ func (p *Peers) connected(c Conn) error {
 	return nil
 }
 
-// Owner returns the user of the program at the other end of c. It says no where this
-// machine's own network has no such program, or that cannot be found out.
+// Owner returns the user of the program at the other end of c. ok is false if this
+// machine's own network has no such program, or if that cannot be determined.
 func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
 	s, err := p.find(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
 	if err != nil || s.inode == 0 || !s.isConnected() || p.connected(c) != nil {

@@ -113,7 +113,7 @@ func TestAnAddressThatSomebodyOnlyListensAtIsRefused(t *testing.T) {
 	}
 }
 
-// redirected is a connection that says that it comes from remote.
+// redirected is a connection whose RemoteAddr is remote.
 type redirected struct {
 	*net.TCPConn
 	remote net.Addr

@@ -43,9 +43,9 @@ const (
 	stateListen      tcpState = 10
 )
 
-// isConnected tells whether the socket has completed its handshake, and its other end,
-// if it has one still, has not ended the connection. One that is connecting has no other
-// end yet: the one that it shares its addresses with may be another's.
+// isConnected reports whether the socket has completed its handshake, and its other end,
+// if there still is one, has not closed the connection. A socket that is connecting has no
+// other end yet: the socket with the same addresses reversed may belong to another one.
 func (s socket) isConnected() bool {
 	return s.state == stateEstablished || s.state == stateFinWait1 || s.state == stateFinWait2
 }

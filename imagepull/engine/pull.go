@@ -124,10 +124,10 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 	return image, p.engine.unpack(ctx, p.node, image)
 }
 
-// documents fetches the index, manifest and configuration of an image. If that fails, what has come stays
-// only where the lease has nothing of another image: a registry that has the tag stand
-// for another image at each attempt, whose configuration never comes, would fill the disk
-// with manifests.
+// documents fetches the index, manifest and configuration of an image. If that fails, what
+// has come stays only where the lease has nothing of another image: a registry that has
+// the tag stand for another image at each attempt, whose configuration never comes, would
+// fill the disk with manifests.
 func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	before, err := p.engine.leases().Leased(ctx, p.name)
 	if err != nil {

@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// sizeLabel records for later pulls what a layer takes unpacked at least. It is a label of
-// the layer's blob, and is removed with it.
+// sizeLabel is the label of a layer's blob that records, for later pulls, how much room the
+// layer takes unpacked at least. containerd removes it with the blob.
 const sizeLabel = "edgehub.io/unpacked-at-least"
 
 // size is what a layer takes unpacked.

@@ -36,8 +36,8 @@ const (
 var errFull = errors.New("the layer leaves too little room")
 
 // unpack makes the snapshots that are missing. They are flushed to disk before they
-// count, where containerd can do so: a node that loses power after an image was said
-// to be ready finds no empty files in it.
+// count, where containerd can do so: a node that loses power after an image was reported
+// ready finds no empty files in it.
 //
 // How much a layer takes unpacked shows only then: a megabyte can become a gigabyte. So
 // the room is watched meanwhile. A layer that takes too much is removed again, and it is

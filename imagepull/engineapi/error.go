@@ -27,11 +27,11 @@ const (
 )
 
 // Error is why a pull failed. Its text is one line of bounded length and without
-// control characters with the image, what happened, and what to do. It never has
-// a credential in it. It wraps no error of a library, so that nothing else can be got out of it.
+// control characters: which image, what happened, and what to do. It never contains a
+// credential. It wraps no error of a library, so that nothing else can be got out of it.
 type Error struct {
 	Reason Reason
-	// Permanent is set where trying again cannot help: InvalidImageName only.
+	// Permanent is true if trying again cannot help: InvalidImageName only.
 	Permanent bool
 	// RetryAfter is how long the registry asks to be left alone; 0 where it does not.
 	RetryAfter time.Duration
@@ -58,8 +58,8 @@ func Errorf(r Reason, format string, values ...any) *Error {
 	return NewError(r, fmt.Errorf(format, values...))
 }
 
-// Error returns everything, also of Secrets of several namespaces: it is for administrators
-// of the node. For returns what pods and their owners may see.
+// Error returns the whole text, which may be about Secrets of several namespaces: it is for
+// the node's administrators. Use For for what pods or their owners may read.
 func (e *Error) Error() string {
 	return e.textWith(func(detail) bool { return true })
 }
@@ -81,8 +81,9 @@ func (e *Error) textWith(which func(detail) bool) string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Explain returns an Error with one more possible cause, which For returns to those who may
-// know of Secrets of the namespace; an empty one is for everybody. Nil adds nothing.
+// Explain returns an Error whose text also has err, as a possible cause of the failure, for
+// those who may know of Secrets of the namespace; an empty one is for everybody. A nil err
+// adds nothing.
 func (e *Error) Explain(namespace string, err error) *Error {
 	if err == nil {
 		return e
@@ -92,7 +93,7 @@ func (e *Error) Explain(namespace string, err error) *Error {
 	return &more
 }
 
-// ForImage returns an Error that begins with the name of the image.
+// ForImage returns an Error whose text begins with the image's name.
 func (e *Error) ForImage(name string) *Error {
 	more := *e
 	more.text = line("image "+name+": "+e.text, errorLimit)

@@ -28,8 +28,8 @@ type Credential struct {
 	IdentityToken string
 	// Source is where it is from, for people: "secret default/regcred".
 	Source string
-	// Namespace is that of the secret it is from. It is named to nobody else. Empty: it is
-	// the node's own.
+	// Namespace is that of the secret it is from. Other namespaces must not learn of it.
+	// Empty: it is the node's own.
 	Namespace string
 }
 

@@ -37,7 +37,7 @@ func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 	return s
 }
 
-// state is that of t as a namespace may see it, under the name that a pod has for the image.
+// state returns what a namespace may know of t, under the name that a pod uses for the image.
 func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
 	i := nodeapi.Image{
 		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,

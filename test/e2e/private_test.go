@@ -22,7 +22,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// TestWhoMayRunAPrivateImageThatWasPulledAhead is what docs/security.md says. kubelet has
+// TestWhoMayRunAPrivateImageThatWasPulledAhead checks what docs/security.md states. kubelet has
 // no record of the image, and takes it for one that was on the node from the start:
 //   - by default, any pod of the node may run it, without credentials;
 //   - with AlwaysVerify nobody may whose credentials the registry has not accepted, and so
@@ -87,7 +87,7 @@ func (e *edge) loginSecret(name, user, password string) {
 	}
 }
 
-// cannotPull waits until kubelet says that it cannot pull a pod's image.
+// cannotPull waits until kubelet reports that it cannot pull a pod's image.
 func (e *edge) cannotPull(name string) {
 	e.t.Helper()
 	eventually(e.t, "the image of pod "+name+" is refused", func(ctx context.Context) string {

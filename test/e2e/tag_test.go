@@ -69,7 +69,7 @@ func (d *daemon) restarted() (pod *corev1.Pod) {
 	return pod
 }
 
-// imageOf is the digest of what a pod's container runs, as kubelet says.
+// imageOf returns the digest of the image that a pod's container runs, as kubelet reports it.
 func imageOf(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].ImageID == "" {

@@ -67,7 +67,7 @@ func (w *world) storeIsDamaged() bool {
 	return damage != nil
 }
 
-// spoilStore does something to the store of a hub that does not run, and says what.
+// spoilStore damages the store of a hub that does not run, and returns how.
 func (w *world) spoilStore(r *rand.Rand) string {
 	main := w.storePath(storeFile)
 	if w.copied && r.IntN(3) == 0 {

@@ -157,7 +157,7 @@ func (w *world) readAll() {
 	}
 }
 
-// differences says what the client has otherwise than it should.
+// differences describes how the objects that the client has differ from the wanted ones.
 func (f *follower) differences(want map[string]*state) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

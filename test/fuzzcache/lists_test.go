@@ -199,7 +199,7 @@ func (c *client) judgeList(what string, q *query, f *form, l *listing, a *answer
 }
 
 // sawTable notes what a table has shown. The hub does not keep tables, so what it serves may
-// be older; but it does not say that an object is not there that a table has shown.
+// be older; but it does not lack an object that a table has shown.
 func (c *client) sawTable(q *query, rev int64, asked, at time.Time) {
 	c.w.did("lists in tables")
 	if q.all() {

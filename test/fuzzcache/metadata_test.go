@@ -68,6 +68,12 @@ func metadataFields(body []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := map[string]any{}
-	return fields, json.Unmarshal(text, &fields)
+	var fields map[string]any
+	err = json.Unmarshal(text, &fields)
+	managed, _ := fields["managedFields"].([]any) // nil is none
+	delete(fields, "managedFields")
+	for i, entry := range managed { // they are long
+		fields[fmt.Sprintf("managedFields[%d]", i)] = entry
+	}
+	return fields, err
 }

@@ -3,6 +3,7 @@ package fuzzcache
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,6 @@ type findings struct {
 	count map[string]int
 	first map[string][]string
 	total map[string]int // what was done
-	lines []string       // what was done to the links and the hub
 }
 
 const enough = 3
@@ -30,16 +30,34 @@ func (w *world) report(kind, format string, args ...any) {
 	if f.count[kind]++; f.count[kind] <= enough {
 		text = fmt.Sprintf("%v: %s", time.Since(f.began).Round(time.Millisecond), text)
 		f.first[kind] = append(f.first[kind], text)
-		w.t.Logf("%s: %s", kind, text) // at once: a run may take an hour
+		w.t.Logf("%s: %s%s", kind, text, w.hubSaid(time.Minute)) // at once: a run may take an hour
 	}
 }
 
-// note adds a line to the run's log.
+// hubSaid returns the warnings and errors that the hub has logged of late.
+func (w *world) hubSaid(of time.Duration) string {
+	if w.hub == nil {
+		return ""
+	}
+	text, err := os.ReadFile(w.hub.Log)
+	if err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		at, rest, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		when, err := time.Parse(time.RFC3339, at)
+		if err == nil && time.Since(when) < of && (strings.HasPrefix(rest, "level=WARN") || strings.HasPrefix(rest, "level=ERROR")) {
+			out.WriteString("\n\t\tthe hub: " + strings.TrimSpace(line))
+		}
+	}
+	return out.String()
+}
+
+// note logs what is done to the links and the hub.
 func (w *world) note(format string, args ...any) {
-	f := &w.findings
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = append(f.lines, fmt.Sprintf("%8v %s", time.Since(f.began).Round(time.Millisecond), fmt.Sprintf(format, args...)))
+	w.t.Helper()
+	w.t.Logf("%8v %s", time.Since(w.findings.began).Round(time.Millisecond), fmt.Sprintf(format, args...))
 }
 
 func (w *world) did(what string) {
@@ -70,7 +88,6 @@ func (w *world) summarize() {
 	if len(f.count) == 0 {
 		return
 	}
-	w.t.Logf("what was done to the links and the hub:\n%s", strings.Join(f.lines, "\n"))
 	for _, kind := range slices.Sorted(maps.Keys(f.count)) {
 		w.t.Errorf("%d × %s; the first:\n\t%s", f.count[kind], kind, strings.Join(f.first[kind], "\n\t"))
 	}

@@ -4,8 +4,8 @@ import "k8s.io/apimachinery/pkg/watch"
 
 // While the cloud is away, a watch shows what the node has reported: as events about objects
 // at versions that were seen before. A minute after the return whatever etcd does not have
-// is put right in the same way. Meanwhile the client has what etcd does not: f.shown says
-// of which objects.
+// is put right in the same way. Meanwhile the client has what etcd does not, of the objects
+// in f.shown.
 
 // beginShown finds what a list has shown for reported statuses. It was judged before.
 func (f *follower) beginShown(rev int64) {

@@ -26,10 +26,14 @@ type report struct {
 
 // statuses are the reports about each pod, in order.
 type statuses struct {
-	mu sync.Mutex
-	n  int
-	of map[string][]*report // by key of the pod
+	mu     sync.Mutex
+	n      int
+	of     map[string][]*report // by key of the pod
+	losses []loss
 }
+
+// loss is when what had been reported from a time on may have been lost.
+type loss struct{ from, at time.Time }
 
 func (all *statuses) next() int {
 	all.mu.Lock()
@@ -53,10 +57,11 @@ func (all *statuses) remove(key string, r *report) {
 	all.of[key] = slices.DeleteFunc(all.of[key], func(other *report) bool { return other == r })
 }
 
-// lost has what was reported after a time be uncertain.
+// lost has what was reported after a time, and up to now, be uncertain.
 func (all *statuses) lost(from time.Time) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
+	all.losses = append(all.losses, loss{from, time.Now()})
 	for _, reports := range all.of {
 		for _, r := range reports {
 			r.certain = r.certain && r.at.Before(from)
@@ -314,9 +319,13 @@ func (s *state) endedAs(got *state) bool {
 	return written.sameButStatus(got)
 }
 
-// settle notes what became of a report.
+// settle notes what became of a report that was answered at a time. The hub may have been
+// killed since.
 func (all *statuses) settle(r *report, got *state, at time.Time) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	r.rev, r.status, r.at, r.certain = got.rev, got.status, at, true
+	for _, l := range all.losses {
+		r.certain = r.certain && (at.Before(l.from) || at.After(l.at))
+	}
 }

@@ -254,7 +254,8 @@ func (w *world) askEtcd(ctx context.Context, question map[string]any) (answer et
 		return answer, err
 	}
 	defer res.Body.Close()
-	return answer, json.NewDecoder(res.Body).Decode(&answer)
+	err = json.NewDecoder(res.Body).Decode(&answer)
+	return answer, err
 }
 
 func parse(rev string) (int64, error) { return strconv.ParseInt(rev, 10, 64) }

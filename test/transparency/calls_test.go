@@ -41,6 +41,9 @@ const (
 // born matches what differs between two objects made by the same request.
 var born = regexp.MustCompile(`"(uid|creationTimestamp|time)":\s?"[^"]*"`)
 
+// progress matches how far the apiserver's watch cache is: it moves on while a request waits.
+var progress = regexp.MustCompile(`current: \d+`)
+
 // age matches the age of an object in a Table.
 var age = regexp.MustCompile(`"\d+[smh][0-9smh]*"`)
 

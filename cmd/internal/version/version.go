@@ -10,7 +10,7 @@ import (
 
 // Set by the linker, and never written by code:
 //
-//	-ldflags '-X github.com/edgehub-io/edgehub/cmd/internal/version.version=v0.1.0
+//	-ldflags '-X github.com/edgehub-io/edgehub/cmd/internal/version.version=v1.2.3
 //	          -X github.com/edgehub-io/edgehub/cmd/internal/version.commit=abc1234'
 //
 // Both stay empty in a build without these flags, such as `go install`.
@@ -28,7 +28,7 @@ const commitLength = 7
 
 // Info describes one build.
 type Info struct {
-	Version  string // such as v0.1.0; Unknown if nothing tells
+	Version  string // such as v1.2.3; Unknown if nothing tells
 	Commit   string // abbreviated; Unknown if nothing tells
 	Go       string // such as go1.26.8
 	Platform string // such as linux/amd64
@@ -42,7 +42,7 @@ func Get() Info {
 }
 
 // String returns one line for people, such as
-// "edgehub v0.1.0 (commit abc1234, go1.26.8, linux/amd64)".
+// "edgehub v1.2.3 (commit abc1234, go1.26.8, linux/amd64)".
 func String(program string) string {
 	i := Get()
 	return fmt.Sprintf("%s %s (commit %s, %s, %s)", program, i.Version, i.Commit, i.Go, i.Platform)

@@ -122,8 +122,8 @@ func (r Reader) Children(ctx context.Context, blob ocispec.Descriptor) ([]ocispe
 	return nil, nil
 }
 
-// read reads a document that containerd has. What it has may be larger than what refers
-// to it says.
+// read reads a document that containerd has. It may be larger than the size in the
+// descriptor that refers to it.
 func (r Reader) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
 	from, err := r.Store.ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
 	if err != nil {

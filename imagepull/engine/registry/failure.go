@@ -62,7 +62,7 @@ func (r *Client) folder(file string) string {
 	return filepath.Join(r.folders[0], r.Host(), file)
 }
 
-// presented describes how many credentials were refused.
+// presented describes how many credentials were refused, and what to do.
 func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:

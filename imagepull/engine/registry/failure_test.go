@@ -68,7 +68,7 @@ func TestRegistryFailure(t *testing.T) {
 	}
 }
 
-// What is said of a Secret is for those who may know of its namespace.
+// Text about a Secret is only for those who may know of its namespace.
 func TestFor(t *testing.T) {
 	r := &Client{name: "registry.example.com/app:1", folders: []string{"/certs"}, tried: 2, credentials: []engineapi.Credential{
 		{Username: "a", Source: "secret shop/one", Namespace: "shop"},

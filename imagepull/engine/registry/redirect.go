@@ -53,8 +53,8 @@ func (h *hosts) name(host string) {
 	h.named[host] = true
 }
 
-// mark lets the dialer know whether the request is to one of the hosts. What a proxy may
-// reach is up to the proxy.
+// mark records in the request's context, for the dialer, whether the request goes to a host
+// other than these. It does not where a proxy is used: the proxy decides what may be reached.
 func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 	if base, ok := t.(*http.Transport); ok && base.Proxy != nil {
 		if proxy, err := base.Proxy(r); err == nil && proxy != nil {

@@ -18,7 +18,7 @@ type access struct {
 	readers map[string]map[string]string // by repository: passwords by user
 	tokens  map[string]token             // nil: passwords are sent with each request
 	life    time.Duration
-	hides   bool // does not tell how long tokens live
+	hides   bool // omits how long tokens live
 }
 
 // token stands for a user whose password was right.
@@ -48,7 +48,7 @@ func (r *Registry) UseTokens(life time.Duration) {
 	r.access.tokens, r.access.life = map[string]token{}, life
 }
 
-// HideTokenLife has answers not say how long tokens live, as the specification allows.
+// HideTokenLife makes answers omit how long tokens live, as the specification allows.
 func (r *Registry) HideTokenLife() {
 	r.access.mu.Lock()
 	defer r.access.mu.Unlock()

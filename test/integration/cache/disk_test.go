@@ -145,13 +145,9 @@ func TestInvariant14_AFullDisk(t *testing.T) {
 
 	free := fillDisk(t, disk)
 	last := ""
-	for i := range 20 {
-		began := time.Now()
+	for range 20 {
 		s.change("c-001", noise(10_000))
 		last = w.expect(t, watch.Modified, "c-001").version
-		if took := time.Since(began); took > knownBound {
-			t.Errorf("event %d came after %v", i, took)
-		}
 		h.node.servedList(t, s.path, asJSON)
 		<-time.After(150 * time.Millisecond) // some commits fail meanwhile
 	}

@@ -15,17 +15,24 @@ import (
 func TestInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
 	t.Parallel()
 	_, w, frames, trace := tracedWatch(t, "pwrite64,fdatasync,fsync", "delay_enter=1000000")
-	slowest := time.Duration(0)
-	const events, pause = 200, 30 * time.Millisecond
+	// Who waited for the disk would be late nearly always: it is written all the time. On a busy
+	// machine any event may be late.
+	const events, pause, mayBeLate = 200, 30 * time.Millisecond, 10
+	late, slowest := 0, time.Duration(0)
 	for i := range events {
 		frame := modified(t, "c-007", 101+i)
 		began := time.Now()
 		send(t, frames, frame)
 		w.expect(t, watch.Modified, "c-007")
-		if slowest = max(slowest, time.Since(began)); slowest > knownBound {
-			t.Fatalf("event %d took %v; want at most %v", i, slowest, knownBound)
+		took := time.Since(began)
+		slowest = max(slowest, took)
+		if took > knownBound {
+			late++
 		}
 		<-time.After(pause)
+	}
+	if late > mayBeLate {
+		t.Errorf("%d of %d events took more than %v, up to %v", late, events, knownBound, slowest)
 	}
 	t.Logf("the slowest of %d events took %v", events, slowest.Round(time.Millisecond))
 	if delayed := strings.Count(trace(), "DELAYED"); delayed < 5 {

@@ -131,7 +131,7 @@ func TestLayerThatCRIFetchesForAnother(t *testing.T) {
 	})
 }
 
-// TestDocumentsThatLie are refused before what they say is believed.
+// TestDocumentsThatLie are refused before their content is used.
 func TestDocumentsThatLie(t *testing.T) {
 	layer := func(text string, size int64) hostile.Descriptor {
 		return hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(text), Size: size}
@@ -199,7 +199,7 @@ func TestDocumentsThatLie(t *testing.T) {
 	}
 }
 
-// endless is content without an end that is said to have a size.
+// endless is the descriptor of content without an end, with this size.
 func endless(h *hostile.Registry, mediaType string, size int64) hostile.Descriptor {
 	d := hostile.Descriptor{MediaType: mediaType, Digest: digestOf("endless"), Size: size}
 	h.Answer(d.Digest, hostile.Endless(`{"x":"`))

@@ -61,8 +61,8 @@ func (r *rig) costOf(pull func()) cost {
 	return c
 }
 
-// TestTokenThatRunsOutSilently is one whose life the registry does not tell: the pull
-// asks for another one.
+// TestTokenThatRunsOutSilently is one whose lifetime the registry omits: the pull asks for
+// another one.
 func TestTokenThatRunsOutSilently(t *testing.T) {
 	each(t, func(r *rig) {
 		reference, _ := r.push("private", "1", r.ballast(1, 3<<20, 1<<20)...)

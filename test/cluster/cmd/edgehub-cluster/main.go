@@ -89,8 +89,17 @@ func down(ctx context.Context, args []string) error {
 	if err := cluster.TakeDown(ctx, *dir); err != nil {
 		return err
 	}
-	fmt.Printf("no cluster runs in %s any more; its logs stay there\n", *dir)
+	fmt.Println(stopped(*dir))
 	return nil
+}
+
+// stopped is the message after a cluster in dir was stopped, with the place of its logs.
+func stopped(dir string) string {
+	logs := filepath.Join(dir, "logs")
+	if _, err := os.Stat(logs); err != nil {
+		return fmt.Sprintf("no cluster runs in %s", dir)
+	}
+	return fmt.Sprintf("no cluster runs in %s any more; its logs are kept in %s", dir, logs)
 }
 
 // kubectl becomes kubectl: only --dir in front is its own, all else is passed on.

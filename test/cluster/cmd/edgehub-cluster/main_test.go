@@ -29,8 +29,12 @@ func TestUpStaysUntilDown(t *testing.T) {
 	if out, err := exec.Command(program, "up", "--nodes=0", "--dir="+dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "already") {
 		t.Errorf("a second up: %v\n%s", err, out)
 	}
-	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {
+	logs := filepath.Join(dir, "logs")
+	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil || !strings.Contains(string(out), "kept in "+logs) {
 		t.Errorf("down: %v\n%s", err, out)
+	}
+	if kept, err := os.ReadDir(logs); err != nil || len(kept) == 0 {
+		t.Errorf("%d logs are kept in %s, %v", len(kept), logs, err)
 	}
 	expectNothing(t, dir)
 	if out, err := exec.Command(program, "down", "--dir="+dir).CombinedOutput(); err != nil {

@@ -1,9 +1,9 @@
-// Package hostile is an image registry on a loopback port that means harm. It serves
-// what it is told to, whatever sizes and digests say, and can be made to answer any
-// request without an end, a byte at a time, with a page, or with the way to elsewhere.
+// Package hostile is a malicious image registry on a loopback port. It serves any content,
+// also where sizes and digests do not match, and can answer any request without an end, a
+// byte at a time, with an HTML page, or with a redirect.
 //
-// What has no end ends after EndlessBytes, so that who is not proof against it fails a
-// test, and not the machine that runs it.
+// An endless answer ends after EndlessBytes, so that a client that is not safe against it
+// fails a test, and does not bring down the machine.
 package hostile
 
 import (
@@ -86,7 +86,8 @@ func (r *Registry) Reference(repository, tag string) string {
 	return strings.TrimPrefix(r.URL(), "http://") + "/" + repository + ":" + tag
 }
 
-// WriteHosts says in a folder like certs.d that the registry speaks plain HTTP.
+// WriteHosts configures, in a folder like containerd's certs.d, that the registry speaks
+// plain HTTP.
 func (r *Registry) WriteHosts(folder string) error {
 	folder = filepath.Join(folder, strings.TrimPrefix(r.URL(), "http://"))
 	toml := "server = \"" + r.URL() + "\"\n"
