@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/test/chaos/seeds"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/planted"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
 const (
@@ -65,7 +65,7 @@ func TestAttack(t *testing.T) {
 type battle struct {
 	t      *testing.T
 	random *rand.Rand
-	hub    *edge.Hub
+	hub    *hubproc.Hub
 
 	ports   []*client // without a certificate
 	node    *client   // with the node's
@@ -94,7 +94,7 @@ func newBattle(t *testing.T, random *rand.Rand) *battle {
 	b.mallory.bind(b.shared.namespace, "edit-secrets")
 
 	// Nobody that this test runs as is lent the node's identity.
-	b.hub = edge.New(t, edge.Options{Binary: env.hubBin, Server: env.ServerURL(), Args: []string{"--node-identity-users=4242"}})
+	b.hub = hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.ServerURL(), Args: []string{"--node-identity-users=4242"}})
 	b.hub.IdentifyAs(env.Cluster, "system:masters")
 	b.hub.Start()
 	b.ports = newPorts(t, b.hub)
@@ -346,11 +346,11 @@ func (b *battle) check(c credentials, port *client, r request, a answer) {
 		if c.is != nil && c.is.marker == owner.marker {
 			continue
 		}
-		if len(planted.Found(text, owner.marker)) > 0 {
+		if len(secretscan.Found(text, owner.marker)) > 0 {
 			b.t.Errorf("%s on the %s: %s %s answers with a Secret of %s: %.300q", c.name, port.name, method(r), r.path, owner.name, text)
 		}
 	}
-	if method(r) == http.MethodGet && len(planted.Found(text, invented)) > 0 {
+	if method(r) == http.MethodGet && len(secretscan.Found(text, invented)) > 0 {
 		b.t.Errorf("%s on the %s: %s answers with an object that never existed: %.300q", c.name, port.name, r.path, text)
 	}
 }

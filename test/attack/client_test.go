@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 const (
@@ -32,7 +32,7 @@ type client struct {
 
 func newClient(t *testing.T, name, url string, config *tls.Config, http2 bool) *client {
 	t.Helper()
-	c := &client{name, url, plainclient.New(config, http2)}
+	c := &client{name, url, rawclient.New(config, http2)}
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c
 }
@@ -49,10 +49,10 @@ func newDirectClient(t *testing.T) *client {
 
 // newPorts returns a client for each way to reach the hub's proxy. certificates are those
 // that a client presents on the port with TLS.
-func newPorts(t *testing.T, h *edge.Hub, certificates ...tls.Certificate) []*client {
+func newPorts(t *testing.T, h *hubproc.Hub, certificates ...tls.Certificate) []*client {
 	t.Helper()
 	secure := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(h.SecurePort))
-	config := &tls.Config{RootCAs: plainclient.Roots(t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certificates, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: rawclient.Roots(t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certificates, MinVersion: tls.VersionTLS12}
 	return []*client{
 		newClient(t, "plain port", h.Plain, nil, false),
 		newClient(t, "TLS port", secure, config, false),

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 // productRoot is the product's module, seen from this folder.
@@ -41,10 +41,10 @@ type environment struct {
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "attack", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "attack", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	if env.Cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
-	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 )
 
 // edge is a hub whose cloud can be taken away, and which can be stopped and started

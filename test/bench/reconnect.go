@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
 const (
@@ -40,7 +40,7 @@ func watchedBy(node string) []string {
 // reconnect takes the cloud from a fleet of hubs and gives it back, while the
 // apiserver still has all versions and when it has not, and counts what it is asked.
 func (b *bench) reconnect(ctx context.Context) (err error) {
-	cloud := oracle.New()
+	cloud := fakeapiserver.New()
 	cloud.Bookmarks = time.Second
 	fillCloud(cloud)
 	server := httptest.NewUnstartedServer(cloud)
@@ -100,13 +100,13 @@ func (b *bench) reconnect(ctx context.Context) (err error) {
 // asked is what has reached the apiserver.
 type asked struct{ lists, watches, versions int }
 
-func askedOf(cloud *oracle.Server) asked {
+func askedOf(cloud *fakeapiserver.Server) asked {
 	return asked{cloud.Requests("list"), cloud.Requests("watch"), cloud.Requests("version")}
 }
 
 // outage cuts the link, changes something, and lifts it. It returns what the cloud was
 // asked until it was asked no more, and how long that took.
-func outage(ctx context.Context, cloud *oracle.Server, l *link.Link, watches int, forget bool) (asked, time.Duration, error) {
+func outage(ctx context.Context, cloud *fakeapiserver.Server, l *link.Link, watches int, forget bool) (asked, time.Duration, error) {
 	if err := l.Refuse(); err != nil {
 		return asked{}, 0, err
 	}
@@ -196,7 +196,7 @@ current-context: cloud
 }
 
 // fillCloud makes or changes what the hubs watch.
-func fillCloud(cloud *oracle.Server) {
+func fillCloud(cloud *fakeapiserver.Server) {
 	about := func(i int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("n-", i), Annotations: map[string]string{"written-at": time.Now().String()}}
 	}

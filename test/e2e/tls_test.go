@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // TestKubeletOnTheTLSPort is about a kubelet that has no other way than the hub's TLS port:
@@ -64,7 +64,7 @@ func TestKubeletOnTheTLSPort(t *testing.T) {
 // asNobody asks for the node on the TLS port, without credentials.
 func (e *edge) asNobody() (code int, body string) {
 	e.t.Helper()
-	client := plainclient.New(&tls.Config{RootCAs: plainclient.Roots(e.t, e.node.ServingCert())}, true)
+	client := rawclient.New(&tls.Config{RootCAs: rawclient.Roots(e.t, e.node.ServingCert())}, true)
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.node.SecureURL()+"/api/v1/nodes/"+e.node.Name(), http.NoBody)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/metric"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // TestWhatClientsSeeIsWhatEtcdHad plays for SECONDS, and then wants everybody to have what

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 // productRoot is the product's module, seen from this folder.
@@ -38,10 +38,10 @@ var env struct { //nolint:gochecknoglobals // TestMain has no other way to hand 
 	hubBin string
 }
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "fuzzcache", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "fuzzcache", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
 // metadataDifference says which fields of an object's metadata are others than those that
@@ -51,7 +51,7 @@ func difference(got, want map[string]any) string {
 // metadataFields are the metadata of an object, but for its version, which etcd does not store.
 func metadataFields(body []byte) (map[string]any, error) {
 	if bytes.HasPrefix(body, []byte("k8s\x00")) {
-		object, err := oracle.Decode(body)
+		object, err := fakeapiserver.Decode(body)
 		if err != nil {
 			return nil, err
 		}

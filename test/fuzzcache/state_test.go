@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
 // mark is the annotation that names the write that an object comes from. A dry run has
@@ -115,7 +115,7 @@ var errNoObject = errors.New("it is no object")
 // says itself which version it is.
 func decodeState(body []byte, rev int64) (*state, error) {
 	if bytes.HasPrefix(body, []byte("k8s\x00")) {
-		object, err := oracle.Decode(body)
+		object, err := fakeapiserver.Decode(body)
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func itemKind(list string) string {
 }
 
 func decodeProtobufList(body []byte) (l listing, err error) {
-	object, err := oracle.Decode(body)
+	object, err := fakeapiserver.Decode(body)
 	if err != nil {
 		return l, err
 	}

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // user is whom the hub knows a client as, with what all its clients have seen.
@@ -48,11 +48,11 @@ type client struct {
 
 // newClient makes a client on the port without TLS, or on the other one.
 func (u *user) newClient(name string, secure bool) *client {
-	c := &client{user: u, name: u.name + "/" + name, base: u.w.hub.Plain, http: plainclient.New(nil, false)}
+	c := &client{user: u, name: u.name + "/" + name, base: u.w.hub.Plain, http: rawclient.New(nil, false)}
 	if secure {
-		roots := plainclient.Roots(u.w.t, filepath.Join(u.w.hub.Root, "pki", "serving.crt"))
+		roots := rawclient.Roots(u.w.t, filepath.Join(u.w.hub.Root, "pki", "serving.crt"))
 		c.base = fmt.Sprintf("https://127.0.0.1:%d", u.w.hub.SecurePort)
-		c.http = plainclient.New(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, true)
+		c.http = rawclient.New(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, true)
 	}
 	plain := c.http.Transport
 	c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {

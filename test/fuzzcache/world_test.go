@@ -19,16 +19,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/plainclient"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // world is one hub before two apiservers, and its users.
 type world struct {
 	t        *testing.T
 	seed     uint64
-	hub      *edge.Hub
+	hub      *hubproc.Hub
 	history  *history
 	findings findings
 	log      log
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.history, err = watchEtcd(t.Context())
 	w.must(err)
 	servers := env.ServerURLs()
-	w.hub = edge.New(t, edge.Options{
+	w.hub = hubproc.New(t, hubproc.Options{
 		Binary: env.hubBin, Server: servers[0], Others: servers[1:],
 		Args: []string{"--log-level=info", "--container-runtime-endpoint="},
 	})
@@ -172,7 +172,7 @@ func (w *world) makeUsers() {
 	for _, server := range env.ServerURLs() {
 		config, err := rest.TLSConfigFor(env.AdminConfig())
 		w.must(err)
-		w.direct = append(w.direct, &client{user: direct, name: "direct", base: server, http: plainclient.New(config, true)})
+		w.direct = append(w.direct, &client{user: direct, name: "direct", base: server, http: rawclient.New(config, true)})
 	}
 	for _, u := range w.users { // access is known to all apiservers before anybody complains
 		w.eventually("access of "+u.name, func() bool {

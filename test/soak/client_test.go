@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // patience is how long any answer may take: a black hole is told from a slow apiserver
@@ -40,7 +40,7 @@ type client struct {
 
 // newNodeClient is the kubelet: plain HTTP, no credentials.
 func newNodeClient(w *world) *client {
-	c := &client{w: w, name: "kubelet", index: -1, base: w.hub.Plain, http: plainclient.New(nil, false)}
+	c := &client{w: w, name: "kubelet", index: -1, base: w.hub.Plain, http: rawclient.New(nil, false)}
 	w.must(c.prepare("application/vnd.kubernetes.protobuf"))
 	return c
 }
@@ -48,11 +48,11 @@ func newNodeClient(w *world) *client {
 // newPodClient is a pod: every other one speaks HTTP/2 over TLS, the rest plain HTTP. Of
 // either, half want JSON.
 func newPodClient(w *world, i int, pod *corev1.Pod) (*client, error) {
-	c := &client{w: w, name: pod.Name, index: i, uid: pod.UID, base: w.hub.Plain, http: plainclient.New(nil, false)}
+	c := &client{w: w, name: pod.Name, index: i, uid: pod.UID, base: w.hub.Plain, http: rawclient.New(nil, false)}
 	if i%2 == 0 {
 		c.base = fmt.Sprintf("https://127.0.0.1:%d", w.hub.SecurePort)
-		roots := plainclient.Roots(w.t, filepath.Join(w.hub.Root, "pki", "serving.crt"))
-		c.http = plainclient.New(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, true)
+		roots := rawclient.Roots(w.t, filepath.Join(w.hub.Root, "pki", "serving.crt"))
+		c.http = rawclient.New(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, true)
 	}
 	var issued authenticationv1.TokenRequest
 	var a answer

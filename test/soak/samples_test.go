@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 )
 
 const (

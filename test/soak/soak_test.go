@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 // hubBin is where `make build` leaves the hub: the one that is measured is the one that is
@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	hub := edge.New(t, edge.Options{
+	hub := hubproc.New(t, hubproc.Options{
 		Binary: binary, Server: c.ServerURL(),
 		// As on a node, where nobody says otherwise.
 		Args: []string{"--reconnect-jitter=2s", "--log-level=info", "--container-runtime-endpoint="},

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 type world struct {
 	t        *testing.T
 	cluster  *cluster.Cluster
-	hub      *edge.Hub
+	hub      *hubproc.Hub
 	admin    kubernetes.Interface // straight to the apiserver
 	problems *problems
 

@@ -25,8 +25,8 @@ import (
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/freeport"
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // fixture is a real apiserver with a hub in front of it. The hub's node is an
@@ -71,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 
 	hub := f.startHub(t, "")
 	token := f.adminToken(t)
-	apiCA := plainclient.Roots(t, c.CAFile())
+	apiCA := rawclient.Roots(t, c.CAFile())
 	cert, err := tls.LoadX509KeyPair(f.adminCert(t))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (f *fixture) startHub(t *testing.T, serverAddr string) *runningHub {
 	t.Cleanup(stop)
 	return &runningHub{
 		plainURL: "http://" + c.ProxyAddress, secureURL: "https://" + c.SecureAddress,
-		ca: plainclient.Roots(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
+		ca: rawclient.Roots(t, filepath.Join(dir, "pki", "serving.crt")), stop: stop,
 	}
 }
 
@@ -167,7 +167,7 @@ func (f *fixture) adminToken(t *testing.T) string {
 // newClient returns a client whose connections end with the test.
 func newClient(t *testing.T, config *tls.Config, http2 bool) *http.Client {
 	t.Helper()
-	c := plainclient.New(config, http2)
+	c := rawclient.New(config, http2)
 	c.Timeout = 2 * time.Minute
 	t.Cleanup(c.CloseIdleConnections)
 	return c

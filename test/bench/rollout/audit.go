@@ -1,6 +1,6 @@
 package main
 
-import "github.com/edgehub-io/edgehub/test/audit"
+import "github.com/edgehub-io/edgehub/test/internal/audit"
 
 // auditRules leave out whoever is not the controller.
 const auditRules = `

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
 // tally is what came of all rounds.
@@ -69,7 +69,7 @@ func (w *world) check(v *view) (version int) {
 		w.total.note(false, 0)
 		w.expectStatus(v.name, body)
 	case http.StatusOK:
-		list, err := oracle.Decode(body)
+		list, err := fakeapiserver.Decode(body)
 		if err != nil {
 			w.t.Errorf("%s: the list cannot be read: %v", v.name, err)
 			return 0
@@ -96,7 +96,7 @@ func (w *world) check(v *view) (version int) {
 // expectStatus looks whether a 503 is one that a Kubernetes client can read.
 func (w *world) expectStatus(name string, body []byte) {
 	w.t.Helper()
-	status, err := oracle.Decode(body)
+	status, err := fakeapiserver.Decode(body)
 	if s, ok := status.(*metav1.Status); err != nil || !ok || s.Code != http.StatusServiceUnavailable {
 		w.t.Errorf("%s: 503 without a Status: %.300s", name, body)
 	}
@@ -104,7 +104,7 @@ func (w *world) expectStatus(name string, body []byte) {
 
 // compare holds an answer against what the apiserver had at its version, which it
 // returns.
-func (w *world) compare(name string, q oracle.Query, text string, items []runtime.Object) int {
+func (w *world) compare(name string, q fakeapiserver.Query, text string, items []runtime.Object) int {
 	w.t.Helper()
 	version, err := strconv.Atoi(text)
 	last := w.cloud.Version()
@@ -115,7 +115,7 @@ func (w *world) compare(name string, q oracle.Query, text string, items []runtim
 	w.total.note(true, last-version)
 	want := w.cloud.At(version, q)
 	for _, item := range items {
-		got := item.(oracle.Object)
+		got := item.(fakeapiserver.Object)
 		key := got.GetNamespace() + "/" + got.GetName()
 		expected := want[key]
 		delete(want, key)
@@ -133,7 +133,7 @@ func (w *world) compare(name string, q oracle.Query, text string, items []runtim
 }
 
 // same compares contents; only what is read alone says what it is.
-func same(got, want oracle.Object) bool {
+func same(got, want fakeapiserver.Object) bool {
 	got.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return equality.Semantic.DeepEqual(got, want)
 }
@@ -168,7 +168,7 @@ func (w *world) checkInitialEvents(v *view) (version int) {
 		case watch.Added:
 			items = append(items, object)
 		case watch.Bookmark:
-			about := object.(oracle.Object)
+			about := object.(fakeapiserver.Object)
 			if about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 				return w.compare(v.name+", initial events", v.query, about.GetResourceVersion(), items)
 			}
@@ -191,7 +191,7 @@ func frames(res *http.Response) func() (watch.EventType, runtime.Object, error) 
 			if err := decoder.Decode(&event); err != nil {
 				return "", nil, err
 			}
-			object, err := oracle.Decode(event.Object)
+			object, err := fakeapiserver.Decode(event.Object)
 			return event.Type, object, err
 		}
 	}
@@ -208,7 +208,7 @@ func frames(res *http.Response) func() (watch.EventType, runtime.Object, error) 
 		if err := event.Unmarshal(body); err != nil {
 			return "", nil, err
 		}
-		object, err := oracle.Decode(event.Object.Raw)
+		object, err := fakeapiserver.Decode(event.Object.Raw)
 		return watch.EventType(event.Type), object, err
 	}
 }
@@ -230,12 +230,12 @@ func (w *world) checkSingle(o one) {
 		}
 		w.t.Errorf("%s is 404, and always was there", o.path())
 	case http.StatusOK:
-		object, err := oracle.Decode(body)
+		object, err := fakeapiserver.Decode(body)
 		if err != nil {
 			w.t.Errorf("%s cannot be read: %v", o.path(), err)
 			return
 		}
-		got := object.(oracle.Object)
+		got := object.(fakeapiserver.Object)
 		version, _ := strconv.Atoi(got.GetResourceVersion())
 		if want := states[version]; want == nil || !same(got, want) {
 			w.t.Errorf("%s is at version %q with contents that it never had there", o.path(), got.GetResourceVersion())

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // view is something that a client reads again and again.
 type view struct {
 	name   string
-	query  oracle.Query
+	query  fakeapiserver.Query
 	accept string
 	token  string // empty: the node
 	// How it is read: initial events of a watch, pages of so many, a list and then a
@@ -50,8 +50,8 @@ func newViews() []*view {
 	}
 }
 
-func query(resource, namespace, labels, fields string) oracle.Query {
-	q, err := oracle.Query{Resource: resource, Namespace: namespace, Labels: labels, Fields: fields}.Parse()
+func query(resource, namespace, labels, fields string) fakeapiserver.Query {
+	q, err := fakeapiserver.Query{Resource: resource, Namespace: namespace, Labels: labels, Fields: fields}.Parse()
 	if err != nil {
 		panic(err) // it stands above
 	}
@@ -129,7 +129,7 @@ func (v *view) list(ctx context.Context, path string) (version string, err error
 		if code != http.StatusOK {
 			return "", fmt.Errorf("%d %.200s", code, body)
 		}
-		list, err := oracle.Decode(body)
+		list, err := fakeapiserver.Decode(body)
 		if err != nil {
 			return "", err
 		}
@@ -151,7 +151,7 @@ func (v *view) follow(ctx context.Context, url string) {
 }
 
 // fill makes all objects, so that most queries have an answer.
-func fill(cloud *oracle.Server, r *rand.Rand) {
+func fill(cloud *fakeapiserver.Server, r *rand.Rand) {
 	for i := range objects {
 		for _, resource := range []string{"configmaps", "pods", "services"} {
 			for _, namespace := range []string{"a", "b"} {
@@ -162,7 +162,7 @@ func fill(cloud *oracle.Server, r *rand.Rand) {
 }
 
 // write changes, deletes and makes objects, some hundreds a second.
-func write(ctx context.Context, cloud *oracle.Server, r *rand.Rand) {
+func write(ctx context.Context, cloud *fakeapiserver.Server, r *rand.Rand) {
 	for ctx.Err() == nil {
 		resource := []string{"configmaps", "configmaps", "pods", "services"}[r.IntN(4)]
 		namespace, i := string("ab"[r.IntN(2)]), r.IntN(objects)
@@ -178,10 +178,10 @@ func write(ctx context.Context, cloud *oracle.Server, r *rand.Rand) {
 func nameOf(i int) string { return "n-" + strconv.Itoa(i) }
 
 // put writes an object whose size and selection are another each time.
-func put(cloud *oracle.Server, r *rand.Rand, resource, namespace string, i int) {
+func put(cloud *fakeapiserver.Server, r *rand.Rand, resource, namespace string, i int) {
 	about := metav1.ObjectMeta{Name: nameOf(i), Namespace: namespace, Labels: map[string]string{"colour": []string{"red", "blue", "green"}[r.IntN(3)]}}
 	about.Annotations = map[string]string{"text": strings.Repeat(strconv.FormatUint(r.Uint64(), 36), 1+r.IntN(1<<r.IntN(9)))}
-	var object oracle.Object
+	var object fakeapiserver.Object
 	switch resource {
 	case "configmaps":
 		object = &corev1.ConfigMap{ObjectMeta: about}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 )
 
 // patience is how long anything may take that a hub does by itself. It is long since

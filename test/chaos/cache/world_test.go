@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
-	"github.com/edgehub-io/edgehub/test/freeport"
-	"github.com/edgehub-io/edgehub/test/oracle"
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
 
 const (
@@ -43,7 +43,7 @@ type world struct {
 	// written is the version from which on all views are on disk; 0: not known.
 	written int
 
-	cloud *oracle.Server
+	cloud *fakeapiserver.Server
 	link  *link.Link
 	root  string // the hub's --root-dir, on a disk of its own as root
 	own   bool   // it is on a disk of its own
@@ -58,7 +58,7 @@ type world struct {
 
 func newWorld(t *testing.T, binary string, seed int, total *tally) *world {
 	t.Helper()
-	w := &world{t: t, binary: binary, rand: rand.New(rand.NewPCG(uint64(seed), 0)), total: total, views: newViews(), cloud: oracle.New()}
+	w := &world{t: t, binary: binary, rand: rand.New(rand.NewPCG(uint64(seed), 0)), total: total, views: newViews(), cloud: fakeapiserver.New()}
 	w.cloud.Bookmarks = 100 * time.Millisecond
 	server := httptest.NewUnstartedServer(w.cloud)
 	server.EnableHTTP2 = true

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/test/chaos/seeds"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 const (
@@ -25,10 +25,10 @@ const (
 	defaultSeeds = 10
 )
 
-var s *stage.Stage
+var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
-	code, err := stage.Main(os.Stderr, moduleRoot, nodes, func(started *stage.Stage) int {
+	code, err := rolloutenv.Main(os.Stderr, moduleRoot, nodes, func(started *rolloutenv.Env) int {
 		s = started
 		return m.Run()
 	})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 const (
@@ -27,13 +27,13 @@ const (
 
 // scene is what is played with one seed.
 type scene struct {
-	*stage.DaemonSet
+	*rolloutenv.DaemonSet
 	t          *testing.T
 	random     *rand.Rand
-	guard      *stage.Guard
-	controller *stage.Controller
+	guard      *rolloutenv.Guard
+	controller *rolloutenv.Controller
 	away       map[string]bool
-	answer     stage.Answer // to requests to delete pods
+	answer     rolloutenv.Answer // to requests to delete pods
 	images     int
 	begun      time.Time
 	diary      []string

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -37,9 +37,9 @@ var env struct {
 	admin   *kubernetes.Clientset
 }
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "admission", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "admission", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
 		return err
 	}

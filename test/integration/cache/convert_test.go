@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // offline, what was read in protobuf is also there in JSON.

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/test/poll"
-	"github.com/edgehub-io/edgehub/test/smalldisk"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // invariant 12: after kill -9 at any instant, each list equals one that the apiserver

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // TestInformersSurviveCuts runs client-go informers, with and without the watch-list

@@ -24,10 +24,10 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 // patience is how long anything may take that has to happen at some time. It is long
@@ -56,12 +56,12 @@ var env environment //nolint:gochecknoglobals // TestMain has no other way to ha
 const atOnce = 6
 
 func TestMain(m *testing.M) {
-	stand.AtOnce(atOnce)
-	os.Exit(stand.Main(m, "cache", prepare))
+	testmain.AtOnce(atOnce)
+	os.Exit(testmain.Main(m, "cache", prepare))
 }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	if env.audit.Log, err = audit.New(filepath.Join(s.Dir, "audit"), auditRules); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/bench/process"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // memoryLimit is what the hub may ever take while it answers offline, in bytes: its
@@ -24,11 +24,11 @@ const singlesLimit = 105 << 20
 // and was started again without the cloud: all memory that it takes is for answers.
 func quietHub(t *testing.T, objects, size int) (*hub, *space, *client) {
 	t.Helper()
-	binary, err := edge.BuildForMeasuring(t.Context(), productRoot, t.TempDir())
+	binary, err := hubproc.BuildForMeasuring(t.Context(), productRoot, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, s := newHub(t, func(o *edge.Options) { o.Binary = binary }), newSpace(t)
+	h, s := newHub(t, func(o *hubproc.Options) { o.Binary = binary }), newSpace(t)
 	s.large("c", objects, size)
 	token := s.account("reader")
 	h.as(token).servedList(t, s.path, protobuf)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // provocations are requests that an apiserver answers with 504, 503 or not at all,

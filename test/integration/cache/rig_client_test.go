@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // What clients accept.
@@ -34,7 +34,7 @@ type client struct {
 }
 
 func newClient(url string, config *tls.Config, http2 bool) *client {
-	return &client{url: url, http: plainclient.New(config, http2)}
+	return &client{url: url, http: rawclient.New(config, http2)}
 }
 
 // newDirectClient is the administrator's.

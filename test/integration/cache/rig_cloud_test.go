@@ -3,7 +3,7 @@ package cache
 import (
 	"net/http"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // cut takes the cloud away: connecting is refused, and connections break.

@@ -18,12 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // startOffline makes a hub start without the cloud.
-func startOffline(o *edge.Options) { o.Offline = true }
+func startOffline(o *hubproc.Options) { o.Offline = true }
 
 // awaitDisk waits until everything that the hub knows is on disk.
 func (h *hub) awaitDisk() {

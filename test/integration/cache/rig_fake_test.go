@@ -20,12 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // rootsOnly trusts the apiserver and shows it no certificate.
 func rootsOnly(t *testing.T) *tls.Config {
-	return &tls.Config{RootCAs: plainclient.Roots(t, env.CAFile())}
+	return &tls.Config{RootCAs: rawclient.Roots(t, env.CAFile())}
 }
 
 // fakeMaps is the collection that a scripted apiserver serves.

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // follower keeps up with a query as an informer does: it lists, watches from there, and

@@ -10,13 +10,13 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // hub is one node's hub, and its clients.
 type hub struct {
-	*edge.Hub
+	*hubproc.Hub
 	t    *testing.T
 	name string // of the node
 	user string // of the node, as the apiserver knows it
@@ -29,18 +29,18 @@ type hub struct {
 }
 
 // hubOption changes a hub before it starts.
-type hubOption func(*edge.Options)
+type hubOption func(*hubproc.Options)
 
 // inDir makes a hub keep its files in a given folder.
-func inDir(root string) hubOption { return func(o *edge.Options) { o.Root = root } }
+func inDir(root string) hubOption { return func(o *hubproc.Options) { o.Root = root } }
 
 // withArgs gives a hub further flags.
 func withArgs(args ...string) hubOption {
-	return func(o *edge.Options) { o.Args = append(o.Args, args...) }
+	return func(o *hubproc.Options) { o.Args = append(o.Args, args...) }
 }
 
 // under runs a hub by way of another program, which has to become the hub.
-func under(program ...string) hubOption { return func(o *edge.Options) { o.Wrap = program } }
+func under(program ...string) hubOption { return func(o *hubproc.Options) { o.Wrap = program } }
 
 // newHub starts a hub before the real apiserver. The node may do everything there.
 func newHub(t *testing.T, options ...hubOption) *hub {
@@ -73,11 +73,11 @@ func newHubBefore(t *testing.T, f *fake, options ...hubOption) *hub {
 
 func makeHub(t *testing.T, server string, options ...hubOption) *hub {
 	t.Helper()
-	o := edge.Options{Binary: env.hubBin, Server: server}
+	o := hubproc.Options{Binary: env.hubBin, Server: server}
 	for _, change := range options {
 		change(&o)
 	}
-	e := edge.New(t, o)
+	e := hubproc.New(t, o)
 	h := &hub{Hub: e, t: t, name: e.Name, user: e.User, link: e.Link, log: e.Log}
 	h.node, h.api = newClient(e.Plain, nil, false), newClient(e.API, nil, false)
 	t.Cleanup(func() { h.node.close(); h.api.close() })
@@ -131,7 +131,7 @@ func (h *hub) secure(certs []tls.Certificate) *client {
 
 func (h *hub) secureOver(certs []tls.Certificate, http2 bool) *client {
 	h.t.Helper()
-	config := &tls.Config{RootCAs: plainclient.Roots(h.t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certs}
+	config := &tls.Config{RootCAs: rawclient.Roots(h.t, filepath.Join(h.Root, "pki", "serving.crt")), Certificates: certs}
 	c := newClient("https://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(h.SecurePort)), config, http2)
 	h.t.Cleanup(c.close)
 	return c

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/test/metric"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // metric is the sum of the metric's values over all labels, of which the line has to

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // space is a namespace of one test, with the ConfigMaps that it is about.

@@ -10,8 +10,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/audit"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // issue asks for a token of a service account through a hub, as kubelet does for a pod.

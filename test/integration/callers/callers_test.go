@@ -13,15 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/poll"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // newHub starts a hub whose node may read everything.
-func newHub(t *testing.T, o edge.Options) *edge.Hub {
+func newHub(t *testing.T, o hubproc.Options) *hubproc.Hub {
 	t.Helper()
 	o.Binary, o.Server = env.hubBin, env.ServerURL()
-	h := edge.New(t, o)
+	h := hubproc.New(t, o)
 	h.IdentifyAs(env.Cluster, "system:masters")
 	h.Start()
 	return h
@@ -50,7 +50,7 @@ func wantRefused(t *testing.T, out outcome, why string) {
 
 func TestTheNodesOwnProgramsGetItsIdentity(t *testing.T) {
 	needRoot(t)
-	h := newHub(t, edge.Options{})
+	h := newHub(t, hubproc.Options{})
 	wantNode(t, newCaller(t, nil).do(order{Get: h.Plain + secrets}))
 	put := putInto(t, "system.slice/kubelet.service")
 	c := newCaller(t, nil)
@@ -96,7 +96,7 @@ func TestOthersDoNot(t *testing.T) {
 			"it comes from the container " + containerID[:12], "container",
 		},
 	}
-	h := newHub(t, edge.Options{Args: []string{"--caller-check=required"}})
+	h := newHub(t, hubproc.Options{Args: []string{"--caller-check=required"}})
 	token := tokenOfAReader(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOthersDoNot(t *testing.T) {
 // names them, and units are the host's, whatever they are named.
 func TestOnlyUnitsOfTheHostAreTheNodes(t *testing.T) {
 	needRoot(t)
-	h := newHub(t, edge.Options{Args: []string{"--caller-check=required"}})
+	h := newHub(t, hubproc.Options{Args: []string{"--caller-check=required"}})
 	for _, group := range []string{
 		"nerdctl-5f0e8c7d.scope", "ecs/task/5f0e8c7d", "garden/5f0e8c7d", "moby/5f0e8c7d", "firecracker/5f0e8c7d", "default/web",
 		"system.slice/garden.service/garden/5f0e8c7d",
@@ -160,7 +160,7 @@ func tokenOfAReader(t *testing.T) string {
 	return token.Status.Token
 }
 
-func wantMetric(t *testing.T, h *edge.Hub, line string) {
+func wantMetric(t *testing.T, h *hubproc.Hub, line string) {
 	t.Helper()
 	if out := get(order{Get: h.API + "/metrics"}); !strings.Contains(out.Body, line) {
 		t.Errorf("/metrics has no line %s…", line)
@@ -169,7 +169,7 @@ func wantMetric(t *testing.T, h *edge.Hub, line string) {
 
 func TestNodeIdentityUsersAreWhoIsNamed(t *testing.T) {
 	needRoot(t)
-	h := newHub(t, edge.Options{Args: []string{"--node-identity-users=65534"}})
+	h := newHub(t, hubproc.Options{Args: []string{"--node-identity-users=65534"}})
 	c := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
 	wantNode(t, c.do(order{Get: h.Plain + secrets}))
 	wantRefused(t, newCaller(t, nil).do(order{Get: h.Plain + secrets}), "it comes from user ID 0")
@@ -179,7 +179,7 @@ func TestNodeIdentityUsersAreWhoIsNamed(t *testing.T) {
 func TestAHubThatCannotTellSaysSo(t *testing.T) {
 	needRoot(t)
 	without := []string{"setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"}
-	h := newHub(t, edge.Options{Wrap: without})
+	h := newHub(t, hubproc.Options{Wrap: without})
 	wantNode(t, inPod(t, "kubepods/pod"+podUID).do(order{Get: h.Plain + secrets}))
 	wantMetric(t, h, "edgehub_proxy_caller_check 0")
 	log, err := os.ReadFile(h.Log)
@@ -197,7 +197,7 @@ func TestAHubThatCannotTellSaysSo(t *testing.T) {
 
 func TestAFloodFromAPodLeavesTheNodesWayOpen(t *testing.T) {
 	needRoot(t)
-	h := newHub(t, edge.Options{Args: []string{"--max-connections=64"}})
+	h := newHub(t, hubproc.Options{Args: []string{"--max-connections=64"}})
 	at := strings.TrimPrefix(h.Plain, "http://")
 	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
 	if out := pod.do(order{Hold: 300, At: at}); out.Err != "" {
@@ -220,7 +220,7 @@ func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
 	needRoot(t)
 	nobody := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
 	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
-	h := newHub(t, edge.Options{})
+	h := newHub(t, hubproc.Options{})
 	if out := nobody.do(order{Get: h.API + "/pods"}); out.Code != http.StatusOK {
 		t.Errorf("a user of the node got %d %s %s", out.Code, out.Body, out.Err)
 	}
@@ -236,7 +236,7 @@ func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
 		}
 	}
 	wantMetric(t, h, `edgehub_api_callers_refused_total{reason="container"} 4`)
-	open := newHub(t, edge.Options{Args: []string{"--serve-to-containers"}})
+	open := newHub(t, hubproc.Options{Args: []string{"--serve-to-containers"}})
 	if out := pod.do(order{Get: open.API + "/pods"}); out.Code != http.StatusOK {
 		t.Errorf("where containers are let in, a pod gets %d %s %s", out.Code, out.Body, out.Err)
 	}

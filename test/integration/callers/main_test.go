@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -36,12 +36,12 @@ func TestMain(m *testing.M) {
 		callerMain()
 		return
 	}
-	os.Exit(stand.Main(m, "callers", prepare))
+	os.Exit(testmain.Main(m, "callers", prepare))
 }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	env.dir = s.Dir
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{})

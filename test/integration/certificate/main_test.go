@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
 		panic(err) // it is a number
 	}
-	os.Exit(stand.Main(m, "certificate", prepare))
+	os.Exit(testmain.Main(m, "certificate", prepare))
 }
 
 // auditRules leave out what the control plane asks by itself, and who is well.
@@ -68,8 +68,8 @@ const auditRules = `
   - level: Metadata
 `
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	if env.audit, err = audit.NewAnswered(filepath.Join(s.Dir, "audit"), auditRules); err != nil {

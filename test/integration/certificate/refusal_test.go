@@ -9,7 +9,7 @@ import (
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 // The node's certificate is not the hub's to renew, and expires. The node is served from
@@ -17,7 +17,7 @@ import (
 // that is done, everything goes on.
 func TestACertificateThatExpiresAndIsNotTheHubs(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, edge.Options{})
+	n := newNode(t, hubproc.Options{})
 	end := time.Now().Add(8 * time.Second).Truncate(time.Second)
 	identify := func(end time.Time) {
 		cert, key, err := env.ClientCertUntil(end, n.User, "system:nodes")

@@ -14,8 +14,8 @@ import (
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/test/audit"
-	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 // While the certificate is renewed, twice, with itself, no request fails, and a watch
@@ -57,7 +57,7 @@ func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
 // kubelet replaces the file of its certificate by a link to another one.
 func TestKubeletsRotatedCertificateIsTakenUp(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, edge.Options{})
+	n := newNode(t, hubproc.Options{})
 	dir := t.TempDir()
 	current := filepath.Join(dir, "kubelet-client-current.pem")
 	rotate := func(end time.Time) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/test/plainclient"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // answer is what a request was answered.
@@ -34,7 +34,7 @@ func (n *node) plain() *caller { return n.caller(n.Plain, "", nil) }
 // secure calls the TLS port, with a certificate or a token.
 func (n *node) secure(certFile, keyFile, token string) *caller {
 	n.t.Helper()
-	config := &tls.Config{RootCAs: plainclient.Roots(n.t, filepath.Join(n.Root, "pki", "serving.crt"))} // what kubelet pins
+	config := &tls.Config{RootCAs: rawclient.Roots(n.t, filepath.Join(n.Root, "pki", "serving.crt"))} // what kubelet pins
 	if certFile != "" {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
@@ -46,7 +46,7 @@ func (n *node) secure(certFile, keyFile, token string) *caller {
 }
 
 func (n *node) caller(url, token string, config *tls.Config) *caller {
-	c := &caller{url, token, plainclient.New(config, config != nil)}
+	c := &caller{url, token, rawclient.New(config, config != nil)}
 	n.t.Cleanup(c.client.CloseIdleConnections)
 	return c
 }

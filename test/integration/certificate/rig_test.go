@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/test/audit"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/metric"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 )
 
 // node is a node with a hub, and a pod that is bound to it.
 type node struct {
-	*edge.Hub
+	*hubproc.Hub
 	t         *testing.T
 	bootstrap string // --bootstrap-file
 	token     string // in it
@@ -33,11 +33,11 @@ type node struct {
 }
 
 // newNode prepares a node and does not start its hub, nor write its bootstrap file.
-func newNode(t *testing.T, options edge.Options) *node {
+func newNode(t *testing.T, options hubproc.Options) *node {
 	t.Helper()
 	n := &node{t: t}
 	options.Binary, options.Server = env.hubBin, env.ServerURL()
-	n.Hub = edge.New(t, options)
+	n.Hub = hubproc.New(t, options)
 	var err error
 	if n.mark, err = env.audit.Mark(); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func newNode(t *testing.T, options edge.Options) *node {
 func newBootstrapped(t *testing.T, group string, args ...string) *node {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
-	n := newNode(t, edge.Options{Args: append([]string{"--bootstrap-file=" + file}, args...)})
+	n := newNode(t, hubproc.Options{Args: append([]string{"--bootstrap-file=" + file}, args...)})
 	n.bootstrap = file
 	n.writeBootstrap(createToken(t, group))
 	return n

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 // What deploy/ says.
@@ -50,9 +50,9 @@ var env struct {
 	ca             []byte // has signed the apiserver's certificate
 }
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "controller", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "controller", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.binary, err = s.Build(ctx, moduleRoot, "edgehub-controller"); err != nil {
 		return err
 	}

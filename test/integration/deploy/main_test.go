@@ -17,10 +17,10 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/test/audit"
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/fleet"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -45,9 +45,9 @@ var env struct {
 	controller string // edgehub-controller
 }
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "deploy", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "deploy", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.controller, err = s.Build(ctx, moduleRoot, "edgehub-controller"); err != nil {
 		return err
 	}

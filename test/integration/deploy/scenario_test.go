@@ -22,8 +22,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/audit"
-	"github.com/edgehub-io/edgehub/test/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/audit"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
 
 // scenario is what the controller is there for, with as little as takes every right:

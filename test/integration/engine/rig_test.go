@@ -20,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
 
 // secret stands in every password of these tests, and must be found nowhere else.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/fleet"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 // productRoot is the product's module, seen from this folder.
@@ -42,12 +42,12 @@ var env environment //nolint:gochecknoglobals // TestMain has no other way to ha
 const atOnce = 6
 
 func TestMain(m *testing.M) {
-	stand.AtOnce(atOnce)
-	os.Exit(stand.Main(m, "imagepull", prepare))
+	testmain.AtOnce(atOnce)
+	os.Exit(testmain.Main(m, "imagepull", prepare))
 }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
-	if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // daemon is a DaemonSet with one pod, on the rig's node.
@@ -209,7 +209,7 @@ func (d *daemon) awaitTold(want string) {
 // that the returned function is called with.
 func (d *daemon) record() (until func(last string) []string) {
 	d.Helper()
-	ctx, cancel := context.WithTimeout(d.Context(), stage.Patience)
+	ctx, cancel := context.WithTimeout(d.Context(), rolloutenv.Patience)
 	w, err := env.admin.CoreV1().Pods(d.namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: "metadata.name=" + d.pod.Name, ResourceVersion: d.pod.ResourceVersion,
 	})

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/test/planted"
+	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
 // The password stands, with other words around it, in every pull secret of these tests.
@@ -67,7 +67,7 @@ func (r *rig) expectNoSecret() {
 		r.Error(err)
 	}
 	for where, text := range texts {
-		if found := planted.Found(text, password); len(found) > 0 {
+		if found := secretscan.Found(text, password); len(found) > 0 {
 			r.Errorf("%s has %q of a password", where, found)
 		}
 	}
@@ -89,7 +89,7 @@ func (d *daemon) expectNoSecretTold() {
 	d.must(err)
 	texts["the events"] = events.String()
 	for where, text := range texts {
-		if found := planted.Found(text, password); len(found) > 0 {
+		if found := secretscan.Found(text, password); len(found) > 0 {
 			d.Errorf("%s has %q of a password", where, found)
 		}
 	}

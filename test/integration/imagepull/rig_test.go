@@ -11,9 +11,9 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/freeport"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // rig is one node: its hub, its containerd, the registry that it pulls from, and a
@@ -21,7 +21,7 @@ import (
 // that it does not want.
 type rig struct {
 	*testing.T
-	hub        *edge.Hub
+	hub        *hubproc.Hub
 	node       string
 	namespace  string
 	containerd *cluster.Containerd // nil: there is none
@@ -81,7 +81,7 @@ func newBareRig(t *testing.T, args ...string) *rig {
 	t.Helper()
 	// The machine's disk may be as full as it likes.
 	args = append([]string{"--image-pull-min-free=0", "--kubelet-root-dir=" + t.TempDir()}, args...)
-	hub := edge.New(t, edge.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: args})
+	hub := hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: args})
 	hub.IdentifyAs(env.cluster, "system:nodes")
 	r := &rig{T: t, hub: hub, node: hub.Name}
 	r.must(env.fleet.AddNode(t.Context(), r.node, map[string]string{corev1.LabelHostname: r.node}))
@@ -110,7 +110,7 @@ func (r *rig) must(err error) {
 
 func (r *rig) eventually(what string, done func() bool) {
 	r.Helper()
-	stage.Eventually(r.T, what, done)
+	rolloutenv.Eventually(r.T, what, done)
 }
 
 // layer is one of so many random bytes, which no other test has.
@@ -152,7 +152,7 @@ func (r *rig) awaitBytes(layer v1.Layer, n int64) {
 	r.Helper()
 	digest, err := layer.Digest()
 	r.must(err)
-	ctx, cancel := context.WithTimeout(r.Context(), stage.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), rolloutenv.Patience)
 	defer cancel()
 	r.must(r.registry.AwaitBytes(ctx, digest, n))
 }

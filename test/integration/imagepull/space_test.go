@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/smalldisk"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // TestNoRoom is told in numbers before anything is fetched, and mended by nothing but

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/fleet"
-	"github.com/edgehub-io/edgehub/test/stand"
+	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -37,9 +37,9 @@ var env struct {
 	kubernetes, pluginDir string
 }
 
-func TestMain(m *testing.M) { os.Exit(stand.Main(m, "plugin", prepare)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "plugin", prepare)) }
 
-func prepare(ctx context.Context, s *stand.Stand) (err error) {
+func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.kubernetes, err = cluster.BuildKubernetes(ctx, os.Stderr); err != nil {
 		return err
 	}

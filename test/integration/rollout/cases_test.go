@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 func TestOldPodsThatServeNobodyGoAndNoOther(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTheNextStepFollowsAtOnce(t *testing.T) {
 	}
 	p.AwaitEvent("RolloutStarted", "Normal", "0 of 10 nodes updated", "at most 1 of 10 Ready nodes")
 	p.AwaitEvent("RolloutComplete", "Normal", "10 of 10 nodes updated", "done in")
-	p.Kubectl("wait", "--for=condition=RolloutComplete", "daemonset/"+stage.Name, "--timeout=30s")
+	p.Kubectl("wait", "--for=condition=RolloutComplete", "daemonset/"+rolloutenv.Name, "--timeout=30s")
 }
 
 func TestANodeThatBecomesReadyIsUpgradedThoughNothingElseChanges(t *testing.T) {
@@ -122,7 +122,7 @@ func TestANodeThatBecomesReadyIsUpgradedThoughNothingElseChanges(t *testing.T) {
 		got := p.Get()
 		return int(got.Status.NumberReady) == nodes && int(got.Status.DesiredNumberScheduled) == nodes
 	}
-	stage.Eventually(t, "Kubernetes counts all pods as Ready", ready)
+	rolloutenv.Eventually(t, "Kubernetes counts all pods as Ready", ready)
 	p.connect("n7")
 	p.Await("app:2", nodes)
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
@@ -176,7 +176,7 @@ func TestTheMaximumHoldsThoughTheControllerIsKilledAgainAndAgain(t *testing.T) {
 	for i := range 12 {
 		c := s.StartController(t, options(), p.Guard)
 		n := len(p.Deleted())
-		stage.Eventually(t, "it has deleted something, or is done", func() bool {
+		rolloutenv.Eventually(t, "it has deleted something, or is done", func() bool {
 			return len(p.Deleted()) > n || len(p.With("app:2")) == nodes
 		})
 		rest(time.Duration(i*7) * time.Millisecond)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // nodes are n1 to n10.
@@ -31,10 +31,10 @@ const moduleRoot = "../../.."
 // settle stands for rollout.NodeSettle, so that nobody waits for 10 s.
 const settle = 300 * time.Millisecond
 
-var s *stage.Stage
+var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
-	code, err := stage.Main(os.Stderr, moduleRoot, nodes, func(started *stage.Stage) int {
+	code, err := rolloutenv.Main(os.Stderr, moduleRoot, nodes, func(started *rolloutenv.Env) int {
 		s = started
 		return m.Run()
 	})
@@ -53,8 +53,8 @@ func options() controller.Options {
 // play is a DaemonSet that is rolled out, and a guard that allows it to make at
 // most so many of the Ready nodes unavailable.
 type play struct {
-	*stage.DaemonSet
-	*stage.Guard
+	*rolloutenv.DaemonSet
+	*rolloutenv.Guard
 	t *testing.T
 }
 
@@ -80,7 +80,7 @@ func (p *play) check() {
 }
 
 // start runs a controller and waits until it has seen the DaemonSet.
-func (p *play) start() *stage.Controller {
+func (p *play) start() *rolloutenv.Controller {
 	p.t.Helper()
 	c := s.StartController(p.t, options(), p.Guard)
 	p.AwaitCondition(rollout.CompleteCondition, "True", rollout.ReasonComplete)
@@ -102,7 +102,7 @@ func (p *play) fail(nodes ...string) {
 		s.Fleet.Fail(p.Pods()[n])
 	}
 	p.t.Cleanup(s.Fleet.Heal)
-	stage.Eventually(p.t, fmt.Sprintf("the pods on %v are not Ready", nodes), func() bool {
+	rolloutenv.Eventually(p.t, fmt.Sprintf("the pods on %v are not Ready", nodes), func() bool {
 		return int(p.Get().Status.NumberReady) == int(p.Get().Status.DesiredNumberScheduled)-len(nodes)
 	})
 }
@@ -122,8 +122,8 @@ func (p *play) stands(reason string, deleted ...string) {
 			p.t.Logf("deleted %v", p.Deleted())
 		}
 	}()
-	stage.Eventually(p.t, fmt.Sprintf("the pods on %v are deleted", deleted), func() bool { return len(p.Deleted()) >= len(deleted) })
-	stage.Eventually(p.t, "the reason is "+reason, func() bool { return p.Condition(rollout.ProgressingCondition).Reason == reason })
+	rolloutenv.Eventually(p.t, fmt.Sprintf("the pods on %v are deleted", deleted), func() bool { return len(p.Deleted()) >= len(deleted) })
+	rolloutenv.Eventually(p.t, "the reason is "+reason, func() bool { return p.Condition(rollout.ProgressingCondition).Reason == reason })
 	rest(3 * settle)
 	got := p.Deleted()
 	slices.Sort(got)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // turned is when a pod became Ready.
@@ -54,7 +54,7 @@ func (p *play) first(of ...string) string {
 	return ""
 }
 
-func reconciles(t *testing.T, c *stage.Controller) float64 {
+func reconciles(t *testing.T, c *rolloutenv.Controller) float64 {
 	t.Helper()
 	families, err := c.Registry.Gather()
 	if err != nil {
@@ -72,7 +72,7 @@ func reconciles(t *testing.T, c *stage.Controller) float64 {
 }
 
 // nodesIn is the metric.
-func nodesIn(t *testing.T, c *stage.Controller, namespace string, state rollout.State) (float64, bool) {
+func nodesIn(t *testing.T, c *rolloutenv.Controller, namespace string, state rollout.State) (float64, bool) {
 	t.Helper()
 	families, err := c.Registry.Gather()
 	if err != nil {
@@ -96,7 +96,7 @@ func nodesIn(t *testing.T, c *stage.Controller, namespace string, state rollout.
 }
 
 // gauge is a metric of a DaemonSet, -1 where there is none.
-func gauge(t *testing.T, c *stage.Controller, name, namespace string) float64 {
+func gauge(t *testing.T, c *rolloutenv.Controller, name, namespace string) float64 {
 	t.Helper()
 	families, err := c.Registry.Gather()
 	if err != nil {
@@ -140,8 +140,8 @@ func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
 	p.Annotate(rollout.PausedAnnotation, nil)
 	rest(late / 2)
 	s.Fleet.Heal()
-	stage.Eventually(t, "the pod serves again", func() bool { return int(p.Get().Status.NumberReady) == nodes })
-	stage.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
+	rolloutenv.Eventually(t, "the pod serves again", func() bool { return int(p.Get().Status.NumberReady) == nodes })
+	rolloutenv.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
 	if p.Deleted()[0] == last {
 		t.Errorf("the pod on %s went first, which was taken for one that serves nobody", last)
 	}
@@ -238,10 +238,10 @@ func TestAfterARestartPodsHaveToBeSeenReadyAgain(t *testing.T) {
 	p := newPlay(t, 1, nil, func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 3 })
 	p.start().Kill()
 	p.SetImage("app:2")
-	stage.Eventually(t, "Kubernetes has seen it", func() bool { return p.Get().Status.ObservedGeneration == p.Get().Generation })
+	rolloutenv.Eventually(t, "Kubernetes has seen it", func() bool { return p.Get().Status.ObservedGeneration == p.Get().Generation })
 	begin := time.Now()
 	s.StartController(t, options(), p.Guard)
-	stage.Eventually(t, "the first pod is deleted", func() bool { return len(p.Deleted()) == 1 })
+	rolloutenv.Eventually(t, "the first pod is deleted", func() bool { return len(p.Deleted()) == 1 })
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("the first pod was deleted after %v: nobody had seen the others be Ready for 3 s", took)
 	}
@@ -255,7 +255,7 @@ func TestRollbackMidway(t *testing.T) {
 	p.SetImage("app:2")
 	first := p.firsts(1)
 	p.stands(rollout.ReasonUpdating, first...)
-	p.Kubectl("rollout", "undo", "daemonset/"+stage.Name)
+	p.Kubectl("rollout", "undo", "daemonset/"+rolloutenv.Name)
 	p.Await("app:1", nodes)
 	for node, pod := range p.Pods() {
 		if !slices.Contains(first, node) && before[node].UID != pod.UID {
@@ -270,9 +270,9 @@ func TestRollbackAfterTheEnd(t *testing.T) {
 	p.SetImage("app:2")
 	p.Await("app:2", nodes)
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
-	p.Kubectl("rollout", "undo", "daemonset/"+stage.Name)
+	p.Kubectl("rollout", "undo", "daemonset/"+rolloutenv.Name)
 	p.Await("app:1", nodes)
-	if out := p.Kubectl("rollout", "history", "daemonset/"+stage.Name); !strings.Contains(out, "3") {
+	if out := p.Kubectl("rollout", "history", "daemonset/"+rolloutenv.Name); !strings.Contains(out, "3") {
 		t.Errorf("history: %s", out)
 	}
 }
@@ -329,7 +329,7 @@ func (p *play) halt(n int) []string {
 	p.broken("app:2")
 	p.SetImage("app:2")
 	for _, node := range lost {
-		stage.Eventually(p.t, node+" has its new pod", func() bool {
+		rolloutenv.Eventually(p.t, node+" has its new pod", func() bool {
 			pod := p.Pods()[node]
 			return pod != nil && pod.Spec.Containers[0].Image == "app:2"
 		})
@@ -354,7 +354,7 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 			return !slices.ContainsFunc(types, func(t appsv1.DaemonSetConditionType) bool { return p.Condition(t).Type != "" })
 		}
 	}
-	stage.Eventually(t, "the conditions are withdrawn", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition))
+	rolloutenv.Eventually(t, "the conditions are withdrawn", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition))
 	if _, ok := nodesIn(t, c, p.Namespace, rollout.Updated); ok {
 		t.Error("the metric is still there")
 	}
@@ -372,13 +372,13 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 			return got == n
 		}
 	}
-	stage.Eventually(t, "the pods are marked", marked(nodes))
+	rolloutenv.Eventually(t, "the pods are marked", marked(nodes))
 	if len(p.Deleted()) > 0 {
 		t.Error("pods were deleted with OTA")
 	}
 	p.Annotate(strategy, "auto")
 	p.Await("app:2", nodes)
-	stage.Eventually(t, "no pod is marked", marked(0))
+	rolloutenv.Eventually(t, "no pod is marked", marked(0))
 	p.Annotate(strategy, "nonsense")
 	p.AwaitCondition(rollout.InvalidCondition, corev1.ConditionTrue, rollout.ReasonInvalid, "nonsense")
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonInvalid)
@@ -389,7 +389,7 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 	}
 	p.Annotate(strategy, nil)
 	s.StartController(t, options(), p.Guard)
-	stage.Eventually(t, "nothing is said any more", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition))
+	rolloutenv.Eventually(t, "nothing is said any more", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition))
 }
 
 func TestWithoutOnDeleteKubernetesDoesIt(t *testing.T) {

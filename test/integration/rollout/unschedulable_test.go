@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // request changes the CPUs that the pod template asks for, and its image.
-func request(d *stage.DaemonSet, cpus, image string) {
+func request(d *rolloutenv.DaemonSet, cpus, image string) {
 	d.Patch(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q,"resources":{"requests":{"cpu":%q}}}]}}}}`, image, cpus)
 }
 
 // pending counts the pods that are not scheduled.
-func pending(t *testing.T, d *stage.DaemonSet) int {
+func pending(t *testing.T, d *rolloutenv.DaemonSet) int {
 	t.Helper()
 	list, err := s.Admin.CoreV1().Pods(d.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil {
@@ -31,10 +31,10 @@ func pending(t *testing.T, d *stage.DaemonSet) int {
 // heal has every node of a DaemonSet run a pod that asks for more than the node has,
 // corrects the template, and returns how long it takes until every node has the
 // correct pod. before is called in between.
-func heal(t *testing.T, d *stage.DaemonSet, before func()) time.Duration {
+func heal(t *testing.T, d *rolloutenv.DaemonSet, before func()) time.Duration {
 	t.Helper()
 	request(d, "100", "app:2")
-	stage.Eventually(t, "no pod can be scheduled", func() bool { return pending(t, d) == nodes })
+	rolloutenv.Eventually(t, "no pod can be scheduled", func() bool { return pending(t, d) == nodes })
 	before()
 	begin := time.Now()
 	request(d, "10m", "app:3")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/edge"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 // environment is what all cases share.
@@ -26,7 +26,7 @@ type environment struct {
 func TestSecretsStayWhereTheyAre(t *testing.T) {
 	env := new(environment)
 	var err error
-	if env.hubBin, err = edge.Build(t.Context(), "../../..", t.TempDir()); err != nil {
+	if env.hubBin, err = hubproc.Build(t.Context(), "../../..", t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	if env.cluster, err = cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output()}); err != nil {

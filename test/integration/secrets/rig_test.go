@@ -16,16 +16,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/edge"
-	"github.com/edgehub-io/edgehub/test/planted"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
 // rig is a hub, what was planted, and what the hub has answered.
 type rig struct {
 	*testing.T
 	*environment
-	hub       *edge.Hub
+	hub       *hubproc.Hub
 	namespace string
 	account   string            // the good caller's token, planted
 	secrets   map[string]string // by what they are
@@ -38,13 +38,13 @@ type rig struct {
 func newRig(t *testing.T, env *environment, args ...string) *rig {
 	t.Helper()
 	r := &rig{T: t, environment: env, secrets: map[string]string{}, objects: map[string]string{}, told: map[string]string{}}
-	r.hub = edge.New(t, edge.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: append([]string{
+	r.hub = hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: append([]string{
 		"--container-runtime-endpoint=",
 	}, args...)})
 	ns, err := env.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "secrets-"}}, metav1.CreateOptions{})
 	r.must(err)
 	r.namespace = ns.Name
-	stage.Eventually(t, "the namespace has a service account", func() bool {
+	rolloutenv.Eventually(t, "the namespace has a service account", func() bool {
 		_, err := env.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})
@@ -172,7 +172,7 @@ func (r *rig) lookOnDisk(secrets map[string]string) {
 func (r *rig) expectNone(where, text string, secrets map[string]string) {
 	r.Helper()
 	for what, secret := range secrets {
-		if found := planted.Found(text, secret); len(found) > 0 {
+		if found := secretscan.Found(text, secret); len(found) > 0 {
 			i := strings.Index(text, found[0])
 			r.Errorf("%s has %s: …%.200q", where, what, text[max(0, i-80):])
 		}

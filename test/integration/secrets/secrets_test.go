@@ -15,9 +15,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/test/freeport"
-	"github.com/edgehub-io/edgehub/test/planted"
-	"github.com/edgehub-io/edgehub/test/stage"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
 // A node that is known by a certificate, whose cache is not encrypted: callers' tokens
@@ -37,7 +37,7 @@ func testClear(t *testing.T, env *environment) {
 	for what, secret := range r.objects {
 		found := false
 		for _, text := range r.onDisk() {
-			found = found || len(planted.Found(text, secret)) > 0
+			found = found || len(secretscan.Found(text, secret)) > 0
 		}
 		if !found {
 			r.Errorf("%s is not on disk, where it was expected", what)
@@ -109,7 +109,7 @@ func (r *rig) use() {
 
 	r.must(r.hub.Link.Refuse())
 	r.hub.Link.Reset()
-	stage.Eventually(r.T, "the hub is offline", func() bool {
+	rolloutenv.Eventually(r.T, "the hub is offline", func() bool {
 		r.send(http.MethodGet, r.hub.Plain+"/version", "") // it notices when it is asked
 		_, body := r.send(http.MethodGet, r.hub.API+"/v1/readyz", "")
 		return strings.Contains(body, "offline")
@@ -202,7 +202,7 @@ func (r *rig) damageKubeconfig() {
 		Server:   "https://u:" + r.plant("a password in the server's URL", "planted-server-Pa55word") + "@127.0.0.1:1",
 		ProxyURL: "ftp://u:" + r.plant("a password in the proxy's URL", "planted-ftp-Pa55word") + "@127.0.0.1:1",
 	}, &clientcmdapi.AuthInfo{Token: r.plant("a token beside them", "planted-token-beside")})
-	stage.Eventually(r.T, "the hub has seen a damaged kubeconfig", func() bool {
+	rolloutenv.Eventually(r.T, "the hub has seen a damaged kubeconfig", func() bool {
 		log, err := os.ReadFile(r.hub.Log)
 		r.must(err)
 		return strings.Contains(string(log), "cannot be read again")

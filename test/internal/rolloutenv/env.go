@@ -1,9 +1,9 @@
-// Package stage is where rollouts are tested: a real control plane, a fleet of
+// Package rolloutenv is the environment in which rollouts are tested: a real control plane, a fleet of
 // nodes that do not exist, and controllers in this process that have the rights of
 // deploy/ and whose every deletion is checked against what is allowed.
 //
 // Nothing of it is safe for concurrent use, unless it says so.
-package stage
+package rolloutenv
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/fleet"
 )
 
 // What deploy/ says.
@@ -28,8 +28,8 @@ const (
 	account         = "edgehub-controller"
 )
 
-// Stage is a running cluster with a fleet.
-type Stage struct {
+// Env is a running cluster with a fleet.
+type Env struct {
 	Cluster *cluster.Cluster
 	Admin   *kubernetes.Clientset
 	Fleet   *fleet.Fleet
@@ -42,19 +42,19 @@ type Stage struct {
 
 // Start builds what is missing, and returns a stage with nodes n1 to nN, each with
 // a label name=nI. root is the folder of the product's module.
-func Start(ctx context.Context, root string, nodes int, o fleet.Options) (*Stage, error) {
+func Start(ctx context.Context, root string, nodes int, o fleet.Options) (*Env, error) {
 	c, err := cluster.Start(ctx, cluster.Options{Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{Cluster: c}
+	s := &Env{Cluster: c}
 	if err := s.prepare(ctx, root, nodes, o); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-func (s *Stage) prepare(ctx context.Context, root string, nodes int, o fleet.Options) error {
+func (s *Env) prepare(ctx context.Context, root string, nodes int, o fleet.Options) error {
 	config := s.Cluster.AdminConfig()
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Stage) prepare(ctx context.Context, root string, nodes int, o fleet.Opt
 }
 
 // Stop takes everything down.
-func (s *Stage) Stop() error {
+func (s *Env) Stop() error {
 	var errs []error
 	if s.stop != nil {
 		s.stop()
@@ -102,7 +102,7 @@ func (s *Stage) Stop() error {
 }
 
 // accountConfig has the rights of deploy/, and no more.
-func (s *Stage) accountConfig() *rest.Config {
+func (s *Env) accountConfig() *rest.Config {
 	config := rest.AnonymousClientConfig(s.Cluster.AdminConfig())
 	config.CAData, config.CAFile = s.ca, ""
 	config.BearerToken = s.token
@@ -111,7 +111,7 @@ func (s *Stage) accountConfig() *rest.Config {
 }
 
 // Main is for TestMain: it starts a stage, hands it to use, and stops it.
-func Main(log io.Writer, root string, nodes int, use func(*Stage) int) (code int, err error) {
+func Main(log io.Writer, root string, nodes int, use func(*Env) int) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
 	defer cancel()
 	s, err := Start(ctx, root, nodes, fleet.Options{Log: log})

@@ -1,4 +1,4 @@
-package edge
+package hubproc
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/link"
-	"github.com/edgehub-io/edgehub/test/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
 
 // patience is how long a hub may take to serve, or to end. It is long since the

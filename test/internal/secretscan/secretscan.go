@@ -1,6 +1,6 @@
-// Package planted looks for secrets that a test has planted, in clear and as base64
+// Package secretscan looks for secrets that a test has planted, in clear and as base64
 // has them, in whatever the product has written or answered.
-package planted
+package secretscan
 
 import (
 	"encoding/base64"

@@ -1,11 +1,11 @@
-// Package stand is for the TestMain of packages whose tests share a control plane: it
+// Package testmain is for the TestMain of packages whose tests share a control plane: it
 // gives them a folder, starts what they share, runs the tests, and takes everything
 // down again.
 //
-//	func TestMain(m *testing.M) { os.Exit(stand.Main(m, "cache", prepare)) }
+//	func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "cache", prepare)) }
 //
-//	func prepare(ctx context.Context, s *stand.Stand) (err error) {
-//		if env.hubBin, err = edge.Build(ctx, productRoot, s.Dir); err != nil {
+//	func prepare(ctx context.Context, s *testmain.Env) (err error) {
+//		if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 //			return err
 //		}
 //		env.cluster, err = s.StartCluster(ctx, cluster.Options{})
@@ -13,8 +13,8 @@
 //	}
 //
 // The logs of the control plane go when all tests have passed. Otherwise they stay, and
-// stderr says where. A Stand is not for use from several goroutines.
-package stand
+// stderr says where. An Env is not for use from several goroutines.
+package testmain
 
 import (
 	"context"
@@ -26,15 +26,15 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/fleet"
 )
 
 // limit is how long the tests and what they need may take. Kubernetes may have to be
 // built.
 const limit = 15 * time.Minute
 
-// Stand is what the tests of a package stand on.
-type Stand struct {
+// Env is what the tests of a package share.
+type Env struct {
 	// Dir is for programs and files. It goes after the tests, passed or not.
 	Dir string
 
@@ -45,7 +45,7 @@ type Stand struct {
 // Main runs the tests of the package of this name when prepare has returned nil. It
 // returns the exit code: not 0 either when something else than a test has failed, which
 // it says on stderr. The context of prepare ends after the tests.
-func Main(m *testing.M, name string, prepare func(context.Context, *Stand) error) (code int) {
+func Main(m *testing.M, name string, prepare func(context.Context, *Env) error) (code int) {
 	code, err := run(m, name, prepare)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -54,10 +54,10 @@ func Main(m *testing.M, name string, prepare func(context.Context, *Stand) error
 	return code
 }
 
-func run(m *testing.M, name string, prepare func(context.Context, *Stand) error) (code int, err error) {
+func run(m *testing.M, name string, prepare func(context.Context, *Env) error) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	s := new(Stand)
+	s := new(Env)
 	if s.Dir, err = os.MkdirTemp("", "edgehub-"+name+"-test-"); err != nil {
 		return 1, err
 	}
@@ -72,9 +72,9 @@ func run(m *testing.M, name string, prepare func(context.Context, *Stand) error)
 
 // Cleanup has f called after the tests, and when prepare fails: what was added last
 // comes first. What f returns fails the tests.
-func (s *Stand) Cleanup(f func() error) { s.cleanups = append(s.cleanups, f) }
+func (s *Env) Cleanup(f func() error) { s.cleanups = append(s.cleanups, f) }
 
-func (s *Stand) takeDown() error {
+func (s *Env) takeDown() error {
 	var errs []error
 	for _, f := range slices.Backward(s.cleanups) {
 		err := f()
@@ -85,7 +85,7 @@ func (s *Stand) takeDown() error {
 }
 
 // StartCluster starts what o says, with its steps on stderr, until the tests are over.
-func (s *Stand) StartCluster(ctx context.Context, o cluster.Options) (*cluster.Cluster, error) {
+func (s *Env) StartCluster(ctx context.Context, o cluster.Options) (*cluster.Cluster, error) {
 	o.Log = os.Stderr
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Stand) StartCluster(ctx context.Context, o cluster.Options) (*cluster.C
 }
 
 // Play has a fleet play its nodes until the tests are over.
-func (s *Stand) Play(ctx context.Context, f *fleet.Fleet) {
+func (s *Env) Play(ctx context.Context, f *fleet.Fleet) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1) // one result
 	go func() { ended <- f.Run(ctx) }()

@@ -1,4 +1,4 @@
-package stand
+package testmain
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 // Build builds a program of the product into the stand's folder, and returns its path.
 // root is the folder of the product's module, flags are further ones of `go build`. The
-// hub is built by edge.Build.
-func (s *Stand) Build(ctx context.Context, root, program string, flags ...string) (string, error) {
+// hub is built by hubproc.Build.
+func (s *Env) Build(ctx context.Context, root, program string, flags ...string) (string, error) {
 	binary := filepath.Join(s.Dir, program)
 	args := append([]string{"build", "-tags=grpcnotrace", "-o", binary}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+program)...)

@@ -1,4 +1,4 @@
-package stage
+package rolloutenv
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ var errKilled = errors.New("the controller was killed")
 
 // StartController runs one until Stop, Kill or the end of the test. guard may be
 // nil.
-func (s *Stage) StartController(t testing.TB, o controller.Options, guard *Guard) *Controller {
+func (s *Env) StartController(t testing.TB, o controller.Options, guard *Guard) *Controller {
 	t.Helper()
 	c := &Controller{Registry: prometheus.NewRegistry(), ended: make(chan error, 1), guard: guard, calls: map[string]int{}}
 	config := s.accountConfig()

@@ -1,5 +1,5 @@
 //go:build race
 
-package edge
+package hubproc
 
 const raceDetector = true

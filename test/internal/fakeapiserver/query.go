@@ -1,4 +1,4 @@
-package oracle
+package fakeapiserver
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is a kind of objects that the oracle serves.
+// Resource is a kind of objects that the server serves.
 type Resource struct {
 	Kind schema.GroupVersionKind
 	list func() runtime.Object
 }
 
-// Resources are those that the oracle serves, by their name in paths.
+// Resources are those that the server serves, by their name in paths.
 func Resources() map[string]Resource {
 	core := schema.GroupVersion{Version: "v1"}
 	return map[string]Resource{
@@ -102,7 +102,7 @@ type request struct {
 	continuation                    string
 }
 
-var errUnknownPath = errors.New("the oracle has no such path")
+var errUnknownPath = errors.New("the server has no such path")
 
 func parse(r *http.Request) (request, error) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

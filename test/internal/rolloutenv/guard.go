@@ -1,4 +1,4 @@
-package stage
+package rolloutenv
 
 import (
 	"context"
@@ -39,7 +39,7 @@ type Guard struct {
 
 // NewGuard watches over the pods of a namespace. most says how many of so many Ready
 // nodes may be without an available pod.
-func (s *Stage) NewGuard(namespace string, most func(ready int) int) *Guard {
+func (s *Env) NewGuard(namespace string, most func(ready int) int) *Guard {
 	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}}
 }
 

@@ -1,4 +1,4 @@
-package stage
+package rolloutenv
 
 import (
 	"context"
@@ -39,7 +39,7 @@ type DaemonSet struct {
 	Namespace string
 
 	t testing.TB
-	s *Stage
+	s *Env
 }
 
 // Name is every DaemonSet's, and the value of its pods' label app.
@@ -48,7 +48,7 @@ const Name = "web"
 // NewDaemonSet makes one with the update strategy OnDelete, AdvancedRollingUpdate
 // and these annotations, of which the empty value takes one away. It waits for its
 // pods to be Ready. The cleanup takes it away.
-func (s *Stage) NewDaemonSet(t testing.TB, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *DaemonSet {
+func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *DaemonSet {
 	t.Helper()
 	ns, err := s.Admin.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})

@@ -1,8 +1,8 @@
-// Package oracle is an apiserver made for tests that have to know what is true: it
+// Package fakeapiserver is an apiserver made for tests that have to know what is true: it
 // has no storage behind it, remembers every state that it ever had, and tells what a
 // query returned at any of its versions.
 //
-//	s := oracle.New()
+//	s := fakeapiserver.New()
 //	s.Put("configmaps", &corev1.ConfigMap{…})
 //	server := httptest.NewServer(s)
 //	…
@@ -14,7 +14,7 @@
 // for one who may read everything. Writes come from the test, by Put and Delete.
 //
 // Versions count all writes, from 1. A Server is safe for concurrent use.
-package oracle
+package fakeapiserver
 
 import (
 	"maps"
@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Object is what the oracle keeps.
+// Object is what the server keeps.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -47,7 +47,7 @@ type event struct {
 	encoded sync.Map // encoding → its self-describing bytes
 }
 
-// Server is the oracle. Use it as an http.Handler.
+// Server is the server. Use it as an http.Handler.
 type Server struct {
 	// Bookmarks is the time between two bookmarks of a watch that has asked for
 	// them; 0: never. Set it before the first request.
@@ -61,12 +61,12 @@ type Server struct {
 	oldest int            // the first version that a watch may begin from; guarded by mu
 }
 
-// New returns an oracle without objects.
+// New returns a server without objects.
 func New() *Server {
 	return &Server{latest: map[string]map[string]*event{}, more: make(chan struct{}), counts: map[string]int{}}
 }
 
-// Put makes or replaces an object, and returns its version. The oracle keeps the
+// Put makes or replaces an object, and returns its version. The server keeps the
 // object, and completes its metadata.
 func (s *Server) Put(resource string, object Object) int {
 	s.mu.Lock()

@@ -1,6 +1,6 @@
-// Package plainclient makes HTTP clients that add nothing to requests: no gzip of
+// Package rawclient makes HTTP clients that add nothing to requests: no gzip of
 // their own, and no HTTP/2 unless asked.
-package plainclient
+package rawclient
 
 import (
 	"crypto/tls"

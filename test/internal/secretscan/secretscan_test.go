@@ -1,4 +1,4 @@
-package planted_test
+package secretscan_test
 
 import (
 	"encoding/base64"
@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/test/planted"
+	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
 // What is not there has to be looked for in the right way.
@@ -25,15 +25,15 @@ func TestFound(t *testing.T) {
 		"in hexadecimal":       hex.EncodeToString([]byte(pair)),
 		"as a secret holds it": (&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"auth": password}}).String(),
 	} {
-		if len(planted.Found(text, password)) == 0 {
+		if len(secretscan.Found(text, password)) == 0 {
 			t.Errorf("%s, it is not found in %s", name, text)
 		}
 	}
-	if found := planted.Found("pull-secret registry of user "+user, password); len(found) > 0 {
+	if found := secretscan.Found("pull-secret registry of user "+user, password); len(found) > 0 {
 		t.Errorf("%q is found where it is not", found)
 	}
 	const odd = "\xff\xfe?>~planted~<?\xff"
-	if len(planted.Found(base64.URLEncoding.EncodeToString([]byte(odd)), odd)) == 0 {
+	if len(secretscan.Found(base64.URLEncoding.EncodeToString([]byte(odd)), odd)) == 0 {
 		t.Error("in URLs' own base64, it is not found")
 	}
 }
