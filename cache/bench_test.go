@@ -25,7 +25,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	q := &query.Query{User: query.NodeUser, Verb: "list", Accept: "application/vnd.kubernetes.protobuf"}
 	q.Resource.Version, q.Resource.Resource = "v1", "pods"
 	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-	st := v.NewStage("", true)
+	builder := v.NewBuilder("", true)
 	for i := range 5000 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: fmt.Sprintf("pod-%05d", i), ResourceVersion: fmt.Sprint(i + 1),
@@ -35,14 +35,14 @@ func BenchmarkOfflineList(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := st.Add("ns/"+p.Name, p.ResourceVersion, bare); err != nil {
+		if err := builder.Add("ns/"+p.Name, p.ResourceVersion, bare); err != nil {
 			b.Fatal(err)
 		}
 	}
-	st.Meta = podList
-	st.Meta.ResourceVersion = "5000"
-	st.Commit("5000")
-	st.End()
+	builder.Meta = podList
+	builder.Meta.ResourceVersion = "5000"
+	builder.Commit("5000")
+	builder.End()
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	_, w := c.disk.Now()
@@ -88,9 +88,9 @@ func BenchmarkOnlineList(b *testing.B) {
 			v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 			defer v.Release()
 			read := func() {
-				st := v.NewStage("", true)
-				defer st.End()
-				d := tee.NewDecoder(v.Repr, &http.Response{}, st)
+				builder := v.NewBuilder("", true)
+				defer builder.End()
+				d := tee.NewDecoder(v.Repr, &http.Response{}, builder)
 				for rest := body; len(rest) > 0; {
 					n, _ := d.Write(rest[:min(len(rest), 32<<10)])
 					rest = rest[n:]
@@ -98,12 +98,12 @@ func BenchmarkOnlineList(b *testing.B) {
 				if err := d.Finish(); err != nil {
 					b.Fatal(err)
 				}
-				st.Commit(st.Meta.ResourceVersion)
+				builder.Commit(builder.Meta.ResourceVersion)
 			}
 			for read(); b.Loop(); read() {
 				if !known {
 					b.StopTimer()
-					v.StartOver()
+					v.Reset()
 					b.StartTimer()
 				}
 			}

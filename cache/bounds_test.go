@@ -130,7 +130,7 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 	tests := map[string]struct {
 		pods, max int // in MiB
 	}{
-		"more than a list may take":          {view.MaxStage>>20 + 2, 0},
+		"more than a list may take":          {view.MaxListBytes>>20 + 2, 0},
 		"more than --cache-max-bytes, alone": {4, 2},
 	}
 	for name, test := range tests {
@@ -170,7 +170,7 @@ func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
 }
 
 func TestAListInPagesIsBounded(t *testing.T) {
-	const half = view.MaxStage>>21 + 1 // MiB
+	const half = view.MaxListBytes>>21 + 1 // MiB
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)

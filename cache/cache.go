@@ -135,7 +135,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	var err error
 	c.disk, err = disk.Open(dir, disk.Options{
 		Store:     store.Options{Key: opts.Key, Logger: opts.Logger},
-		Lost:      func(id store.ID, err error) { c.views.Lost(id, err) },
+		Lost:      func(id store.ID, err error) { c.views.MarkStale(id, err) },
 		Reset:     c.reset,
 		Wait:      c.wait,
 		Opened:    c.metrics.opened,
@@ -169,7 +169,7 @@ func (c *Cache) load() error {
 	c.pages = view.NewPages(c.now)
 	c.lister = relist.New(relist.Options{
 		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
-		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, StillOf: c.stillOf,
+		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -180,9 +180,9 @@ func (c *Cache) load() error {
 	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
 	c.watches = watch.New(watch.Options{
 		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.outages, Overlay: c.writes.overlay,
-		Answers: c.answers, StillOf: c.stillOf, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
+		Answers: c.answers, SameUser: c.sameUser, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
 	})
-	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.Viewed
+	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.ResourcesByUser
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
 	}

@@ -82,10 +82,10 @@ func (x *exchange) identified() bool {
 	return true
 }
 
-// stillOf returns nil if an apiserver has answered this user when the hub sent a
+// sameUser returns nil if an apiserver has answered this user when the hub sent a
 // client's request again, after an outage, say. Its error is identity.ErrReassigned, or says
 // that it is not known for now.
-func (c *Cache) stillOf(user string, again *http.Request) error {
+func (c *Cache) sameUser(user string, again *http.Request) error {
 	who, ok := c.callerOf(again)
 	if ok && !who.isNode() {
 		var err error

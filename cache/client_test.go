@@ -110,13 +110,13 @@ func nothingIsHeld(t *testing.T, c *Cache) {
 		}
 	}
 	if n := shares(c); n > 0 && c.pages.Len() == 0 {
-		t.Errorf("%d objects are held for stages, and there is none", n)
+		t.Errorf("%d objects are held for lists, and none is being read", n)
 	}
 }
 
 // shares is how many objects are held for who is just reading them.
 func shares(c *Cache) int {
-	return c.disk.Shared.Len()
+	return c.disk.Interned.Len()
 }
 
 func newRequest(ctx context.Context, method, url string) *http.Request {
@@ -299,18 +299,18 @@ func pod(t *testing.T, name, version string, uid ...string) []byte {
 var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 
 // fill lists the view: name → resourceVersion.
-func fill(t *testing.T, v *view.View, began, version string, consistent bool, members map[string]string) view.Verdict {
+func fill(t *testing.T, v *view.View, began, version string, consistent bool, members map[string]string) view.CommitResult {
 	t.Helper()
-	st := v.NewStage(began, consistent)
-	defer st.End()
+	b := v.NewBuilder(began, consistent)
+	defer b.End()
 	for name, rv := range members {
-		if err := st.Add("ns/"+name, rv, pod(t, name, rv)); err != nil {
+		if err := b.Add("ns/"+name, rv, pod(t, name, rv)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.Meta = podList
-	st.Meta.ResourceVersion = version
-	return st.Commit(version)
+	b.Meta = podList
+	b.Meta.ResourceVersion = version
+	return b.Commit(version)
 }
 
 // shows is what a view answers with: its version, and members.

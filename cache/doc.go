@@ -17,7 +17,7 @@
 //   - disk is the store and its writer, which are opened again where a file is damaged.
 //
 // A LIST that an apiserver answers goes through RoundTrip and online, and keepList has tee
-// write its items to a [view.Stage] while the client reads. With the last bytes package
+// write its items to a [view.Builder] while the client reads. With the last bytes package
 // relist commits the stage: it becomes the view, and the disk follows. While the cloud is
 // away, package offline takes a [view.Snapshot] of the first view that can answer, in the
 // order of the Accept header, lays the node's own status over it, and makes the body piece by

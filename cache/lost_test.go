@@ -20,7 +20,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 	lose := func(c *Cache) {
 		id := c.views.Find(podsKey(query.NodeUser)).DiskID()
 		c.disk.Change(&store.Change{ID: id, Op: store.MarkStale})
-		c.views.Lost(id, store.ErrOverflow)
+		c.views.MarkStale(id, store.ErrOverflow)
 	}
 	for name, tc := range map[string]struct {
 		boot string // of the machine when the hub loses it; "" is this one

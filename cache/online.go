@@ -119,7 +119,7 @@ func (c *Cache) looked(err error) {
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *view.PageStage
+	var before *view.PartialList
 	if q.ContinueToken != "" {
 		if before = c.pages.Before(view.PageOf(key, q.ContinueToken)); before == nil {
 			x.passPage(res, repr)
@@ -127,19 +127,19 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 		}
 	}
 	v := c.views.Acquire(key)
-	st := v.NewStage(x.began[key], q.Consistent())
-	tee.Body(res, tee.NewDecoder(repr, res, st), func(err error) {
+	b := v.NewBuilder(x.began[key], q.Consistent())
+	tee.Body(res, tee.NewDecoder(repr, res, b), func(err error) {
 		if err == nil {
-			err = x.listed(v, st, before)
+			err = x.listed(v, b, before)
 		}
-		if errors.Is(err, view.ErrStageFull) && !errors.Is(err, tee.ErrStopReading) {
+		if errors.Is(err, view.ErrListTooLarge) && !errors.Is(err, tee.ErrStopReading) {
 			x.tooLarge(v)
 		}
 		if err != nil {
-			c.records.Forgot(v.Key.UserResource(), st.Newest())
+			c.records.Forgot(v.Key.UserResource(), b.Newest())
 		}
 		c.looked(err)
-		st.End()
+		b.End()
 		v.Release()
 	})
 }
@@ -161,28 +161,28 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed is called with a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *view.View, st *view.Stage, before *view.PageStage) error {
-	c, version := x.cache, st.Meta.ResourceVersion
+func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialList) error {
+	c, version := x.cache, b.Meta.ResourceVersion
 	if !versions.Valid(version) {
 		return view.ErrNameless
 	}
-	next := st
+	next := b
 	if before != nil {
 		if before.Version != version {
 			c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
 			x.passed(v, version)
 			return errMixed
 		}
-		next = before.With(st)
+		next = before.With(b)
 		defer next.End()
 	}
-	if next.Bytes > view.MaxStage {
-		return view.ErrStageFull
+	if next.Bytes > view.MaxListBytes {
+		return view.ErrListTooLarge
 	}
-	if token := st.Meta.Continue; token != "" {
+	if token := b.Meta.Continue; token != "" {
 		v.Hold()
 		c.records.Forgot(v.Key.UserResource(), version) // the rest may never be asked for
-		c.pages.Wait(view.PageOf(v.Key, token), &view.PageStage{Stage: next.Keep(), View: v, Version: version})
+		c.pages.Wait(view.PageOf(v.Key, token), &view.PartialList{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
@@ -222,7 +222,7 @@ func (x *exchange) named() *query.Query {
 
 // passed is called when a client has got a list that was not kept.
 func (x *exchange) passed(v *view.View, version string) {
-	if versions.Valid(version) && v.SawState(version) {
+	if versions.Valid(version) && v.MarkSeen(version) {
 		x.cache.lister.Refresh(v, x.req)
 	}
 }
@@ -233,7 +233,7 @@ func (x *exchange) tooLarge(v *view.View) {
 	if !v.IsComplete() {
 		return
 	}
-	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxStage)
+	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
 	x.cache.lister.BackOff(v)
 	v.DropComplete()
 }

@@ -131,16 +131,16 @@ func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
 	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	defer v.Release()
-	st := v.NewStage("", true)
-	defer st.End()
+	b := v.NewBuilder("", true)
+	defer b.End()
 	for i, item := range items {
-		if err := st.Add(names[i], fmt.Sprint(i+1), item); err != nil {
+		if err := b.Add(names[i], fmt.Sprint(i+1), item); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.Meta = podList
-	st.Meta.ResourceVersion = "5000"
-	st.Commit("5000")
+	b.Meta = podList
+	b.Meta.ResourceVersion = "5000"
+	b.Commit("5000")
 }
 
 func listOffline(t *testing.T, c *Cache, accept string) *http.Response {

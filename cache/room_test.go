@@ -21,8 +21,8 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 			ask(as(t.Context(), fmt.Sprint("client", i%3)), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
 			ask(as(t.Context(), "client"), t, c, "GET", urlPodA)
 		}
-		c.views.All()[0].StartOver()
-		c.views.All()[1].StartOver()
+		c.views.All()[0].Reset()
+		c.views.All()[1].Reset()
 		time.Sleep(3 * records.SweepEvery)
 		synctest.Wait() // for the last of the sweeps
 		views, bytes := 0, int64(0)

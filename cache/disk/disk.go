@@ -48,9 +48,9 @@ type Disk struct {
 	log     *slog.Logger
 	failing atomic.Bool // the last commit
 
-	Shared shared
-	Seed   maphash.Seed // of entry.quick
-	Boot   string       // see bootID
+	Interned interned
+	Seed     maphash.Seed // of entry.quick
+	Boot     string       // see bootID
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
@@ -266,13 +266,13 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// SharedBytes returns an object that is given in two parts: the bytes that another
+// Intern returns an object that is given in two parts: the bytes that another
 // client has just read, or else a copy.
-func (d *Disk) SharedBytes(sum store.Sum, head string, rest []byte) []byte {
-	if b := d.Shared.Take(sum); b != nil {
+func (d *Disk) Intern(sum store.Sum, head string, rest []byte) []byte {
+	if b := d.Interned.Take(sum); b != nil {
 		return b
 	}
 	b := append(append(make([]byte, 0, len(head)+len(rest)), head...), rest...)
-	d.Shared.Put(sum, b)
+	d.Interned.Put(sum, b)
 	return b
 }

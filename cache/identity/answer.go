@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Authenticated reports whether an answer of this code shows that an apiserver has
-// authenticated its caller. Others are no reason to review a token: who has none
-// that is valid can provoke them.
+// Authenticated reports whether a status code shows that an apiserver has authenticated the
+// client. Other codes must not cause a review: a client without a valid token can provoke
+// them.
 func Authenticated(code int) bool {
 	switch code {
 	case http.StatusNotModified, http.StatusForbidden, http.StatusNotFound:
@@ -16,6 +16,6 @@ func Authenticated(code int) bool {
 	return code/100 == 2
 }
 
-// ErrReassigned is for whoever sends a request again: its token belongs to another user than
-// it did when the request was first sent.
+// ErrReassigned is returned when a request is sent again, and its token no longer belongs to
+// the user of the first time.
 var ErrReassigned = errors.New("its bearer token belongs to another user now")

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Bearer returns the bearer token by which an apiserver authenticates the sender
-// of a request, or "" where that is not certain to be one. It reads the header
-// like k8s.io/apiserver/pkg/authentication/request/bearertoken: blanks around it
-// do not count, what follows the token is ignored, and a second blank before the
-// token makes it none.
+// Bearer returns the bearer token by which an apiserver authenticates a request, or "" if
+// that is not certain. It parses the header like
+// k8s.io/apiserver/pkg/authentication/request/bearertoken: surrounding blanks and anything
+// after the token are ignored, and a second blank before the token makes it invalid.
 //
-// There must be one Authorization header. Apiservers read the first of several,
-// but whatever stands between here and there may pick another one.
+// There must be exactly one Authorization header. Apiservers use the first of several, but
+// a proxy on the way may choose another one.
 func Bearer(h http.Header) string {
 	values := h["Authorization"]
 	if len(values) != 1 {
@@ -26,10 +25,10 @@ func Bearer(h http.Header) string {
 	return token
 }
 
-// Ambiguous reports whether a request carries anything besides Authorization and
-// the connection's certificate that may decide as whom an apiserver answers it: a
-// token in a WebSocket subprotocol, impersonation, or the headers of an
-// authenticating proxy. Whose the answer is cannot be known then.
+// Ambiguous reports whether a request carries anything besides Authorization and the
+// connection's certificate that may determine its user: a token in a WebSocket subprotocol,
+// impersonation, or the headers of an authenticating proxy. The user of the answer is then
+// unknown.
 func Ambiguous(h http.Header) bool {
 	for name := range h {
 		if name == "Sec-Websocket-Protocol" || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {

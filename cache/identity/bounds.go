@@ -7,40 +7,40 @@ import (
 )
 
 const (
-	// maxPerUser bounds how many tokens of one user are known. A service account has
-	// one for each pod on the node, which is renewed about once an hour: 250 pods of
-	// one account have some 6,000 a day, of which all but 250 are not used any more.
+	// maxPerUser bounds the tokens of one user. A service account has one for each pod on
+	// the node, renewed about once an hour: 250 pods of one account have about 6,000 a day, of
+	// which only 250 are still in use.
 	maxPerUser = 1000
-	// maxTokens bounds how many are known in all.
+	// maxTokens bounds the tokens of all users.
 	maxTokens = 4096
-	// spare is which part of a bound is made free at once, so that not every new token
-	// costs a look at all of them.
-	spare = 16
+	// slack is the fraction (1/16) of a bound that is freed at once, so that not every new
+	// token requires a scan of all of them.
+	slack = 16
 )
 
-// item is a token as package quota sees it.
+// item is a token, for package quota.
 type item = quota.Item[hash]
 
-// evictLocked makes room after a token of this user was added. A user who has too
-// many loses its own, those first that were not used for the longest time. Where
-// all users together have too many, package quota determines who loses.
+// evictLocked enforces the bounds after a token of a user was added. A user with too many
+// loses its least recently used ones. If all users together have too many, package quota
+// selects those to drop.
 func (t *Tokens) evictLocked(key string) {
 	if t.byUser[key] > maxPerUser {
-		t.dropLocked(quota.Excess(most(maxPerUser-maxPerUser/spare), t.itemsLocked(func(r *record) bool { return r.key == key })))
+		t.dropLocked(quota.Excess(countLimit(maxPerUser-maxPerUser/slack), t.itemsLocked(func(r *record) bool { return r.key == key })))
 	}
 	if len(t.tokens) > maxTokens {
-		t.dropLocked(quota.Excess(most(maxTokens-maxTokens/spare), t.itemsLocked(func(*record) bool { return true })))
+		t.dropLocked(quota.Excess(countLimit(maxTokens-maxTokens/slack), t.itemsLocked(func(*record) bool { return true })))
 	}
 }
 
-// most is a bound in number only.
-func most(n int) quota.Bounds { return quota.Bounds{Count: n, Bytes: math.MaxInt64} }
+// countLimit bounds the number only.
+func countLimit(n int) quota.Bounds { return quota.Bounds{Count: n, Bytes: math.MaxInt64} }
 
-// itemsLocked returns the tokens that are wanted.
-func (t *Tokens) itemsLocked(wanted func(*record) bool) []item {
+// itemsLocked returns the selected tokens.
+func (t *Tokens) itemsLocked(selected func(*record) bool) []item {
 	var items []item
 	for h, r := range t.tokens {
-		if wanted(r) {
+		if selected(r) {
 			items = append(items, item{Key: h, User: r.key, Last: r.used.Load()})
 		}
 	}

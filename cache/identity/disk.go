@@ -17,9 +17,8 @@ type Table interface {
 }
 
 const (
-	// tableTokens is where known tokens are stored, by their salted hashes in
-	// hexadecimal. A table of another name, "tokens", once named users by claims
-	// that nobody had checked; it is emptied.
+	// tableTokens stores known tokens by their salted hashes, in hexadecimal. Early releases
+	// had a table "tokens", with users from unverified claims; it is emptied.
 	tableTokens   = "bearer-tokens"
 	tableUnproven = "tokens"
 )
@@ -32,7 +31,7 @@ type stored struct {
 	Used     int64     `json:"used"` // in Unix nanoseconds
 }
 
-// put stores a record soon, without waiting for the disk.
+// put queues a record for the disk.
 func (t *Tokens) put(h hash, r *record) {
 	value, err := json.Marshal(stored{User: r.user, Expires: r.expires, Reviewed: r.reviewed, Used: r.used.Load()})
 	if err != nil {
@@ -41,7 +40,7 @@ func (t *Tokens) put(h hash, r *record) {
 	_ = t.opts.Table.Put(store.Pair{Bucket: tableTokens, Key: h.String(), Value: value}) // the name is valid
 }
 
-// parse reads a record, and returns nil where it cannot be read.
+// parse decodes a record, and returns nil if that fails.
 func parse(key string, value []byte) (h hash, r *record) {
 	var s stored
 	if len(key) != hex.EncodedLen(len(h)) || json.Unmarshal(value, &s) != nil || s.User.Name == "" {
@@ -56,9 +55,9 @@ func parse(key string, value []byte) (h hash, r *record) {
 	return h, r
 }
 
-// Load reads the tokens that are stored, which were hashed with this salt. It may
-// be called again, when another file has taken the place of one that was damaged:
-// then what is known already is stored there, too, if the salt is the same.
+// Load reads the stored tokens, which were hashed with this salt. It may be called again
+// after a damaged store file was replaced: the tokens that are known already are then
+// stored there, too, if the salt is the same.
 func (t *Tokens) Load(salt []byte) error {
 	found := map[hash]*record{}
 	err := rangeAll(t.opts.Table, tableTokens, func(key string, value []byte) {
@@ -89,7 +88,7 @@ func (t *Tokens) Load(salt []byte) error {
 	return err
 }
 
-// dropUnproven empties the table of old.
+// dropUnproven empties the table of early releases.
 func (t *Tokens) dropUnproven() error {
 	var pairs []store.Pair
 	err := rangeAll(t.opts.Table, tableUnproven, func(key string, _ []byte) {

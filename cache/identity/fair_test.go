@@ -173,7 +173,7 @@ func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
 		if got := tokens.identify(t, "left"); !strings.HasPrefix(got, userPrefix) {
 			t.Errorf("it is not reviewed when it comes again: %s", got)
 		}
-		if n := len(tokens.flights); n != 0 {
+		if n := len(tokens.calls); n != 0 {
 			t.Errorf("%d reviews are left", n)
 		}
 	})

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxReviews is how many tokens are reviewed at once. Pods that all start at the
-	// same time wait for each other rather than for a flooded apiserver.
+	// maxReviews is how many tokens are reviewed at once. Pods that start at the same time
+	// wait in the hub, instead of overloading an apiserver.
 	maxReviews = 8
-	// maxWaiting is how many tokens wait for their review: those of 250 pods that start
-	// together, several times over.
+	// maxWaiting is how many tokens may wait for their review: several times as many as 250
+	// pods that start together need.
 	maxWaiting = 1024
-	// waitTimeout bounds the wait for a review's turn, and reviewTimeout the review. So
-	// long the answer to the first request with a token may be held back.
+	// waitTimeout bounds the time in the queue, reviewTimeout the review itself. Together
+	// they bound the delay of the first answer to a new token.
 	waitTimeout   = 10 * time.Second
 	reviewTimeout = 5 * time.Second
-	// retryAfter is how long a token is not reviewed again after a review that named
-	// no user, so that its requests do not cost a review each.
+	// retryAfter is how long a token is not reviewed again after a review failed, so that
+	// its requests do not cost a review each.
 	retryAfter = 10 * time.Second
-	// maxFailed bounds how many such tokens are remembered.
+	// maxFailed bounds how many of these tokens are remembered.
 	maxFailed = 1024
-	// confirmEvery is how often at most a 401 to a known token is confirmed: who can
-	// provoke one at a kubelet could have each cost a review.
+	// confirmEvery is the shortest interval between reviews that confirm a 401 to a known
+	// token: otherwise a client that provokes 401s at a kubelet would cost a review each time.
 	confirmEvery = time.Second
 )
 
@@ -36,31 +36,31 @@ var errFailed = errors.New("its last review named no user")
 // errStopping is returned while the hub stops.
 var errStopping = errors.New("the hub is stopping")
 
-// errLeft ends a wait for the turn of a review for which nobody waits any more.
+// errLeft ends a queued review for which no request waits any more.
 var errLeft = errors.New("nobody waits for it any more")
 
-// errWaited is returned where it was not a review's turn for waitTimeout.
+// errWaited is returned for a review that was queued for waitTimeout.
 var errWaited = errors.New("too many tokens are being reviewed")
 
-// flight is a review that is under way, or waits for its turn.
-type flight struct {
+// call is a review that is running or queued. All requests with the token share it.
+type call struct {
 	done chan struct{} // closed when key and err are set
-	key  string        // of the user
+	key  string        // user key
 	err  error
 
-	known   string          // the user's key, where the token is known already
-	waiting context.Context // ends the wait for its turn
+	known   string          // user key, if the token is known already
+	waiting context.Context // ends the time in the queue
 	leave   context.CancelCauseFunc
 
 	// Guarded by Tokens.mu:
-	callers int  // that wait for it
-	begun   bool // it was its turn
+	waiters int  // requests that wait for the result
+	begun   bool // it has left the queue
 }
 
-// Identify returns the key of the token's user, after a review where the token is
-// not known or was reviewed too long ago. It is to be called when an apiserver has
-// answered a request with this token, and before the answer is kept. An error says
-// that nothing of the answer may be kept, and never contains the token.
+// Identify returns the key of the token's user. It reviews the token if that is unknown, or
+// was reviewed too long ago. Call it when an apiserver has answered a request with this
+// token, before the answer is cached. After an error nothing of the answer may be cached.
+// Errors never contain the token.
 func (t *Tokens) Identify(ctx context.Context, token *Token) (string, error) {
 	now := t.opts.Now()
 	t.mu.Lock()
@@ -72,13 +72,13 @@ func (t *Tokens) Identify(ctx context.Context, token *Token) (string, error) {
 		t.mu.Unlock()
 		return "", errFailed
 	}
-	f, isNew := t.flightLocked(token)
+	c, isNew := t.callLocked(token)
 	t.mu.Unlock()
-	return t.await(ctx, f, isNew, token)
+	return t.await(ctx, c, isNew, token)
 }
 
-// Unauthorized is to be called when the answer to a request with this token was
-// 401. It forgets the token if a review confirms that it is refused.
+// Unauthorized must be called after a 401 to a request with this token. It forgets the token
+// if a review confirms that apiservers refuse it.
 func (t *Tokens) Unauthorized(ctx context.Context, token *Token) {
 	now := t.opts.Now()
 	t.mu.Lock()
@@ -88,86 +88,85 @@ func (t *Tokens) Unauthorized(ctx context.Context, token *Token) {
 		return
 	}
 	r.confirmed = now
-	f, isNew := t.flightLocked(token)
+	c, isNew := t.callLocked(token)
 	t.mu.Unlock()
-	_, _ = t.await(ctx, f, isNew, token) // whoever reviews does what is to be done
+	_, _ = t.await(ctx, c, isNew, token) // the review itself forgets the token
 }
 
-// flightLocked returns the review of a token that there is, or else a new one. The
-// caller has to hand it to await.
-func (t *Tokens) flightLocked(token *Token) (f *flight, isNew bool) {
-	f = t.flights[token.hash]
-	if f == nil {
-		f, isNew = &flight{done: make(chan struct{})}, true
-		f.waiting, f.leave = context.WithCancelCause(context.Background())
+// callLocked returns the running or queued review of a token, or else a new one. The caller
+// must pass it to await.
+func (t *Tokens) callLocked(token *Token) (c *call, isNew bool) {
+	c = t.calls[token.hash]
+	if c == nil {
+		c, isNew = &call{done: make(chan struct{})}, true
+		c.waiting, c.leave = context.WithCancelCause(context.Background())
 		if r := t.tokens[token.hash]; r != nil {
-			f.known = r.key
+			c.known = r.key
 		}
-		t.flights[token.hash] = f
+		t.calls[token.hash] = c
 	}
-	f.callers++
-	return f, isNew
+	c.waiters++
+	return c, isNew
 }
 
-// await returns what a review finds, which it starts if it is new.
-func (t *Tokens) await(ctx context.Context, f *flight, isNew bool, token *Token) (string, error) {
+// await returns the result of a review, which it starts if it is new.
+func (t *Tokens) await(ctx context.Context, c *call, isNew bool, token *Token) (string, error) {
 	if isNew {
-		path := t.path(ctx, f, token)
-		if !t.opts.Background(func(ctx context.Context) { t.fly(ctx, f, token, path) }) {
-			t.land(f, token, "", errStopping)
+		path := t.path(ctx, c, token)
+		if !t.opts.Background(func(ctx context.Context) { t.run(ctx, c, token, path) }) {
+			t.finish(c, token, "", errStopping)
 		}
 	}
 	select {
-	case <-f.done:
-		return f.key, f.err
+	case <-c.done:
+		return c.key, c.err
 	case <-ctx.Done():
-		t.left(f, token)
+		t.left(c, token)
 		return "", context.Cause(ctx)
 	}
 }
 
-// path names who waits for a review, for package fairqueue. Tokens that are known take
-// turns with all others, so that a flood of new ones does not delay them.
+// path returns the review's place in the fair queue. Known tokens have a flow of their own,
+// so that a flood of new ones does not delay them.
 //
-// The user of a new token is not known yet, and its claims may be forged. So turns are
-// taken by peers first; see Options.Peer for how those are distinguished. Where many
-// clients share an address, the claims come next: whoever forges them takes turns only
-// from clients of that address.
-func (t *Tokens) path(ctx context.Context, f *flight, token *Token) []string {
-	if f.known != "" {
-		return []string{"known", quota.Tenant(f.known), f.known}
+// The user of a new token is not known yet, and its claims may be forged. So peers are the
+// first level of fairness; see Options.Peer. If many clients share an address, the claims
+// are the second: forged ones delay only clients of the same address.
+func (t *Tokens) path(ctx context.Context, c *call, token *Token) []string {
+	if c.known != "" {
+		return []string{"known", quota.Tenant(c.known), c.known}
 	}
 	claimed := User{Name: claimsOf(token.secret).Subject}
 	return []string{"new", t.opts.Peer(ctx), quota.Tenant(claimed.Key())}
 }
 
-// left is called when a caller waits no more. A review that nobody waits for gives up
-// its place; one that has begun goes on, for the next request.
-func (t *Tokens) left(f *flight, token *Token) {
+// left is called when a request no longer waits. A queued review without waiters leaves the
+// queue; one that has begun goes on, for the next request.
+func (t *Tokens) left(c *call, token *Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f.callers--; f.callers == 0 && !f.begun {
-		f.leave(errLeft)
-		t.endLocked(f, token)
+	if c.waiters--; c.waiters == 0 && !c.begun {
+		c.leave(errLeft)
+		t.endLocked(c, token)
 	}
 }
 
-// endLocked lets the next caller start another review.
-func (t *Tokens) endLocked(f *flight, token *Token) {
-	if t.flights[token.hash] == f {
-		delete(t.flights, token.hash)
+// endLocked removes a review, so that the next request starts another one.
+func (t *Tokens) endLocked(c *call, token *Token) {
+	if t.calls[token.hash] == c {
+		delete(t.calls, token.hash)
 	}
 }
 
-// fly reviews a token when it is its turn, and notes what comes of it.
-func (t *Tokens) fly(ctx context.Context, f *flight, token *Token, path []string) {
-	if err := t.awaitTurn(ctx, f, path); err != nil {
-		t.land(f, token, "", fmt.Errorf("wait to review the token: %w", err))
+// run reviews a token when it reaches the head of the queue, and records the result.
+func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) {
+	if err := t.awaitTurn(ctx, c, path); err != nil {
+		t.finish(c, token, "", fmt.Errorf("wait to review the token: %w", err))
 		return
 	}
 	defer t.reviews.Release()
-	if !t.begin(f) {
-		t.land(f, token, "", errLeft)
+	if !t.begin(c) {
+		t.finish(c, token, "", errLeft)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -179,41 +178,41 @@ func (t *Tokens) fly(ctx context.Context, f *flight, token *Token, path []string
 			t.forget(token.hash)
 		}
 		t.fail(token.hash)
-		t.land(f, token, "", fmt.Errorf("review the token: %w", err))
+		t.finish(c, token, "", fmt.Errorf("review the token: %w", err))
 		return
 	}
-	t.land(f, token, t.learn(token.hash, token.secret, user), nil)
+	t.finish(c, token, t.learn(token.hash, token.secret, user), nil)
 }
 
-// awaitTurn waits until it is the turn of a review. Unless it fails, the caller must call
-// Release. Its error is fairqueue.ErrFull, or the reason why the wait ended.
-func (t *Tokens) awaitTurn(ctx context.Context, f *flight, path []string) error {
-	defer context.AfterFunc(ctx, func() { f.leave(errStopping) })()
-	waiting, cancel := context.WithTimeoutCause(f.waiting, waitTimeout, errWaited)
+// awaitTurn waits in the queue. Unless it fails, the caller must call reviews.Release. Its
+// error is fairqueue.ErrFull, or the reason why the wait ended.
+func (t *Tokens) awaitTurn(ctx context.Context, c *call, path []string) error {
+	defer context.AfterFunc(ctx, func() { c.leave(errStopping) })()
+	waiting, cancel := context.WithTimeoutCause(c.waiting, waitTimeout, errWaited)
 	defer cancel()
 	return t.reviews.Acquire(waiting, path...)
 }
 
-// begin reports whether anybody still waits for a review, which goes on then.
-func (t *Tokens) begin(f *flight) bool {
+// begin reports whether requests still wait for a review, which then begins.
+func (t *Tokens) begin(c *call) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f.begun = f.callers > 0
-	return f.begun
+	c.begun = c.waiters > 0
+	return c.begun
 }
 
-// land ends a review.
-func (t *Tokens) land(f *flight, token *Token, key string, err error) {
+// finish sets the result of a review.
+func (t *Tokens) finish(c *call, token *Token, key string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f.key, f.err = key, err
-	t.endLocked(f, token)
-	f.leave(nil)
-	close(f.done)
+	c.key, c.err = key, err
+	t.endLocked(c, token)
+	c.leave(nil)
+	close(c.done)
 }
 
-// fail notes that a token is not to be reviewed again for a while. Where too many are
-// noted, any goes: that costs a review at most.
+// fail records that a token must not be reviewed again for a while. If there are too many
+// such tokens, it drops any of them, which costs one more review at most.
 func (t *Tokens) fail(h hash) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

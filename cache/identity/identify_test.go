@@ -231,7 +231,7 @@ func TestNothingIsReviewedWhileTheHubStops(t *testing.T) {
 	tokens := open(t, newAPIServer(t, "a"), &buckettest.Table{}, func(o *Options) {
 		o.Background = func(func(context.Context)) bool { return false }
 	})
-	if _, err := tokens.Identify(t.Context(), tokens.bearer("a")); !errors.Is(err, errStopping) || len(tokens.flights) > 0 {
-		t.Errorf("got %v, and %d reviews are left", err, len(tokens.flights))
+	if _, err := tokens.Identify(t.Context(), tokens.bearer("a")); !errors.Is(err, errStopping) || len(tokens.calls) > 0 {
+		t.Errorf("got %v, and %d reviews are left", err, len(tokens.calls))
 	}
 }

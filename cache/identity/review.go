@@ -14,22 +14,22 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// maxReview bounds the answer to a review, in bytes. Groups and extra fields of a
-// user may be long.
+// maxReview bounds the answer to a review, in bytes. A user may have many groups and extra
+// fields.
 const maxReview = 256 << 10
 
 var (
-	// errRefused is returned where an apiserver does not take a token.
+	// errRefused is returned if an apiserver does not accept a token.
 	errRefused = errors.New("the apiserver refuses the token")
-	// errNobody is returned where an apiserver names no user.
+	// errNobody is returned if an apiserver names no user.
 	errNobody = errors.New("the apiserver names no user for the token")
-	// errNotServed is returned where the holder of a token may not create
-	// SelfSubjectReviews, or the apiserver has none.
+	// errNotServed is returned if the token's user may not create SelfSubjectReviews, or the
+	// apiserver does not serve them.
 	errNotServed = errors.New("the apiserver lets the token's holder create no SelfSubjectReview")
 )
 
-// review asks an apiserver whose a token is. Its error is errRefused or errNobody
-// if the apiserver says that it is nobody's; any other says that it is not known.
+// review asks an apiserver for the user of a token. Its error is errRefused or errNobody if
+// the token has none; after any other error the user is unknown.
 func (t *Tokens) review(ctx context.Context, secret string) (User, error) {
 	u, err := t.reviewSelf(ctx, secret)
 	if !errors.Is(err, errNotServed) {
@@ -42,7 +42,7 @@ func (t *Tokens) review(ctx context.Context, secret string) (User, error) {
 	return u, nil
 }
 
-// reviewSelf asks with the token and no other credentials.
+// reviewSelf creates a SelfSubjectReview with the token and no other credentials.
 func (t *Tokens) reviewSelf(ctx context.Context, secret string) (User, error) {
 	var review authenticationv1.SelfSubjectReview
 	code, err := t.create(ctx, "selfsubjectreviews", "Bearer "+secret, &authenticationv1.SelfSubjectReview{
@@ -61,7 +61,7 @@ func (t *Tokens) reviewSelf(ctx context.Context, secret string) (User, error) {
 	return named(&review.Status.UserInfo)
 }
 
-// reviewAsNode asks as the node, which every node may (system:node).
+// reviewAsNode creates a TokenReview as the node, which the role system:node allows.
 func (t *Tokens) reviewAsNode(ctx context.Context, secret string) (User, error) {
 	var review authenticationv1.TokenReview
 	code, err := t.create(t.opts.AsNode(ctx), "tokenreviews", "", &authenticationv1.TokenReview{
@@ -87,8 +87,8 @@ func named(info *authenticationv1.UserInfo) (User, error) {
 	return u, nil
 }
 
-// create sends a review, and decodes the answer if it is 201. Its errors say
-// nothing of what was sent or answered: the token is in it.
+// create sends a review, and decodes the answer if it is 201. Its errors quote neither the
+// request nor the answer, which contain the token.
 func (t *Tokens) create(ctx context.Context, resource, authorization string, review, answer any) (code int, err error) {
 	body, err := json.Marshal(review)
 	if err != nil {

@@ -18,35 +18,35 @@ import (
 
 // Options of Tokens. All but Peer and Grace are required.
 type Options struct {
-	// Upstream is the way to the apiservers. A request with a context that has no
-	// values goes there with the credentials in its headers only.
+	// Upstream sends requests to the apiservers. A request whose context has no values must
+	// be sent with the credentials in its headers only.
 	Upstream http.RoundTripper
 	// AsNode makes requests carry the node's credentials.
 	AsNode func(context.Context) context.Context
-	// Peer names the other end of a request's connection. Peers take turns where many new
-	// tokens are to be reviewed, so what it returns should be nothing that a caller can
-	// vary, such as a port. By default all are one.
+	// Peer returns the other end of a request's connection. Reviews are queued fairly by
+	// peer, so it must not depend on anything that a client can vary, such as a port. By
+	// default all requests have the same peer.
 	Peer func(context.Context) string
 	// Background runs a function, with a context that ends when the hub stops. It
 	// returns false if the hub stops already.
 	Background func(func(context.Context)) bool
 	// Table is where known tokens are stored.
 	Table Table
-	// Grace is how long beyond its expiry a token stands for its user while the
-	// cloud is away; 0 is the whole outage.
+	// Grace is how long after its expiry a token is accepted while the cloud is away; 0 is
+	// the whole outage.
 	Grace time.Duration
 	Now   func() time.Time
-	// Logger is told of tokens that cannot be reviewed, never of the tokens.
+	// Logger logs failed reviews, without the tokens.
 	Logger *slog.Logger
 }
 
 const (
-	// noteUseEvery is how exactly it is known after a restart when a token was used
-	// last: using one costs a write at most once an hour.
+	// noteUseEvery is the precision of the stored time of last use: using a token causes a
+	// write at most once an hour.
 	noteUseEvery = time.Hour
-	// reviewEvery is how long a review is good for. A token's user is the same for
-	// the token's whole life, except in an apiserver's file of static tokens,
-	// where an administrator may give an old token to a new user.
+	// reviewEvery is how long a review is valid. A token's user does not change during the
+	// token's life, except in an apiserver's static token file, where an administrator may
+	// give an old token to a new user.
 	reviewEvery = 24 * time.Hour
 )
 
@@ -56,17 +56,17 @@ var ErrUnknown = errors.New("this bearer token is not known: no apiserver has id
 // ErrExpired is returned for a token whose grace is over.
 var ErrExpired = errors.New("this bearer token has expired, and --offline-token-grace has passed since")
 
-// Tokens is the bearer tokens whose users are known.
+// Tokens are the bearer tokens whose users are known.
 type Tokens struct {
 	opts    Options
 	reviews *fairqueue.Queue
 
-	mu      sync.Mutex
-	salt    []byte
-	tokens  map[hash]*record
-	byUser  map[string]int // how many tokens users have, by key
-	flights map[hash]*flight
-	failed  map[hash]time.Time // when tokens could not be identified; see retryAfter
+	mu     sync.Mutex
+	salt   []byte
+	tokens map[hash]*record
+	byUser map[string]int // number of tokens by user key
+	calls  map[hash]*call
+	failed map[hash]time.Time // when tokens could not be identified; see retryAfter
 }
 
 // hash is a token's salted hash.
@@ -75,23 +75,23 @@ type hash [sha256.Size]byte
 // record is what is known of a token.
 type record struct {
 	user     User
-	key      string // the user's
+	key      string // user key
 	expires  time.Time
 	reviewed time.Time
 	used     atomic.Int64 // in Unix nanoseconds
-	written  atomic.Int64 // used, as it is on disk
+	written  atomic.Int64 // used, as stored
 
-	confirmed time.Time // when it was last looked whether a 401 is right; guarded by Tokens.mu
+	confirmed time.Time // time of the last review after a 401; guarded by Tokens.mu
 }
 
-// New returns Tokens that knows none. Load loads those that are stored.
+// New returns empty Tokens; Load loads the stored ones.
 func New(o Options) *Tokens {
 	if o.Peer == nil {
 		o.Peer = func(context.Context) string { return "" }
 	}
 	return &Tokens{
 		opts: o, reviews: fairqueue.New(maxReviews, maxWaiting),
-		tokens: map[hash]*record{}, byUser: map[string]int{}, flights: map[hash]*flight{}, failed: map[hash]time.Time{},
+		tokens: map[hash]*record{}, byUser: map[string]int{}, calls: map[hash]*call{}, failed: map[hash]time.Time{},
 	}
 }
 
@@ -104,8 +104,7 @@ type Token struct {
 // String keeps the token out of logs.
 func (*Token) String() string { return "a bearer token" }
 
-// Token returns the token by which the sender of a request is authenticated, or nil;
-// see Bearer.
+// Token returns the bearer token of a request, or nil; see Bearer.
 func (t *Tokens) Token(h http.Header) *Token {
 	secret := Bearer(h)
 	if secret == "" {
@@ -128,7 +127,7 @@ func (t *Tokens) Salt() []byte {
 	return t.salt
 }
 
-// User returns the key of a token's user, or "" where the token is not known.
+// User returns the key of a token's user, or "" if the token is not known.
 func (t *Tokens) User(token *Token) string {
 	t.mu.Lock()
 	r := t.tokens[token.hash]
@@ -144,7 +143,7 @@ func (t *Tokens) User(token *Token) string {
 	return r.key
 }
 
-// Offline returns nil if a token stands for this user while the cloud is away.
+// Offline returns nil if a token identifies this user while the cloud is away.
 func (t *Tokens) Offline(token *Token, user string) error {
 	t.mu.Lock()
 	r := t.tokens[token.hash]
@@ -158,10 +157,10 @@ func (t *Tokens) Offline(token *Token, user string) error {
 	return nil
 }
 
-// Issued notes a token that an apiserver has issued to this user just now.
+// Issued records a token that an apiserver has just issued to this user.
 func (t *Tokens) Issued(secret string, to User) { t.learn(t.hash(secret), secret, to) }
 
-// learn notes whose a token is, and returns the user's key.
+// learn records the user of a token, and returns the user's key.
 func (t *Tokens) learn(h hash, secret string, user User) string {
 	now := t.opts.Now()
 	r := &record{user: user, key: user.Key(), expires: expiry(secret), reviewed: now}
@@ -179,7 +178,7 @@ func (t *Tokens) learn(h hash, secret string, user User) string {
 	return r.key
 }
 
-// forget notes that a token stands for nobody any more.
+// forget removes a token.
 func (t *Tokens) forget(h hash) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

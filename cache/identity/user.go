@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// User is a user as an apiserver names it.
+// User is a user as returned by an apiserver.
 type User struct {
 	Name string `json:"name"`
 	UID  string `json:"uid,omitempty"`
 }
 
-// userPrefix begins the keys of users. No other key begins like this.
+// userPrefix is the prefix of user keys, and of no others.
 const userPrefix = "user:"
 
-// Key stands for the user wherever something is kept for it. A service account
-// that is deleted and created again has the same name and another UID, and so
-// another key. Quoting keeps a name that contains "#" apart. quota.Tenant
-// extracts the namespace of a service account from its key.
+// Key returns the string that identifies the user in the cache. A service account that is
+// deleted and created again has the same name but another UID, and so another key. The name
+// is quoted because it may contain "#". quota.Tenant extracts the namespace of a service
+// account from its key.
 func (u User) Key() string { return userPrefix + strconv.Quote(u.Name) + "#" + u.UID }
 
-// IsKey reports whether key is one of those that Key returns.
+// IsKey reports whether key was returned by Key.
 func IsKey(key string) bool { return strings.HasPrefix(key, userPrefix) }
 
-// Readable is a key for an operator to read: the user's name and UID.
+// Readable returns a key in a form for operators: the user's name and UID.
 func Readable(key string) string {
 	quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(key, userPrefix))
 	if err != nil {
@@ -46,12 +46,12 @@ const (
 	serviceAccountFor = "system:serviceaccount:"
 )
 
-// known reports whether an apiserver has named a user at all.
+// known reports whether an apiserver has named a user.
 func known(u User, groups []string) bool {
 	return u.Name != "" && u.Name != anonymous && !slices.Contains(groups, unauthenticated)
 }
 
-// claims are those of a JSON Web Token that are read here.
+// claims are the claims of a JSON Web Token that the hub uses.
 type claims struct {
 	Subject    string  `json:"sub"`
 	Expires    float64 `json:"exp"`
@@ -64,8 +64,8 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// claimsOf reads a token's claims, which are empty where it is no JSON Web Token.
-// They say nothing unless an apiserver vouches for the token.
+// claimsOf reads a token's claims, which are empty if it is no JSON Web Token. They are not
+// verified.
 func claimsOf(token string) (c claims) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -78,20 +78,19 @@ func claimsOf(token string) (c claims) {
 	return c
 }
 
-// expiry returns when a token expires, zero where it does not say so. Only
-// --offline-token-grace asks.
+// expiry returns when a token expires, or the zero time if unknown. Only
+// --offline-token-grace depends on it.
 func expiry(token string) time.Time {
-	const year9999 = 253402300799 // what JSON can hold of a time
+	const year9999 = 253402300799 // the latest time that JSON can hold
 	if at := claimsOf(token).Expires; at > 0 && at <= year9999 {
 		return time.Unix(int64(at), 0).UTC()
 	}
 	return time.Time{}
 }
 
-// IssuedTo returns whom a token is for that an apiserver has just issued to a
-// service account. The name is that of the request's path, which the apiserver
-// has obeyed; only the UID is read from the token, which the same apiserver has
-// signed. It says no where the token does not confirm the name.
+// IssuedTo returns the user of a token that an apiserver has just issued to a service
+// account. The name comes from the request's path; only the UID is read from the token,
+// which that apiserver has signed. It returns false if the claims do not match the name.
 func IssuedTo(token, namespace, name string) (User, bool) {
 	c := claimsOf(token)
 	u := User{Name: serviceAccountFor + namespace + ":" + name, UID: c.Kubernetes.ServiceAccount.UID}

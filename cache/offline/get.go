@@ -78,7 +78,7 @@ func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, 
 	if err != nil {
 		return nil, err
 	}
-	c.View.Give()
+	c.View.MarkServed()
 	return r.Respond(http.StatusOK, r.overlaid(o), to)
 }
 

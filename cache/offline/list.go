@@ -180,11 +180,11 @@ func (b *listBody) fill() {
 func (b *listBody) end() {
 	b.to = &Workspace{}
 	if err := b.list.Close(); err != nil { // the items are not those that Content-Length was made of
-		b.err = b.source.View.Broken(b.Snapshot.Version, err)
+		b.err = b.source.View.ReadFailed(b.Snapshot.Version, err)
 		return
 	}
 	b.Out.fill(b.production, b.to)
-	b.source.View.Give()
+	b.source.View.MarkServed()
 	b.err = io.EOF
 }
 

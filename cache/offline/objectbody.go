@@ -66,7 +66,7 @@ func (b *objectBody) fill() {
 		return nil
 	})
 	if b.err = err; err == nil && all {
-		b.held.View.Give()
+		b.held.View.MarkServed()
 		b.err = io.EOF
 	}
 }

@@ -125,7 +125,7 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 		return err
 	})
 	if err != nil && p.ctx.Err() == nil {
-		err = p.source.View.Broken(p.Snapshot.Version, err)
+		err = p.source.View.ReadFailed(p.Snapshot.Version, err)
 	}
 	return again, err
 }

@@ -111,7 +111,7 @@ func (r *Request) Source() (*Source, error) {
 			}
 		}
 		if best != nil {
-			r.Answers.Views.Gave(r.Query.Key(o.to), position)
+			r.Answers.Views.MarkSeen(r.Query.Key(o.to), position)
 			return best, nil
 		}
 	}
@@ -124,7 +124,7 @@ func (r *Request) Source() (*Source, error) {
 // unanswerable says why none of the views of a list or watch can answer.
 func (r *Request) unanswerable() error {
 	err := r.unknown()
-	for _, v := range r.Answers.Views.Forms(r.Query) {
+	for _, v := range r.Answers.Views.Representations(r.Query) {
 		switch {
 		case v.Denied():
 			return view.ErrDenied

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// relisting makes sure that a view is listed once, whoever needs it.
+// relisting is the relist state of one view: the last relist, and when the next is allowed.
 type relisting struct {
 	mu        sync.Mutex
 	last      *Call
-	tries     int // gentle ones, in a row
+	tries     int // relists for open watches, in a row
 	backoffs  int // in a row
 	notBefore time.Time
 	// verified is when the view was last compared with the apiservers.
 	verified time.Time
 }
 
-// backOff keeps open watches from having the view listed for some time.
+// backOff prevents relists for open watches for some time.
 func (r *relisting) backOff(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -24,7 +24,7 @@ func (r *relisting) backOff(now time.Time) {
 	r.backoffs++
 }
 
-// sweep lets go of a list that nobody can need any more.
+// sweep drops the result of an old relist.
 func (r *relisting) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *relisting) sweep(now time.Time) {
 	}
 }
 
-// allowedLocked counts the lists that open watches ask for.
+// allowedLocked reports whether open watches may have the view listed now, and counts it.
 func (r *relisting) allowedLocked(now time.Time) bool {
 	if now.Before(r.notBefore) {
 		return false
@@ -58,7 +58,7 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 	return true
 }
 
-// ended returns a list that has ended after a time, or nil.
+// ended returns a relist that succeeded after a time, or nil.
 func (r *relisting) ended(after time.Time) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *relisting) ended(after time.Time) *Call {
 	return nil
 }
 
-// verify reports whether it is time to look again.
+// verify reports whether the view may be compared with the apiservers again.
 func (r *relisting) verify(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +86,8 @@ func (r *relisting) verify(now time.Time) bool {
 	return true
 }
 
-// A view that was evicted, or that cannot be kept for a reason that does not
-// pass, is left alone for FirstBackoff, twice as long the next time, and so on up to MaxBackoff.
+// A view that was evicted, or that cannot be cached for a permanent reason, is not listed for
+// open watches for FirstBackoff, which doubles each time up to MaxBackoff.
 const (
 	FirstBackoff = 10 * time.Minute
 	MaxBackoff   = 6 * time.Hour

@@ -8,27 +8,27 @@ import (
 )
 
 // Commit makes a list, the answer to a query, the state of its view. template is a request
-// whose sender may read the view.
-func (l *Lister) Commit(q *query.Query, template *http.Request, st *view.Stage, version string) {
-	v := st.View
-	if !st.Consistent {
-		l.Views.Outdo(q, v)
+// of a client that may read the view.
+func (l *Lister) Commit(q *query.Query, template *http.Request, b *view.Builder, version string) {
+	v := b.View
+	if !b.Consistent {
+		l.Views.InheritSeen(q, v)
 	}
-	verdict := st.Commit(version)
-	l.Views.Ended(st)
-	if verdict == view.Taken {
-		l.Views.EndedCopies(st, version)
+	result := b.Commit(version)
+	l.Views.RecordDeletions(b)
+	if result == view.Committed {
+		l.Views.RecordDeletedPods(b, version)
 	}
-	switch verdict {
+	switch result {
 	case view.Restored:
 		l.restored(v, version)
 		l.Refresh(v, template)
 	case view.Outdated:
-		if !st.Consistent {
+		if !b.Consistent {
 			l.Verify(v, template)
 		}
-	case view.Taken:
-		if v.Behind() { // an apiserver that is behind another answered, from its memory
+	case view.Committed:
+		if v.Behind() { // the answer came from an apiserver's watch cache that lags behind another
 			l.Refresh(v, template)
 		}
 	}
@@ -37,15 +37,15 @@ func (l *Lister) Commit(q *query.Query, template *http.Request, st *view.Stage, 
 	}
 }
 
-// restored is called when a view turned out to be newer than the apiservers.
-// Versions may name other objects from now on, so everything goes that is compared
-// by them: views of the same resource, and what was read one by one from the same store.
+// restored is called when a view proved newer than the apiservers. Versions may mean other
+// objects from now on, so it drops everything that is compared by version: views of the same
+// resource, and Single views of the same store.
 func (l *Lister) restored(v *view.View, version string) {
 	l.Log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	back := v.Key.UserResource()
 	for _, other := range l.Views.All() {
 		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Scope == v.Scope) {
-			other.StartOver()
+			other.Reset()
 		}
 	}
 	l.Records.Restored(back, version)

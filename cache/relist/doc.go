@@ -1,25 +1,24 @@
-// Package relist has views follow the apiservers where no watch can: it lists a view again
-// that its watches have got ahead of, or that could not be kept, and works out which events
-// stand for what the list has changed.
+// Package relist lists views again where events cannot update them: when a view's watches are
+// ahead of it, when its changes could not be written, and when an apiserver has forgotten the
+// version from which a watch resumes. It also computes the events that replace the list.
 //
-// # A list
+// # A relist
 //
-// A view is listed once, whoever needs it: the first asks upstream in the background, with
-// the credentials of a request whose sender may read the view, and the others wait for the
-// same [Call]. While a view is listed, events that it cannot take yet wait in it. What the
-// list has changed becomes events for watches that the apiservers have forgotten: first what
-// is gone, at the version of before, then what is there, in the order of versions. Open
-// watches do not have a view listed at once that was evicted, or could not be kept.
+// A view is listed once for all watches that need it. The first one starts a request in the
+// background, with the credentials of a client that may read the view; the others wait for
+// the same [Call]. Events that arrive meanwhile are buffered in the view. The difference
+// between the old and the new state becomes events for watches whose version the apiservers
+// have forgotten: first deletions, at the old version, then the other changes in the order of
+// their versions. A view that was evicted, or cannot be cached, is not listed again at once.
 //
-// # A store that was restored
+// # A restored store
 //
-// Where an apiserver's newest state is older than what clients have seen, its store was
-// restored from a backup. Versions name other objects then, so all views of that store are
-// dropped, and what is known of single objects with them.
+// If an apiserver's newest state is older than what clients have seen, its store was
+// restored from a backup. Versions then mean other objects, so all views of that store are
+// dropped, and the records of their objects.
 //
 // # Concurrency
 //
-// A [Lister] and [Outages] are safe for concurrent use. The lock of what is known of one
-// view's lists is taken after no other lock but that of evictions, and nothing waits for an
-// apiserver under it.
+// A [Lister] and [Outages] are safe for concurrent use. The lock of a view's relist state is
+// taken after no other lock but that of evictions, and never held during a request.
 package relist

@@ -15,7 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// values are those of a request whose sender may be gone.
+// values is a context with the values of a request that may have ended.
 type values struct {
 	context.Context
 	of context.Context
@@ -30,14 +30,14 @@ func (v values) Value(key any) any {
 	return v.of.Value(key)
 }
 
-// fetch lists a stage's view from upstream.
-func (l *Lister) fetch(ctx context.Context, st *view.Stage, template *http.Request) error {
-	res, err := l.list(ctx, st.View, template, nil)
+// fetch lists the view of a Builder from upstream.
+func (l *Lister) fetch(ctx context.Context, b *view.Builder, template *http.Request) error {
+	res, err := l.list(ctx, b.View, template, nil)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	d := tee.NewDecoder(st.View.Repr, res, st)
+	d := tee.NewDecoder(b.View.Repr, res, b)
 	_, err = io.Copy(tee.Strict{Decoder: d}, res.Body)
 	if err != nil && d.Failed == nil {
 		return fmt.Errorf("list: %w", errors.Join(err, d.Stop(err)))
@@ -45,14 +45,14 @@ func (l *Lister) fetch(ctx context.Context, st *view.Stage, template *http.Reque
 	if err := d.Finish(); err != nil {
 		return fmt.Errorf("list: %w: %w", errUnfit, err)
 	}
-	if st.Meta.Continue != "" || !versions.Valid(st.Meta.ResourceVersion) {
-		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, st.Meta.ResourceVersion)
+	if b.Meta.Continue != "" || !versions.Valid(b.Meta.ResourceVersion) {
+		return fmt.Errorf("list: %w: the answer is a page at version %q, where all was asked for", errUnfit, b.Meta.ResourceVersion)
 	}
 	return nil
 }
 
-// list asks upstream for all of a view, in its representation and with the
-// credentials of template.
+// list requests all of a view from upstream, in its representation and with the credentials
+// of template.
 func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
@@ -68,13 +68,13 @@ func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request,
 	}
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", AcceptOf(v.Repr))
-	req.Header.Set("Accept-Encoding", "gzip") // the link is thin
+	req.Header.Set("Accept-Encoding", "gzip") // the link may be slow
 	res, err := l.Up.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	if identity.Authenticated(res.StatusCode) {
-		if err := l.StillOf(v.Key.User, req); err != nil {
+		if err := l.SameUser(v.Key.User, req); err != nil {
 			res.Body.Close()
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -93,20 +93,20 @@ func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request,
 	return res, nil
 }
 
-// refusal is an answer other than 200.
+// refusal is a status code other than 200.
 type refusal struct{ code int }
 
 func (r *refusal) Error() string {
 	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
 }
 
-// IsFinal reports whether err is a refusal that trying again does not change.
+// IsFinal reports whether err is a refusal that retries do not change.
 func IsFinal(err error) bool {
 	var r *refusal
 	return errors.Is(err, identity.ErrReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
-// AcceptOf asks for lists in a representation.
+// AcceptOf returns the Accept header for lists in a representation.
 func AcceptOf(r wire.Representation) string {
 	if r.Metadata == "" {
 		return r.Encoding.MediaType()

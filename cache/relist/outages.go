@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// Outages counts outages.
+// Outages counts outages, and keeps the version checks of the last one.
 type Outages struct {
 	mu      sync.Mutex
 	outages int
-	since   time.Time                // the last began
+	since   time.Time                // start of the last
 	checks  map[string]*versionCheck // of the last outage, by query.VersionSpace
 }
 
-// Lost notes that the node can reach no apiserver any more.
-func (p *Outages) Lost() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.outages++
-	p.since = time.Now()
-	clear(p.checks)
+// Lost records that the node can reach no apiserver any more.
+func (o *Outages) Lost() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.outages++
+	o.since = time.Now()
+	clear(o.checks)
 }
 
-// Count is how many outages there were.
-func (p *Outages) Count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.outages
+// Count returns the number of outages.
+func (o *Outages) Count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.outages
 }
 
-// Away says since when the cloud cannot be reached, as far as this process knows.
-func (p *Outages) Away() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since.IsZero() { // the loss is about to be noted
+// Away describes since when the cloud cannot be reached, as far as this process knows.
+func (o *Outages) Away() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() { // Lost is about to be called
 		return "cannot be reached"
 	}
-	return "cannot be reached since " + p.since.UTC().Format(time.RFC3339)
+	return "cannot be reached since " + o.since.UTC().Format(time.RFC3339)
 }
 
-func (p *Outages) forget(space string, check *versionCheck) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.checks[space] == check {
-		delete(p.checks, space)
+func (o *Outages) forget(space string, check *versionCheck) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.checks[space] == check {
+		delete(o.checks, space)
 	}
 }

@@ -16,25 +16,22 @@ import (
 )
 
 const (
-	// maxLists is how many views are listed at once by the hub itself.
+	// maxLists is how many views the hub lists at once.
 	maxLists = 2
-	// timeout is how long a list may take that the hub asks for itself. Over
-	// a link of 1 Mbit/s 20 MB take three minutes.
+	// timeout bounds one relist. Over a link of 1 Mbit/s 20 MB take three minutes.
 	timeout = 15 * time.Minute
-	// MaxPause is how long open watches that need their view listed wait at most after the
-	// last list, if that happens again and again, because the disk is full, say. The first
-	// time they wait for two seconds.
+	// MaxPause is the longest pause between relists of one view for its open watches, if they
+	// recur (because the disk is full, for example). The first pause is two seconds.
 	MaxPause = 5 * time.Minute
-	// Calm is the time without such a list after which they may ask at once again.
+	// Calm is the time without such a relist that resets the pause.
 	Calm = 10 * time.Minute
-	// maxDifference bounds the bytes of events that stand for a list. Where there
-	// are more, clients are told to list again.
-	maxDifference = 16 << 20
+	// maxDiffBytes bounds the events that replace a list. If there are more, clients
+	// have to list again.
+	maxDiffBytes = 16 << 20
 )
 
-// Lister lists views again that their watches have got ahead of, and has views follow the
-// apiservers. It is safe for concurrent use. mu is taken before the locks of views and of
-// what it guards, and after that of evictions.
+// Lister lists views again. It is safe for concurrent use. mu is taken before the locks of
+// views and of relisting, and after that of evictions.
 type Lister struct {
 	Options
 	lists *semaphore.Weighted
@@ -50,17 +47,17 @@ type Options struct {
 	Pages    *view.Pages
 	Records  *records.Records
 	Outages  *Outages
-	Max      int64  // bytes, of all views together
-	Relisted func() // called with each list
+	Max      int64  // bytes of all views
+	Relisted func() // called for each relist
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Background runs a function in a goroutine of its own, with a context that ends when
-	// the hub stops. It returns false if that is so already.
+	// Background runs a function in a new goroutine, with a context that ends when the hub
+	// stops. It returns false if the hub is stopping already.
 	Background func(func(context.Context)) bool
-	// StillOf returns nil if an apiserver has answered this user when the hub sent a
-	// client's request again. Its error is identity.ErrReassigned, or says that it is not
-	// known for now.
-	StillOf func(user string, again *http.Request) error
+	// SameUser returns nil if the credentials of a request that the hub has sent again still
+	// belong to this user. Its error is identity.ErrReassigned, or another one while that is
+	// unknown.
+	SameUser func(user string, again *http.Request) error
 }
 
 // New returns a lister.
@@ -68,7 +65,7 @@ func New(o Options) *Lister {
 	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
 }
 
-// relisting returns that of a view.
+// relisting returns the relist state of a view.
 func (l *Lister) relisting(v *view.View) *relisting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,20 +77,20 @@ func (l *Lister) relisting(v *view.View) *relisting {
 	return r
 }
 
-// Ended returns a list of a view that has ended after a time, or nil.
+// Ended returns a relist of a view that succeeded after a time, or nil.
 func (l *Lister) Ended(v *view.View, after time.Time) *Call { return l.relisting(v).ended(after) }
 
-// BackOff keeps open watches from having a view listed for some time.
+// BackOff prevents relists of a view for its open watches for some time.
 func (l *Lister) BackOff(v *view.View) { l.relisting(v).backOff(l.Now()) }
 
-// Forget is called when a view is no more.
+// Forget drops the state of a view that was removed.
 func (l *Lister) Forget(v *view.View) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.of, v)
 }
 
-// Sweep lets go of what nobody can need any more.
+// Sweep drops the results of old relists, and the state of views that were removed.
 func (l *Lister) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,42 +102,42 @@ func (l *Lister) Sweep() {
 	}
 }
 
-// Call is a list that the hub asked for, and what it changed.
+// Call is one relist and its result.
 type Call struct {
-	Done chan struct{} // closed when the rest is set
+	Done chan struct{} // closed when the other fields are set
 
 	Err   error
 	ended time.Time
-	// Whoever had seen the view as it was anywhere between the versions changed
-	// and from has seen its newest state with events behind it, and is at version
-	// to. from is empty where there are no such events.
+	// Events lead from the view's state at any version from Changed to From to its state at
+	// version To. From is empty if there are no such events.
 	Changed, From, To string
 	Events            []byte
 }
 
-// errUnfit is returned for a list that cannot be kept, now or later.
+// errUnfit is returned for a list that cannot be cached, now or later.
 var errUnfit = errors.New("what came cannot be kept")
 
-// IsPermanent reports whether listing again soon is no use.
+// IsPermanent reports whether another relist soon would fail, too.
 func IsPermanent(err error) bool { return IsFinal(err) || errors.Is(err, errUnfit) }
 
 // errStopped is returned while the hub stops.
 var errStopped = errors.New("the hub is stopping")
 
-// errBackedOff is returned where a view is not to be listed now.
+// errBackedOff is returned while a view must not be listed.
 var errBackedOff = errors.New("it was evicted, or listing it has just failed")
 
-// Refresh has a view listed in the background, because its watches go on from a
-// version that the view is not at. template is a request whose sender may read it.
+// Refresh lists a view in the background, because its watches are ahead of it. template is a
+// request of a client that may read the view.
 func (l *Lister) Refresh(v *view.View, template *http.Request) {
 	if _, err := l.Relist(v, template, time.Time{}, true); err != nil {
 		l.Log.Debug("view is not listed again", "view", v.String(), "reason", err)
 	}
 }
 
-// Relist lists a view, or joins whoever does, or takes a list that has ended
-// after the given time.
-func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, gently bool) (*Call, error) {
+// Relist lists a view, or joins a relist that is running, or returns one that succeeded
+// after the given time. If limited, it returns an error instead while relists of this view
+// are backed off.
+func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, limited bool) (*Call, error) {
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +152,7 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, g
 			return f, nil
 		}
 	}
-	if gently && !r.allowedLocked(now) {
+	if limited && !r.allowedLocked(now) {
 		return nil, errBackedOff
 	}
 	f := &Call{Done: make(chan struct{})}
@@ -181,7 +178,7 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, g
 	return f, nil
 }
 
-// run lists the view, works out the difference, and commits.
+// run lists the view, and lists it again if the apiserver's store was restored.
 func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.Request) error {
 	if err := l.lists.Acquire(ctx, 1); err != nil {
 		return err
@@ -193,9 +190,9 @@ func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.
 	l.Relisted()
 	v.CountLists(1)
 	defer v.CountLists(-1)
-	verdict, err := l.runOnce(ctx, f, v, template)
-	if err == nil && verdict == view.Restored {
-		// Versions name other objects now: nothing may be taken for known.
+	result, err := l.runOnce(ctx, f, v, template)
+	if err == nil && result == view.Restored {
+		// Versions mean other objects now, so the events of before are invalid.
 		l.restored(v, f.To)
 		_, err = l.runOnce(ctx, f, v, template)
 		f.From, f.Events = "", nil
@@ -206,28 +203,28 @@ func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.
 	return err
 }
 
-func (l *Lister) runOnce(ctx context.Context, f *Call, v *view.View, template *http.Request) (view.Verdict, error) {
-	st := v.NewStage(v.Latest(), true)
-	defer st.End()
-	if err := l.fetch(ctx, st, template); err != nil {
+func (l *Lister) runOnce(ctx context.Context, f *Call, v *view.View, template *http.Request) (view.CommitResult, error) {
+	b := v.NewBuilder(v.Latest(), true)
+	defer b.End()
+	if err := l.fetch(ctx, b, template); err != nil {
 		return view.Outdated, err
 	}
-	f.To = st.Meta.ResourceVersion
-	f.Changed, f.From, f.Events = l.compareWith(v, st)
-	verdict := st.Commit(f.To)
-	l.Views.Ended(st)
-	if verdict == view.Taken {
-		l.Views.EndedCopies(st, f.To)
+	f.To = b.Meta.ResourceVersion
+	f.Changed, f.From, f.Events = l.compareWith(v, b)
+	result := b.Commit(f.To)
+	l.Views.RecordDeletions(b)
+	if result == view.Committed {
+		l.Views.RecordDeletedPods(b, f.To)
 	}
-	if verdict != view.Taken { // other streams were faster, or there is no way from there to here
+	if result != view.Committed { // events do not lead to this state
 		f.From, f.Events = "", nil
 	}
-	return verdict, nil
+	return result, nil
 }
 
-// compareWith returns the events that lead from the view's state, as it is between
-// two versions, to that of a stage; no version where there are no such events.
-func (l *Lister) compareWith(v *view.View, st *view.Stage) (changed, from string, events []byte) {
+// compareWith returns the events that lead from the view's state, valid between two
+// versions, to that of a Builder; no versions if there are no such events.
+func (l *Lister) compareWith(v *view.View, b *view.Builder) (changed, from string, events []byte) {
 	old, err := v.Snapshot()
 	if err != nil {
 		l.Log.Error("cache is damaged", "view", v.String(), "err", err)
@@ -236,7 +233,7 @@ func (l *Lister) compareWith(v *view.View, st *view.Stage) (changed, from string
 		return "", "", nil
 	}
 	defer old.Close()
-	if events, err = difference(old, st); err != nil || len(events) > maxDifference {
+	if events, err = diff(old, b); err != nil || len(events) > maxDiffBytes {
 		return "", "", nil
 	}
 	return old.Changed, old.Version, events

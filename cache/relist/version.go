@@ -15,26 +15,26 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// versionCheck is the question at which version the apiservers are after an
-// outage. It is asked once for all watches that were lost before.
+// versionCheck is a request for the apiservers' current version after an outage. All watches
+// that were lost before share it.
 type versionCheck struct {
 	began   time.Time
-	done    chan struct{} // closed when the rest is set
+	done    chan struct{} // closed when the other fields are set
 	version string
 	err     error
 }
 
-// CurrentVersion returns the version at which the apiservers were some time after the given
-// one. A watch above it would be held open, in silence, until they get there: they do
-// not say that their store was restored from a backup. template is a request of who
-// may list the view.
+// CurrentVersion returns the apiservers' version at some time after the given one. If their
+// store was restored from a backup, they hold a watch above that version open without events
+// until they reach it, instead of refusing it. template is a request of a client that may
+// list the view.
 func (l *Lister) CurrentVersion(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
 	for {
 		l.Outages.mu.Lock()
 		space := query.VersionSpace(v.Key.GVR().GroupResource())
 		check := l.Outages.checks[space]
-		mine := check == nil || check.began.Before(after)
-		if mine {
+		first := check == nil || check.began.Before(after)
+		if first {
 			check = &versionCheck{began: l.Now(), done: make(chan struct{})}
 			if l.Outages.checks == nil {
 				l.Outages.checks = map[string]*versionCheck{}
@@ -42,9 +42,9 @@ func (l *Lister) CurrentVersion(ctx context.Context, v *view.View, template *htt
 			l.Outages.checks[space] = check
 		}
 		l.Outages.mu.Unlock()
-		if mine {
+		if first {
 			check.version, check.err = l.askVersion(ctx, v, template)
-			if check.err != nil { // it may be for a reason of this one caller
+			if check.err != nil { // the reason may be specific to this request
 				l.Outages.forget(space, check)
 			}
 			close(check.done)
@@ -61,13 +61,13 @@ func (l *Lister) CurrentVersion(ctx context.Context, v *view.View, template *htt
 	}
 }
 
-// verifyEvery is how often at most it is looked whether a view is newer than the
+// verifyEvery is the shortest interval between checks whether a view is newer than the
 // apiservers.
 const verifyEvery = time.Minute
 
-// Verify is called when an apiserver has shown a state that is older than the
-// view. It may be behind the others; or the store was restored from a backup, and
-// then the view has to follow.
+// Verify is called when an apiserver has returned a state older than the view: either it lags
+// behind the others, or the store was restored from a backup, and the view must be listed
+// again.
 func (l *Lister) Verify(v *view.View, template *http.Request) {
 	if !l.relisting(v).verify(l.Now()) {
 		return
@@ -85,11 +85,11 @@ func (l *Lister) Verify(v *view.View, template *http.Request) {
 	})
 }
 
-// maxVersionAnswer is more than a list of one object takes.
+// maxVersionAnswer is larger than any list of one object.
 const maxVersionAnswer = 4 << 20
 
-// askVersion asks for one object of a view. The list says at which version the
-// apiserver's store is.
+// askVersion lists one object of a view. The list carries the current version of the
+// apiserver's store.
 func (l *Lister) askVersion(ctx context.Context, v *view.View, template *http.Request) (string, error) {
 	res, err := l.list(ctx, v, template, url.Values{"limit": {"1"}})
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *Lister) askVersion(ctx context.Context, v *view.View, template *http.Re
 	return string(found), nil
 }
 
-// version takes of a list nothing but its version.
+// version is the resourceVersion of a list; it ignores the items.
 type version string
 
 func (*version) Item([]byte, *wire.Meta) error { return nil }

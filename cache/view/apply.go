@@ -9,39 +9,38 @@ import (
 type Change struct {
 	Name    string
 	Version string
-	Object  []byte // bare; nil for one that is gone
+	Object  []byte // bare; nil for a deletion
 }
 
-// Applied says what Apply made of an event.
+// Applied is the result of Apply.
 type Applied uint8
 
-// What Apply makes of an event.
+// Results of Apply.
 const (
 	Changed   Applied = iota // the view has changed
-	Unchanged                // the view had it already
-	Gap                      // the view is not at the version that the event follows
-	Buffered                 // so it is, and the event waits for the list that is under way
+	Unchanged                // the view has the event already
+	Gap                      // the view lacks events before this one
+	Buffered                 // the same, and the event waits for the relist that is running
 )
 
-// buffered is an event that has to wait for a list, because the view is not at the
-// version that it follows. A bookmark has no name.
+// buffered is an event after a gap, which waits for a relist. A bookmark has no name.
 type buffered struct {
 	from string
 	Change
 }
 
-// maxBacklog bounds the bytes of events that wait for a list.
+// maxBacklog bounds the bytes of events that wait for a relist.
 const maxBacklog = 8 << 20
 
-// Apply takes over an event of a stream that has passed everything up to
-// version from. c.object is the view's afterwards.
+// Apply applies an event of a stream that has relayed everything up to version from. The
+// view keeps c.Object: the caller must not change it.
 func (v *View) Apply(from string, c *Change) Applied {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.applyLocked(from, c)
 }
 
-// Advance takes over a bookmark of a stream that has passed everything up to from.
+// Advance applies a bookmark of a stream that has relayed everything up to from.
 func (v *View) Advance(from, to string) Applied {
 	return v.Apply(from, &Change{Version: to})
 }
@@ -49,13 +48,13 @@ func (v *View) Advance(from, to string) Applied {
 func (v *View) applyLocked(from string, c *Change) Applied {
 	v.Highest.Raise(c.Version)
 	a := v.followsLocked(from, c.Version)
-	if a == Gap { // the client gets it all the same
+	if a == Gap { // the client gets the event nevertheless
 		v.seenLocked(c.Version)
 		if c.Name != "" {
 			v.records.Forgot(v.Key.UserResource(), c.Version)
 		}
 	}
-	if a == Gap && v.waitLocked(from, c) {
+	if a == Gap && v.bufferLocked(from, c) {
 		return Buffered
 	}
 	if a != Changed {
@@ -65,7 +64,7 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 		return Gap
 	}
 	update := store.Change{ID: v.DiskID(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated, v.given = c.Version, v.disk.Clock(), true
+	v.version, v.header.Updated, v.served = c.Version, v.disk.Clock(), true
 	switch {
 	case c.Name == "":
 	case c.Object == nil:
@@ -83,9 +82,9 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 	return Changed
 }
 
-// waitLocked has an event wait for the list that is under way. It says no if there
-// is none, or too much waits.
-func (v *View) waitLocked(from string, c *Change) bool {
+// bufferLocked adds an event to the backlog of the running relist. It returns false if none
+// is running, or the backlog is full.
+func (v *View) bufferLocked(from string, c *Change) bool {
 	if v.listing == 0 || v.backlogSize > maxBacklog {
 		return false
 	}
@@ -94,7 +93,7 @@ func (v *View) waitLocked(from string, c *Change) bool {
 	return true
 }
 
-// CountLists is called before a list of the hub's own, with 1, and after it, with -1.
+// CountLists is called with 1 before a relist, and with -1 after it.
 func (v *View) CountLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -103,18 +102,18 @@ func (v *View) CountLists(n int) {
 	}
 }
 
-// catchUpLocked applies what has waited for a list. What the list has already is
-// known by its version.
+// catchUpLocked applies the backlog after a relist. Events that the list contains already are
+// recognized by their versions.
 func (v *View) catchUpLocked() {
-	tail := v.backlog
+	backlog := v.backlog
 	v.backlog, v.backlogSize = nil, 0
-	for i := range tail {
-		v.applyLocked(tail[i].from, &tail[i].Change)
+	for i := range backlog {
+		v.applyLocked(backlog[i].from, &backlog[i].Change)
 	}
 }
 
-// followsLocked holds an event against the view's version. A stream that begins
-// above the view would leave a gap.
+// followsLocked compares an event with the view's version. A stream that begins above it
+// leaves a gap.
 func (v *View) followsLocked(from, version string) Applied {
 	switch {
 	case !v.complete || v.stale.Load() || versions.Compare(from, v.version) > 0:

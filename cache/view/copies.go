@@ -16,11 +16,11 @@ type Copy struct {
 	View  *View
 	Name  string
 	Entry Entry
-	// proven is the last version at which the view shows that this is the object.
+	// proven is the latest version at which the view shows this copy to be current.
 	proven string
 }
 
-// Whole reports whether a copy is more than the metadata of the object.
+// Whole reports whether the copy is the whole object, not only its metadata.
 func (c Copy) Whole() bool { return c.View.Repr.Metadata == "" }
 
 // Object reads the copy.
@@ -36,10 +36,10 @@ func (c *Copy) Object() (Object, error) {
 	return Object{t, c.View.Repr, bare}, nil
 }
 
-// UID reads the UID of a copy; it is empty where that cannot be read.
+// UID reads the UID of a copy; it is empty if that fails.
 func (c *Copy) UID() types.UID { return c.View.uidOf(c.Name, c.Entry) }
 
-// uidOf reads the UID of a member. It takes no lock of the view.
+// uidOf reads the UID of a member. It does not take the view's lock.
 func (v *View) uidOf(name string, e Entry) types.UID {
 	bare, err := v.stored(name, e)
 	if err != nil {
@@ -52,17 +52,17 @@ func (v *View) uidOf(name string, e Entry) types.UID {
 	return types.UID(m.UID)
 }
 
-// Copies is what the views of a user have of one object.
+// Copies are the copies of one object in a user's views.
 type Copies struct {
 	All []Copy
-	// hidden is the highest version that was seen in views that cannot be read, or may
-	// not: bytes that were lost, lists that were refused.
+	// hidden is the highest version that views have seen that cannot be read (their bytes
+	// were lost) or must not be (the apiserver refused the query).
 	hidden string
-	// newest is the highest version of a copy of the object in them.
+	// newest is the highest version of a copy in these views.
 	newest string
 }
 
-// Seen is the highest version at which the object may have been there.
+// Seen returns the highest version at which the object may have existed.
 func (c *Copies) Seen(k records.Known) string {
 	version := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(versions.Higher(k.Seen, k.Proven), k.Doubt))
 	for i := range c.All {
@@ -71,7 +71,7 @@ func (c *Copies) Seen(k records.Known) string {
 	return version
 }
 
-// Copies looks into all views of a user.
+// Copies returns the copies of an object in all views of a user.
 func (s *Views) Copies(of query.UserResource, name string) Copies {
 	var c Copies
 	for _, v := range s.resource(of.User, of.Resource) {
@@ -86,8 +86,8 @@ func (s *Views) Copies(of query.UserResource, name string) Copies {
 	return c
 }
 
-// copyOf returns the view's copy of an object, or the version up to which the view may have
-// seen the object and cannot show it, with the entry of the copy if that is known.
+// copyOf returns the view's copy of an object. If the view cannot show it, hidden is the
+// version up to which it may have seen the object, and c has the entry if that is known.
 func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,7 +95,7 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 		return c, v.version, false
 	}
 	if v.loadLocked() != nil {
-		return c, v.newestLocked(), false
+		return c, v.latestLocked(), false
 	}
 	e, ok := v.index[name]
 	switch {
@@ -111,8 +111,8 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 	return c, "", true
 }
 
-// Holds reports whether a view of a user may hold a copy of an object. No view is read from
-// the disk for that.
+// Holds reports whether a view of a user may have a copy of an object. It reads no view from
+// disk.
 func (s *Views) Holds(of query.UserResource, name string) bool {
 	return slices.ContainsFunc(s.resource(of.User, of.Resource), func(v *View) bool {
 		v.mu.Lock()
@@ -125,7 +125,7 @@ func (s *Views) Holds(of query.UserResource, name string) bool {
 	})
 }
 
-// Needed reports whether a copy of an object would be served if there were no such record.
+// Needed reports whether, without the record, a copy of the object would be served.
 func (s *Views) Needed(of query.UserResource, name string, one *records.Record) bool {
 	switch {
 	case !s.Holds(of, name):
@@ -145,8 +145,8 @@ func newestOf(copies []Copy) string {
 	return version
 }
 
-// absentAt is the highest version at which a view proves that an object is not there, or "".
-// Up to seen, which is at least as high, a view that may not answer just now has shown that.
+// absentAt returns the highest version at which a usable view proves that an object does not
+// exist, or "". seen is the same for all views, usable or not.
 func (s *Views) absentAt(q *query.Query) (version, seen string) {
 	for _, v := range s.resource(q.User, q.Resource) {
 		absent, usable := v.absentAt(q.Namespace, q.Name)
@@ -157,8 +157,8 @@ func (s *Views) absentAt(q *query.Query) (version, seen string) {
 	return version, seen
 }
 
-// retire drops a view. Of what it proves not to be there, as far as other views of the user
-// have copies, records stay.
+// retire drops a view. If it proves the absence of objects of which other views of the user
+// have copies, it records that first.
 func (s *Views) retire(v *View) {
 	of, version := v.Key.UserResource(), v.Position()
 	if v.Key.Proves() && version != "" {
@@ -173,7 +173,7 @@ func (s *Views) retire(v *View) {
 	v.drop()
 }
 
-// provenUpTo returns the members that the view shows at a version or before it.
+// provenUpTo returns the members that the view shows at a version or earlier.
 func (v *View) provenUpTo(version string) (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -188,7 +188,7 @@ func (v *View) provenUpTo(version string) (names []string) {
 	return names
 }
 
-// isGone reports whether this is a copy of an object of which it is known that it is gone.
+// isGone reports whether this is a copy of an object that is known to be deleted.
 func (c *Copy) isGone(k *records.Known) bool {
 	if k.Gone == "" {
 		return false
@@ -196,7 +196,7 @@ func (c *Copy) isGone(k *records.Known) bool {
 	return versions.Compare(c.Entry.Version, k.Gone) <= 0 || k.UID != "" && c.UID() == k.UID
 }
 
-// Object is an object with what has to be known to send it.
+// Object is an object with its type and representation.
 type Object struct {
 	Type wire.TypeMeta
 	Repr wire.Representation

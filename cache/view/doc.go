@@ -1,44 +1,43 @@
-// Package view keeps what queries have returned: each answer is a [View], and all of them
-// are [Views], with their bounds.
+// Package view caches the results of queries: a [View] is the result of one, and [Views] are
+// all of them, with their limits.
 //
 // # Model
 //
-// A view is what one query returned: its key is the user, the resource, the
-// namespace, both selectors and the representation; its state is an index of
-// members (name, resourceVersion, hash of the content), the last version that is
-// proven for them, and whether they are all. Objects are kept as the bytes that
-// came; views of one resource and representation share equal bytes. What was read
-// by GET, or came back from a write, is a member of a view of its own for each
-// user, which is never complete.
+// A view is the result of one query. Its key is the user, the resource, the namespace, both
+// selectors and the representation. Its state is an index of members (name,
+// resourceVersion, hash of the content), the latest version at which they are known, and
+// whether they are complete. Objects are kept as the bytes that the apiserver sent; views of
+// one resource and representation share equal bytes. Objects that a user has read by GET,
+// or got back from a write, are members of one Single view per user and resource, which is
+// never complete.
 //
-// # How a view is fed
+// # How a view is updated
 //
-//   - A list counts when its body has ended cleanly and was understood, and its
-//     last page has come; unless the view is newer.
-//   - An event counts if it is newer than the view, and comes from a stream that
-//     has passed everything the view has. So any number of streams feed one view,
-//     and a stream that begins above it feeds nothing: the view is listed again.
-//   - Initial events count together, at the bookmark behind them.
-//   - Nothing but a list, an event or a bookmark moves a view's version; nothing
-//     but an answer of 200 changes what is in it.
-//   - The view knows before the client does; the disk follows within a second.
+//   - A list replaces the view when its last page has been read completely and decoded,
+//     unless the view is newer.
+//   - An event is applied if it is newer than the view, and its stream has relayed
+//     everything up to the view's version. So several streams can update one view. A
+//     stream that begins above the view's version leaves a gap: the view is listed again.
+//   - Initial events are applied together, at the bookmark that ends them.
+//   - Only a list, an event or a bookmark changes a view's version; only an answer of 200
+//     changes its members.
+//   - The view is updated before the client gets the event; the disk follows within a second.
 //
-// A view is empty until it is fed, and is dropped where it has to make room, where nobody
-// reads it for long, and where something of it cannot be read any more. Whoever feeds or
-// reads one has acquired it, and releases it.
+// A view is empty at first. It is dropped when it is evicted, when no client has read it for
+// long, and when it is damaged on disk. Code that updates or reads a view acquires it, and
+// releases it.
 //
-// # What must hold
+// # Invariants
 //
-//   - A snapshot is whole, and at the version it names, or there is none. It is never older
-//     than what a client of the same view was given before.
-//   - Nothing is said not to be there unless a complete view, an apiserver's own word or a
-//     watch proves it, and nothing newer was seen; see [Views.Seek] and package records.
+//   - A snapshot is complete, and at the version it names. It is never older than a state
+//     that a client of the same view has received.
+//   - An object is reported as not found only if a complete view, an answer of an apiserver
+//     or a watch proves it, and nothing newer was seen; see [Views.Seek] and package records.
 //
 // # Concurrency
 //
-// Views, each View and [Pages] are safe for concurrent use; a [Stage] and a [Snapshot] are
-// for one goroutine at a time. A view's lock guards its index and orders what goes to the
-// disk; nothing but reading an index for the first time is done under it. Locks are taken in
-// the order evictions, view, views, records: nobody waits for a view's lock who holds that of all
-// views, or of records, and no hook is called under any of these three.
+// Views, each View and [Pages] are safe for concurrent use; a [Builder] and a [Snapshot] are
+// for one goroutine at a time. A view's lock guards its index and orders its changes on
+// disk; the only I/O under it is the first read of the index. Locks are taken in the order
+// evictions, view, views, records. No hook is called under the last three.
 package view

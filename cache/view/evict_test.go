@@ -26,7 +26,7 @@ func keptView(s *Views, key query.Key, used int64, size int) *View {
 	v.used.Store(used)
 	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
 	v.Release()
-	s.settle(v)
+	s.count(v)
 	return v
 }
 
@@ -103,7 +103,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 		viewOf(s, "flooder", fmt.Sprint("l", i), int64(i), 1)
 	}
 	s.EnforceLimit(viewOf(s, "flooder", "newest", maxViews+1, 1))
-	if n := len(keptLabels(s)); n > maxViews-maxViews/roomShare || n < maxViews*9/10 {
+	if n := len(keptLabels(s)); n > maxViews-maxViews/evictionSlack || n < maxViews*9/10 {
 		t.Errorf("%d views are kept, and the bound is %d", n, maxViews)
 	}
 	if n := len(s.All()); n > maxViews {
@@ -116,21 +116,21 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
 	const size = 100 << 10
 	s := newTestViews(t, t.TempDir(), 3*size)
-	kubelets := func(name string, i int64) *View {
+	kubeletViews := func(name string, i int64) *View {
 		key := keyOfPods(query.NodeUser)
 		key.Labels = name
 		return keptView(s, key, i, size)
 	}
-	busy := kubelets("0", 0)
+	busy := kubeletViews("0", 0)
 	for i := range int64(4) {
-		kubelets(fmt.Sprint("k", i), i)
+		kubeletViews(fmt.Sprint("k", i), i)
 	}
 	viewOf(s, "other", "before", 5, size)
 	if s.EnforceLimit(viewOf(s, "other", "first", 6, size)) {
 		t.Error("there is room for another's view")
 	}
 	for name, read := range map[string]func() *View{
-		"the kubelet's": func() *View { return kubelets("newest", 7) },
+		"the kubelet's": func() *View { return kubeletViews("newest", 7) },
 		"another's":     func() *View { return viewOf(s, "other", "newest", 8, size) },
 	} {
 		v := read()

@@ -27,7 +27,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 	var s *Views
 	d, err := disk.Open(dir, disk.Options{
 		Store:     store.Options{Logger: log},
-		Lost:      func(id store.ID, err error) { s.Lost(id, err) },
+		Lost:      func(id store.ID, err error) { s.MarkStale(id, err) },
 		Opened:    func(*store.Store, error) {},
 		Committed: func(store.CommitStats) {},
 	})
@@ -41,7 +41,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 	})
 	r := records.New()
 	s = New(Options{Disk: d, Records: r, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
-	r.Needed, r.Viewed = s.Needed, s.Viewed
+	r.Needed, r.Viewed = s.Needed, s.ResourcesByUser
 	if err := r.Load(d, log); err != nil {
 		t.Fatal(err)
 	}
@@ -79,17 +79,17 @@ func barePod(t *testing.T, name, version string, uid ...string) []byte {
 }
 
 // fillPods lists the view: name → resourceVersion.
-func fillPods(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) Verdict {
+func fillPods(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) CommitResult {
 	t.Helper()
-	st := v.NewStage(began, consistent)
-	defer st.End()
+	b := v.NewBuilder(began, consistent)
+	defer b.End()
 	for name, rv := range members {
-		if err := st.Add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
+		if err := b.Add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
-	return st.Commit(version)
+	b.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
+	return b.Commit(version)
 }
 
 // serviceAccount is the key of a service account.

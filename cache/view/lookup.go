@@ -12,8 +12,8 @@ import (
 )
 
 // Seek returns the newest copies of an object that a user may read, in any representation;
-// they are of one version. Otherwise it says why there is none: NotFound only if that is
-// proven. See records for the rules.
+// all have the same version. Otherwise its error is ErrDenied, ErrDoubtful, ErrNeverRead or,
+// only if that is proven, NotFound. See package records for the rules.
 func (s *Views) Seek(q *query.Query) ([]Copy, error) {
 	of, name := q.UserResource(), q.Member()
 	copies := s.Copies(of, name)
@@ -46,8 +46,8 @@ func (s *Views) Seek(q *query.Query) ([]Copy, error) {
 	return slices.DeleteFunc(live, func(c Copy) bool { return c.Entry.Version != version }), nil
 }
 
-// missing says why there is no copy: because there is no such object, if what says so is not
-// older than anything that was seen.
+// missing returns why there is no copy. It is NotFound if the proof is as new as everything
+// that was seen of the object.
 func (s *Views) missing(q *query.Query, c *Copies, k *records.Known, absent string) error {
 	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.All) > 0
 	if k.Gone != "" && had {
@@ -62,12 +62,12 @@ func (s *Views) missing(q *query.Query, c *Copies, k *records.Known, absent stri
 	return ErrNeverRead
 }
 
-// ErrDoubtful is why there is no answer to a GET of what may have been deleted.
+// ErrDoubtful is returned for an object that may have been deleted.
 var ErrDoubtful = errors.New("this may have been deleted since it was read through this hub; it is read again when the cloud can be reached")
 
-// ErrNeverRead is why there is no answer. What is known of an object is either
-// what an apiserver said, or nothing: never that it is not there.
+// ErrNeverRead is returned for an object of which nothing is known. That does not mean that
+// it does not exist.
 var ErrNeverRead = errors.New("this was never read through this hub")
 
-// ErrDenied is why there is no answer to a user who had lost access.
+// ErrDenied is returned to a user that has lost access.
 var ErrDenied = errors.New("the apiserver refused this when it was last asked")

@@ -26,7 +26,8 @@ func (v *View) Denied() bool {
 	return v.header.Denied
 }
 
-// NewReader returns a reader of the view's members. What is there stays until it is closed.
+// NewReader returns a reader of the view's members. Until it is closed, members that exist now
+// stay readable.
 func (v *View) NewReader() *store.Reader {
 	s, _ := v.disk.Now()
 	return v.readerOf(s)
@@ -34,7 +35,7 @@ func (v *View) NewReader() *store.Reader {
 
 func (v *View) readerOf(s *store.Store) *store.Reader { return s.NewReader(v.DiskID(), v.Scope) }
 
-// Read returns the bytes of a member. A view whose members are damaged is dropped.
+// Read returns the bytes of a member. It drops a view that is damaged.
 func (v *View) Read(name string, e Entry) ([]byte, error) {
 	b, err := v.stored(name, e)
 	if err == nil {
@@ -46,7 +47,7 @@ func (v *View) Read(name string, e Entry) ([]byte, error) {
 	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }
 
-// stored returns the bytes of a member, on disk or on their way there.
+// stored returns the bytes of a member, on disk or queued for it.
 func (v *View) stored(name string, e Entry) ([]byte, error) {
 	s, w := v.disk.Now()
 	key := v.object(name, e)
@@ -63,22 +64,22 @@ func (v *View) stored(name string, e Entry) ([]byte, error) {
 	if err == nil {
 		return b, nil
 	}
-	if b, ok := w.Object(key); ok { // it was given just now
+	if b, ok := w.Object(key); ok { // it was queued just now
 		return b, nil
 	}
 	return nil, err
 }
 
-// Broken is called when an object that should be there at a version of the view
-// cannot be read.
-func (v *View) Broken(version string, err error) error {
+// ReadFailed drops the view after a member could not be read from a snapshot at a version,
+// unless the view has changed since. It returns err with context.
+func (v *View) ReadFailed(version string, err error) error {
 	if !errors.Is(err, store.ErrClosed) {
 		v.dropAt(version)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }
 
-// ItemType is the type of the view's objects, if it is known.
+// ItemType returns the type of the view's objects, if it is known.
 func (v *View) ItemType() wire.TypeMeta {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,8 +93,8 @@ func (v *View) ItemType() wire.TypeMeta {
 	return ItemType(&m, v.header.Item)
 }
 
-// ItemType is the type of a list's items: as an item said, or as the list's
-// name suggests.
+// ItemType returns the type of a list's items: kind, or else the list's kind without the
+// suffix List.
 func ItemType(m *wire.ListMeta, kind string) wire.TypeMeta {
 	if kind == "" {
 		kind = strings.TrimSuffix(m.Kind, "List")
@@ -101,7 +102,7 @@ func ItemType(m *wire.ListMeta, kind string) wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
 }
 
-// Invalidate notes that the view's state is not known any more.
+// Invalidate drops the view because its state is no longer known.
 func (v *View) Invalidate() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,7 +124,7 @@ func (v *View) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// Shown is the version at which the view has an object, or "".
+// Shown returns the version at which the view has an object, or "".
 func (v *View) Shown(name string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

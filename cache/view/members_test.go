@@ -52,13 +52,13 @@ func TestWhatCannotBeReadIsDroppedOnlyIfTheViewStillNamesIt(t *testing.T) {
 		"the same version with other contents": {func(v *View) { v.dropIf("ns/a", entryOf(&other)) }, "101 ns/a=101"},
 		"one that is gone":                     {func(v *View) { v.dropIf("ns/b", entryOf(&before)) }, "101 ns/a=101"},
 		"a list of the view as it is": {func(v *View) {
-			v.Broken("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
+			v.ReadFailed("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
 		}, " unusable"},
 		"a slow list of the view as it was": {func(v *View) {
-			v.Broken("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
+			v.ReadFailed("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
 		}, "101 ns/a=101"},
 		"a list while the store is closed": {func(v *View) {
-			v.Broken("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
+			v.ReadFailed("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
 		}, "101 ns/a=101"},
 	}
 	for name, test := range tests {
@@ -79,7 +79,7 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
 	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, nil)
-	s.Ended(&Stage{View: v, ended: map[string]types.UID{"ns/a": ""}, endedAt: "90"})
+	s.RecordDeletions(&Builder{View: v, deleted: map[string]types.UID{"ns/a": ""}, deletedAt: "90"})
 	if k := s.Records.Known(v.Key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
 	}
@@ -88,7 +88,7 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 // Two clients read the same pages at the same time. The race detector looks on.
 func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	v := newPodsView(t)
-	page, other := v.NewStage("", true), v.NewStage("", true)
+	page, other := v.NewBuilder("", true), v.NewBuilder("", true)
 	defer page.End()
 	defer other.End()
 	if err := page.Add("ns/p0", "5", barePod(t, "p0", "5")); err != nil {
@@ -101,8 +101,8 @@ func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	var g sync.WaitGroup
 	g.Go(func() {
 		for range objects {
-			page.Keep().End()
-			(&PageStage{Stage: page, View: v}).With(page).End()
+			page.Clone().End()
+			(&PartialList{Builder: page, View: v}).With(page).End()
 		}
 	})
 	g.Go(func() {

@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	// PageTimeout is how long the pages read so far wait for the next. An
-	// apiserver's continue tokens are good for five minutes.
+	// PageTimeout is how long a partial list waits for its next page. An apiserver's
+	// continue tokens are valid for five minutes.
 	PageTimeout = 5 * time.Minute
-	// MaxPages bounds how many lists are read page by page at once. Who loses first
-	// says package quota; its client lists again some day.
+	// MaxPages bounds how many lists are read page by page at once. Package quota decides
+	// which one is dropped first; its view stays as it is until a later list.
 	MaxPages = 64
 )
 
-// Pages are lists of which some pages have been read.
+// Pages are the lists of which clients have read some pages, but not the last.
 type Pages struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	stages map[PageKey]*PageStage
+	mu    sync.Mutex
+	lists map[PageKey]*PartialList
 }
 
-// NewPages returns no lists. now is the time.
+// NewPages returns an empty Pages. now returns the time.
 func NewPages(now func() time.Time) *Pages {
-	return &Pages{now: now, stages: map[PageKey]*PageStage{}}
+	return &Pages{now: now, lists: map[PageKey]*PartialList{}}
 }
 
-// Len is how many lists wait for a page.
+// Len returns how many lists wait for a page.
 func (p *Pages) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.stages)
+	return len(p.lists)
 }
 
-// Waiting is how many lists of a view wait for a page.
+// Waiting returns how many lists of a view wait for a page.
 func (p *Pages) Waiting(v *View) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.stages {
+	for _, s := range p.lists {
 		if s.View == v {
 			n++
 		}
@@ -50,96 +50,96 @@ func (p *Pages) Waiting(v *View) (n int) {
 	return n
 }
 
-// PageKey is the page that is to come.
+// PageKey identifies the next page of a list.
 type PageKey struct {
 	view  query.Key
 	token [sha256.Size]byte
 }
 
-// PageOf is the page of a view that a continue token asks for.
+// PageOf returns the key of the page of a view that a continue token requests.
 func PageOf(key query.Key, token string) PageKey { return PageKey{key, sha256.Sum256([]byte(token))} }
 
-// PageStage is a list in the making. Its stage is not changed once it waits: a
-// client may ask for the same page again.
-type PageStage struct {
-	*Stage
-	View    *View // held
+// PartialList is the pages of a list that have been read. Its Builder is not changed while
+// it waits: a client may request the same page again.
+type PartialList struct {
+	*Builder
+	View    *View // acquired
 	Version string
 	until   time.Time
 }
 
-// Before returns what was read before a page, or nil.
-func (p *Pages) Before(key PageKey) *PageStage {
+// Before returns the pages before a page, or nil.
+func (p *Pages) Before(key PageKey) *PartialList {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stages[key]
+	return p.lists[key]
 }
 
-// Wait keeps a list for its next page.
-func (p *Pages) Wait(key PageKey, s *PageStage) {
+// Wait keeps a list until its next page.
+func (p *Pages) Wait(key PageKey, s *PartialList) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.stages[key]; old != nil {
+	if old := p.lists[key]; old != nil {
 		p.dropLocked(key, old)
 	}
 	s.until = p.now().Add(PageTimeout)
-	p.stages[key] = s
-	for _, item := range quota.Excess(quota.Bounds{Count: MaxPages, Bytes: MaxStage}, p.itemsLocked()) {
-		p.dropLocked(item.Key, p.stages[item.Key])
+	p.lists[key] = s
+	for _, item := range quota.Excess(quota.Bounds{Count: MaxPages, Bytes: MaxListBytes}, p.itemsLocked()) {
+		p.dropLocked(item.Key, p.lists[item.Key])
 	}
 }
 
 func (p *Pages) itemsLocked() []quota.Item[PageKey] {
-	items := make([]quota.Item[PageKey], 0, len(p.stages))
-	for key, s := range p.stages {
+	items := make([]quota.Item[PageKey], 0, len(p.lists))
+	for key, s := range p.lists {
 		items = append(items, quota.Item[PageKey]{Key: key, User: key.view.User, Bytes: s.Bytes, Last: s.until.UnixNano()})
 	}
 	return items
 }
 
-// Done forgets what waits for a page.
+// Done drops the list that waits for a page.
 func (p *Pages) Done(key PageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.stages[key]; s != nil {
+	if s := p.lists[key]; s != nil {
 		p.dropLocked(key, s)
 	}
 }
 
-func (p *Pages) dropLocked(key PageKey, s *PageStage) {
-	delete(p.stages, key)
+func (p *Pages) dropLocked(key PageKey, s *PartialList) {
+	delete(p.lists, key)
 	s.End()
 	s.View.Release()
 }
 
-// Forget drops the lists of a scope: their versions name other objects now.
+// Forget drops the lists of a scope: their versions mean other objects now.
 func (p *Pages) Forget(scope string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, s := range p.stages {
+	for key, s := range p.lists {
 		if s.View.Scope == scope {
 			p.dropLocked(key, s)
 		}
 	}
 }
 
-// Sweep drops lists whose next page was not asked for in time.
+// Sweep drops lists whose next page was not requested in time.
 func (p *Pages) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, s := range p.stages {
+	for key, s := range p.lists {
 		if p.now().After(s.until) {
 			p.dropLocked(key, s)
 		}
 	}
 }
 
-// With is a stage of what was read so far and another page.
-func (p *PageStage) With(page *Stage) *Stage {
-	whole := p.View.NewStage(p.began, p.Consistent)
+// With returns a Builder of the pages so far and another one.
+func (p *PartialList) With(page *Builder) *Builder {
+	whole := p.View.NewBuilder(p.began, p.Consistent)
 	whole.Kind, whole.Meta = p.Kind, page.Meta
-	whole.also(p.Items)
-	whole.also(page.Items)
+	whole.merge(p.Items)
+	whole.merge(page.Items)
 	whole.Bytes = p.Bytes + page.Bytes
 	return whole
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// maxSingles bounds a Single view. A kubelet reads some dozen objects one by one.
+// maxSingles bounds a Single view. A kubelet reads a few dozen objects by GET.
 const maxSingles = 1024
 
-// KeepSingle takes over an object that was read by itself, unless a newer one is
-// there; one that is older than what was there when it was asked for, at version
-// began, says that the apiservers' store was restored from a backup.
+// KeepSingle adds an object that was read by GET, unless the view has a newer one. An
+// object older than began, the version that the view had when the request was sent, proves
+// that the apiserver's store was restored from a backup; it replaces the newer one.
 func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
 	v.Highest.Raise(version)
 	v.mu.Lock()
@@ -34,7 +34,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && versions.Compare(version, began) >= 0) {
 		return
 	}
-	v.header.APIVersion, v.header.Kind, v.given = t.APIVersion, t.Kind, true
+	v.header.APIVersion, v.header.Kind, v.served = t.APIVersion, t.Kind, true
 	name = strings.Clone(name) // it may be part of a URL
 	o.Name = name
 	v.setLocked(name, entryOf(&o))
@@ -43,7 +43,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked(name)})
 }
 
-// changeSingleLocked has what was done to the members written.
+// changeSingleLocked queues a change of the members for the disk.
 func (v *View) changeSingleLocked(c *store.Change) {
 	before := v.version
 	v.countLocked()
@@ -53,8 +53,8 @@ func (v *View) changeSingleLocked(c *store.Change) {
 	v.disk.Change(c)
 }
 
-// makeRoomLocked takes out the member that was not read for the longest time, if there are
-// too many. It is never the one that was read just now.
+// makeRoomLocked removes the least recently read member, except the given one, if there are
+// too many.
 func (v *View) makeRoomLocked(but string) (names []string) {
 	if len(v.index) <= maxSingles {
 		return nil
@@ -65,14 +65,14 @@ func (v *View) makeRoomLocked(but string) (names []string) {
 	return []string{oldest}
 }
 
-// countLocked gives a Single view, which has no resourceVersion, the next version.
+// countLocked increments the version of a Single view, which has no resourceVersion.
 func (v *View) countLocked() {
 	n, _ := strconv.ParseUint(v.version, 10, 64) // "" is 0
 	v.version = strconv.FormatUint(n+1, 10)
 }
 
-// oldestLocked is the member that was not read for the longest time. Of those that nobody has
-// read since the hub started it is the one of the lowest version.
+// oldestLocked returns the least recently read member; of those not read since the hub
+// started, the one with the lowest version.
 func (v *View) oldestLocked(but string) string {
 	var oldest string
 	for name, e := range v.index {
@@ -86,13 +86,13 @@ func (v *View) oldestLocked(but string) string {
 	return oldest
 }
 
-// reads is in which order the members of a Single view were read. It is in memory only.
+// reads is the order in which the members of a Single view were read. It is in memory only.
 type reads struct {
 	n    uint64
 	last map[string]uint64 // by member name
 }
 
-// NoteRead notes that somebody was given a member of a Single view.
+// NoteRead records that a client has read a member of a Single view.
 func (v *View) NoteRead(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -110,8 +110,9 @@ func (v *View) noteReadLocked(name string) {
 	v.reads.last[name] = v.reads.n
 }
 
-// Gone notes that an object is not there at a version, as Records.Gone does. No copy of it
-// that was read by itself is kept any more: it would be in the place of one that is there.
+// Gone records that an object does not exist at a version, as Records.Gone does. It also
+// removes copies of the object from Single views, where they would take the place of
+// existing ones.
 func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	s.Records.Gone(of, name, version, uid, had)
 	k := records.Known{Record: records.Record{Gone: records.OrFirst(version), UID: uid}}
@@ -122,7 +123,7 @@ func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID,
 	}
 }
 
-// removeIf removes a member of a Single view if it is of an object that is gone.
+// removeIf removes a member of a Single view if that is a copy of a deleted object.
 func (v *View) removeIf(name string, k *records.Known) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

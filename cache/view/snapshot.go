@@ -9,31 +9,31 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Snapshot is a view's members at one version. What was not on disk yet is held by it;
-// the rest is read from the disk through its reader. Snapshots of a view that does not
-// change share what they hold.
+// Snapshot is a view's members at one version. It holds the objects that were not on disk
+// yet; the rest is read from disk through its reader. Snapshots of the same state share the
+// objects that they hold.
 type Snapshot struct {
 	Version string
 	Changed string
 	Meta    wire.ListMeta
-	Members []store.Member // shared; only the slice may be cut
-	pending *unwritten     // nil is empty
+	Members []store.Member // shared and read-only; the slice itself may be shortened
+	pending *unwritten     // nil if there are none
 	Reader  *store.Reader
-	// Added are members of which there are no bytes: only the node's own status has brought
-	// them.
+	// Added are members without bytes: they match the query only with the node's own status,
+	// which was written offline.
 	Added map[string]bool
 }
 
-// Close lets go of what the snapshot keeps on disk. It has to be called once.
+// Close closes the reader. It must be called once.
 func (s *Snapshot) Close() { s.Reader.Close() }
 
-// unwritten is objects that waited for the disk, by name. Nobody may change it.
+// unwritten are objects that were not on disk yet, by name. It is read-only.
 type unwritten struct{ objects map[string][]byte }
 
-// Snapshot returns nil where the view cannot answer.
+// Snapshot returns the view's current state, or nil if the view cannot answer.
 func (v *View) Snapshot() (*Snapshot, error) {
 	s, w := v.disk.Now()
-	reader := v.readerOf(s) // from here on nothing that is in the index goes
+	reader := v.readerOf(s) // before the index is read: from here on its objects stay on disk
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.usableLocked() {
@@ -53,8 +53,8 @@ func (v *View) Snapshot() (*Snapshot, error) {
 	}, nil
 }
 
-// unwrittenLocked returns the members that wait for the disk, as they did when a
-// snapshot that is still there was taken: there are no more of them now.
+// unwrittenLocked returns the members that are not on disk yet. It reuses the result of an
+// earlier snapshot of the same state, which has at least these.
 func (v *View) unwrittenLocked(w *store.Writer) *unwritten {
 	if w.Pending() == 0 {
 		return nil
@@ -72,8 +72,8 @@ func (v *View) unwrittenLocked(w *store.Writer) *unwritten {
 	return u
 }
 
-// sortedLocked returns the members in order. Nobody may change them. They are kept
-// for the next who asks: while the cloud is away nothing changes.
+// sortedLocked returns the members in order, read-only. The result is kept for the next
+// call: while the cloud is away, members do not change.
 func (v *View) sortedLocked() []store.Member {
 	if v.sorted == nil {
 		v.sorted = make([]store.Member, 0, len(v.index))
@@ -85,8 +85,8 @@ func (v *View) sortedLocked() []store.Member {
 	return v.sorted
 }
 
-// Next calls fn for the next members, about limit bytes of them or one that is larger,
-// and takes them off the snapshot. Bytes are valid until fn returns.
+// Next calls fn for the next members, about limit bytes or one larger member, and removes
+// them from the snapshot. The bytes are valid until fn returns.
 func (s *Snapshot) Next(limit int, fn func(store.Object) error) error {
 	m := s.Members[0]
 	if b, ok := s.unwritten(m); ok {
@@ -101,7 +101,7 @@ func (s *Snapshot) Next(limit int, fn func(store.Object) error) error {
 	return err
 }
 
-// stored returns the first members, which are on disk.
+// stored returns the first members that can be read from disk in one go.
 func (s *Snapshot) stored(limit int) []store.Member {
 	n, size := 1, s.Members[0].Size
 	for ; n < len(s.Members); n++ {
@@ -115,8 +115,8 @@ func (s *Snapshot) stored(limit int) []store.Member {
 	return s.Members[:n]
 }
 
-// unwritten returns the bytes of a member that is not read from the disk. There are none
-// of one that only the node's own status has brought.
+// unwritten returns the bytes of a member that is not read from disk. They are nil for a
+// member in Added.
 func (s *Snapshot) unwritten(m store.Member) ([]byte, bool) {
 	if s.Added[m.Name] {
 		return nil, true

@@ -6,32 +6,32 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
-// State is what an operator may know of a view: never what is in it.
+// State describes a view for operators, without its contents.
 type State struct {
-	// User is "node", or the name and UID of whom a bearer token stands for.
+	// User is "node", or the name and UID of the user of a bearer token.
 	User            string `json:"user"`
 	Resource        string `json:"resource"` // resource.version.group
 	Namespace       string `json:"namespace,omitempty"`
 	LabelSelector   string `json:"labelSelector,omitempty"`
 	FieldSelector   string `json:"fieldSelector,omitempty"`
 	Representation  string `json:"representation"`
-	Single          bool   `json:"single,omitempty"` // objects that were read one by one
+	Single          bool   `json:"single,omitempty"` // objects that were read by GET
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Complete views answer their query while the cloud is away.
 	Complete bool  `json:"complete"`
-	Denied   bool  `json:"denied,omitempty"` // the user was refused it when it was last asked for
+	Denied   bool  `json:"denied,omitempty"` // the apiserver refused the last request for it
 	Objects  int   `json:"objects"`
 	Bytes    int64 `json:"bytes"`
-	// Updated is when an apiserver last confirmed or changed the view, LastUsed when
-	// a client last asked for it.
+	// Updated is when an apiserver last confirmed or changed the view, LastUsed when a client
+	// last requested it.
 	Updated  time.Time `json:"updated,omitzero"`
 	LastUsed time.Time `json:"lastUsed"`
-	// Requests are those that feed or read the view now.
+	// Requests is how many requests update or read the view now.
 	Requests int `json:"requests"`
 }
 
-// State returns what an operator may know of the view, and whether anything of it is kept.
-func (v *View) State() (_ State, kept bool) {
+// State describes the view, and reports whether it is stored.
+func (v *View) State() (_ State, stored bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := &v.Key

@@ -18,56 +18,55 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// View is what one query returned. Its index is the truth; the disk follows.
+// View is the cached result of one query. Its index is authoritative; the disk follows.
 //
-// All changes are made under mu, and handed to the disk under it, in order.
+// All changes are made under mu, and queued for the disk under it, in order.
 type View struct {
-	id    atomic.Pointer[store.ID] // changes only with the file; see Views.rename
-	Key   query.Key
-	raw   []byte // of the key
-	Scope string
-	Repr  wire.Representation
-	disk  *disk.Disk
-	// What is known of single objects goes there; nil in tests of a view alone.
-	records *records.Records
-	Highest *records.Highest // of the versions of its resource; may be nil
+	id      atomic.Pointer[store.ID] // changes only with the store file; see Views.rename
+	Key     query.Key
+	raw     []byte // of the key
+	Scope   string
+	Repr    wire.Representation
+	disk    *disk.Disk
+	records *records.Records // of single objects
+	Highest *records.Highest // version of its resource; may be nil
 
-	// stale is set when changes to the view could not be kept: its index names
-	// objects whose bytes are nowhere. Only a replacement mends that.
+	// stale is set when changes to the view could not be written: its index names objects
+	// whose bytes are lost. Only a new list repairs that.
 	stale    atomic.Bool
-	used     atomic.Int64 // when somebody last read it, in Unix nanoseconds
-	seenUsed int64        // used, as the last sweep saw it
-	unused   int          // sweeps since
-	// requests are those that feed or read the view now. See Views.Acquire.
+	used     atomic.Int64 // time of the last read, in Unix nanoseconds
+	seenUsed int64        // used at the last sweep
+	unused   int          // sweeps since the last read
+	// requests counts those that update or read the view now. See Views.Acquire.
 	requests atomic.Int32
 
-	counted usage // what the bounds take the view for; guarded by Views.room
+	counted usage // the view's part of Views.totals, whose mutex guards it
 
-	// Template is the request of a watch that goes on from a version: should the view
-	// get lost, it is not the watch that brings it back.
+	// Template is the request of a watch that resumes from a version. If the view is lost, its
+	// events do not restore it: the hub lists the view with the credentials of Template.
 	Template atomic.Pointer[http.Request]
 
 	mu     sync.Mutex
-	loaded bool // index is there; until then the view is as its header on disk says
+	loaded bool // the index has been read; until then only the header is known
 	index  map[string]Entry
 	reads  reads          // of the members of a Single view
-	sorted []store.Member // of index, while nothing has changed since it was asked for
-	// unwritten is that of snapshots of the view as it is, while there are any.
+	sorted []store.Member // members in order; nil after a change
+	// unwritten is shared by the snapshots of the view's current state.
 	unwritten weak.Pointer[unwritten]
-	bytes     int64 // of all members, about as store.View counts them
+	bytes     int64 // of all members, approximately as store.View counts them
 	header    viewHeader
-	// version is the last that is proven for the members; of a Single view, a count of changes.
+	// version is the latest at which the members are known; of a Single view, a count of changes.
 	version  string
 	complete bool
-	// seen is the latest version whose state a client was given while the view did not
-	// have it; see behindLocked. It outlives what is dropped.
+	// seen is the latest version whose state a client has received although the view does not
+	// have it; see behindLocked. It survives dropping the view.
 	seen        string
-	listing     int        // lists of the hub's own that are under way
-	backlog     []buffered // events that came meanwhile, and were beyond the view
-	backlogSize int        // bytes of them
-	onDisk      bool       // a change for the view has been handed to the disk, or read from it
-	given       bool       // clients of this process have read of it: what was there may not get older
-	members     int        // as the disk says; until loaded
+	listing     int        // relists that are running
+	backlog     []buffered // events after a gap, which wait for the end of a relist
+	backlogSize int        // in bytes
+	onDisk      bool       // the view was read from the disk, or queued for it
+	served      bool       // a client of this process has read it: it must not go back to an older state
+	members     int        // according to the header on disk; until loaded
 }
 
 // Entry is a member in the index.
@@ -75,53 +74,53 @@ type Entry struct {
 	Version string
 	sum     store.Sum
 	Size    int
-	// quick is a hash of the bytes, to compare them within this process, at a
-	// tenth of what sum costs; 0 if it is not known. It is good for comparing what one
-	// user reads with what the same user has read, and for nothing else.
+	// quick is a hash of the bytes, valid within this process, at a tenth of the cost of
+	// sum; 0 if unknown. It is not collision-resistant: compare it only between objects that
+	// the same user has read.
 	quick uint64
 }
 
-// is reports whether these are the same version and bytes.
+// is reports whether both are the same version and bytes.
 func (e Entry) is(other Entry) bool { return e.Version == other.Version && e.sum == other.sum }
 
-// Member is the entry as the store has it.
+// Member returns the entry as a member in the store.
 func (e Entry) Member(name string) store.Member {
 	return store.Member{Name: name, ResourceVersion: e.Version, Sum: e.sum, Size: e.Size}
 }
 
-// entryOf is the entry of an object.
+// entryOf returns the entry of an object.
 func entryOf(o *store.Object) Entry {
 	return Entry{Version: o.ResourceVersion, sum: o.Sum, Size: len(o.Bytes)}
 }
 
-// object is where an entry's bytes are.
+// object returns the key of an entry's bytes in the store.
 func (v *View) object(name string, e Entry) store.ObjectKey {
 	return store.ObjectKey{Scope: v.Scope, Name: name, ResourceVersion: e.Version, Sum: e.sum}
 }
 
-// viewHeader is what is kept with a view besides its members.
+// viewHeader is what the store keeps of a view besides its members.
 type viewHeader struct {
 	APIVersion string `json:"apiVersion,omitempty"` // of the list
 	Kind       string `json:"kind,omitempty"`       // of the list; of a Single view, of the objects
-	Item       string `json:"item,omitempty"`       // kind of the items, where one has said it
+	Item       string `json:"item,omitempty"`       // kind of the items, if one of them has it
 	Sorted     bool   `json:"sorted,omitempty"`     // see wire.ListMeta
 	// Updated is when an apiserver last confirmed or changed the view.
 	Updated time.Time `json:"updated,omitzero"`
-	// Changed is the version of the last change of a member: from there to the
-	// view's version nothing has happened.
+	// Changed is the version of the last change of a member: no member has changed between
+	// it and the view's version.
 	Changed string `json:"changed,omitempty"`
-	// Denied is set when the user was last refused the view, or its kind was not
-	// there: nothing of it is handed out.
+	// Denied is set when the apiserver last refused the query, or did not know the kind: the
+	// view answers nothing.
 	Denied bool `json:"denied,omitempty"`
-	// Newest is the highest version that a Single view has seen.
+	// Newest is the highest version of an object in a Single view, past members included.
 	Newest string `json:"newest,omitempty"`
 	// Seen is View.seen of a view that is behind.
 	Seen string `json:"seen,omitempty"`
-	// Boot is the boot ID of when this was written.
+	// Boot is the boot ID of the node when this was written.
 	Boot string `json:"boot,omitempty"`
 }
 
-// memberCost is what a member takes on disk besides its object, about.
+// memberCost is roughly what a member takes on disk besides its object, in bytes.
 const memberCost = 130
 
 func newView(d *disk.Disk, id store.ID, key query.Key) *View {
@@ -130,18 +129,18 @@ func newView(d *disk.Disk, id store.ID, key query.Key) *View {
 	return v
 }
 
-// restore takes over what the disk says of the view.
+// restore sets the view's state to that on disk; members are read later.
 func (v *View) restore(s store.View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.damagedLocked()
+	v.recordServedLocked()
 	v.forgetLocked()
 	v.loaded, v.onDisk = false, true
 	v.version, v.complete, v.members, v.bytes = s.ResourceVersion, s.Complete && !s.Stale, s.Members, s.Bytes
 	if err := json.Unmarshal(s.Blob, &v.header); err != nil {
 		v.complete = false
 	}
-	v.Highest.Raise(v.newestLocked())
+	v.Highest.Raise(v.latestLocked())
 	v.stale.Store(s.Stale)
 	v.used.Store(s.LastUsed.UnixNano())
 	if v.header.Boot != "" && v.header.Boot == v.disk.Boot {
@@ -152,45 +151,44 @@ func (v *View) restore(s store.View) {
 	v.saveSeenLocked() // the file may be an older one
 }
 
-// forget makes the view one of which nothing is known: it is new, or was in a file that was
-// damaged.
+// forget empties the view, which is new, or was in a store file that was damaged.
 func (v *View) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.damagedLocked()
+	v.recordServedLocked()
 	v.forgetLocked()
 }
 
-// Give notes that a client was given the view's state, or one of its members.
-func (v *View) Give() {
+// MarkServed records that a client has received the view's state, or one of its members.
+func (v *View) MarkServed() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.given = true
+	v.served = true
 }
 
-// damagedLocked notes what clients were given of the view, before damage on the disk takes
-// it away, or a snapshot puts an older state in its place.
-func (v *View) damagedLocked() {
-	if !v.given {
+// recordServedLocked records which versions clients have received from the view. It must be
+// called before the state is lost by damage, or replaced by an older one from a snapshot.
+func (v *View) recordServedLocked() {
+	if !v.served {
 		return
 	}
 	if v.complete {
 		v.seenLocked(v.version)
 	}
-	v.records.Damaged(v.Key.UserResource(), v.newestLocked())
+	v.records.Damaged(v.Key.UserResource(), v.latestLocked())
 }
 
-// forgetLocked keeps of the view only that nothing older proves what it may have seen.
+// forgetLocked empties the view. Records keep that it may have seen newer versions than others.
 func (v *View) forgetLocked() {
-	v.records.Forgot(v.Key.UserResource(), v.newestLocked())
+	v.records.Forgot(v.Key.UserResource(), v.latestLocked())
 	v.index, v.sorted, v.unwritten, v.loaded = map[string]Entry{}, nil, weak.Pointer[unwritten]{}, true
 	v.reads = reads{}
-	v.bytes, v.members, v.version, v.complete, v.onDisk, v.given = 0, 0, "", false, false, false
+	v.bytes, v.members, v.version, v.complete, v.onDisk, v.served = 0, 0, "", false, false, false
 	v.header = viewHeader{}
 	v.stale.Store(false)
 }
 
-// loadLocked reads the index. A view that cannot be read whole is dropped.
+// loadLocked reads the index from disk. It drops a view that is damaged.
 func (v *View) loadLocked() error {
 	if v.loaded {
 		return nil
@@ -220,9 +218,9 @@ func (v *View) dropLocked() {
 	v.removeFromDiskLocked()
 }
 
-// dropDamagedLocked removes a view of which something cannot be read.
+// dropDamagedLocked removes a view that is damaged on disk.
 func (v *View) dropDamagedLocked() {
-	v.damagedLocked()
+	v.recordServedLocked()
 	v.removeFromDiskLocked()
 }
 
@@ -239,32 +237,32 @@ func (v *View) drop() {
 	v.dropLocked()
 }
 
-// IsStale reports whether changes to the view could not be kept.
+// IsStale reports whether changes to the view could not be written.
 func (v *View) IsStale() bool { return v.stale.Load() }
 
-// DiskID is what the view is called on disk. It changes only with the file.
+// DiskID returns the view's ID in the store. It changes only with the store file.
 func (v *View) DiskID() store.ID { return *v.id.Load() }
 
-// Lists is how many lists of the hub's own are under way.
+// Lists returns how many relists of the view are running.
 func (v *View) Lists() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.listing
 }
 
-// Touch notes that somebody reads the view.
+// Touch records the time of a read.
 func (v *View) Touch(now time.Time) { v.used.Store(now.UnixNano()) }
 
-// Hold makes somebody who has the view one more of its holders.
+// Hold adds a holder to a view that has one already.
 func (v *View) Hold() { v.requests.Add(1) }
 
-// Release is the end of Views.Acquire, and of hold.
+// Release undoes Views.Acquire or Hold.
 func (v *View) Release() { v.requests.Add(-1) }
 
-// Holders is how many requests feed or read the view now.
+// Holders returns how many requests update or read the view now.
 func (v *View) Holders() int { return int(v.requests.Load()) }
 
-// String is for logs: what is read, not by whom.
+// String returns the query, without the user, for logs.
 func (v *View) String() string {
 	q := query.Query{Verb: "list", Resource: v.Key.GVR(), Namespace: v.Key.Namespace, Labels: v.Key.Labels, Fields: v.Key.Fields}
 	if v.Key.Single {
@@ -273,13 +271,13 @@ func (v *View) String() string {
 	return q.String()
 }
 
-// usable reports whether the view can answer its query.
+// usableLocked reports whether the view can answer its query.
 func (v *View) usableLocked() bool {
 	return v.complete && !v.stale.Load() && !v.header.Denied && !v.behindLocked()
 }
 
-// newestLocked is the highest version that the view has seen.
-func (v *View) newestLocked() string {
+// latestLocked returns the highest version that the view has seen.
+func (v *View) latestLocked() string {
 	if v.Key.Single {
 		return v.header.Newest
 	}
@@ -296,7 +294,7 @@ func (v *View) Position() string {
 	return v.version
 }
 
-// headerLocked is what is kept of the view now.
+// headerLocked returns the header to write to the store.
 func (v *View) headerLocked() store.Header {
 	h := v.header
 	if h.Seen, h.Boot = "", v.disk.Boot; v.behindLocked() {
@@ -327,8 +325,8 @@ func (v *View) removeLocked(name string) {
 	}
 }
 
-// Deny notes that the user may not read the view, or may again. It does not
-// touch what is kept.
+// Deny records that the user may not read the view, or may again. It does not change the
+// members.
 func (v *View) Deny(denied bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -341,7 +339,7 @@ func (v *View) Deny(denied bool) {
 	}
 }
 
-// IsComplete reports whether the view has all that its query selects.
+// IsComplete reports whether the view has all objects that its query selects.
 func (v *View) IsComplete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -357,7 +355,7 @@ func (v *View) DropComplete() {
 	}
 }
 
-// dropIf drops the view if name is still the member that could not be read.
+// dropIf drops the view if it still has the member that could not be read.
 func (v *View) dropIf(name string, e Entry) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -375,7 +373,7 @@ func (v *View) dropAt(version string) {
 	}
 }
 
-// Member looks one object up.
+// Member returns the entry of one member.
 func (v *View) Member(name string) (Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -386,16 +384,16 @@ func (v *View) Member(name string) (Entry, bool) {
 	return e, ok
 }
 
-// ProvesAbsent reports that the view proves that there is no such object, any more if it
-// was seen at a version.
+// ProvesAbsent reports whether the view proves that an object, last seen at a version, no
+// longer exists.
 func (v *View) ProvesAbsent(namespace, name, seen string) bool {
 	absent, usable := v.absentAt(namespace, name)
 	return usable && absent != "" && versions.Compare(absent, seen) >= 0
 }
 
-// absentAt is the version at which the view shows that there is no such object, or "". That
-// proves something only if the view is usable: it may be refused to its user by now, or older
-// than what clients have seen of it.
+// absentAt returns the version at which the view shows that there is no such object, or "".
+// That is a proof only if the view is usable: its user may have lost access, or clients may
+// have seen a later state.
 func (v *View) absentAt(namespace, name string) (version string, usable bool) {
 	k := &v.Key
 	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name {

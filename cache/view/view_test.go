@@ -67,7 +67,7 @@ func TestWhatMovesAView(t *testing.T) {
 			if got := fillPods(t, v, "10", "8", true, map[string]string{"c": "7"}); got != Restored {
 				t.Errorf("commit says %d", got)
 			}
-			v.StartOver()
+			v.Reset()
 			fillPods(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *View) {
@@ -110,12 +110,12 @@ func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 	}
 }
 
-func TestStagesShareWhatTheyRead(t *testing.T) {
+func TestBuildersShareWhatTheyRead(t *testing.T) {
 	v := newPodsView(t)
-	first, second := v.NewStage("", true), v.NewStage("", true)
+	first, second := v.NewBuilder("", true), v.NewBuilder("", true)
 	defer first.End()
 	defer second.End()
-	for _, s := range []*Stage{first, second} {
+	for _, s := range []*Builder{first, second} {
 		if err := s.Add("ns/a", "5", barePod(t, "a", "5")); err != nil {
 			t.Fatal(err)
 		}

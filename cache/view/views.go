@@ -22,18 +22,18 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Views is all views there are. It is safe for concurrent use.
+// Views are all views of the cache. It is safe for concurrent use.
 type Views struct {
 	Options
-	full atomic.Bool // the kubelet's views alone take more than max
+	full atomic.Bool // the kubelet's views alone exceed Max
 
-	room room
+	totals totals
 
 	mu    sync.RWMutex
 	salt  []byte
 	byID  map[store.ID]*View
 	byKey map[query.Key]*View
-	// of are the views in which a user's objects of one resource are.
+	// of are a user's views of one resource.
 	of map[query.UserResource][]*View
 }
 
@@ -41,25 +41,25 @@ type Views struct {
 type Options struct {
 	Disk    *disk.Disk
 	Records *records.Records
-	Max     int64 // bytes, of all views together
+	Max     int64 // bytes of all views
 	Now     func() time.Time
 	Log     *slog.Logger
-	// evicted is called before a view is evicted, and removed after one of which nothing is
-	// left was forgotten. Evicted views are still there while streams have them.
+	// Evicted is called before a view is evicted, Removed after an empty view was removed. An
+	// evicted view is not removed while streams hold it.
 	Evicted, Removed func(*View)
 }
 
-// New returns no views: load has to be called.
+// New returns an empty Views; the caller must call Load.
 func New(o Options) *Views {
 	return &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
 }
 
-// Cost is what a view takes on disk without members, about.
+// Cost is roughly what a view takes on disk without its members, in bytes.
 const Cost = 1 << 10
 
-// Load takes over the views that are on disk: their headers only, and their
-// members when somebody needs them. It may be called again, after the file
-// was damaged or could not be opened, and then overrules what is in memory.
+// Load reads the headers of the views on disk; members are read when they are needed. It may
+// be called again, after the store file was damaged or could not be opened: the views on
+// disk then replace those in memory.
 func (s *Views) Load(salt []byte) error {
 	s.rename(salt)
 	found := map[store.ID]store.View{}
@@ -68,13 +68,13 @@ func (s *Views) Load(salt []byte) error {
 		found[v.ID] = v
 		return nil
 	})
-	if err != nil && !errors.Is(err, store.ErrClosed) { // closed: it cannot be opened
+	if err != nil && !errors.Is(err, store.ErrClosed) { // closed: the file could not be opened
 		return err
 	}
 	for _, stored := range found {
 		var key query.Key
 		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != query.NodeUser && !identity.IsKey(key.User) {
-			// It is of a release that took the claims of a token for its user.
+			// Written by an early release, which took the user from the claims of a token.
 			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
@@ -87,7 +87,7 @@ func (s *Views) Load(salt []byte) error {
 		}
 		v := s.Acquire(key)
 		v.restore(stored)
-		s.settle(v)
+		s.count(v)
 		v.Release()
 	}
 	for _, v := range s.All() {
@@ -98,7 +98,7 @@ func (s *Views) Load(salt []byte) error {
 	return nil
 }
 
-// rename gives the views the names that they have with a salt.
+// rename sets the IDs of all views, which depend on the salt of the store file.
 func (s *Views) rename(salt []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,14 +114,14 @@ func (s *Views) rename(salt []byte) {
 	}
 }
 
-// Find returns a view that there is, or nil.
+// Find returns the view for a key, or nil.
 func (s *Views) Find(key query.Key) *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byKey[key]
 }
 
-// Acquire returns the view for a key, an empty one if there was none. It stays
+// Acquire returns the view for a key, and creates an empty one if there is none. It stays
 // the view for this key until it is released.
 func (s *Views) Acquire(key query.Key) *View {
 	s.mu.Lock()
@@ -141,8 +141,8 @@ func (s *Views) Acquire(key query.Key) *View {
 	s.byID[v.DiskID()], s.byKey[key] = v, v
 	of := query.UserResource{User: key.User, Resource: key.GVR()}
 	if key.Single {
-		// First: where a list has the same version of an object with other contents, a
-		// GET is answered again as it was.
+		// First, so that a GET is answered as before even if a list has other contents of the
+		// object at the same version.
 		s.of[of] = slices.Insert(s.of[of], 0, v)
 	} else {
 		s.of[of] = append(s.of[of], v)
@@ -157,8 +157,8 @@ func (s *Views) resource(user string, resource schema.GroupVersionResource) []*V
 	return slices.Clone(s.of[query.UserResource{User: user, Resource: resource}])
 }
 
-// Viewed returns the resources of which there are views, by user.
-func (s *Views) Viewed() map[string]map[query.UserResource]bool {
+// ResourcesByUser returns the resources of all views, by user.
+func (s *Views) ResourcesByUser() map[string]map[query.UserResource]bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	users := map[string]map[query.UserResource]bool{}
@@ -182,9 +182,9 @@ func (s *Views) All() []*View {
 	return all
 }
 
-// Lost is told of a view whose changes did not reach the disk. It must not
-// wait for a view's lock: it may be called by who holds it.
-func (s *Views) Lost(id store.ID, err error) {
+// MarkStale marks a view whose changes could not be written. It takes no view's lock, which
+// the caller may hold.
+func (s *Views) MarkStale(id store.ID, err error) {
 	s.mu.RLock()
 	v := s.byID[id]
 	s.mu.RUnlock()
@@ -195,8 +195,8 @@ func (s *Views) Lost(id store.ID, err error) {
 	s.Log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
 }
 
-// kubeletReads are the resources without which a kubelet cannot start pods.
-// What the node itself has read of them is never evicted.
+// kubeletReads are the resources without which a kubelet cannot start pods. The node's own
+// views of them are never evicted.
 var kubeletReads = map[schema.GroupResource]bool{
 	{Resource: "nodes"}: true, {Resource: "pods"}: true, {Resource: "services"}: true,
 	{Resource: "configmaps"}: true, {Resource: "secrets"}: true,
@@ -212,14 +212,14 @@ func (v *View) isKubeletView() bool {
 }
 
 const (
-	// unusedFor is how many sweeps in a row, all while the cloud can be reached, find
-	// that nobody reads a view any more before it goes: 30 days. Views of pods that
-	// are gone end so. Clocks have no say in it: they may be wrong by years.
+	// unusedFor is after how many sweeps without a read a view is dropped: 30 days, counting
+	// only time during which the cloud can be reached. Views of deleted pods end this way. It
+	// counts sweeps because a node's clock may be wrong by years.
 	unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
 )
 
-// Sweep drops views that nobody has used for long, and forgets empty ones. It is
-// for one goroutine, and to be called only while the cloud can be reached.
+// Sweep drops views that no client has used for long, and removes empty ones. It must be
+// called by one goroutine at a time, and only while the cloud can be reached.
 func (s *Views) Sweep() {
 	all := s.All()
 	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.isKubeletView() && v.Holders() > 0 })
@@ -228,7 +228,7 @@ func (s *Views) Sweep() {
 		switch {
 		case v.Holders() > 0 || used != v.seenUsed:
 			v.seenUsed, v.unused = used, 0
-		case v.isKubeletView() && !kubelet: // it may just be stopped
+		case v.isKubeletView() && !kubelet: // the kubelet may be stopped for now
 		default:
 			v.unused++
 		}
@@ -248,8 +248,8 @@ func (v *View) empty() bool {
 	return !v.onDisk
 }
 
-// isFloor reports whether there is another view of the same query, and clients have been given
-// a state of this one: nothing older may be made of the other one.
+// isFloor reports whether clients have received a state of this view, and another view of
+// the same query exists: an answer converted from that one must not be older.
 func (s *Views) isFloor(v *View) bool {
 	if v.Latest() == "" {
 		return false
@@ -263,17 +263,16 @@ func (s *Views) isFloor(v *View) bool {
 	return false
 }
 
-// Gave notes that a client who asked for a view was given that state of another one, converted:
-// an older state of the view itself is no answer any more. It may just be on its way, or be
-// refused for now.
-func (s *Views) Gave(key query.Key, version string) {
+// MarkSeen records that a client of a view has received a state of another one, converted.
+// After that, an older state of the view itself must not be served: it may be that its list
+// is still running, or is denied for now.
+func (s *Views) MarkSeen(key query.Key, version string) {
 	v := s.Acquire(key)
 	defer v.Release()
-	v.SawState(version)
+	v.MarkSeen(version)
 }
 
-// remove forgets an empty view, unless somebody is about to fill it. A view's lock
-// may be held by who waits for mu, so never the other way round.
+// remove removes an empty view, unless a request holds it.
 func (s *Views) remove(v *View) {
 	if s.removeEmpty(v) {
 		s.Removed(v)
@@ -283,15 +282,15 @@ func (s *Views) remove(v *View) {
 func (s *Views) removeEmpty(v *View) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.Holders() > 0 || !v.mu.TryLock() { // it may hold its lock, and wait for mu
+	if v.Holders() > 0 || !v.mu.TryLock() { // waiting could deadlock: its holder may wait for mu
 		return false
 	}
-	filled := v.onDisk // since the caller looked; nobody fills a view without holding it
+	filled := v.onDisk // since the caller's check; only a holder can fill a view
 	v.mu.Unlock()
 	if filled {
 		return false
 	}
-	s.room.set(v, usage{})
+	s.totals.set(v, usage{})
 	delete(s.byID, v.DiskID())
 	delete(s.byKey, v.Key)
 	of := query.UserResource{User: v.Key.User, Resource: v.Key.GVR()}
@@ -302,8 +301,8 @@ func (s *Views) removeEmpty(v *View) bool {
 	return true
 }
 
-// Deny is told that a user was refused a query. In no representation it is
-// answered from the cache until the user is let in again.
+// Deny records that the apiserver refused a query to a user. The cache does not answer the
+// query in any representation until the user has access again.
 func (s *Views) Deny(query *query.Key) {
 	for _, v := range s.resource(query.User, query.GVR()) {
 		k := v.Key
@@ -313,8 +312,8 @@ func (s *Views) Deny(query *query.Key) {
 	}
 }
 
-// Forms are the views of a query in all representations.
-func (s *Views) Forms(q *query.Query) []*View {
+// Representations returns the views of a query in all representations.
+func (s *Views) Representations(q *query.Query) []*View {
 	var all []*View
 	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
 		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
@@ -326,15 +325,16 @@ func (s *Views) Forms(q *query.Query) []*View {
 	return all
 }
 
-// Outdo has a view that gets its first state, and not the newest there is, be behind what
-// the same query returned in other forms: its client may have been given that, converted.
-func (s *Views) Outdo(q *query.Query, v *View) {
+// InheritSeen marks an empty view as behind the other representations of its query: its
+// client may have received their state, converted, and the first answer for the view may be
+// older than that.
+func (s *Views) InheritSeen(q *query.Query, v *View) {
 	if v.Position() != "" {
 		return
 	}
-	for _, other := range s.Forms(q) {
+	for _, other := range s.Representations(q) {
 		if p := other.Position(); p != "" {
-			v.SawState(p)
+			v.MarkSeen(p)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.watches.Views.Outlived(s.view, name, shown)
+		s.watches.Views.RecordLeft(s.view, name, shown)
 	case a == view.Gap || a == view.Buffered:
 		s.keepApart(c)
 	}
@@ -68,18 +68,18 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 	s.view.Highest.Raise(version)
 	switch {
 	case f.Type == watch.Deleted:
-		if s.stage != nil {
-			s.stage.Remove(name)
+		if s.builder != nil {
+			s.builder.Remove(name)
 		}
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
-	case s.stage == nil:
+	case s.builder == nil:
 		s.watches.Records.Forgot(s.query.UserResource(), version)
 		return
 	}
-	if err := s.stage.Add(name, version, f.Object); err != nil {
+	if err := s.builder.Add(name, version, f.Object); err != nil {
 		s.watches.looked(err)
-		s.endStage()
+		s.endBuilder()
 		return
 	}
 	s.describe(f)
@@ -87,11 +87,11 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 
 // describe notes what the list would say of itself, if there were one.
 func (s *stream) describe(f *wire.Frame) {
-	if s.stage.Meta.Kind != "" {
+	if s.builder.Meta.Kind != "" {
 		return
 	}
 	if m, err := wire.ListMetaOf(s.repr.Encoding, f.Object); err == nil {
-		s.stage.Meta, s.stage.Kind = m, string(f.Meta.Kind)
+		s.builder.Meta, s.builder.Kind = m, string(f.Meta.Kind)
 	}
 }
 
@@ -117,14 +117,14 @@ func (s *stream) bookmark(f *wire.Frame) {
 	}
 	s.initial, s.at = false, version
 	s.view.Template.Store(s.req)
-	if s.stage == nil {
-		s.view.SawState(version)
+	if s.builder == nil {
+		s.view.MarkSeen(version)
 		s.watches.Lister.Refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	s.watches.Lister.Commit(s.query, s.req, s.stage, version)
-	s.endStage()
+	s.watches.Lister.Commit(s.query, s.req, s.builder, version)
+	s.endBuilder()
 }
 
 // keepApart keeps the object of an event that its view could not take, so that a GET does

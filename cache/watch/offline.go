@@ -16,7 +16,7 @@ func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 		return offline.ErrorResponse(r.HTTP, err)
 	}
 	s := w.newStream(r.HTTP, r.Query, src.Repr, "")
-	s.endStage()
+	s.endBuilder()
 	s.lostAt, s.suspect, s.outage = s.opened, true, -1
 	s.item = src.ItemType()
 	s.view.Template.Store(s.req)

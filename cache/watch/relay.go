@@ -106,7 +106,7 @@ func (s *stream) relayUnread(f *wire.Frame) {
 // invalidate is called when an event has passed that could not be read: what it did to
 // the view, and at which version, is not known.
 func (s *stream) invalidate() {
-	s.endStage()
+	s.endBuilder()
 	if s.at != "" {
 		s.gap = true
 		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))

@@ -25,7 +25,7 @@ func (s *stream) replayInitial() {
 		})
 		return
 	}
-	s.held.source.View.Give()
+	s.held.source.View.MarkServed()
 	if r.end {
 		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.Snapshot.Version, true)
 	}

@@ -95,7 +95,7 @@ func (s *stream) request() *http.Request {
 func (s *stream) reopened(res *http.Response) (gone bool) {
 	code, changed := res.StatusCode, error(nil)
 	if identity.Authenticated(code) {
-		changed = s.watches.StillOf(s.query.User, s.req)
+		changed = s.watches.SameUser(s.query.User, s.req)
 	}
 	switch {
 	case errors.Is(changed, identity.ErrReassigned): // the client finds out for itself

@@ -53,7 +53,7 @@ type stream struct {
 	// empty until the initial events have ended.
 	at        string
 	initial   bool          // initial events are coming
-	stage     *view.Stage   // of initial events; nil where they are not kept
+	builder   *view.Builder // of initial events; nil where they are not kept
 	replay    *replay       // initial events that come from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
 	resumed   bool          // upstream was opened here, and the client does not know
@@ -86,7 +86,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Represe
 	} else {
 		s.initial = true
 		if q.Bookmarks || q.InitialEvents { // there will be an end to them
-			s.stage = s.view.NewStage(began, q.Consistent())
+			s.builder = s.view.NewBuilder(began, q.Consistent())
 		}
 	}
 	return s
@@ -94,7 +94,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Represe
 
 // release lets go of everything but upstream.
 func (s *stream) release() {
-	s.endStage()
+	s.endBuilder()
 	if s.replay != nil {
 		s.replay.Close()
 		s.replay = nil
@@ -106,13 +106,13 @@ func (s *stream) release() {
 	}
 }
 
-func (s *stream) endStage() {
-	if s.stage != nil {
+func (s *stream) endBuilder() {
+	if s.builder != nil {
 		if s.initial { // the client has seen what is not kept
-			s.watches.Records.Forgot(s.query.UserResource(), s.stage.Newest())
+			s.watches.Records.Forgot(s.query.UserResource(), s.builder.Newest())
 		}
-		s.stage.End()
-		s.stage = nil
+		s.builder.End()
+		s.builder = nil
 	}
 }
 

@@ -45,11 +45,11 @@ type Options struct {
 	Outages *relist.Outages
 	Overlay *overlay.Overlay
 	Answers *offline.Answers
-	// StillOf is that of the lister.
-	StillOf func(user string, again *http.Request) error
-	Jitter  time.Duration // over which watches are opened again after an outage
-	Now     func() time.Time
-	Log     *slog.Logger
+	// SameUser is that of the lister.
+	SameUser func(user string, again *http.Request) error
+	Jitter   time.Duration // over which watches are opened again after an outage
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // New returns watches, of which there are none yet.

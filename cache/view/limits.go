@@ -8,94 +8,94 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 )
 
-// maxViews bounds the number of views. A kubelet with 250 pods has some 1,000, so next to
-// it three other users can hold some 1,000 each before one of them loses any.
+// maxViews bounds the number of views. A kubelet with 250 pods has about 1,000, which leaves
+// three other users about 1,000 each before views are evicted.
 const maxViews = 4096
 
-// The versions of whatever there are views of are counted.
+// Records can count the versions of the resources of all views.
 const _ = uint(records.MaxCounted - 2*maxViews)
 
-// roomShare is how much is evicted at once beyond what has to go, as a part of the
-// bounds: a flood of lists costs a look at all views once in 64 lists, not for each.
-const roomShare = 64
+// evictionSlack is how much more than necessary is evicted at once, as a fraction (1/64) of
+// the limits: in a flood of lists, one in 64 has to examine all views, not each.
+const evictionSlack = 64
 
-// usage is what a view, or all views, count against the bounds.
+// usage is what one view, or all views, count against the limits.
 type usage struct {
 	count int
 	bytes int64
 }
 
-// room is how much all views take together. It is brought up to date for one view when
-// that is committed, and for all of them at each sweep and before anything is evicted,
-// so that a commit does not have to look at all views.
-type room struct {
+// totals is the usage of all views. It is updated for one view when that is committed, and
+// for all views at each sweep and before an eviction, so that a commit does not have to
+// examine all views.
+type totals struct {
 	mu        sync.Mutex
 	total     usage
-	evictable int // how many of the views are not the kubelet's
-	// evicting is held while views are evicted. It is taken before any other lock.
+	evictable int // number of views that are not the kubelet's
+	// evicting is held during evictions. It is taken before any other lock.
 	evicting sync.Mutex
 }
 
-// set changes what one view counts.
-func (r *room) set(v *View, u usage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.total.count += u.count - v.counted.count
-	r.total.bytes += u.bytes - v.counted.bytes
+// set updates the usage of one view.
+func (t *totals) set(v *View, u usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total.count += u.count - v.counted.count
+	t.total.bytes += u.bytes - v.counted.bytes
 	if !v.isKubeletView() {
-		r.evictable += u.count - v.counted.count
+		t.evictable += u.count - v.counted.count
 	}
 	v.counted = u
 }
 
-func (r *room) mayEvict() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.evictable
+func (t *totals) evictableViews() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.evictable
 }
 
-func (r *room) used() usage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.total
+func (t *totals) used() usage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total
 }
 
-// Used is how many views there are, and how many bytes they take.
+// Used returns the number of views and their size.
 func (s *Views) Used() (count int, bytes int64) {
-	u := s.room.used()
+	u := s.totals.used()
 	return u.count, u.bytes
 }
 
-// settle counts a view as what it is now.
-func (s *Views) settle(v *View) usage {
+// count updates the usage of a view.
+func (s *Views) count(v *View) usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	u := usage{}
 	if v.onDisk {
 		u = usage{1, v.bytes + Cost + int64(len(v.raw))}
 	}
-	s.room.set(v, u)
+	s.totals.set(v, u)
 	return u
 }
 
 func (s *Views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Bytes: s.Max} }
 
-// exceeded reports whether all views together are too much.
+// exceeded reports whether all views together exceed the limits.
 func (s *Views) exceeded() bool {
-	u := s.room.used()
+	u := s.totals.used()
 	return s.bounds().Exceeded(u.count, u.bytes)
 }
 
-// EnforceLimit evicts views until the rest is within the bounds, in the order of package quota;
-// nil stands for no view in particular. It returns false if newest, which was just read,
-// had to go.
+// EnforceLimit evicts views, in the order of package quota, until the rest is within the
+// limits. newest is the view that was just read, or nil; EnforceLimit returns false if it was
+// evicted, too.
 func (s *Views) EnforceLimit(newest *View) bool {
 	if newest == nil {
 		for _, v := range s.All() {
-			s.settle(v)
+			s.count(v)
 		}
 	} else {
-		s.settle(newest)
+		s.count(newest)
 	}
 	if s.exceeded() {
 		return s.makeRoom(newest)
@@ -106,13 +106,13 @@ func (s *Views) EnforceLimit(newest *View) bool {
 
 // makeRoom evicts views, and returns false if newest is one of them.
 func (s *Views) makeRoom(newest *View) (kept bool) {
-	s.room.evicting.Lock()
-	defer s.room.evicting.Unlock()
+	s.totals.evicting.Lock()
+	defer s.totals.evicting.Unlock()
 	kept = true
 	freed := usage{}
 	for _, item := range s.excess(newest) {
 		if (item.InUse || item.Key == newest) && !s.exceeded() {
-			break // what is beyond need is taken from what nobody uses
+			break // the slack is taken only from views that are not in use
 		}
 		s.Evict(item.Key)
 		kept = kept && item.Key != newest
@@ -121,18 +121,18 @@ func (s *Views) makeRoom(newest *View) (kept bool) {
 	if freed.count > 0 {
 		s.Log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
 	}
-	u := s.room.used()
+	u := s.totals.used()
 	if over := u.bytes > s.Max; s.full.Swap(over) != over && over {
 		s.Log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.Max)
 	}
 	return kept
 }
 
-// excess returns the views that go, in this order, and some more. It looks at all views,
-// unless there is nothing to choose from: where the kubelet's views alone exceed the
-// bounds, every answer that is kept comes here, and all else has gone.
+// excess returns the views to evict, in this order, and some more. It does not examine all
+// views if there is no choice: while the kubelet's views alone exceed the limits, all others
+// have been evicted, and every new list calls this.
 func (s *Views) excess(newest *View) []quota.Item[*View] {
-	evictable := s.room.mayEvict()
+	evictable := s.totals.evictableViews()
 	if evictable == 0 {
 		return nil
 	}
@@ -142,16 +142,16 @@ func (s *Views) excess(newest *View) []quota.Item[*View] {
 		}
 	}
 	items := s.items(newest)
-	if !s.exceeded() { // others were faster, or views have shrunk
+	if !s.exceeded() { // another request has evicted views, or views have shrunk
 		return nil
 	}
 	enough := s.bounds()
-	enough.Count -= enough.Count / roomShare
-	enough.Bytes -= enough.Bytes / roomShare
+	enough.Count -= enough.Count / evictionSlack
+	enough.Bytes -= enough.Bytes / evictionSlack
 	return quota.Excess(enough, items)
 }
 
-// items returns all views that are kept, as the quota sees them.
+// items returns all stored views as items of the quota.
 func (s *Views) items(newest *View) []quota.Item[*View] {
 	var items []quota.Item[*View]
 	for _, v := range s.All() {
@@ -162,10 +162,10 @@ func (s *Views) items(newest *View) []quota.Item[*View] {
 	return items
 }
 
-// item returns a view as the quota sees it, if it is kept. The newest one counts as used
-// by its reader only where that is not the request that has just fed it.
+// item returns a view as an item of the quota, and whether it is stored. The newest one is in
+// use only if another request than the one that has just read it holds it.
 func (s *Views) item(v, newest *View) (item quota.Item[*View], kept bool) {
-	u := s.settle(v)
+	u := s.count(v)
 	item = quota.Item[*View]{
 		Key: v, User: v.Key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.Holders() > 0, Fixed: v.isKubeletView(),
 	}
@@ -180,6 +180,6 @@ func (s *Views) Evict(v *View) {
 	s.Log.Debug("evicted from the cache to make room", "view", v.String())
 	s.Evicted(v)
 	s.retire(v)
-	s.settle(v)
+	s.count(v)
 	s.remove(v)
 }

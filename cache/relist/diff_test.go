@@ -97,17 +97,17 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := emptyView(t)
-			list := func(version string, objects []object) *view.Stage {
-				st := v.NewStage("", true)
-				t.Cleanup(st.End)
+			list := func(version string, objects []object) *view.Builder {
+				b := v.NewBuilder("", true)
+				t.Cleanup(b.End)
 				for _, o := range objects {
-					if err := st.Add("ns/"+o.name, o.version, podWith(t, o.name, o.version, o.uid)); err != nil {
+					if err := b.Add("ns/"+o.name, o.version, podWith(t, o.name, o.version, o.uid)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				st.Meta.TypeMeta = wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}
-				st.Meta.ResourceVersion = version
-				return st
+				b.Meta.TypeMeta = wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}
+				b.Meta.ResourceVersion = version
+				return b
 			}
 			list("10", old).Commit("10")
 			snap, err := v.Snapshot()
@@ -115,7 +115,7 @@ func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer snap.Close()
-			got, err := difference(snap, list("20", test.now))
+			got, err := diff(snap, list("20", test.now))
 			if err != nil {
 				t.Fatal(err)
 			}

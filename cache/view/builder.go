@@ -1,0 +1,313 @@
+package view
+
+import (
+	"errors"
+	"hash/maphash"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// MaxListBytes bounds the size of a list that is cached: a larger one is only relayed to
+// its client. It follows from how much may wait to be written to the disk.
+const MaxListBytes = disk.MaxPending * 3 / 4
+
+// ErrListTooLarge is returned for a list that is larger than MaxListBytes.
+var ErrListTooLarge = errors.New("the list is too large to be kept")
+
+// Builder collects the next state of a view: the items of a list, or the initial events of
+// a watch. Readers of the view see none of it before Commit. A Builder is for one goroutine
+// at a time.
+type Builder struct {
+	View *View
+	// began is the view's version at the time of the request. A Consistent answer that is
+	// older proves that the apiserver's store was restored from a backup.
+	began      string
+	Consistent bool // the answer shows the newest state
+
+	Items map[string]builderItem
+	Bytes int64
+	// Commit sets these, from the members that the view had at version deletedAt and that
+	// the builder does not have. deleted are UIDs, where a missing member was deleted; left are
+	// versions, where it may only have stopped matching the query. See Views.RecordDeletions.
+	deleted   map[string]types.UID
+	deletedAt string
+	left      map[string]string
+
+	Meta wire.ListMeta
+	Kind string // of the items, if they have one
+}
+
+// builderItem is an object in a Builder. Bytes are nil if the view has the same bytes;
+// equal versions do not prove that.
+type builderItem struct {
+	Entry
+	Bytes []byte
+}
+
+// NewBuilder returns an empty Builder; the caller must call End. began is the version of the
+// view when the request was sent; consistent means that the answer shows the newest state.
+func (v *View) NewBuilder(began string, consistent bool) *Builder {
+	return &Builder{View: v, began: began, Consistent: consistent, Items: map[string]builderItem{}}
+}
+
+// End releases the bytes that the Builder shares with others. It must be called once, and
+// the Builder must not be changed after that.
+func (b *Builder) End() {
+	for _, item := range b.Items {
+		b.release(&item)
+	}
+}
+
+func (b *Builder) release(item *builderItem) {
+	if item.Bytes != nil {
+		b.View.disk.Interned.Drop(item.sum)
+	}
+}
+
+// merge adds the items of another Builder.
+func (b *Builder) merge(items map[string]builderItem) {
+	for name, item := range items {
+		if item.Bytes != nil && b.View.disk.Interned.Take(item.sum) == nil {
+			b.View.disk.Interned.Put(item.sum, item.Bytes)
+		}
+		b.put(name, item)
+	}
+}
+
+// put sets an item.
+func (b *Builder) put(name string, item builderItem) {
+	b.Remove(name)
+	b.Bytes += item.cost(name)
+	b.Items[name] = item
+}
+
+// Add adds an object, bare or self-describing. It copies the bytes unless the view, or
+// another Builder, has the same.
+func (b *Builder) Add(name, version string, object []byte) error {
+	head, rest, err := wire.Bare(b.View.Repr.Encoding, object)
+	if err != nil {
+		return err
+	}
+	e, has := b.View.recognize(name, version, head, rest)
+	item := builderItem{Entry: e}
+	if !has {
+		item.Bytes = b.View.disk.Intern(item.sum, head, rest)
+	}
+	if b.put(name, item); b.Bytes > MaxListBytes {
+		return ErrListTooLarge
+	}
+	return nil
+}
+
+func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(name) + memberCost) }
+
+// recognize returns the entry of an object, and whether the view has the same bytes. The
+// quick hash makes this cheap for a list that was read before.
+func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has bool) {
+	quick := max(maphash.Bytes(v.disk.Seed, rest), 1)
+	old := v.current(name)
+	if old.Version == version && old.Size == len(head)+len(rest) && old.quick == quick {
+		return old, true
+	}
+	e := Entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest), quick}
+	if has = old.is(e); has { // it came from the disk, or in an event
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.index[name].is(e) {
+			v.index[name] = e
+		}
+	}
+	return e, has
+}
+
+// current returns the entry of a member, or an empty one if the view has no valid bytes of it.
+func (v *View) current(name string) Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stale.Load() || v.loadLocked() != nil {
+		return Entry{}
+	}
+	return v.index[name]
+}
+
+// Remove removes an object that was deleted while the initial events arrived.
+func (b *Builder) Remove(name string) {
+	if old, ok := b.Items[name]; ok {
+		b.release(&old)
+		b.Bytes -= old.cost(name)
+		delete(b.Items, name)
+	}
+}
+
+// CommitResult is the result of Commit.
+type CommitResult uint8
+
+// Results of Commit.
+const (
+	Committed CommitResult = iota
+	Outdated               // the view is newer, and unchanged
+	// Restored means that the view is newer than the apiservers: their store was restored from
+	// a backup. The view is unchanged; the caller must drop it and list it again.
+	Restored
+)
+
+// Commit makes the collected items the view's state at version. A view at the same version
+// usually has the same members. If not (a CustomResourceDefinition has a new default, an
+// apiserver of another version answered, etcd was restored from a backup), the items that
+// were read last replace them.
+func (b *Builder) Commit(version string) CommitResult {
+	v := b.View
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.complete && !v.stale.Load() {
+		order := versions.Compare(version, v.version)
+		switch {
+		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items):
+			v.header.Updated, v.served = v.disk.Clock(), true
+			v.allowLocked()
+			return Committed
+		case order < 0 && b.Consistent && versions.Compare(version, b.began) < 0:
+			return Restored
+		case order < 0:
+			v.allowLocked()
+			return Outdated
+		}
+	}
+	if v.complete { // stale, or older than the items
+		v.seenLocked(v.version)
+	}
+	if b.Consistent && versions.Compare(version, b.began) < 0 {
+		v.seen = "" // there is no newer state: the store was restored from a backup
+	}
+	v.replaceLocked(b, version)
+	v.catchUpLocked()
+	return Committed
+}
+
+// allowLocked records that the user may read the view.
+func (v *View) allowLocked() {
+	if v.header.Denied {
+		v.header.Denied = false
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	}
+}
+
+// replaceLocked makes the Builder's items the view's members.
+func (v *View) replaceLocked(b *Builder, version string) {
+	b.deleted, b.left = v.deletedLocked(b.Items), v.leftLocked(b.Items)
+	before := v.version
+	b.deletedAt = before
+	v.Highest.Raise(version)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.hasMembersLocked(b.Items)
+	v.stale.Store(false)
+	v.version, v.complete, v.served = version, true, true
+	v.header = viewHeader{
+		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
+		Changed: v.header.Changed, Updated: v.disk.Clock(),
+	}
+	if same {
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: before, Header: v.headerLocked()})
+		return
+	}
+	if !v.Key.Lasting() { // members that the list does not have may still exist
+		v.records.Forgot(v.Key.UserResource(), before)
+	}
+	v.header.Changed = version
+	v.index, v.sorted, v.bytes, v.loaded, v.onDisk = make(map[string]Entry, len(b.Items)), nil, 0, true, true
+	put := make([]store.Object, 0, len(b.Items))
+	for name, item := range b.Items {
+		// The view had the bytes of an item that has none. If they are gone by now, the
+		// store refuses the change, and the view is listed again.
+		put = append(put, store.Object{Name: name, ResourceVersion: item.Version, Sum: item.sum, Bytes: item.Bytes})
+		v.setLocked(name, item.Entry)
+	}
+	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked(), Put: put})
+}
+
+// deletedLocked returns the UIDs of the members that are not in items and so were deleted:
+// only for a view that objects leave by deletion alone. A view that proves absence needs no
+// records of deletions.
+func (v *View) deletedLocked(items map[string]builderItem) map[string]types.UID {
+	if v.stale.Load() || v.Key.Proves() || !v.Key.Lasting() || v.loadLocked() != nil {
+		return nil
+	}
+	deleted := map[string]types.UID{}
+	for name, e := range v.index {
+		if _, ok := items[name]; !ok {
+			deleted[name] = v.uidOf(name, e)
+		}
+	}
+	return deleted
+}
+
+// leftLocked returns the versions of the members that are not in items: only for a view
+// that objects can leave without being deleted.
+func (v *View) leftLocked(items map[string]builderItem) map[string]string {
+	if v.stale.Load() || v.Key.Lasting() || v.loadLocked() != nil {
+		return nil
+	}
+	left := map[string]string{}
+	for name, e := range v.index {
+		if _, ok := items[name]; !ok {
+			left[name] = e.Version
+		}
+	}
+	return left
+}
+
+// hasMembersLocked reports whether items are exactly the view's members.
+func (v *View) hasMembersLocked(items map[string]builderItem) bool {
+	if len(items) != len(v.index) {
+		return false
+	}
+	for name, item := range items {
+		if !v.index[name].is(item.Entry) {
+			return false
+		}
+	}
+	return true
+}
+
+// Item adds an item of a list. See tee.ItemHandler.
+func (b *Builder) Item(item []byte, m *wire.Meta) error {
+	if len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
+		return ErrNameless
+	}
+	if b.Kind == "" {
+		b.Kind = string(m.Kind)
+	}
+	return b.Add(query.MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
+}
+
+// List sets the list's own fields. See tee.ItemHandler.
+func (b *Builder) List(m wire.ListMeta) error {
+	b.Meta = m
+	return nil
+}
+
+// ErrNameless is returned for objects without an identity, such as reviews and some
+// metrics.
+var ErrNameless = errors.New("an object has no name or no resourceVersion")
+
+// Newest returns the highest version in a list that was not read to its end.
+func (b *Builder) Newest() string {
+	version := b.Meta.ResourceVersion
+	for _, item := range b.Items {
+		version = versions.Higher(version, item.Version)
+	}
+	return version
+}
+
+// Clone returns a Builder with the same items, which needs an End of its own.
+func (b *Builder) Clone() *Builder {
+	c := b.View.NewBuilder(b.began, b.Consistent)
+	c.Kind = b.Kind
+	c.merge(b.Items)
+	return c
+}
