@@ -29,57 +29,57 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Upstream is the way to the apiservers.
+// Upstream sends requests to the apiservers.
 type Upstream interface {
 	http.RoundTripper
-	// WaitUp returns nil as soon as the sender of a request with ctx can reach an
-	// apiserver, or ctx's error. The node cannot reach those that refuse it.
+	// WaitUp returns nil as soon as the user of a request with ctx can reach an apiserver,
+	// or ctx's error. An apiserver that refuses the node counts as unreachable for it.
 	WaitUp(ctx context.Context) error
-	// Lost returns a channel that is closed while the sender of a request with ctx
-	// can reach none. After a return it has to be asked for again.
+	// Lost returns a channel that is closed while the user of a request with ctx can reach
+	// none. After a return the caller must get a new one.
 	Lost(ctx context.Context) <-chan struct{}
 }
 
 // Options of a Cache.
 type Options struct {
-	// Unreachable reports whether an error of Upstream says that no apiserver could
-	// be reached and none has carried the request out. Required.
+	// Unreachable reports whether an error of Upstream means that no apiserver could be
+	// reached, and none has executed the request. Required.
 	Unreachable func(error) bool
 	// IsNode reports whether a request carries the node's identity. Required.
 	IsNode func(context.Context) bool
-	// AsNode makes requests carry it. Required.
+	// AsNode makes requests carry the node's identity. Required.
 	AsNode func(context.Context) context.Context
-	// Peer names the other end of a request's connection; see identity.Options.
+	// Peer returns the other end of a request's connection; see identity.Options.
 	Peer func(context.Context) string
 	// NodeName is the node whose kubelet this cache serves. Required.
 	NodeName string
 
-	// MaxBytes bounds what is kept, in bytes; the default is 256 MiB.
+	// MaxBytes bounds the size of the cache; the default is 256 MiB.
 	MaxBytes int64
-	// Key encrypts what is on disk with AES-256. Without one nothing is encrypted.
+	// Key encrypts the store file with AES-256. Without a key nothing is encrypted.
 	Key []byte
-	// TokenGrace is how long beyond its expiry a bearer token is good for reading
-	// while the cloud is away; 0 is the whole outage.
+	// TokenGrace is how long after its expiry a bearer token is accepted while the cloud is
+	// away; 0 is the whole outage.
 	TokenGrace time.Duration
-	// AuthorizationTTL is how long the node is given again what an apiserver has said to
-	// its TokenReviews and SubjectAccessReviews; 0 answers all of them with no.
+	// AuthorizationTTL is how long offline the results of the node's TokenReviews and
+	// SubjectAccessReviews are repeated; 0 denies all of them.
 	AuthorizationTTL time.Duration
-	// ReconnectJitter is the time over which watches are opened again after an
-	// outage; 0 opens them at once.
+	// ReconnectJitter is the time over which watches are resumed after an outage; 0 resumes
+	// them at once.
 	ReconnectJitter time.Duration
-	// SpoolCount and SpoolBytes bound the events that wait for the cloud; the
-	// defaults are spool.Options', negative is none.
+	// SpoolCount and SpoolBytes bound the Events that wait for the cloud; the defaults are
+	// those of spool.Options, negative values disable the spool.
 	SpoolCount int
 	SpoolBytes int64
 
-	// Registerer takes the cache's metrics. Required.
+	// Registerer registers the cache's metrics. Required.
 	Registerer prometheus.Registerer
-	// Logger gets what an operator should know. Required.
+	// Logger is required.
 	Logger *slog.Logger
 }
 
-// defaultMaxBytes is what yurthub and others leave unbounded; it is some 10,000
-// pods several times over.
+// defaultMaxBytes holds several times 10,000 pods. Other hubs, such as yurthub, have no
+// limit.
 const defaultMaxBytes = 256 << 20
 
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
@@ -105,16 +105,16 @@ type Cache struct {
 	running context.Context // ends with Run
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
-	// starting is held while a task is started, so that none is after the last.
+	// starting is held while a task is started, so that none starts after stopTasks.
 	starting sync.Mutex
 	ran      atomic.Bool
 }
 
-// Open opens the cache in a folder, which is made if it is not there. Its errors
-// are those of store.Open. Run has to be called, or Close.
+// Open opens the cache in a folder, which it creates if necessary. Its errors are those of
+// store.Open. The caller must call Run or Close.
 func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c, err := open(dir, up, opts)
-	if errors.Is(err, store.ErrDamaged) { // it shows when the tables are read; opened again, the file is moved aside
+	if errors.Is(err, store.ErrDamaged) { // found while reading tables; the second open moves the file aside
 		opts.Logger.Error("cache is damaged; it is opened again", "folder", dir, "err", err)
 		c, err = open(dir, up, opts)
 	}
@@ -190,16 +190,16 @@ func (c *Cache) load() error {
 	return nil
 }
 
-// evicted notes that a view is about to be evicted. Streams that are open do not bring it
-// back for a while; a client that lists it does.
+// evicted is called before a view is evicted. Open watches do not restore it for a while; a
+// client that lists it does.
 func (c *Cache) evicted(v *view.View) {
 	c.metrics.evictions.Inc()
 	c.lister.BackOff(v)
 }
 
-// distrust keeps what is on disk from proving that something is not there, where it may be
-// older than what clients have seen: a snapshot has taken the place of a damaged file, or a
-// view has lost its last changes.
+// distrust prevents state on disk from proving absence if it may be older than what clients
+// have seen: because a snapshot has replaced a damaged file, or a view has lost its last
+// changes.
 func (c *Cache) distrust() {
 	c.records.Distrust()
 	s, _ := c.disk.Now()
@@ -211,9 +211,8 @@ func (c *Cache) distrust() {
 	}
 }
 
-// reset is called when another file has taken the place of one that was damaged,
-// or could not be opened. What is in it counts, and not what is in memory: the
-// bytes that memory names may be nowhere.
+// reset is called when another store file has replaced one that was damaged, or could not be
+// opened. Its contents replace the state in memory, whose bytes may be lost.
 func (c *Cache) reset() {
 	salt, err := loadSalt(c.disk, c.tokens.Salt())
 	if err == nil {
@@ -228,17 +227,17 @@ func (c *Cache) reset() {
 	}
 }
 
-// wait reports that it is better not to open the store yet: it could not be opened
-// when the hub started, and what has been read since, into memory, is all that the
-// node has while the cloud is away.
+// wait reports whether to postpone opening a store that could not be opened when the hub
+// started: while the cloud is away, the state that was read into memory since is all that
+// the node has.
 func (c *Cache) wait() bool {
 	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*view.View).Usable)
 }
 
 func (c *Cache) now() time.Time { return time.Now() }
 
-// Run writes what is read to disk, and looks after what has to be done when the
-// cloud is back, until ctx ends. It returns nil.
+// Run writes the cache to disk, and handles returns of the cloud, until ctx ends. It returns
+// nil.
 func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
 	defer c.stopTasks()
@@ -249,7 +248,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	g.Go(func() error {
 		for pause.Sleep(ctx, records.SweepEvery) {
 			c.pages.Sweep()
-			c.views.EnforceLimit(nil) // they grow by events, too
+			c.views.EnforceLimit(nil) // views grow by events, too
 			if c.isUp() {
 				c.views.Sweep()
 				c.lister.Sweep()
@@ -272,8 +271,8 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// repair has views listed again that could not be kept, or went with a damaged file,
-// and that somebody watches.
+// repair lists watched views again whose changes could not be written, or that were lost with
+// a damaged file.
 func (c *Cache) repair() {
 	if c.disk.IsFailing() {
 		return
@@ -285,7 +284,7 @@ func (c *Cache) repair() {
 	}
 }
 
-// Close closes a Cache that is not run, and does nothing after Run.
+// Close closes a Cache without Run. After Run it does nothing.
 func (c *Cache) Close() error {
 	if c.ran.Swap(true) {
 		return nil
@@ -294,7 +293,7 @@ func (c *Cache) Close() error {
 	return c.disk.Close()
 }
 
-// background runs fn until Run ends. It says no if that is so already.
+// background runs fn until Run ends. It returns false if Run has ended already.
 func (c *Cache) background(fn func(context.Context)) bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -305,7 +304,7 @@ func (c *Cache) background(fn func(context.Context)) bool {
 	return true
 }
 
-// stopTasks ends what runs in the background.
+// stopTasks ends all background tasks.
 func (c *Cache) stopTasks() {
 	c.starting.Lock()
 	c.stop()
@@ -313,7 +312,7 @@ func (c *Cache) stopTasks() {
 	c.tasks.Wait()
 }
 
-// watchCloud notes losses and returns, as the node sees them.
+// watchCloud records each loss of the cloud, as seen by the node.
 func (c *Cache) watchCloud(ctx context.Context) error {
 	ctx = c.opts.AsNode(ctx)
 	for {
@@ -329,8 +328,8 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 	}
 }
 
-// RoundTrip sends a request upstream and looks at the answer. Where the cloud
-// cannot be reached it answers from what was read before.
+// RoundTrip sends a request upstream and caches the answer. If no apiserver can be reached, it
+// answers from the cache.
 func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
 	who, ok := c.callerOf(r)
@@ -354,8 +353,8 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	return x.offline(err)
 }
 
-// offline answers a request that could not be sent. cause is why; it is
-// returned, wrapped, where there is no answer.
+// offline answers a request that could not be sent. If there is no answer, it returns cause,
+// wrapped.
 func (x *exchange) offline(cause error) (*http.Response, error) {
 	res, err := x.answer()
 	x.cache.metrics.answered(x.info, err)
@@ -382,29 +381,29 @@ func (x *exchange) answer() (*http.Response, error) {
 	}
 }
 
-// exchange is one request and what is known of it.
+// exchange is one request with its user and query.
 type exchange struct {
 	cache  *Cache
 	req    *http.Request
 	params query.Params // of its URL
 	info   *request.RequestInfo
 	who    caller
-	query  *query.Query // nil where the cache keeps nothing of the answer
+	query  *query.Query // nil if the answer is not cached in a view
 
-	// began are the versions of the views that the answer may feed, at the time
-	// of the request.
+	// began are the versions of the views that the answer may update, at the time of the
+	// request.
 	began map[query.Key]string
-	// moment is what was known of the resource then.
+	// moment is the state of the resource's records at that time.
 	moment records.Moment
 }
 
-// ask is the exchange as a request that is answered offline.
+// ask returns the exchange as a request to package offline.
 func (x *exchange) ask() *offline.Request {
 	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
 }
 
-// versions notes what is known before the request is sent. What it is answered
-// with, if that is the newest there is, is not older.
+// versions returns the versions of the views before the request is sent. A consistent answer
+// is not older, unless the apiserver's store was restored from a backup.
 func (x *exchange) versions() map[query.Key]string {
 	q := x.query
 	if q == nil {

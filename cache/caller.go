@@ -22,8 +22,8 @@ const (
 	keySalt   = "salt"
 )
 
-// loadSalt returns the random bytes that all names and hashes on disk are made
-// with. Where there are none, those of before stay, or new ones are made.
+// loadSalt returns the salt of all names and hashes on disk. If there is none, it stores the
+// one from before, or a new one.
 func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
 	salt, err := d.Get(tableMeta, keySalt)
 	if err == nil && len(salt) == sha256.Size {
@@ -39,7 +39,7 @@ func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
 	return before, d.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: before})
 }
 
-// caller is who sent a request.
+// caller is the sender of a request.
 type caller struct {
 	user  string          // the user's key; empty while an apiserver has not identified the token
 	token *identity.Token // nil for the node
@@ -47,9 +47,9 @@ type caller struct {
 
 func (w *caller) isNode() bool { return w.token == nil }
 
-// callerOf returns who sent r. It returns false for callers whom the cache does not serve:
-// those for whom an apiserver may see somebody else than the hub does, and those
-// without a bearer token who are not the node.
+// callerOf returns the caller of r. It returns false for callers that the cache does not
+// serve: those that an apiserver may authenticate as another user than the hub does, and
+// those without a bearer token that are not the node.
 func (c *Cache) callerOf(r *http.Request) (caller, bool) {
 	if identity.Ambiguous(r.Header) {
 		return caller{}, false
@@ -64,8 +64,8 @@ func (c *Cache) callerOf(r *http.Request) (caller, bool) {
 	return caller{c.tokens.User(token), token}, true
 }
 
-// identified makes sure that it is known whom an apiserver has answered, and
-// reports whether the answer may be kept for that user.
+// identified identifies the user that an apiserver has answered, and reports whether the
+// answer may be cached for it.
 func (x *exchange) identified() bool {
 	if x.who.isNode() {
 		return true
@@ -82,9 +82,9 @@ func (x *exchange) identified() bool {
 	return true
 }
 
-// sameUser returns nil if an apiserver has answered this user when the hub sent a
-// client's request again, after an outage, say. Its error is identity.ErrReassigned, or says
-// that it is not known for now.
+// sameUser returns nil if the credentials of a request that the hub has sent again, after an
+// outage for example, still belong to this user. Its error is identity.ErrReassigned, or
+// another one while that is unknown.
 func (c *Cache) sameUser(user string, again *http.Request) error {
 	who, ok := c.callerOf(again)
 	if ok && !who.isNode() {
@@ -107,11 +107,10 @@ func (x *exchange) allowed() error {
 	return x.cache.tokens.Offline(x.who.token, x.who.user)
 }
 
-// learnIssued notes whose the token is that an apiserver has issued. kubelet renews
-// tokens of pods long before pods use them, and the cloud may be gone by then. A
-// token for an audience of its own is not learned: others than the apiserver get to
-// see it, and may not read as its user. Should the audience be the apiserver's, it
-// is reviewed when it is used.
+// learnIssued records the user of a token that an apiserver has issued. The kubelet renews
+// tokens long before pods use them, and the cloud may be away by then. A token with
+// audiences is not recorded: services other than the apiserver receive it, and must not be
+// able to read as its user. If its audience is the apiserver, it is reviewed when it is used.
 func (x *exchange) learnIssued(request, answer []byte, answerType string) {
 	i := x.info
 	if x.isDryRun() || x.req.URL.Path != "/api/v1/namespaces/"+i.Namespace+"/serviceaccounts/"+i.Name+"/token" {

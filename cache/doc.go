@@ -1,51 +1,50 @@
-// Package cache keeps what a node's clients read while the cloud can be reached,
-// and answers from it while the cloud is away.
+// Package cache stores what a node's clients read while the cloud can be reached, and answers
+// from it while the cloud is away.
 //
-// A [Cache] is an http.RoundTripper between the proxy and its upstream. Every
-// request goes upstream first; the cache looks at the answer while it passes.
-// Only a request that reached no apiserver is answered here.
+// A [Cache] is an http.RoundTripper between the proxy and its upstream. Every request goes
+// upstream first; the cache decodes the answer while the client reads it. It answers itself
+// only if the request reached no apiserver.
 //
 // # Parts
 //
-//   - query reads what a request asks for: a query, and the key of the view that answers it.
-//   - view keeps the answers to queries: what they are, how they are fed, and their bounds.
+//   - query parses a request into a query, and the key of the view that answers it.
+//   - view stores the results of queries, updates them by lists and events, and limits them.
 //   - offline answers reads from views while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
-//   - relist lists views again, and has them follow a store that was restored from a backup.
-//   - records keeps what is known of single objects besides the copies of them in views.
-//   - tee looks at the body of an answer while it passes.
-//   - disk is the store and its writer, which are opened again where a file is damaged.
+//   - relist lists views again, and resets them if etcd was restored from a backup.
+//   - records stores what is known of single objects besides their copies in views.
+//   - tee decodes the body of an answer while the client reads it.
+//   - disk is the store and its writer, which are opened again after damage.
 //
-// A LIST that an apiserver answers goes through RoundTrip and online, and keepList has tee
-// write its items to a [view.Builder] while the client reads. With the last bytes package
-// relist commits the stage: it becomes the view, and the disk follows. While the cloud is
+// A LIST that an apiserver answers goes through RoundTrip, online and keepList: tee passes its
+// items to a [view.Builder] while the client reads. At the end of the body package relist
+// commits the Builder: its items become the view, and the disk follows. While the cloud is
 // away, package offline takes a [view.Snapshot] of the first view that can answer, in the
-// order of the Accept header, lays the node's own status over it, and makes the body piece by
-// piece as the client reads on.
+// order of the Accept header, applies the node's own status, and encodes the body piece by
+// piece while the client reads.
 //
 // # The node's own status
 //
-// What the node writes of its own status while the cloud is away is kept by package
-// overlay, and laid over the cached objects wherever they are read: package offline does
-// that to a list and to initial events, package watch to a watch that waits. When the cloud is
-// back, package watch puts right what the cloud did not get, after a minute, or in the next
-// watch that a client opens after that; the kubelet, which sees it in its own watch, writes
-// it there. Until then the overlay is kept, because the cloud may be lost again.
+// Package overlay stores the status that the node writes while the cloud is away. It is
+// applied to cached objects wherever they are read: by package offline in a list and in
+// initial events, by package watch in a watch that waits. When the cloud is back, package
+// watch reverts the status that the cloud did not get, after a minute, or in the next watch
+// that a client opens after that. The kubelet sees this in its own watch, and writes its
+// status to the cloud. Until then the overlay is kept, because the cloud may be lost again.
 //
-// # What must hold
+// # Invariants
 //
-//   - Bytes pass as they came. What the cache cannot read, it passes on.
-//   - A list is whole, and at the version it names, or there is none. It is never
-//     older than what a client of the same view was given before. Nothing is
-//     said not to be there unless a complete view, an apiserver's own word or a
-//     watch proves it, and nothing newer was seen; see records.
-//   - What is gone, or was refused, stays so in every view and representation.
-//   - A user reads what it read itself.
-//   - Neither a slow disk nor a full one delays a client.
+//   - Bytes are relayed unchanged, also those that the cache cannot decode.
+//   - A list is complete, and at the version it names. It is never older than a state that a
+//     client of the same view has received. An object is reported as not found only if a
+//     complete view, an answer of an apiserver or a watch proves it, and nothing newer was
+//     seen; see records.
+//   - A deletion, or a refusal, applies to every view and representation.
+//   - A user can read only what it has read from an apiserver itself.
+//   - A slow or full disk never delays a client.
 //
 // # Concurrency
 //
-// A Cache is safe for concurrent use. Locks are taken in the order of the parts above it:
-// what belongs to a request or to a list of the hub's own comes first, then a view, all views
-// and records, as package view says, and last the disk.
+// A Cache is safe for concurrent use. Locks are taken in this order: those of a request or a
+// relist, then a view, all views and records (see package view), and last the disk.
 package cache

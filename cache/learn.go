@@ -17,8 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// notFound looks at a 404. Only if it says of this very object that it is not there, it
-// says something.
+// notFound handles a 404. It counts only if its details name exactly this object: others may
+// come from a proxy or a missing API.
 func (x *exchange) notFound(res *http.Response, q *query.Query) {
 	contentType := res.Header.Get("Content-Type")
 	sink := &tee.ObjectSink{Take: func(body []byte) error {
@@ -36,18 +36,18 @@ func (x *exchange) notFound(res *http.Response, q *query.Query) {
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-// absent notes that an apiserver does not have an object.
+// absent records that an apiserver does not have an object.
 func (x *exchange) absent(q *query.Query) {
 	of, name, r := q.UserResource(), q.Member(), x.cache.records
 	copies, known := x.cache.views.Copies(of, name), r.Known(of, q.Namespace, name)
-	if !q.Consistent() { // of which state the apiserver spoke is not known
+	if !q.Consistent() { // the version of the apiserver's state is unknown
 		if len(copies.All) > 0 {
 			r.Doubt(of, name, r.Highest(q.Resource).Version())
 		}
 		return
 	}
 	if known.Gone != "" && versions.Compare(copies.Seen(known), known.Gone) <= 0 {
-		return // there is nothing new
+		return // known already
 	}
 	uid := types.UID("")
 	for i := range copies.All {
@@ -58,8 +58,8 @@ func (x *exchange) absent(q *query.Query) {
 	x.cache.views.Gone(of, name, x.moment.Version(), uid, len(copies.All) > 0)
 }
 
-// deleted looks at the answer to a DELETE of one object. Until it is known whether the
-// object has gone, or is only about to go, what is known of it is in doubt.
+// deleted handles the answer to a DELETE of one object. If the answer does not show whether
+// the object is deleted or only terminating, the object is in doubt.
 func (x *exchange) deleted(res *http.Response, q *query.Query) {
 	dry, certain := x.isDryRunDelete()
 	if dry {
@@ -78,7 +78,7 @@ func (x *exchange) deleted(res *http.Response, q *query.Query) {
 	})
 }
 
-// tookDeletion returns false if the answer does not say whether the object has gone.
+// tookDeletion returns false if the answer does not show whether the object is deleted.
 func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, body []byte) bool {
 	repr := wire.ParseContentType(contentType)
 	m, err := wire.Inspect(repr.Encoding, body)
@@ -130,8 +130,8 @@ func metadataOf(e wire.Encoding, body []byte) (*metav1.ObjectMeta, error) {
 	return &object.ObjectMeta, nil
 }
 
-// lingers reports whether an object that was deleted is still there: its finalizers have to
-// be removed first, it has time to end, or it is a namespace, which has finalizers elsewhere.
+// lingers reports whether an object exists after its DELETE: it has finalizers or a grace
+// period, or is a namespace, whose finalizers are in its spec.
 func lingers(resource schema.GroupVersionResource, m *metav1.ObjectMeta) bool {
 	grace := m.DeletionGracePeriodSeconds
 	return len(m.Finalizers) > 0 || grace != nil && *grace > 0 || resource.GroupResource() == schema.GroupResource{Resource: "namespaces"}
@@ -153,10 +153,9 @@ func (x *exchange) isDryRunDelete() (dry, certain bool) {
 	return len(options.DryRun) > 0, true
 }
 
-// endedByWrite reports whether a write has carried out the deletion of an object: it took
-// the last finalizer, or came between the two steps of a deletion without a grace period. The
-// answer shows what would have been written, and the object is gone. A write of the status
-// is such a write like any other.
+// endedByWrite reports whether a write, also of the status, has completed the deletion of an
+// object: it removed the last finalizer, or came between the two steps of a deletion without
+// a grace period. The answer shows the object as written, but it no longer exists.
 func (x *exchange) endedByWrite(repr wire.Representation, body []byte) bool {
 	if x.req.Method == http.MethodGet || x.req.Method == http.MethodDelete {
 		return false
@@ -165,7 +164,7 @@ func (x *exchange) endedByWrite(repr wire.Representation, body []byte) bool {
 	return err == nil && meta.DeletionTimestamp != nil && !lingers(x.resource(), meta)
 }
 
-// created has an object kept that was created. It is newer than whatever went before it.
+// created caches an object that was created, which is newer than any deleted one.
 func (x *exchange) created(res *http.Response) {
 	if x.isDryRun() || x.info.Resource == "events" || storesNothing(x.info.APIGroup) {
 		return
@@ -176,14 +175,14 @@ func (x *exchange) created(res *http.Response) {
 	}
 }
 
-// storesNothing reports whether what is created in a group is answered and not stored. An
-// apiserver gives the metadata back as they were sent, with a resourceVersion that anybody
-// can make up.
+// storesNothing reports whether objects created in a group are answered but not stored. The
+// apiserver returns their metadata as they were sent, with a resourceVersion that the client
+// may have made up.
 func storesNothing(group string) bool {
 	return group == authenticationv1.GroupName || group == authorizationv1.GroupName
 }
 
-// deletedAll notes that any of many objects may be gone.
+// deletedAll records that any objects of a collection may be deleted.
 func (x *exchange) deletedAll() {
 	if dry, _ := x.isDryRunDelete(); dry {
 		return

@@ -15,8 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// online looks at an answer of an apiserver, and has its body looked at while it
-// passes.
+// online handles an answer of an apiserver, and decodes its body while the client reads it.
 func (x *exchange) online(res *http.Response) {
 	if res.StatusCode == http.StatusUnauthorized && !x.who.isNode() && x.info.Subresource != "proxy" { // there, it may be a backend's
 		x.cache.tokens.Unauthorized(x.req.Context(), x.who.token)
@@ -59,9 +58,8 @@ func (x *exchange) online(res *http.Response) {
 	}
 }
 
-// denied notes that the user may not read what it asked for, or that its kind is
-// not there. What is kept of a view stays, but is not handed out until the user
-// is let in again.
+// denied records that the user may not read the object or view, or that its kind does not
+// exist. The view is kept, but not served until the user has access again.
 func (x *exchange) denied(res *http.Response) {
 	q := x.query
 	switch {
@@ -76,8 +74,8 @@ func (x *exchange) denied(res *http.Response) {
 	x.cache.views.Deny(&key)
 }
 
-// keepObject has an object that was read, or written, kept. Without a name in the query it
-// is one that was created.
+// keepObject caches an object that was read or written. A query without a name is for an
+// object that was created.
 func (x *exchange) keepObject(res *http.Response, q *query.Query, repr wire.Representation) {
 	sink := &tee.ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
@@ -110,12 +108,12 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 	return nil
 }
 
-// looked is told how looking at a body ended.
+// looked logs how decoding a body ended.
 func (c *Cache) looked(err error) {
 	tee.LogUnkept(c.log, err)
 }
 
-// keepList has a list, or a page of it, kept.
+// keepList caches a list, or a page of one.
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
@@ -144,7 +142,8 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	})
 }
 
-// passPage lets a page pass whose list is not kept. The last one makes the list whole.
+// passPage relays a page of a list that is not cached. With the last one the client has the
+// whole list.
 func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
 	page := &lastPage{}
@@ -157,10 +156,10 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 	})
 }
 
-// errMixed is returned where the pages of a list are not of one version.
+// errMixed is returned if the pages of a list have different versions.
 var errMixed = errors.New("the pages of a list are of different versions")
 
-// listed is called with a page, or a whole list, that was read to its end.
+// listed handles a page, or a whole list, that was read to its end.
 func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialList) error {
 	c, version := x.cache, b.Meta.ResourceVersion
 	if !versions.Valid(version) {
@@ -181,7 +180,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 	}
 	if token := b.Meta.Continue; token != "" {
 		v.Hold()
-		c.records.Forgot(v.Key.UserResource(), version) // the rest may never be asked for
+		c.records.Forgot(v.Key.UserResource(), version) // the client may never request the rest
 		c.pages.Wait(view.PageOf(v.Key, token), &view.PartialList{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
@@ -192,8 +191,8 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 	return nil
 }
 
-// written is a query for the object that a write is about, or nil. There is none for a
-// dry run: its answer shows an object that does not exist.
+// written returns a query for the object of a write, or nil. There is none for a dry run,
+// whose answer shows an object that does not exist.
 func (x *exchange) written() *query.Query {
 	info := x.info
 	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
@@ -205,8 +204,7 @@ func (x *exchange) written() *query.Query {
 	return x.named()
 }
 
-// named is a query for the object that the path of a write names. One that is created has
-// no name there.
+// named returns a query for the object in the path of a write. The name is empty for a create.
 func (x *exchange) named() *query.Query {
 	info := x.info
 	q := &query.Query{
@@ -220,15 +218,15 @@ func (x *exchange) named() *query.Query {
 	return q
 }
 
-// passed is called when a client has got a list that was not kept.
+// passed is called when a client has received a list that was not cached.
 func (x *exchange) passed(v *view.View, version string) {
 	if versions.Valid(version) && v.MarkSeen(version) {
 		x.cache.lister.Refresh(v, x.req)
 	}
 }
 
-// tooLarge is called when a client has got a list that is too large to be kept. Which
-// version it was of is not known.
+// tooLarge is called when a client has received a list, of an unknown version, that is too
+// large to be cached.
 func (x *exchange) tooLarge(v *view.View) {
 	if !v.IsComplete() {
 		return
@@ -238,7 +236,7 @@ func (x *exchange) tooLarge(v *view.View) {
 	v.DropComplete()
 }
 
-// lastPage reads of a page what it says of its list.
+// lastPage reads the list metadata of a page, and ignores the items.
 type lastPage struct{ wire.ListMeta }
 
 func (*lastPage) Item([]byte, *wire.Meta) error { return nil }

@@ -10,16 +10,16 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// from is the version up to which everything before an event at a version is known.
+// from returns the version up to which the stream has relayed everything before an event.
 func (s *stream) from(version string) string {
 	if s.gap {
 		s.gap = false
-		return version // what was before it is not: a list has to have it
+		return version // events before it were unreadable; a list will contain them
 	}
 	return s.at
 }
 
-// event feeds the view. It returns false for what the client has seen already.
+// event applies an event to the view. It returns false for one that the client has seen.
 func (s *stream) event(f *wire.Frame) bool {
 	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
@@ -38,7 +38,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	c := &view.Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
-		if err != nil { // a frame that was read has an object that is one
+		if err != nil { // cannot happen: the frame was decoded
 			s.invalidate()
 			return true
 		}
@@ -63,7 +63,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	return true
 }
 
-// begin takes over an initial event.
+// begin adds an initial event.
 func (s *stream) begin(f *wire.Frame, name, version string) {
 	s.view.Highest.Raise(version)
 	switch {
@@ -85,7 +85,7 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 	s.describe(f)
 }
 
-// describe notes what the list would say of itself, if there were one.
+// describe sets the metadata that a list of these objects would have.
 func (s *stream) describe(f *wire.Frame) {
 	if s.builder.Meta.Kind != "" {
 		return
@@ -95,8 +95,8 @@ func (s *stream) describe(f *wire.Frame) {
 	}
 }
 
-// bookmark moves the view's version, and ends the initial events: whatever came
-// before a bookmark is all there is up to it.
+// bookmark advances the view's version, and ends the initial events: up to its version the
+// stream is complete.
 func (s *stream) bookmark(f *wire.Frame) {
 	version := string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) {
@@ -127,9 +127,9 @@ func (s *stream) bookmark(f *wire.Frame) {
 	s.endBuilder()
 }
 
-// keepApart keeps the object of an event that its view could not take, so that a GET does
-// not show an older one should the cloud go away before the view has caught up. Of a view
-// that was evicted nothing is kept; older copies are in doubt then.
+// keepApart caches the object of an event after a gap in a Single view, so that a GET does not
+// return an older one if the cloud goes away before the view has caught up. If the view was
+// evicted, the object is not cached, and older copies are in doubt.
 func (s *stream) keepApart(c *view.Change) {
 	if s.watches.Views.Holds(s.query.UserResource(), c.Name) {
 		s.watches.Records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
@@ -145,8 +145,8 @@ func (s *stream) keepApart(c *view.Change) {
 	s.watches.Views.EnforceLimit(v)
 }
 
-// left notes a DELETED event. It says that the object has left what the watch selects; that
-// it is gone only where it could not leave in another way.
+// left records a DELETED event: the object no longer matches the watch's query. It proves a
+// deletion only if objects cannot leave the query in another way.
 func (s *stream) left(namespace, name, version string, uid types.UID) {
 	of := s.query.UserResource()
 	if !s.view.Key.Lasting() {

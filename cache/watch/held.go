@@ -14,29 +14,29 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// SettleAfter is how long after the cloud is back a watch goes on with the status that the
-// node has reported offline. Objects of which the cloud has sent no event by then are sent
-// as they are cached, and a kubelet that gets such an event sends its status again.
+// SettleAfter is how long after the return of the cloud a watch keeps showing the status that
+// the node has reported offline. Then it sends the cached state of objects for which the
+// cloud has sent no event: a kubelet that gets it reports its status again.
 const SettleAfter = time.Minute
 
-// settleSoon is how long after its client has opened it a watch goes on with such status
-// when that was dropped already: events of the cloud that wait for the client come first.
+// settleSoon replaces SettleAfter for a watch that was opened after the overlay was dropped:
+// long enough for pending events of the cloud to come first.
 const settleSoon = time.Second
 
-// heldStatus is which of the node's own status a watch has shown: level-triggered, so
-// that it costs one small record for each object, however often its status changes.
+// heldStatus records which of the node's own status a watch has shown. It is level-triggered:
+// one small record for each object, however often its status changes.
 type heldStatus struct {
-	source   *offline.Source // what an offline watch is answered from; nil before
-	looked   uint64          // the overlay's revision when it was last looked at
-	revision uint64          // up to which everything has been shown
+	source   *offline.Source // of a watch that was opened offline; nil otherwise
+	looked   uint64          // the overlay's revision at the last check
+	revision uint64          // the overlay's revision that has been shown completely
 	shown    map[string]shownStatus
-	settled  bool // what was shown has been put right, and there was no loss since
+	settled  bool // the status was reverted, and the cloud was not lost since
 
-	settle *time.Timer  // while upstream is there and something was shown
+	settle *time.Timer  // runs while relaying, if status was shown
 	due    *atomic.Bool // set when it fires
 }
 
-// shownStatus is the last of an object that a watch has shown, by member name.
+// shownStatus is the last status of an object that a watch has shown.
 type shownStatus struct {
 	update  *overlay.Update
 	present bool // false after DELETED
@@ -49,7 +49,7 @@ func (h *heldStatus) note(name string, u *overlay.Update, present bool) {
 	h.shown[name] = shownStatus{u, present}
 }
 
-// overtaken is called when the client gets an event of the cloud's about an object.
+// overtaken is called when the client gets an event of the cloud for an object.
 func (h *heldStatus) overtaken(name string) {
 	if delete(h.shown, name); len(h.shown) == 0 {
 		h.stopSettling()
@@ -62,7 +62,7 @@ func (h *heldStatus) stopSettling() {
 	}
 }
 
-// noteAll notes what initial events will have shown.
+// noteAll records the status that the initial events show.
 func (h *heldStatus) noteAll(s *offline.Status) {
 	for name, u := range s.Shown {
 		h.note(name, u, true)
@@ -72,8 +72,9 @@ func (h *heldStatus) noteAll(s *offline.Status) {
 	}
 }
 
-// statusSource is where the stream's objects are found, or nil. A view that is older than
-// the client is none, as after a kill of the hub: the client may have newer objects.
+// statusSource returns the source of the stream's objects, or nil. A view that is older than
+// the client's version is not used (after a kill of the hub, for example): the client may
+// have newer objects.
 func (s *stream) statusSource() *offline.Source {
 	if !offline.ShowsStatus(s.view) {
 		return nil
@@ -89,9 +90,9 @@ func (s *stream) statusSource() *offline.Source {
 	return nil
 }
 
-// showStatus puts the node's own status into out as far as the client has not got it. It
-// returns false if there is nothing new. A bookmark follows, because the objects have
-// versions from before: clients take an event's version for how far they are.
+// showStatus writes events for status of the node that the client does not have. It returns
+// false if there is none. A bookmark follows, because clients resume from the version of the
+// last event, and the objects have old versions.
 func (s *stream) showStatus() bool {
 	o := s.watches.Overlay
 	revision := o.Revision()
@@ -109,7 +110,7 @@ func (s *stream) showStatus() bool {
 	}
 	for _, u := range s.watches.Answers.StatusUpdates(src.View) {
 		if len(s.out) >= maxBuffered {
-			return true // the rest when this has been sent
+			return true // the rest at the next call
 		}
 		s.showUpdate(src, u)
 	}
@@ -139,7 +140,7 @@ func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 	}
 }
 
-// eventFor is the type of the event for an object that a client had, or not, and has, or not.
+// eventFor returns the type of the event for an object that the client had before, or has after.
 func eventFor(before, after bool) watch.EventType {
 	switch {
 	case !after:
@@ -150,8 +151,7 @@ func eventFor(before, after bool) watch.EventType {
 	return watch.Added
 }
 
-// showObject puts an event about an updated object into out; without an update, about the
-// object as it is cached.
+// showObject writes an event for an object with an update, or, without one, as it is cached.
 func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overlay.Update, bare []byte) {
 	var err error
 	if u != nil {
@@ -169,12 +169,12 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 	s.out = wire.AppendEvent(s.out, s.repr.Encoding, kind, s.item, bare)
 }
 
-// settleLater has the upstream that was just attached broken off after a while, if the
-// client may have seen status that the cloud does not have. It is opened again at once,
-// after settleStatus has put that right. Any event about an object puts it right, too.
+// settleLater closes the upstream that was just attached after a while, if the client may
+// have seen status that the cloud does not have. settleStatus then reverts it, and the stream
+// resumes at once. An event of the cloud for an object reverts its status, too.
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
-		for _, u := range s.watches.Overlay.Recent() { // the client may have listed while there was no cloud
+		for _, u := range s.watches.Overlay.Recent() { // the client may have listed offline
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
@@ -186,21 +186,21 @@ func (s *stream) settleLater() {
 	}
 	after := SettleAfter
 	if !s.resumed && s.watches.Overlay.Len() == 0 {
-		after = settleSoon // a client may open no watch that lasts for longer
+		after = settleSoon // the client's watches may all be shorter than SettleAfter
 	}
 	body, due := s.upstream, &atomic.Bool{}
 	s.held.due = due
 	s.held.settle = time.AfterFunc(after, func() {
 		due.Store(true)
-		_ = body.Close() // who reads it sees it
+		_ = body.Close() // ends the Read of relay
 	})
 }
 
-// isSettling reports whether upstream was broken off by settleLater.
+// isSettling reports whether settleLater has closed upstream.
 func (s *stream) isSettling() bool { return s.held.due != nil && s.held.due.Load() }
 
-// settleStatus puts what is cached of the objects whose status was shown into out. It
-// returns false if there is nothing to send.
+// settleStatus writes events with the cached state of objects whose status was shown. It
+// returns false if there are none.
 func (s *stream) settleStatus() bool {
 	src := s.statusSource()
 	if !s.isSettling() || !s.watches.IsUp() || src == nil {
@@ -215,7 +215,7 @@ func (s *stream) settleStatus() bool {
 		s.settleObject(src, name, last)
 	}
 	s.held.due = nil
-	s.held.settled, s.held.revision = true, 0 // the overlay is shown anew after a loss
+	s.held.settled, s.held.revision = true, 0 // show the overlay again after a loss
 	if len(s.out) > 0 {
 		s.sendBookmark()
 	}
@@ -231,7 +231,7 @@ func (s *stream) settleObject(src *offline.Source, name string, last shownStatus
 		return
 	}
 	if versions.Compare(e.Version, s.at) > 0 {
-		return // it comes from upstream
+		return // upstream will send it
 	}
 	bare, err := src.View.Read(name, e)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Answer answers a watch while the cloud is away with a stream that is held open until it is
-// back.
+// Answer answers a watch while the cloud is away, with a stream that is held open.
 func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	src, err := r.Source()
 	if err != nil {
@@ -28,7 +27,7 @@ func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	return offline.Response(r.HTTP, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
-// openOffline brings the stream to the view's version.
+// openOffline starts the stream with initial events, or at the view's version.
 func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
 	q := r.Query
 	snap, err := src.View.Snapshot()
@@ -59,7 +58,7 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
 	switch {
 	case versions.Compare(s.at, changed) < 0:
 		s.expire()
-	case versions.Compare(s.at, version) < 0: // nothing has happened in between
+	case versions.Compare(s.at, version) < 0: // no changes in between
 		s.at = version
 		s.sendBookmark()
 	}

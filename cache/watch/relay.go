@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// relay takes frames from upstream, until there is something for the client and
-// nothing more at hand.
+// relay reads frames from upstream until there is output for the client, and no further
+// frame is ready.
 func (s *stream) relay() {
 	for s.err == nil {
 		frame, err := s.frames.Next()
@@ -28,9 +28,8 @@ func (s *stream) relay() {
 	}
 }
 
-// broken is called when upstream has ended. Where its client would have to begin
-// anew, or has been told that this is the end, so it is; otherwise the stream is
-// held open.
+// broken is called when upstream has ended. The stream ends, too, if the watch was to end now,
+// or the client has no version to resume from; otherwise it is held open.
 func (s *stream) broken(err error) {
 	now := s.watches.Now()
 	clean := errors.Is(err, io.EOF)
@@ -54,7 +53,7 @@ func (s *stream) broken(err error) {
 	}
 }
 
-// over reports whether it is time for the watch to end.
+// over reports whether the watch has reached its timeout.
 func (s *stream) over(now time.Time) bool {
 	if s.deadline.IsZero() {
 		return now.Sub(s.opened) > unboundedWatch-endSlack
@@ -62,7 +61,7 @@ func (s *stream) over(now time.Time) bool {
 	return now.After(s.deadline.Add(-endSlack))
 }
 
-// take passes a frame on, after the view has got to know it.
+// take relays a frame, after applying it to the view.
 func (s *stream) take(f *wire.Frame) {
 	if f.Err != nil || s.opaque || f.Type == "" {
 		s.relayUnread(f)
@@ -86,15 +85,15 @@ func (s *stream) take(f *wire.Frame) {
 	s.out = append(s.out, f.Raw...)
 }
 
-// relayUnread passes on what is no event. What was in it is not known, so neither is
-// the view's state after it.
+// relayUnread relays a frame that is no readable event. The state of the view after it is
+// unknown.
 func (s *stream) relayUnread(f *wire.Frame) {
 	if f.More && errors.Is(f.Err, wire.ErrTruncated) && !s.partial && !s.opaque {
-		return // the stream has broken off within an event, which comes again
+		return // upstream was lost within an event, which will be sent again
 	}
 	s.out = append(s.out, f.Raw...)
 	if f.Err == nil && !s.opaque {
-		return // blanks
+		return // whitespace
 	}
 	s.partial = f.More
 	if f.More && !errors.Is(f.Err, wire.ErrTooLarge) {
@@ -103,8 +102,7 @@ func (s *stream) relayUnread(f *wire.Frame) {
 	s.invalidate()
 }
 
-// invalidate is called when an event has passed that could not be read: what it did to
-// the view, and at which version, is not known.
+// invalidate is called after an unreadable event, whose effect on the view is unknown.
 func (s *stream) invalidate() {
 	s.endBuilder()
 	if s.at != "" {
@@ -115,11 +113,11 @@ func (s *stream) invalidate() {
 	}
 }
 
-// failed is called with an ERROR. One that answers a watch which the client does
-// not know of is not for the client.
+// failed handles an ERROR event. An error right after the hub has resumed the watch is not
+// relayed to the client.
 func (s *stream) failed(f *wire.Frame) {
 	if s.resumed && s.tries > 0 {
-		s.detach() //nolint:errcheck // it is given up
+		s.detach() //nolint:errcheck // not needed any more
 		if f.Code == http.StatusGone {
 			s.relist()
 		}

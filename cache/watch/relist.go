@@ -11,8 +11,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// relist brings the client to a version from which upstream can go on, by events
-// if that is possible.
+// relist lists the view, and sends the client the difference as events if possible; otherwise
+// the client has to list again.
 func (s *stream) relist() {
 	f, err := s.watches.Lister.Relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
@@ -22,11 +22,11 @@ func (s *stream) relist() {
 		case <-f.Done:
 			err = f.Err
 		case <-wait.Done():
-			return // waitUpstream sees why
+			return // waitUpstream handles it
 		}
 	}
 	switch {
-	case relist.IsFinal(err): // the client finds out for itself
+	case relist.IsFinal(err): // the client gets the error when it retries
 		s.err = io.EOF
 		return
 	case relist.IsPermanent(err):
@@ -47,14 +47,14 @@ func (s *stream) relist() {
 	s.lostAt, s.suspect = s.watches.Now(), false
 }
 
-// follows reports whether a list's events lead on from where the client is.
+// follows reports whether a relist's events apply to the client's version.
 func (s *stream) follows(f *relist.Call) bool {
 	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
 }
 
-// overtaken reports whether it is known already that upstream cannot go on from
-// here: another watch of this view has found out, or the apiservers' store is
-// older than what the client has seen.
+// overtaken reports whether the stream is known to be unable to resume from its version:
+// another watch of this view has been relisted, or the apiservers' store is older than what
+// the client has seen.
 func (s *stream) overtaken() (bool, error) {
 	if f := s.watches.Lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
 		return true, nil
@@ -63,7 +63,7 @@ func (s *stream) overtaken() (bool, error) {
 		return false, nil
 	}
 	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
-	if relist.IsFinal(err) { // who may watch may not be allowed to list
+	if relist.IsFinal(err) { // the user may be allowed to watch but not to list
 		return false, nil
 	}
 	return err == nil && versions.Compare(s.at, newest) > 0, err

@@ -7,15 +7,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// replay is initial events from the cache.
+// replay sends initial events from the cache.
 type replay struct {
 	offline.Pieces
 
 	end bool // with the bookmark that ends them
 }
 
-// replayInitial puts the next initial events into the replay's out, and at their end the
-// bookmark into the stream's.
+// replayInitial encodes the next initial events, or the bookmark that ends them.
 func (s *stream) replayInitial() {
 	r := s.replay
 	if len(r.Snapshot.Members) > 0 {

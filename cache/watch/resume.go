@@ -13,8 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// resume opens the watch upstream where the client is. Its error is that of ctx;
-// whatever else goes wrong is tried again.
+// resume opens the watch upstream at the client's version. It returns only the error of ctx;
+// other failures are retried.
 func (s *stream) resume(ctx context.Context) error {
 	if err := s.pause(ctx); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (s *stream) resume(ctx context.Context) error {
 	return nil
 }
 
-// reopen reports that an apiserver does not know any more what came after the
-// version at which the client is.
+// reopen opens the watch upstream. gone means that the apiserver has forgotten the client's
+// version.
 func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 	if err := s.watches.resumes.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -51,7 +51,7 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 	return s.reopened(res), nil
 }
 
-// pause spreads the watches that are opened again after an outage.
+// pause waits for the stream's random time within the jitter, and for the backoff.
 func (s *stream) pause(ctx context.Context) error {
 	now := s.watches.Now()
 	if n := s.watches.Outages.Count(); n != s.outage {
@@ -67,7 +67,7 @@ func (s *stream) pause(ctx context.Context) error {
 	return nil
 }
 
-// untilEnd ends when the client leaves, or its time is over.
+// untilEnd returns a context that ends when the client disconnects, or the watch times out.
 func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 	if s.deadline.IsZero() {
 		return context.WithCancel(s.context())
@@ -75,11 +75,11 @@ func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(s.context(), s.deadline)
 }
 
-// request is the client's, from where the client is now.
+// request returns the client's request with its current version and remaining timeout.
 func (s *stream) request() *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
-	params := query.ParamsOf(req) // nothing of it is broken: see query.Of
+	params := query.ParamsOf(req) // never Broken: see query.Of
 	params.Del("sendInitialEvents")
 	params.Del("resourceVersionMatch")
 	params.Set("resourceVersion", s.at)
@@ -91,17 +91,17 @@ func (s *stream) request() *http.Request {
 	return req
 }
 
-// reopened looks at what an apiserver answered.
+// reopened handles the answer of an apiserver.
 func (s *stream) reopened(res *http.Response) (gone bool) {
 	code, changed := res.StatusCode, error(nil)
 	if identity.Authenticated(code) {
 		changed = s.watches.SameUser(s.query.User, s.req)
 	}
 	switch {
-	case errors.Is(changed, identity.ErrReassigned): // the client finds out for itself
+	case errors.Is(changed, identity.ErrReassigned): // the client gets the error when it retries
 		s.err = io.EOF
 	case changed != nil:
-		s.watches.looked(changed) // it is tried again
+		s.watches.looked(changed) // retried
 	case code == http.StatusOK && wire.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res); err != nil {
@@ -112,10 +112,10 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 	case code == http.StatusGone:
 		gone = true
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		// It is tried again.
+		// Retried.
 	default:
-		// The client finds out for itself: its token may have expired, and it
-		// knows how to get another.
+		// The client gets the error when it retries: its token may have expired, and it
+		// can get a new one.
 		if code == http.StatusForbidden || code == http.StatusNotFound {
 			s.watches.Views.Deny(&s.view.Key)
 		}

@@ -15,57 +15,56 @@ import (
 )
 
 const (
-	// bookmarkEvery is how often a watch that is held open gets a bookmark; an
-	// apiserver sends one about every minute.
+	// bookmarkEvery is the interval of bookmarks in a held watch, about that of an
+	// apiserver.
 	bookmarkEvery = time.Minute
-	// unboundedWatch is the least time after which an apiserver ends a watch
-	// that has no timeoutSeconds (--min-request-timeout).
+	// unboundedWatch is the shortest time after which an apiserver ends a watch without
+	// timeoutSeconds (--min-request-timeout).
 	unboundedWatch = 30 * time.Minute
-	// endSlack is how much earlier than asked for the end of a watch may come.
+	// endSlack is how much before its timeout a watch may end.
 	endSlack = 2 * time.Second
 	// maxBuffered bounds the bytes of events that go to the client in one write.
 	maxBuffered = 32 << 10
 )
 
-// stream is the body of a watch. It is fed by an apiserver as long as there is
-// one; while there is none it is held open, and then it goes on from where its
-// client is.
+// stream is the body of a watch. It relays the events of an apiserver; while the cloud is
+// away it is held open, and then it resumes from its client's version.
 //
 // Like any body it is for one goroutine.
 type stream struct {
 	watches *Watches
 	query   *query.Query
 	repr    wire.Representation
-	view    *view.View // held
+	view    *view.View // acquired
 	req     *http.Request
 
 	opened   time.Time
-	deadline time.Time // zero where the client has named none
+	deadline time.Time // zero without timeoutSeconds
 
 	upstream io.ReadCloser // nil while there is none
 	frames   *wire.FrameReader
 
-	out  []byte // events on their way to the client
-	sent int    // of out
-	err  error  // behind out
+	out  []byte // events for the client
+	sent int    // bytes of out that the client has read
+	err  error  // returned after out
 
-	// at is the version up to which the client has been told everything. It is
-	// empty until the initial events have ended.
+	// at is the version up to which the client has all events. It is empty until the initial
+	// events have ended.
 	at        string
-	initial   bool          // initial events are coming
-	builder   *view.Builder // of initial events; nil where they are not kept
-	replay    *replay       // initial events that come from the cache
+	initial   bool          // in the initial events
+	builder   *view.Builder // of initial events; nil if they are not cached
+	replay    *replay       // initial events from the cache
 	item      wire.TypeMeta // of the objects; empty until it is known
-	resumed   bool          // upstream was opened here, and the client does not know
-	gap       bool          // an event has passed that could not be read
-	opaque    bool          // the rest of upstream's bytes cannot be read; they pass
-	partial   bool          // part of an event has been passed on
-	lostAt    time.Time     // when upstream broke off
-	tries     int           // to open it again
-	outage    int           // the last that was known; see relist.Outages
-	notBefore time.Time     // when to open upstream again after the last outage, at the earliest
-	suspect   bool          // upstream was lost, and may come back as another
-	marked    time.Time     // when the last bookmark of ours was due
+	resumed   bool          // upstream was opened by the hub, unknown to the client
+	gap       bool          // an unreadable event was relayed
+	opaque    bool          // the rest of upstream is unreadable, and relayed as it is
+	partial   bool          // part of an event has been relayed
+	lostAt    time.Time     // when upstream was lost
+	tries     int           // to resume
+	outage    int           // number of the last; see relist.Outages
+	notBefore time.Time     // earliest time to resume after the last outage
+	suspect   bool          // upstream was lost, and its store may be another after the return
+	marked    time.Time     // time of the last bookmark
 	held      heldStatus
 }
 
@@ -85,14 +84,14 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Represe
 		s.at = q.Version
 	} else {
 		s.initial = true
-		if q.Bookmarks || q.InitialEvents { // there will be an end to them
+		if q.Bookmarks || q.InitialEvents { // a bookmark will end them
 			s.builder = s.view.NewBuilder(began, q.Consistent())
 		}
 	}
 	return s
 }
 
-// release lets go of everything but upstream.
+// release frees everything but upstream.
 func (s *stream) release() {
 	s.endBuilder()
 	if s.replay != nil {
@@ -108,7 +107,7 @@ func (s *stream) release() {
 
 func (s *stream) endBuilder() {
 	if s.builder != nil {
-		if s.initial { // the client has seen what is not kept
+		if s.initial { // the client has seen events that are not cached
 			s.watches.Records.Forgot(s.query.UserResource(), s.builder.Newest())
 		}
 		s.builder.End()
@@ -116,7 +115,7 @@ func (s *stream) endBuilder() {
 	}
 }
 
-// attach makes res what the stream is fed by.
+// attach makes res the stream's upstream.
 func (s *stream) attach(res *http.Response) error {
 	if e := res.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return fmt.Errorf("a watch in the encoding %q", e)
@@ -157,21 +156,20 @@ func (s *stream) detach() error {
 	return err
 }
 
-// state is what a stream does when its client wants to read on.
+// state is what a stream does at the next Read.
 type state uint8
 
 const (
-	// ended: the client has got everything, and the error behind it comes. It is for good.
+	// ended: the client has received everything; Read returns the error. This state is final.
 	ended state = iota
-	// replaying: initial events come from the cache. Then the stream waits.
+	// replaying: the stream sends initial events from the cache. After that it waits.
 	replaying
-	// waiting: there is no upstream. The client gets bookmarks, and what the node reports of
-	// its own status; the stream relays when it is resumed, and ends at its deadline or where
-	// its client has to list again.
+	// waiting: there is no upstream. The client gets bookmarks, and the status that the node
+	// reports. The stream relays after it has resumed; it ends at its deadline, or if the
+	// client has to list again.
 	waiting
-	// relaying: an apiserver feeds the stream. It waits when that breaks off; where that is
-	// the end that the client has asked for, or the client has no version from which to go
-	// on, it ends.
+	// relaying: the stream relays the events of an apiserver. When upstream is lost it waits,
+	// or ends, if the watch has timed out or the client has no version to resume from.
 	relaying
 )
 
@@ -187,7 +185,7 @@ func (s *stream) state() state {
 	return relaying
 }
 
-// Read returns the next events, as many as there are. It waits for the first.
+// Read returns the next events. It blocks until there is at least one.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.sent == len(s.out) {
 		if s.replay != nil && !s.replay.Out.IsEmpty() {
@@ -198,7 +196,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			return 0, s.err
 		}
 		if s.out, s.sent = s.out[:0], 0; cap(s.out) > 4*maxBuffered {
-			s.out = nil // one large event is no reason to keep as much for good
+			s.out = nil // do not keep the buffer of one large event
 		}
 		switch now {
 		case replaying:
@@ -214,5 +212,5 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// context is that of the client's request.
+// context returns the context of the client's request.
 func (s *stream) context() context.Context { return s.req.Context() }

@@ -8,7 +8,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// waitUpstream waits until there is something for the client, or an apiserver again.
+// waitUpstream waits until there is output for the client, or an apiserver can be reached.
 func (s *stream) waitUpstream() {
 	ctx := s.context()
 	if s.settleStatus() || s.showStatus() {
@@ -32,11 +32,11 @@ func (s *stream) waitUpstream() {
 	case ctx.Err() != nil:
 		s.err = context.Cause(ctx)
 	case err != nil && !s.deadline.IsZero() && !s.watches.Now().Before(s.deadline):
-		s.err = io.EOF // as an apiserver would end it
+		s.err = io.EOF // like an apiserver at the timeout
 	}
 }
 
-// awaitUp returns nil when there is an apiserver. It ends early when the node's own
+// awaitUp returns nil when an apiserver can be reached. It returns early when the node's own
 // status has changed.
 func (s *stream) awaitUp(ctx context.Context) error {
 	if !offline.ShowsStatus(s.view) {
@@ -46,12 +46,12 @@ func (s *stream) awaitUp(ctx context.Context) error {
 	defer cancel()
 	defer s.watches.Overlay.OnChange(cancel)()
 	if s.watches.Overlay.Revision() != s.held.looked {
-		return context.Canceled // while nobody listened
+		return context.Canceled // changed before OnChange
 	}
 	return s.watches.Up.WaitUp(ctx)
 }
 
-// sendBookmark sends the client a bookmark, if it takes them and there is a version.
+// sendBookmark sends a bookmark, if the client has requested them and there is a version.
 func (s *stream) sendBookmark() {
 	s.marked = s.watches.Now()
 	if !s.query.Bookmarks || s.at == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// maxResumes is how many watches are opened again at once.
+// maxResumes is how many watches resume at once.
 const maxResumes = 8
 
 // Watches are the watches of all clients. It is safe for concurrent use.
@@ -27,10 +27,10 @@ type Watches struct {
 	resumes *semaphore.Weighted
 }
 
-// Upstream is the way to the apiservers.
+// Upstream sends requests to the apiservers.
 type Upstream interface {
 	http.RoundTripper
-	// WaitUp returns nil as soon as the sender of a request with ctx can reach an
+	// WaitUp returns nil as soon as the user of a request with ctx can reach an
 	// apiserver, or ctx's error.
 	WaitUp(ctx context.Context) error
 }
@@ -45,20 +45,20 @@ type Options struct {
 	Outages *relist.Outages
 	Overlay *overlay.Overlay
 	Answers *offline.Answers
-	// SameUser is that of the lister.
+	// SameUser is that of relist.Options.
 	SameUser func(user string, again *http.Request) error
-	Jitter   time.Duration // over which watches are opened again after an outage
+	Jitter   time.Duration // over which watches resume after an outage
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// New returns watches, of which there are none yet.
+// New returns an empty Watches.
 func New(o Options) *Watches {
 	return &Watches{Options: o, resumes: semaphore.NewWeighted(maxResumes)}
 }
 
-// Keep makes the answer to a watch one that goes on over outages. began is the version of its
-// view when the watch was opened.
+// Keep replaces the body of a watch by one that stays open during outages. began is the
+// version of its view when the watch was opened.
 func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began string) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res); err != nil {
