@@ -10,32 +10,32 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// Follow calls each with the state of a pod's pre-pull, now and at each change, at
-// most every pause but for the last, until it has ended, ctx or Run ends, or each
-// returns false. It returns at once if there is none.
+// Follow calls each with the state of a pod's pre-pull, at once and after changes, with at
+// least pause between calls except for the last. It returns when the pre-pull has ended, ctx
+// or Run ends, each returns false, or there is no pre-pull.
 func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool) {
 	j := p.queue.Find(pod)
 	if j == nil {
 		return
 	}
-	var told nodeapi.ImagePull
-	var at time.Time
+	var sent nodeapi.ImagePull
+	var sentAt time.Time
 	for {
 		changed := p.queue.Changed()
 		state, over := p.queue.Status(j)
-		news := !reflect.DeepEqual(state, told)
-		if wait := pause - time.Since(at); news && (over || wait <= 0) {
-			if told, at = state, time.Now(); !each(state) {
+		pending := !reflect.DeepEqual(state, sent)
+		if wait := pause - time.Since(sentAt); pending && (over || wait <= 0) {
+			if sent, sentAt = state, time.Now(); !each(state) {
 				return
 			}
-			news = false
+			pending = false
 		}
 		if over {
 			return
 		}
-		var rest <-chan time.Time
-		if news {
-			rest = time.After(pause - time.Since(at))
+		var timer <-chan time.Time
+		if pending {
+			timer = time.After(pause - time.Since(sentAt))
 		}
 		select {
 		case <-ctx.Done():
@@ -43,7 +43,7 @@ func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause tim
 		case <-p.stopped:
 			return
 		case <-changed:
-		case <-rest:
+		case <-timer:
 		}
 	}
 }

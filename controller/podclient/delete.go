@@ -119,17 +119,17 @@ func refused(err error) bool {
 		return false
 	}
 	s := apiStatus.Status()
-	for _, words := range []string{"failed calling webhook", "denied the request"} {
-		if strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, words) {
+	for _, phrase := range []string{"failed calling webhook", "denied the request"} {
+		if strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, phrase) {
 			return true
 		}
 	}
 	return s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError && s.Code != http.StatusRequestTimeout
 }
 
-// outcomeOf asks what became of a pod whose deletion ended in a conflict, or that was not
-// found: its name may belong to another pod by now, or to none, or an admission
-// webhook may have answered so while the pod lives on.
+// outcomeOf lists the pod after its deletion failed with a conflict, or not found: the name
+// may belong to another pod by now, or to none, or the error came from an admission webhook
+// and the pod still exists.
 func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) expectations.Outcome {
 	list, err := c.Kube.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),

@@ -147,19 +147,19 @@ func progress(p *Plan) (is bool, reason, message string) {
 	}
 }
 
-// Summary is one line: how many nodes are in which state, with the names of
-// those a person may want to look at.
+// Summary is one line: how many nodes are in each state, with the names of those that may
+// need attention.
 func (p *Plan) Summary() string {
 	if len(p.Nodes) == 0 {
 		return "no node should run this daemon"
 	}
 	out := []string{fmt.Sprintf("%d of %d nodes updated", p.Counts[Updated], len(p.Nodes))}
-	add := func(state State, words string, named bool) {
+	add := func(state State, text string, named bool) {
 		n := p.Counts[state]
 		if n == 0 {
 			return
 		}
-		s := fmt.Sprintf("%d %s", n, words)
+		s := fmt.Sprintf("%d %s", n, text)
 		if named {
 			s += " (" + p.names(state) + ")"
 		}

@@ -75,7 +75,7 @@ const settleTime = 100 * time.Millisecond
 // has the newest state from.
 func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
 	changed := make(chan struct{}, 1) // one message is enough for several changes
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -86,7 +86,7 @@ func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
 		ObjectType:    &corev1.Pod{},
 		Transform:     trim,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { tell() }, UpdateFunc: func(_, _ any) { tell() }, DeleteFunc: func(any) { tell() },
+			AddFunc: func(any) { notify() }, UpdateFunc: func(_, _ any) { notify() }, DeleteFunc: func(any) { notify() },
 		},
 	})
 	done := make(chan struct{})
@@ -95,7 +95,7 @@ func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
 		informer.RunWithContext(ctx)
 	}()
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		tell() // there may be no pods at all
+		notify() // there may be no pods at all
 	}
 	for {
 		select {

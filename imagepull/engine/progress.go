@@ -9,18 +9,18 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// reportEvery is how often progress is reported while there is some.
+// reportEvery is the shortest interval between reports.
 const reportEvery = 500 * time.Millisecond
 
-// meter sums up how much of an image is there.
+// meter reports how many bytes of an image are on the node.
 type meter struct {
 	report   func(engineapi.Progress) // may be nil
 	reported time.Time
-	blobs    map[digest.Digest]int64 // how much of each is there
+	blobs    map[digest.Digest]int64 // bytes of each on the node
 	sum      engineapi.Progress
 }
 
-// expect sets what the image consists of; each blob counts once.
+// expect sets the blobs of the image; duplicates count once.
 func (m *meter) expect(blobs []ocispec.Descriptor) {
 	m.blobs, m.sum = map[digest.Digest]int64{}, engineapi.Progress{}
 	for _, b := range blobs {
@@ -29,21 +29,21 @@ func (m *meter) expect(blobs []ocispec.Descriptor) {
 			m.sum.Total += b.Size
 		}
 	}
-	m.tell(true)
+	m.notify(true)
 }
 
-// set notes how much of a blob is there. Blobs that are not expected do not count.
-func (m *meter) set(blob ocispec.Descriptor, there int64) {
+// set sets the bytes of a blob that are on the node. It ignores blobs that are not expected.
+func (m *meter) set(blob ocispec.Descriptor, present int64) {
 	before, expected := m.blobs[blob.Digest]
-	if !expected || before == there {
+	if !expected || before == present {
 		return
 	}
-	m.blobs[blob.Digest] = there
-	m.sum.Done += there - before
-	m.tell(m.sum.Done == m.sum.Total)
+	m.blobs[blob.Digest] = present
+	m.sum.Done += present - before
+	m.notify(m.sum.Done == m.sum.Total)
 }
 
-func (m *meter) tell(now bool) {
+func (m *meter) notify(now bool) {
 	if m.report == nil || !now && time.Since(m.reported) < reportEvery {
 		return
 	}

@@ -54,7 +54,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 		return engineapi.Image{}, err
 	}
 	if here && lease.DigestOf(named) != "" {
-		return e.hold(ctx, n, named, local)
+		return e.retain(ctx, n, named, local)
 	}
 	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, e.opts.UserAgent)
 	defer transports.Close()
@@ -67,10 +67,10 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 			return engineapi.Image{}, err
 		}
 		e.log.Info("image is on the node already, and taken as it is", "image", name, "err", err)
-		return e.hold(ctx, n, named, local)
+		return e.retain(ctx, n, named, local)
 	}
 	if here && target.Digest == local.Target.Digest {
-		return e.hold(ctx, n, named, local)
+		return e.retain(ctx, n, named, local)
 	}
 	if ctx, err = e.leases().Create(ctx, name); err != nil {
 		return engineapi.Image{}, err
@@ -82,7 +82,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	return e.hold(ctx, n, named, got)
+	return e.retain(ctx, n, named, got)
 }
 
 // fetchAndUnpack fetches and unpacks what is missing.

@@ -12,10 +12,10 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// hold puts an image that is complete under its lease, and makes its records. A tag that
-// stands for another image stays so until Tag: kubelet looks up the tag when it restarts a
-// container, and a pod that has not been upgraded must not get the new image then.
-func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p imagecontent.Content) (engineapi.Image, error) {
+// retain puts a complete image under its lease, and creates its records. A tag that points to
+// another image is not changed before Tag: the kubelet resolves the tag when it restarts a
+// container, and a pod that has not been upgraded must not get the new image.
+func (e *Engine) retain(ctx context.Context, n node, named reference.Named, p imagecontent.Content) (engineapi.Image, error) {
 	image := engineapi.Image{Name: named.String(), Target: p.Target, ID: p.Config.Digest.String(), Size: p.Size()}
 	if err := e.keep(ctx, n, image.Name, p); err != nil {
 		return engineapi.Image{}, err
@@ -33,11 +33,11 @@ func (e *Engine) hold(ctx context.Context, n node, named reference.Named, p imag
 			return engineapi.Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
-	// What was held under this name before is not held any more.
+	// Other images that were retained under this name are released.
 	return image, e.leases().Unpin(ctx, image.Name, names)
 }
 
-// isTaken reports whether the image's name stands for another image now.
+// isTaken reports whether the image's name points to another image now.
 func (e *Engine) isTaken(ctx context.Context, image engineapi.Image) (bool, error) {
 	record, err := e.client.ImageService().Get(ctx, image.Name)
 	if err != nil {
@@ -46,9 +46,9 @@ func (e *Engine) isTaken(ctx context.Context, image engineapi.Image) (bool, erro
 	return record.Target.Digest != image.Target.Digest, nil
 }
 
-// Tag has the name of an image that is held stand for it: containers that are created or
-// restarted from then on run it. To do so again does nothing. If content is gone the
-// error's reason is Gone, and the name is not changed.
+// Tag points the name of a retained image to it: containers that are created or restarted from
+// then on run it. Tag is idempotent. If content is missing, the error's reason is Gone, and
+// the name is not changed.
 func (e *Engine) Tag(ctx context.Context, image engineapi.Image) error {
 	brief, cancel := briefContext(ctx)
 	defer cancel()
@@ -66,13 +66,12 @@ func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	return e.leases().Record(ctx, image, image.Name)
 }
 
-// Keep makes sure, without the network, that an image as Pull returned it, in an
-// earlier process perhaps, is there and held as it was then. kubelet's garbage
-// collection may have removed its records where containerd does not know the pin; it
-// may have been unpacked by a snapshotter that is not used any more. If content is
-// gone the error's reason is Gone, and the image has to be pulled again.
+// Keep restores, without the network, the state of an image after Pull, perhaps by an earlier
+// process. The kubelet's garbage collection may have removed its records, if this containerd
+// does not support pinning; or the image was unpacked by a snapshotter that is no longer
+// used. If content is missing, the error's reason is Gone, and the image must be pulled again.
 //
-// A tag that stands for another image stays so, and this one is kept by its digest.
+// A tag that points to another image is not changed; this image is retained by its digest.
 func (e *Engine) Keep(ctx context.Context, image engineapi.Image) error {
 	named, err := engineapi.Parse(image.Name)
 	if err != nil {
@@ -109,8 +108,8 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 	return nil
 }
 
-// keep has the image's lease keep it, and looks then whether it is there: only from
-// then on nobody can remove it.
+// keep adds the image to its lease, and only then checks that it is complete: before that,
+// containerd's garbage collection may remove content.
 func (e *Engine) keep(ctx context.Context, n node, name string, p imagecontent.Content) error {
 	ctx, err := e.leases().Create(ctx, name)
 	if err != nil {
@@ -135,17 +134,16 @@ func goneIfNotFound(err error) error {
 	return err
 }
 
-// Release lets go of an image, by its name: it is not pinned any more, unless by
-// somebody else, and its lease is gone. It stays on the node until kubelet wants the
-// room. To release what is not held does nothing.
+// Release removes an image's lease and, unless another program has set it, its pin. The image
+// stays on the node until the kubelet's garbage collection removes it. Release is idempotent.
 func (e *Engine) Release(ctx context.Context, name string) error {
 	brief, cancel := briefContext(ctx)
 	defer cancel()
 	return e.failure(ctx, name, e.leases().Release(brief, name))
 }
 
-// Held returns the names of the images that are held, by this process or an earlier
-// one, and of those whose pulls have left something behind, sorted.
+// Held returns the names of retained images, and of those with leftovers of incomplete pulls,
+// of this process and earlier ones, sorted.
 func (e *Engine) Held(ctx context.Context) ([]string, error) {
 	brief, cancel := briefContext(ctx)
 	defer cancel()

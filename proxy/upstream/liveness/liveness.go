@@ -152,7 +152,7 @@ func latest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// UnresponsiveError is why a line was given up.
+// UnresponsiveError is the reason why an unresponsive connection was closed.
 type UnresponsiveError struct{ Silence time.Duration }
 
 func (e *UnresponsiveError) Error() string {
@@ -167,6 +167,6 @@ func (e *UnresponsiveError) Temporary() bool { return false }
 
 // IsUnresponsive reports whether err, or what it wraps, is an UnresponsiveError.
 func IsUnresponsive(err error) bool {
-	var silent *UnresponsiveError
-	return errors.As(err, &silent)
+	var unresponsive *UnresponsiveError
+	return errors.As(err, &unresponsive)
 }

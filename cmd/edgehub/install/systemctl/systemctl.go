@@ -51,11 +51,11 @@ func Version(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
-	words := strings.Fields(out)
-	if len(words) < 2 {
+	fields := strings.Fields(out)
+	if len(fields) < 2 {
 		return 0
 	}
-	number, err := strconv.Atoi(words[1])
+	number, err := strconv.Atoi(fields[1])
 	if err != nil {
 		return 0
 	}
