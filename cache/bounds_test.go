@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -196,7 +197,7 @@ func TestAListInPagesIsBounded(t *testing.T) {
 		if got, want := get(t, c, urlPods), view.ErrNeverRead.Error(); got != want { // the client has seen more than what was kept before
 			t.Errorf("offline: %.80q, want %q", got, want)
 		}
-		time.Sleep(view.PageTimeout + 2*records.SweepEvery)
+		time.Sleep(pages.Timeout + 2*records.SweepEvery)
 		if c.pages.Len() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}
@@ -207,12 +208,12 @@ func TestListsInPagesAreBoundedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)
-		for i := range 2 * view.MaxPages { // lists that are not read on
+		for i := range 2 * pages.Max { // lists that are not read on
 			u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, fmt.Sprintf(`"100","continue":"%d"`, i), 1))
 			get(t, c, urlPods+"?limit=2")
 		}
-		if n := c.pages.Len(); n > view.MaxPages {
-			t.Errorf("%d lists wait for their next page, and the bound is %d", n, view.MaxPages)
+		if n := c.pages.Len(); n > pages.Max {
+			t.Errorf("%d lists wait for their next page, and the bound is %d", n, pages.Max)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
@@ -90,7 +91,7 @@ type Cache struct {
 	disk    *disk.Disk
 	views   *view.Views
 	tokens  *identity.Tokens
-	pages   *view.Pages
+	pages   *pages.Lists
 	writes  *writes
 	records *records.Records
 	answers *offline.Answers
@@ -166,7 +167,7 @@ func (c *Cache) load() error {
 		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
 		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
 	})
-	c.pages = view.NewPages(c.now)
+	c.pages = pages.New(c.now)
 	c.lister = relist.New(relist.Options{
 		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
 		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, SameUser: c.sameUser,

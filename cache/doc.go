@@ -9,6 +9,7 @@
 //
 //   - query parses a request into a query, and the key of the view that answers it.
 //   - view stores the results of queries, updates them by lists and events, and limits them.
+//   - pages keeps lists that clients have read in part.
 //   - offline answers reads from views while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
 //   - relist lists views again, and resets them if etcd was restored from a backup.

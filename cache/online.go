@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -117,9 +118,9 @@ func (c *Cache) looked(err error) {
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *view.PartialList
+	var before *pages.List
 	if q.ContinueToken != "" {
-		if before = c.pages.Before(view.PageOf(key, q.ContinueToken)); before == nil {
+		if before = c.pages.Before(pages.KeyOf(key, q.ContinueToken)); before == nil {
 			x.passPage(res, repr)
 			return
 		}
@@ -160,7 +161,7 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed handles a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialList) error {
+func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) error {
 	c, version := x.cache, b.Meta.ResourceVersion
 	if !versions.Valid(version) {
 		return view.ErrNameless
@@ -168,7 +169,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 	next := b
 	if before != nil {
 		if before.Version != version {
-			c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
+			c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
 			x.passed(v, version)
 			return errMixed
 		}
@@ -181,11 +182,11 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 	if token := b.Meta.Continue; token != "" {
 		v.Hold()
 		c.records.Forgot(v.Key.UserResource(), version) // the client may never request the rest
-		c.pages.Wait(view.PageOf(v.Key, token), &view.PartialList{Builder: next.Clone(), View: v, Version: version})
+		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.Done(view.PageOf(v.Key, x.query.ContinueToken))
+		c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
 	}
 	c.lister.Commit(x.query, x.req, next, version)
 	return nil

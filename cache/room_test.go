@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -50,7 +51,7 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(as(t.Context(), user), t, c, "GET", urlPods+"?limit=2")
 		}
-		for i := range 2 * view.MaxPages {
+		for i := range 2 * pages.Max {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), "flooder"), t, c, "GET", urlPods+"?limit=2")
@@ -83,7 +84,7 @@ func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
 			u.onText("list", 200, first("next"))
 			ask(victims, t, c, "GET", selected(i))
 		}
-		for i := range 2 * view.MaxPages {
+		for i := range 2 * pages.Max {
 			time.Sleep(time.Second)
 			u.onText("list", 200, first(fmt.Sprint(i)))
 			ask(as(t.Context(), fmt.Sprint("system:serviceaccount:flood:a", i)), t, c, "GET", urlPods+"?limit=2")

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/pages"
 )
 
 func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
@@ -21,10 +21,10 @@ func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
 			get(t, c, urlPods+"?limit=2")
 			time.Sleep(10 * time.Second)
 		}
-		if n := shares(c); n > 2*view.MaxPages {
+		if n := shares(c); n > 2*pages.Max {
 			t.Errorf("%d states of one object are held, for %d lists that wait for a page", n, c.pages.Len())
 		}
-		time.Sleep(2 * view.PageTimeout)
+		time.Sleep(2 * pages.Timeout)
 		if n := shares(c); n != 0 {
 			t.Errorf("%d objects are held, and nobody reads", n)
 		}

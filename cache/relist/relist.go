@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -44,7 +45,7 @@ type Lister struct {
 type Options struct {
 	Up       http.RoundTripper
 	Views    *view.Views
-	Pages    *view.Pages
+	Pages    *pages.Lists
 	Records  *records.Records
 	Outages  *Outages
 	Max      int64  // bytes of all views

@@ -304,6 +304,16 @@ func (b *Builder) Newest() string {
 	return version
 }
 
+// With returns a Builder of b, the pages of a list so far, and its next page.
+func (b *Builder) With(page *Builder) *Builder {
+	whole := b.View.NewBuilder(b.began, b.Consistent)
+	whole.Kind, whole.Meta = b.Kind, page.Meta
+	whole.merge(b.Items)
+	whole.merge(page.Items)
+	whole.Bytes = b.Bytes + page.Bytes
+	return whole
+}
+
 // Clone returns a Builder with the same items, which needs an End of its own.
 func (b *Builder) Clone() *Builder {
 	c := b.View.NewBuilder(b.began, b.Consistent)

@@ -36,7 +36,7 @@
 //
 // # Concurrency
 //
-// Views, each View and [Pages] are safe for concurrent use; a [Builder] and a [Snapshot] are
+// Views and each View are safe for concurrent use; a [Builder] and a [Snapshot] are
 // for one goroutine at a time. A view's lock guards its index and orders its changes on
 // disk; the only I/O under it is the first read of the index. Locks are taken in the order
 // evictions, view, views, records. No hook is called under the last three.

@@ -102,7 +102,7 @@ func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	g.Go(func() {
 		for range objects {
 			page.Clone().End()
-			(&PartialList{Builder: page, View: v}).With(page).End()
+			page.With(page).End()
 		}
 	})
 	g.Go(func() {

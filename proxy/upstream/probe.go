@@ -16,7 +16,7 @@ import (
 // to connect, for TLS, and for the answer, and one more.
 const maxProbeSteps = 4
 
-// run probes while the apiserver is down, and when a silent line asks for it,
+// run probes while the apiserver is down, and when a silent connection asks for it,
 // until ctx ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup

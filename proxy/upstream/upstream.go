@@ -62,7 +62,7 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 	return u, nil
 }
 
-// connectPeers makes the lines of all apiservers known to each other.
+// connectPeers makes the connections of all apiservers known to each other.
 func (u *Upstream) connectPeers() {
 	var all []*liveness.Conns
 	for _, s := range u.servers {

@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/bucket", "cache/convert", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/paths", "cache/pause",
+		"cache/bucket", "cache/convert", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/pages", "cache/paths", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
 		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
@@ -85,13 +85,14 @@ var layers = map[string][]string{
 		"cache/view", "cache/wire",
 	},
 	"cache/overlay": {"cache/convert", "cache/update", "cache/wire"},
+	"cache/pages":   {"cache/query", "cache/quota", "cache/view"},
 	"cache/paths":   {"cache/bucket", "cache/quota"},
 	"cache/pause":   {},
 	"cache/query":   {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
 	"cache/quota":   {},
 	"cache/records": {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
 	"cache/relist": {
-		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/identity", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/review":   {"cache/bucket", "cache/convert", "cache/identity", "cache/quota", "cache/wire"},
 	"cache/satoken":  {"cache/bucket", "cache/convert", "cache/quota", "cache/wire"},

@@ -13,25 +13,25 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// Attempt is one request on its way to one apiserver. It tells the line that
-// carries it what is owed.
+// Attempt is one request to one apiserver. It reports to its connection whether a response
+// is pending.
 type Attempt struct {
-	Strict bool // a probe: it is answered at once, or the apiserver is lost
+	Strict bool // a probe: without an answer at once the apiserver is lost
 	Since  time.Time
 
 	mu        sync.Mutex
-	http2     pinger // of the line to come, or nil
+	http2     pinger // of the next connection, or nil
 	conn      *Conn  // nil: none yet
-	proxied   *Conn  // nil, or one on which an HTTP proxy, and then TLS, are being talked to
-	before    int64  // what the line had received when it got the request, in bytes
+	proxied   *Conn  // nil, or one in the handshakes with an HTTP proxy, and then TLS
+	before    int64  // bytes that the connection had received before the request
 	connected bool
-	streaming bool // the answer has begun, and may pause for as long as it likes
+	streaming bool // the response has begun, and may pause for any time
 	ended     bool
 }
 
 type attemptKey struct{}
 
-// Start returns out of req, to be sent under the attempt's eyes.
+// Start returns req with the hooks by which the attempt observes it.
 func (a *Attempt) Start(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), attemptKey{}, a)
 	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -41,7 +41,7 @@ func (a *Attempt) Start(req *http.Request) *http.Request {
 	}))
 }
 
-// handshakeStarted notes a connection that net/http will shake hands on by itself.
+// handshakeStarted records a connection on which net/http does the TLS handshake.
 func (a *Attempt) handshakeStarted(c *Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +58,8 @@ func (a *Attempt) handshakeDone() {
 	}
 }
 
-// gotConn notes the connection of the request. It is called again when a
-// transport sends the request once more.
+// gotConn records the connection of the request. It is called again if the transport retries
+// the request.
 func (a *Attempt) gotConn(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,7 +70,7 @@ func (a *Attempt) gotConn(conn net.Conn) {
 	}
 	c, ok := secure.NetConn().(*Conn)
 	if !ok || c.owner == nil {
-		return // it is to be upgraded
+		return // it will be upgraded
 	}
 	if a.conn != nil {
 		a.conn.requestDone(a.Strict)
@@ -84,8 +84,8 @@ func (a *Attempt) gotConn(conn net.Conn) {
 	c.requestStarted(since, a.Strict)
 }
 
-// getConn notes that the request has no connection yet, or none any more: a
-// transport that sends it once more has seen that the first time did not count.
+// getConn records that the request has no connection yet, or, if the transport retries it,
+// no longer.
 func (a *Attempt) getConn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *Attempt) Connected() bool {
 	return a.connected
 }
 
-// Received is how many bytes have come on the request's line since it got the request.
+// Received returns how many bytes the connection has received since it got the request.
 func (a *Attempt) Received() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *Attempt) Received() int64 {
 	return a.conn.bytesRead() - a.before
 }
 
-// Answered takes over res's body, whose end ends the attempt.
+// Answered wraps res's body, whose end ends the attempt.
 func (a *Attempt) Answered(res *http.Response) {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		a.End()
@@ -127,7 +127,7 @@ func (a *Attempt) Answered(res *http.Response) {
 	res.Body = &responseBody{res.Body, a}
 }
 
-// End notes that nothing is owed any more.
+// End records that no response is pending any more.
 func (a *Attempt) End() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,8 +144,8 @@ func (a *Attempt) End() {
 	}
 }
 
-// mayPause reports whether the answer to req, once it has begun, may be silent for
-// as long as it likes: all but what is read at one go.
+// mayPause reports whether the response to req may pause for any time after it has begun:
+// a watch or a followed log, for example.
 func mayPause(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
@@ -160,7 +160,7 @@ func mayPause(req *http.Request) bool {
 	return true
 }
 
-// responseBody is the body of an answer that is still owed.
+// responseBody is the body of a pending response.
 type responseBody struct {
 	io.ReadCloser
 	attempt *Attempt

@@ -7,45 +7,44 @@ import (
 	"time"
 )
 
-// Conn is one TCP connection to an apiserver. It notices when the apiserver has
-// fallen silent: something is owed on it, and for Limits.Loss not one byte has
-// come. How long an answer takes says nothing, so a line that was silent for
-// Limits.pingAfter is pinged, and what is owed then is no more than the ping's
-// answer. Any byte counts: on a narrow link that answer may wait behind
-// megabytes of a list. Where much is being sent, the other side's
-// acknowledgements count as well, since the ping itself waits behind it.
+// Conn is one TCP connection to an apiserver. It detects that the apiserver is unresponsive:
+// a response is pending, and for Timeouts.Loss not one byte has arrived. A response may take
+// any time, so the connection is pinged after Timeouts.pingAfter without a byte, and only the
+// answer to the ping has to arrive in time. Any byte counts: on a slow link that answer may
+// wait behind megabytes of a list. During large uploads the other side's acknowledgements
+// count, too, because the ping waits behind the upload.
 //
-// Without HTTP/2 there is no ping, and a line is never judged by its own
-// silence while a request waits on it; the apiserver is, by a probe beside it.
+// Without HTTP/2 there is no ping. Silence on such a connection is not enough to close it; a
+// probe on another connection decides.
 type Conn struct {
 	net.Conn
 	timeouts Timeouts
 	conns    *Conns
-	owner    *Transport      // nil: it will be upgraded, and is not watched
+	owner    *Transport      // nil: it will be upgraded, and is not monitored
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	backlog  func() (acked uint64, waiting bool)
 
 	mu           sync.Mutex
-	waiting      int       // requests whose answer is owed
-	strict       int       // of these, those that bound the silence without a ping
+	waiting      int       // requests whose response is pending
+	strict       int       // of these, strict ones: see requestStarted
 	idleStreams  int       // streams that may be silent for long: watches, followed logs
-	used         bool      // a request has been on it
-	waitingSince time.Time // zero: nothing is owed
-	lastRead     time.Time // of the last byte; zero: none. That TCP connects proves nothing
+	used         bool      // it has carried a request
+	waitingSince time.Time // zero: no response is pending
+	lastRead     time.Time // time of the last byte; zero: none. The TCP handshake does not count
 	received     int64     // bytes
-	lastAck      time.Time // of the last acknowledgement of a backlog, or before it
+	lastAck      time.Time // time of the last acknowledgement of a backlog
 	acked        uint64    // bytes, at sampled
 	sampled      time.Time
 	http2        pinger // nil: HTTP/1.1, or not known yet
 	pinging      bool
 	pinged       time.Time   // or probed
-	timer        *time.Timer // nil: nothing is owed nor open
+	timer        *time.Timer // nil: no response is pending, and no stream open
 	due          time.Time   // of timer
-	cause        error       // why it was given up; nil: it was not
+	cause        error       // why it was closed; nil: it was not
 }
 
-// newConn takes over conn, which is for owner.
+// newConn returns a Conn for conn, which belongs to owner.
 func newConn(conn net.Conn, cs *Conns, owner *Transport) *Conn {
 	c := &Conn{Conn: conn, timeouts: cs.timeouts, conns: cs, owner: owner, backlog: cs.Network.Backlog(conn)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -79,7 +78,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close drops the connection. Nothing is watched any more.
+// Close closes the connection, and ends its monitoring.
 func (c *Conn) Close() error {
 	c.cancel()
 	c.conns.remove(c)
@@ -93,7 +92,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// closeWith closes the line; whoever reads from it or writes to it gets cause.
+// closeWith closes the connection; its reads and writes return cause.
 func (c *Conn) closeWith(cause error) {
 	c.mu.Lock()
 	if c.cause == nil {
@@ -103,8 +102,8 @@ func (c *Conn) closeWith(cause error) {
 	c.Close()
 }
 
-// requestStarted notes that an answer is owed from since on. strict means that the line
-// answers for its silence though it cannot be pinged.
+// requestStarted records that a response is pending since a time. strict means that silence
+// closes the connection even if it cannot be pinged.
 func (c *Conn) requestStarted(since time.Time, strict bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +119,7 @@ func (c *Conn) requestStarted(since time.Time, strict bool) {
 	c.armLocked(time.Now())
 }
 
-// requestDone takes one await back.
+// requestDone undoes requestStarted.
 func (c *Conn) requestDone(strict bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +133,7 @@ func (c *Conn) requestDone(strict bool) {
 	c.stopWaitingLocked()
 }
 
-// addIdleStreams notes that one more stream, or with -1 one less, is open on which
-// nothing is owed.
+// addIdleStreams changes the number of open streams without a pending response.
 func (c *Conn) addIdleStreams(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +144,7 @@ func (c *Conn) addIdleStreams(n int) {
 	c.armLocked(time.Now())
 }
 
-// attach notes that the line has got a request, and how it is pinged, or nil.
+// attach records that the connection carries a request, and its pinger, or nil.
 func (c *Conn) attach(http2 pinger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,22 +154,22 @@ func (c *Conn) attach(http2 pinger) {
 	}
 }
 
-// bytesRead is how many bytes have come.
+// bytesRead returns how many bytes were received.
 func (c *Conn) bytesRead() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.received
 }
 
-// established reports whether the line has carried a request, and is open.
+// established reports whether the connection has carried a request, and is open.
 func (c *Conn) established() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used && c.ctx.Err() == nil
 }
 
-// idle reports whether no request is on the line, nor about to be. One that has
-// carried none yet is about to, unless all is over.
+// idle reports whether the connection carries no request, and is not about to. A new
+// connection is about to, unless all is over.
 func (c *Conn) idle(allIsOver bool) bool {
 	c.mu.Lock()
 	conn, busy := c.http2, c.waiting > 0 || c.idleStreams > 0 || !c.used && !allIsOver
@@ -183,16 +181,16 @@ func (c *Conn) idle(allIsOver bool) bool {
 	return now.StreamsActive == 0 && now.StreamsReserved == 0 && now.StreamsPending == 0
 }
 
-// lastActivity returns when the last sign of life came, and whether the line is judged
-// by its own silence once it owes something.
+// lastActivity returns the time of the last activity, and whether silence closes the connection
+// while a response is pending.
 func (c *Conn) lastActivity() (at time.Time, judged bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return latest(c.lastRead, c.lastAck), c.http2 != nil || c.strict > 0
 }
 
-// ping pings the line, unless it has shown life after since: another one that
-// owes something has been silent from then on.
+// ping pings the connection, unless it was active after since, the time from which another
+// connection with a pending response has been silent.
 func (c *Conn) ping(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +220,7 @@ func (c *Conn) stopWaitingLocked() {
 func (c *Conn) pingLocked() {
 	conn := c.http2
 	c.pinging, c.pinged = true, time.Now()
-	go func() { // it may wait for what is being written; Close ends it
+	go func() { // it may block behind writes; Close ends it
 		_ = conn.Ping(c.ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -9,36 +9,35 @@ import (
 	"time"
 )
 
-// Conns are the connections of one apiserver, those being opened among them.
-// Upgraded ones (exec, port-forward) are not: on them either side may be silent
-// for hours, and only the kernel knows what was delivered.
+// Conns are the connections to one apiserver, including those being opened, but not upgraded
+// ones (exec, port-forward): on these either side may be silent for hours, and only the
+// kernel knows what was delivered.
 type Conns struct {
 	server   apiserver
 	timeouts Timeouts
 	log      *slog.Logger
 	Network  Network
-	Peers    []*Conns       // of all apiservers, these among them; set before the first request
-	probes   chan time.Time // to the prober: a probe is wanted; holds one
+	Peers    []*Conns       // of all apiservers, including this one; set before the first request
+	probes   chan time.Time // requests of a probe; holds one
 
 	mu            sync.Mutex
 	all           map[*Conn]struct{}
 	dialCtx       context.Context // ends when the apiserver is lost
 	cancelDials   context.CancelCauseFunc
-	lastIdleProbe time.Time // for lines that cannot be pinged
+	lastIdleProbe time.Time // for connections that cannot be pinged
 }
 
-// apiserver is the one that lines lead to.
+// apiserver is the owner of Conns.
 type apiserver interface {
 	// Down returns why the apiserver cannot be reached, or nil.
 	Down() error
-	// Unresponsive notes that the apiserver cannot be reached since the path to it is silent.
+	// Unresponsive is called when the apiserver is unresponsive on all connections.
 	Unresponsive(cause error)
-	// ConnectFailed notes a failure to connect that is no silence.
+	// ConnectFailed is called after a failure to connect other than silence.
 	ConnectFailed(err error)
 }
 
-// NewConns returns the connections to server, of which there are none yet. It calls server
-// back without holding a lock.
+// NewConns returns an empty Conns for server. It calls server without holding a lock.
 func NewConns(server apiserver, limits Timeouts, log *slog.Logger) *Conns {
 	cs := &Conns{server: server, timeouts: limits, log: log, Network: tcp(), probes: make(chan time.Time, 1), all: map[*Conn]struct{}{}}
 	cs.dialCtx, cs.cancelDials = context.WithCancelCause(context.Background())
@@ -63,21 +62,21 @@ func (cs *Conns) list() []*Conn {
 	return slices.Collect(maps.Keys(cs.all))
 }
 
-// AnyEstablished reports whether there is a connection that has carried a request.
+// AnyEstablished reports whether an open connection has carried a request.
 func (cs *Conns) AnyEstablished() bool {
 	return slices.ContainsFunc(cs.list(), (*Conn).established)
 }
 
-// dialContext returns the context of attempts to connect that begin now.
+// dialContext returns the context for dials that begin now.
 func (cs *Conns) dialContext() context.Context {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.dialCtx
 }
 
-// idleProbeDue reports whether a probe is due for lines with nothing but idle streams
-// that cannot be pinged, and returns when the last one was, this one if it is due.
-// One is enough for all: without HTTP/2 each watch has a line of its own.
+// idleProbeDue reports whether a probe is due for connections that have only idle streams and
+// cannot be pinged, and returns the time of the last one. One probe is enough for all:
+// without HTTP/2 each watch has a connection of its own.
 func (cs *Conns) idleProbeDue(now time.Time, every time.Duration) (last time.Time, due bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -87,7 +86,7 @@ func (cs *Conns) idleProbeDue(now time.Time, every time.Duration) (last time.Tim
 	return cs.lastIdleProbe, due
 }
 
-// CloseAll gives up all connections and all attempts to connect.
+// CloseAll closes all connections, and ends all dials.
 func (cs *Conns) CloseAll(cause error) {
 	cs.mu.Lock()
 	abandon := cs.cancelDials
@@ -99,9 +98,8 @@ func (cs *Conns) CloseAll(cause error) {
 	}
 }
 
-// unresponsive gives c up, on which the apiserver has owed something and sent nothing
-// since that time, and with it the apiserver, unless that has shown life on
-// another line in the meantime.
+// unresponsive closes c, on which a response is pending and no byte has arrived since a time.
+// The apiserver is unresponsive, too, unless another connection was active since.
 func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	cause := &UnresponsiveError{time.Since(since)}
 	if cs.activeSince(c, since) {
@@ -112,7 +110,7 @@ func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	c.closeWith(cause)
 }
 
-// activeSince reports whether a line other than c has shown life after since.
+// activeSince reports whether a connection other than c was active after since.
 func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
 	for _, other := range cs.list() {
 		if at, _ := other.lastActivity(); other != c && at.After(since) {
@@ -122,17 +120,16 @@ func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
 	return false
 }
 
-// probeAll asks all apiservers for a sign of life: this one has owed something and
-// sent nothing since that time, so that the way to all of them may be cut. A
-// request that then moves on to the next one need not wait as long again.
+// probeAll probes all apiservers: this one has been silent since a time although a response
+// is pending, so the link to all of them may be down. A request that moves on to the next
+// apiserver then does not have to wait as long again.
 func (cs *Conns) probeAll(since time.Time) {
 	cs.probe(since)
 	cs.probePeers(since)
 }
 
-// pingAll is askAll where an attempt to connect has been silent. Connections that
-// stand are pinged, since whoever opens many may be given no more; none is opened
-// beside the one that is waited for.
+// pingAll is probeAll for a dial that has been silent. It pings open connections, and opens no
+// further one to this apiserver: a load balancer may limit connections per client.
 func (cs *Conns) pingAll(since time.Time) {
 	for _, c := range cs.list() {
 		c.ping(since)
@@ -148,12 +145,12 @@ func (cs *Conns) probePeers(since time.Time) {
 	}
 }
 
-// Probes returns the channel of the probes that silent connections ask for: each value
-// is when the silence began.
+// Probes returns the channel of probes requested by silent connections. Each value is the
+// time when the silence began.
 func (cs *Conns) Probes() <-chan time.Time { return cs.probes }
 
-// probe pings every line that has shown no life after since. Where no line answers
-// for itself, Run's probe is told to find out.
+// probe pings every connection that was not active after since. If none of them can be judged
+// by its own silence, it requests a probe.
 func (cs *Conns) probe(since time.Time) {
 	if cs.server.Down() != nil {
 		return // it is being probed already
@@ -169,6 +166,6 @@ func (cs *Conns) probe(since time.Time) {
 	}
 	select {
 	case cs.probes <- since:
-	default: // one is under way, or about to be
+	default: // one is requested already
 	}
 }

@@ -62,7 +62,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // dialProxy connects to an HTTP proxy on the way. net/http does the rest, which
-// the line watches until TLS stands.
+// the connection watches until TLS stands.
 func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.connect(ctx, network, address)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// What a line makes of silence.
+// Decisions about silence on a connection.
 
-// armLocked sets the timer to when check has something to do.
+// armLocked sets the timer to the next time at which check has to act.
 func (c *Conn) armLocked(now time.Time) {
 	switch {
 	case !c.waitingSince.IsZero():
@@ -35,11 +35,11 @@ func (c *Conn) armLocked(now time.Time) {
 	}
 }
 
-// silentSinceLocked is when the silence began, of a line that owes something.
+// silentSinceLocked returns when the silence began; a response must be pending.
 func (c *Conn) silentSinceLocked() time.Time { return latest(c.waitingSince, c.lastRead, c.lastAck) }
 
-// probeAfterLocked is the silence after which the apiserver is asked for a sign
-// of life. Where that takes a probe instead of a ping, it is asked sooner.
+// probeAfterLocked returns the silence after which the apiserver is pinged, or, somewhat
+// sooner, probed.
 func (c *Conn) probeAfterLocked() time.Duration {
 	if c.http2 == nil {
 		return c.timeouts.pingAfter() / 2
@@ -47,12 +47,12 @@ func (c *Conn) probeAfterLocked() time.Duration {
 	return c.timeouts.pingAfter()
 }
 
-// deadlineLocked is when the line is given up, if it is judged at all.
+// deadlineLocked returns when silence closes the connection, if it does.
 func (c *Conn) deadlineLocked() (end time.Time, judged bool) {
 	return c.timeouts.deadline(c.silentSinceLocked(), c.pinged), c.pinging || c.strict > 0
 }
 
-// check looks at the silence, and pings, or gives the line up.
+// check pings or closes the connection, depending on how long it has been silent.
 func (c *Conn) check() {
 	c.mu.Lock()
 	if c.ctx.Err() != nil {
@@ -75,18 +75,18 @@ func (c *Conn) check() {
 	}
 }
 
-// action is what a look at a line's silence comes to.
+// action is what check does.
 type action int
 
 const (
 	doNothing        action = iota
-	probeServer             // a probe, beside a line that cannot be pinged
-	probeEveryServer        // this apiserver, this line among its own, and the others
+	probeServer             // probe, because the connection cannot be pinged
+	probeEveryServer        // ping this connection and the others, and probe the other apiservers
 	closeConn
 )
 
-// checkLocked is judgeLocked, but does not count the time in which this process
-// stood still itself, and listens a moment for what has come meanwhile.
+// checkLocked is evaluateLocked without the time in which this process was suspended. After
+// that it waits a moment for bytes that have arrived meanwhile.
 func (c *Conn) checkLocked(now time.Time) (since time.Time, next action) {
 	moment := c.timeouts.timerSlack()
 	if late := now.Sub(c.due); late > moment {
@@ -95,8 +95,8 @@ func (c *Conn) checkLocked(now time.Time) (since time.Time, next action) {
 	return c.evaluateLocked(now)
 }
 
-// evaluateLocked pings a line with nothing but idle streams. The rest is left to
-// check, without the lock. since is when the silence began.
+// evaluateLocked decides what check does without the lock. It pings a connection that has
+// only idle streams itself. since is when the silence began.
 func (c *Conn) evaluateLocked(now time.Time) (since time.Time, next action) {
 	if c.waitingSince.IsZero() {
 		if c.idleStreams == 0 || now.Before(latest(c.lastRead, c.pinged).Add(c.timeouts.IdlePing)) {
@@ -120,7 +120,7 @@ func (c *Conn) evaluateLocked(now time.Time) (since time.Time, next action) {
 	}
 	probed := c.http2 == nil && c.strict == 0
 	if probed {
-		since = latest(since, c.pinged) // what was heard before the last probe is no answer to the next
+		since = latest(since, c.pinged) // bytes before the last probe do not answer the next one
 	}
 	if progress || c.waiting == 0 || now.Sub(since) < c.probeAfterLocked() {
 		return since, doNothing
@@ -131,8 +131,8 @@ func (c *Conn) evaluateLocked(now time.Time) (since time.Time, next action) {
 	return since, probeEveryServer
 }
 
-// sampleAcksLocked takes progress of a backlog for a sign of life. What was sent last
-// proves nothing: the kernel of an apiserver that is stopped acknowledges it, too.
+// sampleAcksLocked counts the progress of an upload as activity. Acknowledgements of the last
+// bytes do not count: the kernel of a stopped apiserver sends them, too.
 func (c *Conn) sampleAcksLocked(now time.Time) (progress bool) {
 	acked, waiting := c.backlog()
 	progress = waiting && acked > c.acked

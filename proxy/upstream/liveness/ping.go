@@ -8,20 +8,19 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// net/http pings by itself and gives a connection up whose ping is answered late,
-// though bytes come all the time. It has no ping that a caller may send, and
-// http.ClientConn has none either; so HTTP/2 is golang.org/x/net's, of which what
-// is used here is deprecated in favour of net/http's. Should that go away, lines
-// are judged by probes, as those of HTTP/1.1 are, and tests say so.
+// net/http can ping by itself, but closes a connection whose ping is answered late even if
+// other bytes arrive, and offers no ping to its callers. So this package uses the HTTP/2 of
+// golang.org/x/net, whose API is deprecated in favour of net/http. If that API is removed,
+// probes take the place of pings, as for HTTP/1.1, and tests fail.
 
-// pinger is an HTTP/2 connection, as far as a line needs it.
+// pinger is the part of an HTTP/2 connection that Conn uses.
 type pinger interface {
-	// Ping returns when it is answered, or with ctx or the connection.
+	// Ping returns when it is answered, or ctx or the connection ends.
 	Ping(ctx context.Context) error
 	State() http2.ClientConnState //nolint:staticcheck // see the top
 }
 
-// enablePing makes HTTP/2 connections of t known to the attempts they carry.
+// enablePing reports the HTTP/2 connections of t to the attempts that they carry.
 func enablePing(t *http.Transport) error {
 	h2, err := http2.ConfigureTransports(t) //nolint:staticcheck // see the top
 	if err != nil {
@@ -35,8 +34,7 @@ func enablePing(t *http.Transport) error {
 	return nil
 }
 
-// trackingPool is the pool of HTTP/2 connections, which tells an attempt which one
-// it gets.
+// trackingPool is the pool of HTTP/2 connections. It reports to an attempt which one it gets.
 type trackingPool struct{ http2.ClientConnPool }
 
 func (p trackingPool) GetClientConn(req *http.Request, addr string) (*http2.ClientConn, error) { //nolint:staticcheck // see the top

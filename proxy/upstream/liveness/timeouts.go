@@ -2,19 +2,19 @@ package liveness
 
 import "time"
 
-// Timeouts are what lines take for silence: see Limits.
+// Timeouts are the times of silence after which connections act; see upstream.Limits.
 type Timeouts struct{ Loss, IdlePing time.Duration }
 
-// pingAfter is the silence after which an apiserver that owes an answer is
-// pinged. The rest of Loss is for the ping's round trip: 2.1 s of 2.5 s.
+// pingAfter is the silence after which a connection with a pending response is pinged. The
+// rest of Loss is for the ping's round trip: 2.1 s of 2.5 s.
 func (t Timeouts) pingAfter() time.Duration { return t.Loss / 6 }
 
-// timerSlack is how late a timer may be. One that is later shows that this process, or
-// the machine, stood still: nobody has listened meanwhile.
+// timerSlack is how late a timer may fire. A later one shows that this process, or the
+// machine, was suspended.
 func (t Timeouts) timerSlack() time.Duration { return t.pingAfter() / 2 }
 
-// deadline is when a silence that began at since is a loss, where a sign of life
-// was asked for at asked: that is given its round trip, however late it was.
+// deadline returns when a silence that began at since is a loss, after a ping or probe at
+// asked, which always gets its full round trip.
 func (t Timeouts) deadline(since, asked time.Time) time.Time {
 	return latest(since.Add(t.Loss), asked.Add(t.Loss-t.pingAfter()))
 }

@@ -8,43 +8,41 @@ import (
 )
 
 const (
-	// ackTimeout is how long the kernel waits for what was sent to be
-	// acknowledged. It is all that watches over an upgraded connection, on which
-	// either side may be silent for hours.
+	// ackTimeout is how long the kernel waits for acknowledgements. It is the only check of
+	// an upgraded connection, on which either side may be silent for hours.
 	ackTimeout = 20 * time.Second
 
-	// keepAlive is the silence after which the kernel asks the other side's, for
-	// the sake of gateways on the way that forget connections.
+	// keepAlive is the silence after which the kernel sends keep-alives, for gateways on the
+	// way that drop idle connections.
 	keepAlive = 30 * time.Second
 
 	// idleTimeout is how long an unused connection is kept, as client-go does.
 	idleTimeout = 90 * time.Second
 
-	// maxIdle is how many unused HTTP/1.1 connections are kept, where a load
-	// balancer on the way does not speak HTTP/2.
+	// maxIdle is how many unused HTTP/1.1 connections are kept, for load balancers that do
+	// not support HTTP/2.
 	maxIdle = 100
 )
 
-// Transport opens connections to one apiserver. It adds nothing to a request and takes
-// nothing from an answer.
+// Transport opens connections to one apiserver. It changes neither requests nor responses.
 type Transport struct {
 	*http.Transport
 	conns *Conns
 }
 
-// TransportOptions are what transports differ in.
+// TransportOptions are the options of NewTransport.
 type TransportOptions struct {
 	TLS   *tls.Config
 	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport
 	// Upgrades makes it a transport for requests that are upgraded (exec, attach,
-	// port-forward): its connections speak HTTP/1.1 and are not watched.
+	// port-forward): its connections use HTTP/1.1 and are not monitored.
 	Upgrades bool
-	// StreamWindow is how much of an answer may be sent ahead by HTTP/2, in bytes; 0
-	// stands for net/http's default.
+	// StreamWindow is the flow control window of an HTTP/2 stream, in bytes; 0 is net/http's
+	// default.
 	StreamWindow int
 }
 
-// NewTransport returns a transport whose connections are among cs, unless they are
+// NewTransport returns a transport whose connections are added to cs, unless they are
 // upgraded.
 func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 	t := &Transport{conns: cs}
@@ -57,12 +55,12 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 		DialContext:         d.dialProxy,
 		DialTLSContext:      d.dial,
 		TLSClientConfig:     o.TLS.Clone(),
-		DisableCompression:  true, // or it would ask for gzip by itself, and undo it
+		DisableCompression:  true, // otherwise it requests gzip by itself, and decompresses
 		IdleConnTimeout:     idleTimeout,
 		MaxIdleConnsPerHost: maxIdle,
 	}
 	if o.Upgrades {
-		t.DisableKeepAlives = true // one refused upgrade in a while is not worth a connection
+		t.DisableKeepAlives = true // keeping connections for rare refused upgrades is not worth it
 		return t
 	}
 	if o.StreamWindow > 0 {
@@ -74,8 +72,8 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 	return t
 }
 
-// CloseIdle drops the connections of t that nobody uses. net/http knows those of
-// HTTP/1.1 only.
+// CloseIdle closes the unused connections of t. net/http itself closes only those of
+// HTTP/1.1.
 func (t *Transport) CloseIdle(allIsOver bool) {
 	t.CloseIdleConnections()
 	for _, c := range t.conns.list() {
