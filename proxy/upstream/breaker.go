@@ -10,14 +10,14 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// slowRequest is how long a caller has to have waited for an answer before its giving up
-// counts as a doubt: kubelet allows most of its requests 10 s.
+// slowRequest is how long a caller must have waited for an answer before its cancellation
+// counts as a failure: the kubelet's timeout for most requests is 10 s.
 const slowRequest = 5 * time.Second
 
-// handleResponse passes on the answer to a client's request. A bad one raises doubt, and no
-// more: whether the apiserver is lost is for askStorage to find out. Only where that is
-// so already, an answer that was under way is replaced by the reason, if the request
-// may be sent again, to another apiserver, or be answered from the cache.
+// handleResponse returns the response to a client's request. A bad one counts as a failure, but
+// only checkStorage can find the apiserver lost. If it is lost already, a response that was
+// in flight is replaced by the reason, provided that the request may be sent again to
+// another apiserver, or be answered from the cache.
 func (s *server) handleResponse(req *http.Request, res *http.Response) (*http.Response, error) {
 	if !isTransientStatus(res.StatusCode) && res.StatusCode != http.StatusInternalServerError {
 		s.health.gotResponse(time.Now())
@@ -32,8 +32,8 @@ func (s *server) handleResponse(req *http.Request, res *http.Response) (*http.Re
 	return nil, unusable
 }
 
-// handleFailure draws conclusions from a request that got a connection, was sent at began,
-// and no answer: it was broken off, or its caller has waited for long.
+// handleFailure handles a request that got a connection, was sent at began, and got no
+// response: it was broken off, or its caller canceled it after a long wait.
 func (s *server) handleFailure(req *http.Request, err error, began time.Time) {
 	gaveUp := req.Context().Err() != nil
 	if liveness.IsUnresponsive(err) || errors.Is(err, ErrClientBody) || gaveUp && time.Since(began) < slowRequest {
@@ -42,19 +42,18 @@ func (s *server) handleFailure(req *http.Request, err error, began time.Time) {
 	s.recordFailure(req)
 }
 
-// recordFailure takes what became of req for a sign that the apiserver may not serve the node
-// any more, if it answers such requests itself. That an aggregated API is out of order
-// is for its clients to know.
+// recordFailure counts a failure of req if the apiserver answers such requests itself: failures
+// of aggregated APIs do not count.
 func (s *server) recordFailure(req *http.Request) {
 	if info, _ := request.RequestInfoFrom(req.Context()); isBuiltInRequest(info) && s.health.down() == nil {
 		s.checks.countFailure(time.Now())
 	}
 }
 
-// ConnectFailed draws conclusions from a failure to connect that is no silence. Where no
-// connection stands it is a loss. Where one does, the failure may be the doing of
-// whoever has many opened (upgrades have one each): a load balancer allows so
-// many to each client, and this machine has so many ports and files.
+// ConnectFailed handles a failure to connect other than silence. Without an open connection
+// the apiserver is lost. With one, the cause may be a caller that opens many connections
+// (upgrades need one each): load balancers limit connections per client, and this machine
+// has limited ports and files.
 func (s *server) ConnectFailed(err error) {
 	if s.health.down() == nil && s.conns.AnyEstablished() {
 		s.checks.trigger(time.Now())
@@ -63,7 +62,7 @@ func (s *server) ConnectFailed(err error) {
 	s.health.failed(time.Now(), err)
 }
 
-// isTransientStatus reports whether code is one that says nothing but: not now.
+// isTransientStatus reports whether code means that the server is temporarily unavailable.
 func isTransientStatus(code int) bool {
 	switch code {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
@@ -72,9 +71,9 @@ func isTransientStatus(code int) bool {
 	return false
 }
 
-// isBuiltInRequest reports whether an apiserver answers a request for info without
-// asking anybody else: neither an aggregated apiserver, nor a kubelet, nor a
-// disruption budget (whose no is a 429).
+// isBuiltInRequest reports whether an apiserver answers a request for info itself: not an
+// aggregated apiserver, not a kubelet, and not by a disruption budget (which refuses with
+// 429).
 func isBuiltInRequest(info *request.RequestInfo) bool {
 	if info == nil || !info.IsResourceRequest {
 		return false
@@ -86,8 +85,8 @@ func isBuiltInRequest(info *request.RequestInfo) bool {
 	return isBuiltInGroup(info.APIGroup)
 }
 
-// isBuiltInGroup reports whether the API group is one of Kubernetes itself. Others may
-// be anybody's, and names that end in k8s.io may be, too (metrics.k8s.io).
+// isBuiltInGroup reports whether the API group is one of Kubernetes itself. Groups of others
+// may also end in k8s.io (metrics.k8s.io).
 func isBuiltInGroup(group string) bool {
 	switch group {
 	case "", "apps", "autoscaling", "batch", "policy",

@@ -6,30 +6,29 @@ import (
 )
 
 const (
-	// failureWindow is the time within which Limits.BadAnswers reasons for doubt count
-	// together. Good answers in between do not end the count: most of them do not need
-	// the apiserver's storage, and any caller can ask for them, so that one caller could
-	// hide a loss from all others.
+	// failureWindow is the time within which Limits.BadAnswers failures trigger a check.
+	// Successes do not reset the count: most of them do not need the apiserver's storage, and
+	// a single caller could use them to hide a loss from all others.
 	failureWindow = time.Minute
 
-	// maxPause is the longest pause between two questions that were asked in doubt. So
-	// much later a loss of this kind may be noticed while a caller provokes doubts.
+	// maxPause is the longest pause between two checks. It bounds how much later such a loss
+	// is noticed while a caller provokes failures.
 	maxPause = 30 * time.Second
 )
 
-// checkTrigger decide when the hub asks an apiserver whether it still serves the node
-// (askStorage). Callers can provoke doubts, so that a doubt never does more than
-// that, and the questions are limited: one at a time, and with a pause after each
-// that doubles, up to maxPause, for as long as there are doubts.
+// checkTrigger decides when the hub checks whether an apiserver still serves the node
+// (checkStorage). Callers can provoke failures, so a failure never does more than trigger a
+// check, and checks are limited: one at a time, with a pause after each that doubles, up to
+// maxPause, while failures continue.
 type checkTrigger struct {
-	threshold int           // doubts within doubtWindow make a question
+	threshold int           // failures within failureWindow that trigger a check
 	minPause  time.Duration // the first pause
-	wake      chan struct{} // to the prober, when a question is due; holds one
+	wake      chan struct{} // to the prober, when a check is due; holds one
 
 	mu        sync.Mutex
-	recent    []time.Time // of the last doubts, at most enough of them
-	pending   bool        // a question is due, or under way
-	lastCheck time.Time   // when the last question was answered
+	recent    []time.Time // times of the last failures, at most threshold
+	pending   bool        // a check is due, or running
+	lastCheck time.Time   // end of the last check
 	pause     time.Duration
 }
 
@@ -37,7 +36,7 @@ func newCheckTrigger(limits Limits) *checkTrigger {
 	return &checkTrigger{threshold: limits.BadAnswers, minPause: limits.Probe, wake: make(chan struct{}, 1)}
 }
 
-// countFailure takes up one reason for doubt, of several that it takes.
+// countFailure counts a failure, and triggers a check if there are enough.
 func (d *checkTrigger) countFailure(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,28 +49,28 @@ func (d *checkTrigger) countFailure(now time.Time) {
 	}
 }
 
-// trigger takes up a reason for doubt that is enough by itself.
+// trigger triggers a check for a failure that is sufficient on its own.
 func (d *checkTrigger) trigger(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.triggerLocked(now)
 }
 
-// triggerLocked has the prober ask, unless it does, or did just now: the next doubt after
-// the pause asks again.
+// triggerLocked triggers a check, unless one is running, or within the pause after one: the
+// next failure triggers again.
 func (d *checkTrigger) triggerLocked(now time.Time) {
 	if d.pending || !d.lastCheck.IsZero() && now.Sub(d.lastCheck) < d.pause {
 		return
 	}
 	d.pending = true
-	d.wake <- struct{}{} // asking is set back by who has received it
+	d.wake <- struct{}{} // the receiver calls checked
 }
 
-// checked notes that the question was answered, whatever the answer.
+// checked records the end of a check, whatever its result.
 func (d *checkTrigger) checked(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now.Sub(d.lastCheck) > d.pause+2*maxPause { // there was no doubt for long
+	if now.Sub(d.lastCheck) > d.pause+2*maxPause { // there were no failures for long
 		d.pause = 0
 	}
 	d.pause = min(max(2*d.pause, d.minPause), maxPause)

@@ -15,31 +15,31 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// authBreaker says whether an apiserver takes the node's credentials. It does until
-// it answers 401 to a request that carries them, and to a look of our own right
-// after: that one request was refused may have other reasons, a kubelet behind the
-// apiserver, say. From then on nothing is sent to it in the node's name, as if it
-// were away for the node, until there are other credentials, or a probe finds that it
-// takes these after all. What this machine's clock says of a certificate decides
-// nothing: it may be wrong.
+// authBreaker is the circuit breaker for requests with the node's credentials. It opens when
+// the apiserver answers 401 to such a request, and to a check by the hub right after: a
+// single 401 may have another cause, such as a kubelet behind the apiserver. While it is
+// open, no request is sent as the node, as if the apiserver were unreachable. It closes
+// when there are new credentials, or a probe shows that the apiserver accepts the old ones.
+// It does not depend on the validity of a certificate by this machine's clock, which may be
+// wrong.
 type authBreaker struct {
 	log      *slog.Logger
 	onChange func(taken bool, at time.Time) // called in the order of the changes
 	gauge    prometheus.Gauge
-	wake     chan struct{} // to the prober, when taken turns to refused; holds one
+	wake     chan struct{} // to the prober, when the breaker opens; holds one
 
-	checking sync.Mutex // held during a look of our own: one is enough for all
+	checking sync.Mutex // held during a check: one is enough for all requests
 
 	mu    sync.Mutex
 	since time.Time // of the last change
-	cause error     // why nothing is sent; nil: the credentials are taken, as far as is known
+	cause error     // why nothing is sent; nil: closed
 }
 
 func newAuthBreaker(log *slog.Logger, refused prometheus.Gauge, report func(taken bool, at time.Time)) *authBreaker {
 	return &authBreaker{log: log, onChange: report, gauge: refused, wake: make(chan struct{}, 1), since: time.Now()}
 }
 
-// err returns why nothing is sent in the node's name, or nil.
+// err returns why nothing is sent as the node, or nil.
 func (a *authBreaker) err() error {
 	_, err := a.state()
 	return err
@@ -51,8 +51,7 @@ func (a *authBreaker) state() (since time.Time, cause error) {
 	return a.since, a.cause
 }
 
-// open notes why nothing can be sent in the node's name, unless stale says that it
-// is about credentials that are not used any more.
+// open opens the breaker, unless stale reports that the credentials have been replaced since.
 func (a *authBreaker) open(cause error, stale func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +68,7 @@ func (a *authBreaker) open(cause error, stale func() bool) {
 	a.gauge.Set(1)
 	select {
 	case a.wake <- struct{}{}:
-	default: // the prober has been told already
+	default: // the prober is notified already
 	}
 	var missing *MissingError
 	if !errors.As(cause, &missing) {
@@ -77,7 +76,7 @@ func (a *authBreaker) open(cause error, stale func() bool) {
 	}
 }
 
-// close notes that the credentials are good, or that they are others.
+// close closes the breaker: the credentials are accepted, or were replaced.
 func (a *authBreaker) close(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,27 +91,27 @@ func (a *authBreaker) close(why string) {
 	a.log.Info("requests are sent in the node's name again", "reason", why, "after", lasted.Round(time.Millisecond))
 }
 
-// RefusedError says that an apiserver does not take the node's credentials. It has
-// not carried out the request.
+// RefusedError means that an apiserver does not accept the node's credentials. It has not
+// executed the request.
 type RefusedError struct{}
 
 func (*RefusedError) Error() string {
 	return fmt.Sprintf("it refuses the node's credentials (%d %[2]s)", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized))
 }
 
-// MissingError says that the node has no credentials yet.
+// MissingError means that the node has no credentials yet.
 type MissingError struct {
-	Reason string // in words
+	Reason string // for people
 }
 
 func (e *MissingError) Error() string { return e.Reason }
 
-// errCredentialsReplaced is returned for a request that was refused with credentials that have
-// been replaced since.
+// errCredentialsReplaced is returned for a request that was refused with credentials that were
+// replaced since.
 var errCredentialsReplaced = errors.New("the node's credentials were replaced while the request was under way")
 
-// notAuthorized reports whether err says that the request was not even considered, because
-// of the node's credentials.
+// notAuthorized reports whether err means that the request was not executed because of the
+// node's credentials.
 func notAuthorized(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused) || errors.Is(err, errCredentialsReplaced)
@@ -126,8 +125,8 @@ func (s *server) unavailableFor(id authn.Identity) error {
 	return s.auth.err()
 }
 
-// confirmUnauthorized passes on a 401 to a request that was sent with used, if it says nothing
-// of the node's credentials. Otherwise an error takes its place: see notTaken.
+// confirmUnauthorized returns a 401 to a request that was sent with used if a check shows that
+// the node's credentials are accepted. Otherwise it returns the error of checkCredentials.
 func (s *server) confirmUnauthorized(req *http.Request, res *http.Response, used *transports) (*http.Response, error) {
 	err := s.checkCredentials(req.Context(), used)
 	if err == nil {
@@ -137,9 +136,9 @@ func (s *server) confirmUnauthorized(req *http.Request, res *http.Response, used
 	return nil, err
 }
 
-// checkCredentials asks the apiserver in the node's name for what everybody may read who is
-// known to it. Its error is errRenewed if the credentials are not used's any more, or
-// a *RefusedError, or nil: who cannot be reached refuses nothing.
+// checkCredentials sends a request as the node that every authenticated user may send. Its
+// error is errCredentialsReplaced, a *RefusedError, or nil, also if the apiserver cannot be
+// reached.
 func (s *server) checkCredentials(ctx context.Context, used *transports) error {
 	s.auth.checking.Lock()
 	defer s.auth.checking.Unlock()
@@ -162,13 +161,13 @@ func (s *server) checkCredentials(ctx context.Context, used *transports) error {
 	return refused
 }
 
-// retryCredentials looks from time to time whether the apiserver takes the node's
-// credentials after all: its clock was wrong, or its list of CAs. Nobody need wait for
-// that where there are other credentials, so that it is asked ever more seldom.
+// retryCredentials checks at growing intervals whether the apiserver accepts the node's
+// credentials again, because its clock or its list of CAs was wrong. New credentials close
+// the breaker without it.
 func (s *server) retryCredentials(ctx context.Context) {
 	wait := s.limits.Probe
 	for {
-		pause := time.NewTimer(wait - rand.N(wait/2)) //nolint:gosec // no secret
+		pause := time.NewTimer(wait - rand.N(wait/2)) //nolint:gosec // jitter
 		select {
 		case <-ctx.Done():
 			pause.Stop()
@@ -180,7 +179,7 @@ func (s *server) retryCredentials(ctx context.Context) {
 		case cause == nil || used.missing != nil:
 			return
 		case s.health.down() != nil:
-			wait = s.limits.Probe // to know soon after its return
+			wait = s.limits.Probe // to check soon after its return
 			continue
 		}
 		wait = min(2*wait, maxPause)
@@ -192,8 +191,8 @@ func (s *server) retryCredentials(ctx context.Context) {
 	}
 }
 
-// nodeAvailability says whether the node can use an apiserver: it can be reached, and takes the
-// node's credentials.
+// nodeAvailability tracks whether the node can use an apiserver: it can be reached, and accepts
+// the node's credentials.
 type nodeAvailability struct {
 	onChange func(usable bool, at time.Time) // must not call back
 

@@ -9,15 +9,15 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// Credentials are what the hub knows the apiservers by, and shows them as the
-// node. A value is immutable; a rotation is a new value.
+// Credentials authenticate the apiservers to the hub, and the node to the apiservers. A value
+// is immutable; a rotation is a new value.
 type Credentials struct {
 	// CAs sign the apiservers' certificates; nil means the system's.
 	CAs *x509.CertPool
-	// ServerName is checked against the apiserver's certificate in place of the
-	// host in its address, if set.
+	// ServerName, if set, replaces the host of the apiserver's address in the verification of
+	// its certificate.
 	ServerName string
-	// Insecure leaves the apiserver's certificate unchecked.
+	// Insecure disables the verification of the apiserver's certificate.
 	Insecure bool
 
 	// Proxy is the HTTP proxy on the way to the apiservers, as in http.Transport;
@@ -28,8 +28,8 @@ type Credentials struct {
 	Certificate *tls.Certificate
 	// Token is the node's bearer token, used where there is no certificate.
 	Token string
-	// Missing is set where the node has neither yet. Requests in its name are not sent
-	// then, as if the cloud were away: an apiserver would take them for anybody's.
+	// Missing is set while the node has neither. Requests as the node are then not sent, as if
+	// the cloud were away: an apiserver would treat them as anonymous.
 	Missing *MissingError
 }
 
@@ -40,13 +40,13 @@ func (c *Credentials) tlsConfig(id authn.Identity, alpn ...string) *tls.Config {
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            c.CAs,
 		ServerName:         c.ServerName,
-		InsecureSkipVerify: c.Insecure, //nolint:gosec // only where the node's kubeconfig says so
+		InsecureSkipVerify: c.Insecure, //nolint:gosec // only if set in the node's kubeconfig
 		NextProtos:         alpn,
 		ClientSessionCache: tls.NewLRUClientSessionCache(0),
 	}
 	if id == authn.Node && c.Certificate != nil {
-		// Whatever CAs the apiserver names: one that does not know ours any more is to
-		// refuse the node, and not to take it for anybody, who may read nothing.
+		// Whatever CAs the apiserver lists: if it no longer trusts the certificate's CA, it
+		// must refuse the node instead of treating it as anonymous.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.Certificate, nil }
 	}
 	return config

@@ -17,33 +17,33 @@
 //
 // Each apiserver has two: health, for everybody, and authBreaker, for requests that carry
 // the node's credentials. Both close again only after a request of the hub's own has
-// succeeded, sent by [Upstream.Run] while nobody waits (the half-open state of other
-// circuit breakers): a caller's request is never the trial.
+// succeeded, sent by [Upstream.Run] in the background (the half-open state of other
+// circuit breakers); callers' requests are never used for that.
 //
-// health opens where no connection can be made and none stands; where an apiserver is
-// unresponsive on all connections (package liveness); and where it can be reached but
-// does not serve the node: its etcd is gone or hangs, or a load balancer has no backends.
-// Only the hub's own request for the node's Lease decides the latter (see leasePath). Any
-// caller can get a 504, before it is even authenticated, so that what becomes of callers'
-// requests never opens health. At most it makes the hub ask, in the background: at once
-// after [Limits].BadAnswers failures within a minute, and then after pauses that grow to
-// 30 s. Health that was opened by this request is closed by it only.
+// health opens when no connection can be made and none is open; when an apiserver is
+// unresponsive on all connections (package liveness); and when it can be reached but does
+// not serve the node: its etcd is gone or hangs, or a load balancer has no backends. Only
+// the hub's own request for the node's Lease decides the latter (see leasePath). Any caller
+// can cause a 504, even before it is authenticated, so results of callers' requests never
+// open health. They only trigger this check, in the background: at once after
+// [Limits].BadAnswers failures within a minute, and then after pauses that grow to 30 s. If
+// this check has opened health, only this check closes it.
 //
-//	what becomes of a caller's request                        counts as
+//	result of a caller's request                              counts as
 //	500, 502, 503, 504, 429 of a built-in API                 a failure
 //	no answer, and the caller gave up after 5 s or more       a failure
 //	the apiserver broke the request or its connection off     a failure; the next request reconnects
-//	no connection, while another one stands                   a failure, checked at once
+//	no connection, while another one is open                  a failure, checked at once
 //	silence on one connection, while another one is active    nothing; that connection is closed
 //	the same from aggregated APIs, kubelets, evictions        nothing
 //	a caller that breaks off, stalls its body or does not     nothing
 //	read, or whose request is malformed or too large
-//	no connection, and none stands                            unavailable
+//	no connection, and none is open                           unavailable
 //	silence on all connections, pings and probes included     unavailable
 //
-// authBreaker opens when an apiserver answers 401 to a request in the node's name and to a
-// check of the hub's own right after. A 401 that concerns one request only is passed on. It
-// closes with [Upstream.SetCredentials], or when a probe in the node's name is accepted.
+// authBreaker opens when an apiserver answers 401 to a request as the node and to a check by
+// the hub right after. A 401 that concerns only one request is returned to the caller. It
+// closes with [Upstream.SetCredentials], or when a probe as the node is accepted.
 //
 // The two breakers and the trigger of checks could be one type with one classification of
 // errors, and are not: what opens each (a failed connection; the answer to one question; a
@@ -59,6 +59,6 @@
 // # Life cycle
 //
 // [New] opens nothing; connections are made by requests. [Upstream.Run] probes
-// what is down: without it nothing comes back. [Upstream.Close] closes idle connections.
+// apiservers that are down: without it they stay down. [Upstream.Close] closes idle connections.
 // Everything here is safe for concurrent use.
 package upstream

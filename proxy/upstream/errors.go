@@ -27,7 +27,7 @@ func undelivered(err error) bool {
 	return errors.As(err, &dial)
 }
 
-// What net/http says and exports no error for.
+// Error texts of net/http for which it exports no error.
 const (
 	lostHTTP2      = "http2: client connection lost"
 	closedHTTP2    = "http2: client connection force closed" // another request could not be written to it
@@ -36,7 +36,7 @@ const (
 	unbegunHTTP2   = "http2: client conn could not be established" // a new one broke before the request was begun
 )
 
-// connectionLost tells a connection that broke from a request, or a stream, that
+// connectionLost reports whether the connection broke, as opposed to a request or stream that
 // was refused on a good one.
 func connectionLost(err error) bool {
 	var network net.Error
@@ -47,8 +47,8 @@ func connectionLost(err error) bool {
 // unbegun reports that the connection broke before anything of the request was sent.
 func unbegun(err error) bool { return strings.Contains(err.Error(), unbegunHTTP2) }
 
-// bodyLost reports that the apiserver said it has not begun on the request, so
-// that it could be sent again, but its body is gone.
+// bodyLost reports that the apiserver has not begun to execute the request, which could be sent
+// again if its body were still available.
 func bodyLost(err error) bool { return strings.Contains(err.Error(), unretriedHTTP2) }
 
 // UnreachableError is returned when no apiserver answered.
@@ -56,8 +56,8 @@ type UnreachableError struct {
 	// Attempts has an error for each apiserver that was tried, or is known to be
 	// down.
 	Attempts []error
-	// Delivered is true where an apiserver may have carried the request out all
-	// the same: the connection broke after the request was sent.
+	// Delivered is true if an apiserver may have executed the request nevertheless: the
+	// connection broke after the request was sent.
 	Delivered bool
 }
 
@@ -69,7 +69,7 @@ func (e *UnreachableError) Error() string {
 	return strings.Join(words, "; ")
 }
 
-// Refused reports whether an apiserver was reached, and would not have the node.
+// Refused reports whether an apiserver was reached, and refused the node.
 func (e *UnreachableError) Refused() bool {
 	var refused *RefusedError
 	var missing *MissingError

@@ -16,7 +16,7 @@ func exactPath(u *url.URL) *url.URL {
 	return u
 }
 
-// HasExactPath reports whether asSent can do what it says: to net/url, an opaque
+// HasExactPath reports whether exactPath can send the path unchanged: to net/url, an opaque
 // part with two slashes in front is a host.
 func HasExactPath(u *url.URL) bool {
 	return !strings.HasPrefix(u.RawPath, "//") || u.RawPath == u.EscapedPath()

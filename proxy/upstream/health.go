@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// health says whether an apiserver can be reached, and serves the node. It is down from
-// the first failed attempt to connect, or question of askStorage, until it answers a
-// probe or, where nothing else is left to ask, a request. Requests are no probes: nobody
-// is made to wait for an apiserver that is known to be down while another one answers.
+// health is the circuit breaker of an apiserver: whether it can be reached, and serves the
+// node. It is down from the first failed connection, or failed checkStorage, until the
+// apiserver answers a probe or, if all are down, a request. Otherwise requests are not used
+// as probes: none waits for an apiserver that is down while another one answers.
 type health struct {
 	log      *slog.Logger
 	onChange func(up bool, at time.Time) // called in the order of the changes
-	wake     chan struct{}               // to the prober, when up turns to down; holds one
+	wake     chan struct{}               // to the prober, when the apiserver goes down; holds one
 
 	answered func() // called with each useful answer; must not call back
 
@@ -22,8 +22,7 @@ type health struct {
 	lastErr error     // of the last attempt while down; nil while up
 }
 
-// newHealth returns the health of an apiserver that is up until an attempt to
-// reach it fails.
+// newHealth returns the health of an apiserver that counts as up.
 func newHealth(log *slog.Logger, report func(up bool, at time.Time)) *health {
 	return &health{log: log, onChange: report, wake: make(chan struct{}, 1), since: time.Now(), answered: func() {}}
 }
@@ -54,8 +53,8 @@ func (h *health) succeeded(now time.Time) {
 	h.log.Info("apiserver answers again", "after", lasted.Round(time.Millisecond))
 }
 
-// gotResponse notes that a request was answered. That is no reason to take an apiserver back
-// that did not serve the node: not everything that it answers takes its storage.
+// gotResponse records that a request was answered. It does not mark an apiserver up that did
+// not serve the node: not every answer needs its storage.
 func (h *health) gotResponse(now time.Time) {
 	h.answered()
 	if down := h.down(); down != nil && asNotServing(down) == nil {
@@ -63,7 +62,7 @@ func (h *health) gotResponse(now time.Time) {
 	}
 }
 
-// failed notes why the apiserver cannot be reached.
+// failed records why the apiserver cannot be reached, or does not serve the node.
 func (h *health) failed(now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,6 +80,6 @@ func (h *health) failed(now time.Time, err error) {
 	}
 	select {
 	case h.wake <- struct{}{}:
-	default: // the prober has been told already
+	default: // the prober is notified already
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// Limits bound how long it takes to notice that an apiserver is lost, and that
-// it is back. A zero field stands for its default.
+// Limits bound how long it takes to notice that an apiserver is lost, or back. A zero field
+// means its default.
 type Limits struct {
-	// Loss is how long an apiserver that owes an answer may send nothing at all.
-	// It has to be longer than the slowest round trip and ping together: an
-	// answer may take as long as it likes, but a ping is answered at once.
+	// Loss is how long an apiserver may send nothing at all while a response is pending. It
+	// must exceed the slowest round trip and ping together: a response may take any time, but
+	// a ping is answered at once.
 	Loss time.Duration
-	// Probe is the time between two attempts to reach an apiserver that is lost.
+	// Probe is the interval of attempts to reach an apiserver that is lost.
 	Probe time.Duration
-	// IdlePing is the silence after which a connection with nothing but open
-	// watches is asked for a sign of life. It costs some 200 bytes each time.
+	// IdlePing is the silence after which a connection with only idle watches is pinged. A
+	// ping costs about 200 bytes.
 	IdlePing time.Duration
-	// BadAnswers is how many answers 500, 502, 503, 504 or 429 within a minute make the
-	// hub ask the apiserver, by itself, whether it serves the node.
+	// BadAnswers is how many answers 500, 502, 503, 504 or 429 within a minute trigger a check
+	// whether the apiserver serves the node.
 	BadAnswers int
 }
 

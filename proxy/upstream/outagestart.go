@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Plausible reports whether a clock that is right may have shown t: a node without a
-// battery starts in 1970.
+// Plausible reports whether t may come from a correct clock: a node without a clock battery
+// boots in 1970.
 func Plausible(t time.Time) bool { return t.Year() >= 2020 }
 
-// outageStart says when an outage began that may have begun before this process.
+// outageStart determines when an outage began, perhaps before this process.
 type outageStart struct {
-	recalled time.Time // zero: nothing is known of before
+	recalled time.Time // zero: unknown
 	once     sync.Once
-	answered chan struct{} // closed once an apiserver has answered: what was before is over
+	answered chan struct{} // closed once an apiserver has answered: recalled is obsolete
 }
 
-// Recall sets since when the cloud was away, or when it answered last, before this
-// process began. Until an apiserver answers, an outage is reported to have begun then. It
-// is called before anything else.
+// Recall sets since when the cloud was away, or when it answered last, before this process
+// started. Until an apiserver answers, that is reported as the start of the outage. Recall
+// must be called first.
 func (u *Upstream) Recall(at time.Time) { u.outageStart.recalled = at }
 
 // Answered returns a channel that is closed once any apiserver has answered anything
@@ -27,9 +27,8 @@ func (u *Upstream) Answered() <-chan struct{} { return u.outageStart.answered }
 
 func (b *outageStart) markAnswered() { b.once.Do(func() { close(b.answered) }) }
 
-// of returns when an outage began that this process has noticed at noticed. A time that
-// was recalled counts where the clock makes sense of it: not if it is in the future, as
-// all times are before the clock is set.
+// of returns the start of an outage that this process noticed at noticed. It ignores a recalled
+// time in the future: the clock may not be set yet.
 func (b *outageStart) of(noticed, now time.Time) time.Time {
 	select {
 	case <-b.answered:
@@ -41,8 +40,8 @@ func (b *outageStart) of(noticed, now time.Time) time.Time {
 	return onCurrentClock(noticed, now, now.Sub(noticed))
 }
 
-// onCurrentClock returns at, which is so long before now by the monotonic clock, as the clock
-// shows it that has been set since, if by more than a moment.
+// onCurrentClock returns at, a time before now by the monotonic clock, corrected if the wall
+// clock was set by more than a minute since.
 func onCurrentClock(at, now time.Time, before time.Duration) time.Time {
 	shown := now.Round(0).Add(-before)
 	if off := shown.Sub(at.Round(0)); off.Abs() < time.Minute {

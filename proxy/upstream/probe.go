@@ -12,12 +12,12 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// maxProbeSteps is how many silences of Limits.Loss a probe may have in all: one each
-// to connect, for TLS, and for the answer, and one more.
+// maxProbeSteps bounds a probe, in units of Limits.Loss: one each to connect, for TLS, and for
+// the answer, and one more.
 const maxProbeSteps = 4
 
-// run probes while the apiserver is down, and when a silent connection asks for it,
-// until ctx ends.
+// run probes while the apiserver is down, and when a silent connection requests it, until ctx
+// ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -56,14 +56,13 @@ func (s *server) runCredentialRetries(ctx context.Context) {
 	}
 }
 
-// probeUntilUp probes while the apiserver is down. A pause begins with a probe: where
-// packets are swallowed the next one follows at once, so that no more than 2 s
-// pass between two that the other side might answer. The first pause is shorter, by
-// chance: all hubs lose an apiserver in the same moment, and are not to come back in
-// the same one.
+// probeUntilUp probes while the apiserver is down. The interval includes the probe: if packets
+// are dropped the next probe follows at once, so that at most 2 s pass between two that the
+// apiserver could answer. The first interval has jitter, because all hubs lose an apiserver
+// at the same time, and must not reconnect at the same time.
 func (s *server) probeUntilUp(ctx context.Context) {
-	wait := s.limits.Probe                      // a refused probe costs two packets
-	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // no secret
+	wait := s.limits.Probe                      // a refused probe costs only two packets
+	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // jitter
 	defer pause.Stop()
 	for s.health.down() != nil {
 		select {
@@ -81,17 +80,17 @@ func (s *server) probeUntilUp(ctx context.Context) {
 	}
 }
 
-// maxProbeFactor is how many times Limits.Probe may pass between two probes of an
-// apiserver that can be reached and does not serve: it may have too much to do.
+// maxProbeFactor bounds the interval of probes, in units of Limits.Probe, to an apiserver that
+// can be reached but does not serve: it may be overloaded.
 const maxProbeFactor = 4
 
-// probe asks for anything, without credentials, and notes what comes of it: any
-// answer is a sign of life, and the connection stays for the next request. Only
-// 502, 503, 504 and 429 mean that the apiserver, or what stands in front of it,
-// is of no use yet. One that is lost because it did not serve the node has to do
-// that again: its health says little.
+// probe sends a small request without credentials, and records the result. Any answer proves
+// that the apiserver can be reached, and the connection is kept for the next request. Only
+// 502, 503, 504 and 429 mean that the apiserver, or a load balancer in front of it, does not
+// serve yet. An apiserver that was lost because it did not serve the node must pass
+// checkStorage instead.
 //
-// Whatever is silent from since on, for as long as Limits.Loss, is lost.
+// An apiserver that is silent for Limits.Loss after since is lost.
 func (s *server) probe(ctx context.Context, since time.Time) {
 	was := s.health.down()
 	if asNotServing(was) != nil {
@@ -104,22 +103,21 @@ func (s *server) probe(ctx context.Context, since time.Time) {
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
 	case isTransientStatus(code) && was != nil:
 		s.health.failed(time.Now(), &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
-	case isTransientStatus(code): // it is there; whether it serves is for askStorage to find out
+	case isTransientStatus(code): // reachable; checkStorage decides whether it serves
 	default:
 		s.health.succeeded(time.Now())
 	}
 }
 
-// quickGet returns the code of an answer that costs the apiserver nothing, and is owed
-// from since on.
+// quickGet returns the status code of a cheap request, which counts as pending since a time.
 func (s *server) quickGet(ctx context.Context, path string, since time.Time) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
 	defer cancel()
 	return s.get(ctx, &liveness.Attempt{Strict: true, Since: since}, path, since)
 }
 
-// get sends a request of the hub's own and returns the code of its answer. If there is
-// no connection, the apiserver is lost.
+// get sends a request of the hub's own, and returns the status code. If the connection fails,
+// the apiserver is lost.
 func (s *server) get(ctx context.Context, a *liveness.Attempt, path string, since time.Time) (int, error) {
 	req, err := http.NewRequestWithContext(liveness.WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {

@@ -18,7 +18,7 @@ type server struct {
 	limits           Limits
 	health           *health
 	checks           *checkTrigger
-	lease            string // its path: see leasePath
+	lease            string // path: see leasePath
 	auth             *authBreaker
 	nodeAvailability *nodeAvailability
 	conns            *liveness.Conns
@@ -26,9 +26,9 @@ type server struct {
 	transports atomic.Pointer[transports]
 }
 
-// newServer returns an apiserver that counts as up, and as one that takes the node's
-// credentials. changed hears of each change of the one, and forNode of each change of
-// both together; they must not call back.
+// newServer returns an apiserver that counts as up, and as accepting the node's credentials.
+// changed is called when it goes up or down, forNode when that changes for the node; neither
+// may call the server.
 func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
 	log = log.With("apiserver", address.Host)
 	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
@@ -47,9 +47,8 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 	return s
 }
 
-// roundTrip sends a client's request to this server, and draws conclusions from
-// what becomes of it. An error before the request got a connection is a
-// *dialError.
+// roundTrip sends a client's request to this server, and updates the breakers by the result.
+// An error before the request got a connection is a *dialError.
 func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	a, began := &liveness.Attempt{}, time.Now()
 	used := s.transports.Load()
@@ -60,7 +59,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	case err == nil:
 		return s.handleResponse(req, res)
 	case !a.Connected():
-		err = asDialError(err) // an HTTP proxy on the way may have refused, too
+		err = asDialError(err) // also if an HTTP proxy refused
 		if req.Context().Err() == nil && !liveness.IsUnresponsive(err) {
 			s.ConnectFailed(err)
 		}
@@ -70,7 +69,7 @@ func (s *server) roundTrip(req *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// send sends req to this server and draws no conclusions.
+// send sends req to this server, without updating the breakers.
 func (s *server) send(a *liveness.Attempt, req *http.Request) (*http.Response, error) {
 	out := a.Start(req)
 	target := *exactPath(req.URL)
@@ -101,9 +100,8 @@ func (s *server) setCredentials(creds *Credentials) {
 // Down returns why the apiserver cannot be reached, or nil.
 func (s *server) Down() error { return s.health.down() }
 
-// Unresponsive notes that the apiserver cannot be reached since the path to it is silent.
-// When that is new, whatever is under way on it is failed at once. It is also new of
-// an apiserver that only refused connections, or requests, until now.
+// Unresponsive marks the apiserver down because it is silent on all connections. If it was up
+// before, or down for another reason, its requests in flight fail at once.
 func (s *server) Unresponsive(cause error) {
 	was := s.health.down()
 	s.health.failed(time.Now(), cause)

@@ -12,15 +12,15 @@ import (
 type State struct {
 	// Up is true while at least one apiserver can be reached.
 	Up bool
-	// Since is when Up changed last: the start, if never. While Up is false that may be
-	// before the start: see Upstream.Recall.
+	// Since is the last change of Up, or else the start of the process. While Up is false it
+	// may be before that: see Upstream.Recall.
 	Since time.Time
-	// Refused is true while no apiserver that can be reached takes the node's
-	// credentials, or the node has none, and at least one can be reached.
+	// Refused is true while apiservers can be reached, but none of them accepts the node's
+	// credentials, or the node has none.
 	Refused bool
 	// RefusedSince is when the last of them refused.
 	RefusedSince time.Time
-	// Servers has every apiserver, in the order they were named.
+	// Servers are all apiservers, in the order of New.
 	Servers []ServerState
 }
 
@@ -30,10 +30,10 @@ type ServerState struct {
 	Up      bool
 	Since   time.Time // as in State
 	Err     error     // of the last attempt to reach it; nil while it is up
-	Refused error     // why nothing is sent in the node's name; nil: its credentials are taken
+	Refused error     // why nothing is sent as the node; nil: its credentials are accepted
 }
 
-// State returns the state of now.
+// State returns the current state.
 func (u *Upstream) State() State {
 	out, now := State{}, time.Now()
 	out.Up, out.Since = u.availability[authn.Caller].state()
@@ -52,9 +52,8 @@ func (u *Upstream) State() State {
 	return out
 }
 
-// WaitUp returns nil as soon as the sender of a request with ctx can reach an
-// apiserver, at once if it can now; or else ctx's error. The node can where an apiserver
-// takes its credentials.
+// WaitUp returns nil as soon as the user of a request with ctx can reach an apiserver, or
+// else ctx's error. For the node, an apiserver must also accept its credentials.
 func (u *Upstream) WaitUp(ctx context.Context) error {
 	select {
 	case <-u.availability[authn.IdentityOf(ctx)].whenUp():
@@ -64,14 +63,14 @@ func (u *Upstream) WaitUp(ctx context.Context) error {
 	}
 }
 
-// Lost returns a channel that is closed once the sender of a request with ctx can
-// reach no apiserver, as in WaitUp; a closed one if that is so now. It stays closed
-// when one is back: who wants to hear of the next loss calls Lost again.
+// Lost returns a channel that is closed once the user of a request with ctx can reach no
+// apiserver, in the sense of WaitUp. It stays closed after a return: call Lost again for the
+// next loss.
 func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
 	return u.availability[authn.IdentityOf(ctx)].whenDown()
 }
 
-// availability says whether any apiserver can be reached, by callers of one Identity.
+// availability tracks whether any apiserver can be reached, by callers of one Identity.
 type availability struct {
 	mu     sync.Mutex
 	up     int // apiservers
@@ -86,7 +85,7 @@ func newAvailability(servers int, now time.Time) *availability {
 	return r
 }
 
-// update notes that one more apiserver can be reached, or one less.
+// update records that an apiserver went up or down.
 func (r *availability) update(up bool, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

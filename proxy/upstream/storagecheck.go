@@ -13,38 +13,36 @@ import (
 )
 
 const (
-	// storageTimeout is how long the apiserver may take over the hub's question. It is
-	// the apiserver that measures it, by the request's timeout parameter, so that a
-	// slow link does not count.
+	// storageTimeout bounds the apiserver's time for the check. The apiserver measures it, by
+	// the request's timeout parameter, so that a slow link does not count.
 	storageTimeout = "5s"
 
-	// storageDeadline bounds the question where nobody heeds that parameter: a load
-	// balancer with backends that hang.
+	// storageDeadline bounds the check if that parameter is ignored, by a load balancer whose
+	// backends hang for example.
 	storageDeadline = 20 * time.Second
 
-	// busyLinkBytes is how much may arrive meanwhile, in bytes, on the connection that
-	// carries the question, before its answer is taken for one that waits behind
-	// others on a narrow link. The answers to pings do not come to that.
+	// busyLinkBytes is how many bytes received meanwhile on the connection of the check show
+	// that its answer waits behind others on a slow link. Answers to pings are fewer.
 	busyLinkBytes = 64 << 10
 )
 
-// leasePath is what the hub asks for when it doubts that an apiserver serves the node:
-// the node's own Lease. The request takes the way of the node's own requests through
-// load balancer, authentication, priority and fairness, and authorization, and
-// without a resourceVersion the apiserver reads it from its storage. So it notices
-// what /livez and discovery do not: etcd that is gone or hangs, a load balancer
-// without backends, an apiserver that refuses everything. The object is small, every
-// kubelet may read it, and where the node has none the 404 comes from storage, too.
+// leasePath is the request by which the hub checks whether an apiserver serves the node: the
+// node's own Lease. It passes the same load balancer, authentication, priority and fairness,
+// and authorization as the node's requests, and without a resourceVersion the apiserver
+// reads it from its storage. So it detects what /livez and discovery do not: etcd that is
+// gone or hangs, a load balancer without backends, an apiserver that refuses everything. The
+// object is small, every kubelet may read it, and if the node has none, the 404 comes from
+// storage, too.
 //
-// /readyz, the alternative, is answered by load balancers themselves, is exempt from
-// priority and fairness, and fails while any of its fifty checks does. It is asked only
-// where the Lease cannot be: see serves.
+// The alternative /readyz is answered by some load balancers themselves, is exempt from
+// priority and fairness, and fails while any of its fifty checks does. It is used only if the
+// Lease cannot be read: see canServe.
 func leasePath(node string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + url.PathEscape(node) + "?timeout=" + storageTimeout
 }
 
-// runStorageChecks asks whenever there is enough doubt, until ctx ends. No request
-// waits for that.
+// runStorageChecks runs checkStorage when checkTrigger requires it, until ctx ends. No request
+// waits for it.
 func (s *server) runStorageChecks(ctx context.Context) {
 	for {
 		select {
@@ -59,13 +57,13 @@ func (s *server) runStorageChecks(ctx context.Context) {
 	}
 }
 
-// checkStorage asks whether the apiserver serves the node, and declares it lost, or
-// back, by the answer. This is all that does so where the apiserver can be reached.
+// checkStorage checks whether the apiserver serves the node, and marks it down or up. Nothing
+// else does so while the apiserver can be reached.
 func (s *server) checkStorage(ctx context.Context) {
 	err := s.canServe(ctx)
 	was := s.health.down()
 	switch {
-	case was != nil && asNotServing(was) == nil: // meanwhile it cannot even be reached
+	case was != nil && asNotServing(was) == nil: // unreachable by now
 	case err == nil:
 		s.health.succeeded(time.Now())
 	case asNotServing(err) != nil:
@@ -75,13 +73,13 @@ func (s *server) checkStorage(ctx context.Context) {
 	}
 }
 
-// canServe returns nil if the apiserver has read its storage for the node, or refuses to,
-// and an *unusableError if it did not. After any other error nothing is known, or it
-// has been noted already.
+// canServe returns nil if the apiserver has read its storage for the node, or has refused to,
+// and a *notServingError if it failed to. After any other error the result is unknown, or
+// recorded already.
 //
-// 401 and 403 come before storage: then /readyz, which everybody may read unless the
-// cluster's administrator has changed that, decides. Without credentials that are
-// taken it is asked for as nobody.
+// 401 and 403 are answered without storage. Then /readyz decides, which everybody may read
+// unless the cluster's administrator has changed that. Without accepted credentials the
+// request is anonymous.
 func (s *server) canServe(ctx context.Context) error {
 	code := http.StatusUnauthorized
 	if s.auth.err() == nil {
@@ -108,9 +106,9 @@ func (s *server) canServe(ctx context.Context) error {
 	return nil
 }
 
-// getTwice asks for path, and once more where the connection breaks, which is usual for an
-// apiserver that restarts. One whose storage hangs may break off the request alone,
-// instead of 504.
+// getTwice requests path, and once more if the connection breaks, as it does when an apiserver
+// restarts. An apiserver whose storage hangs may abort only the request, instead of
+// answering 504.
 func (s *server) getTwice(ctx context.Context, path string) (code int, err error) {
 	for range 2 {
 		code, err = s.getOnce(ctx, path)
@@ -140,7 +138,7 @@ func (s *server) getOnce(ctx context.Context, path string) (int, error) {
 
 var errLinkBusy = errors.New("other answers are arriving all the time")
 
-// notServingError says that an apiserver can be reached, but does not serve the node.
+// notServingError means that an apiserver can be reached, but does not serve the node.
 type notServingError struct{ reason string }
 
 func (e *notServingError) Error() string { return e.reason }

@@ -7,15 +7,15 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// streamWindow is how much of an answer an apiserver may send ahead of a client with
-// credentials of its own that does not read, in bytes, and so what such a client costs.
-// At a round trip of 200 ms it lets 2.5 MB a second through for each request;
-// net/http's own 4 MiB would be more than the hub has, where a hundred do not read.
+// streamWindow is the HTTP/2 flow control window, in bytes, for clients with credentials of
+// their own. It bounds the memory that a client costs that does not read. At a round trip of
+// 200 ms it allows 2.5 MB/s per request; with net/http's default of 4 MiB a hundred such
+// clients would need more memory than the hub has.
 const streamWindow = 512 << 10
 
-// transports are the connections that one generation of credentials opens.
-// HTTP/2 has no way to upgrade a request (exec, attach, port-forward), so those
-// have connections of their own; so have callers that nothing is lent to.
+// transports are the transports of one generation of credentials. HTTP/2 cannot upgrade
+// requests (exec, attach, port-forward), so these use separate connections; so do callers
+// with their own credentials.
 type transports struct {
 	missing *MissingError        // why there are no credentials, or nil
 	token   string               // of the node, or empty
@@ -42,8 +42,8 @@ func newTransports(cs *liveness.Conns, creds *Credentials) *transports {
 	return t
 }
 
-// of returns the transport for req, after lending it the node's token where the
-// node is known by one.
+// of returns the transport for req, and adds the node's token to a request of the Node identity
+// if the node has one.
 func (t *transports) of(req *http.Request) http.RoundTripper {
 	id := authn.IdentityOf(req.Context())
 	if id == authn.Node && t.token != "" {
@@ -56,7 +56,7 @@ func (t *transports) of(req *http.Request) http.RoundTripper {
 	return t.plain[id]
 }
 
-// closeIdle drops the connections that nobody uses.
+// closeIdle closes unused connections.
 func (t *transports) closeIdle(allIsOver bool) {
 	for _, tr := range t.all {
 		tr.CloseIdle(allIsOver)

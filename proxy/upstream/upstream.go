@@ -23,14 +23,14 @@ type Balance string
 const (
 	// RoundRobin spreads requests over all apiservers.
 	RoundRobin Balance = "rr"
-	// Priority keeps to the first apiserver that can be reached.
+	// Priority uses the first apiserver that can be reached.
 	Priority Balance = "priority"
 )
 
 // Upstream is the http.RoundTripper to the apiservers.
 //
-// Its requests carry a path and a query; Upstream puts in the address of the
-// apiserver and, for requests of the Node identity, the node's credentials.
+// It sets the apiserver's address in each request and, for requests of the Node identity, the
+// node's credentials.
 type Upstream struct {
 	servers      []*server
 	balance      Balance
@@ -39,8 +39,8 @@ type Upstream struct {
 	availability [2]*availability // by Identity: for callers with credentials of their own, and for the node
 }
 
-// New returns an Upstream over the apiservers at these https URLs, of
-// which there is at least one, for the node of this name. It opens no connection.
+// New returns an Upstream for the apiservers at these https URLs, at least one, and the node
+// of this name. It opens no connection.
 func New(servers []*url.URL, node string, balance Balance, creds *Credentials, limits Limits, log *slog.Logger, m *Metrics) (*Upstream, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no apiserver is named")
@@ -62,7 +62,7 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 	return u, nil
 }
 
-// connectPeers makes the connections of all apiservers known to each other.
+// connectPeers sets the Peers of all Conns.
 func (u *Upstream) connectPeers() {
 	var all []*liveness.Conns
 	for _, s := range u.servers {
@@ -74,24 +74,24 @@ func (u *Upstream) connectPeers() {
 }
 
 // SetCredentials makes requests from now on use creds, on new connections.
-// Requests under way end as they began. That apiservers refused the node's
-// credentials until now counts no more.
+// Requests in flight keep their connections. It closes the breakers of apiservers that refused
+// the old credentials.
 func (u *Upstream) SetCredentials(creds *Credentials) {
 	for _, s := range u.servers {
 		s.setCredentials(creds)
 	}
 }
 
-// Close drops idle connections. Requests under way are not touched, and later
-// ones open new connections.
+// Close closes idle connections. Requests in flight are not affected, and later ones open new
+// connections.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
 		s.transports.Load().closeIdle(true)
 	}
 }
 
-// Run probes apiservers that are down, or in doubt, until ctx ends: without it
-// they stay so. It returns nil.
+// Run probes and checks apiservers until ctx ends: without it, those that are down stay down.
+// It returns nil.
 func (u *Upstream) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range u.servers {
@@ -100,15 +100,13 @@ func (u *Upstream) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// RoundTrip sends req to the first apiserver that takes it. Its error is
-// *UnreachableError where none could be reached; another one where an apiserver
-// broke off this very request, or req's caller went away or broke off its body. For
-// the node, an apiserver that refuses its credentials is one that cannot be reached:
-// see RefusedError.
+// RoundTrip sends req to the first apiserver that accepts it. Its error is
+// *UnreachableError if none could be reached, and another one if an apiserver aborted this
+// request, or req's caller canceled it or aborted its body. An apiserver that refuses the
+// node's credentials counts as unreachable for the node: see RefusedError.
 //
-// It leaves closing req.Body to its caller, since a transport may still send the
-// body when the answer has come, and an apiserver that cannot be reached must
-// not cost the next one the body.
+// It does not close req.Body: a transport may still send the body when the response has
+// arrived, and the next apiserver needs it if one cannot be reached.
 func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	failure := &UnreachableError{}
 	sent := 0
@@ -120,8 +118,8 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			note(s, err)
 			continue
 		}
-		// A connection that broke says little about the server: a second try
-		// opens a new one, and finds out, unless the first has already.
+		// A broken connection does not prove that the server is lost: the second attempt
+		// opens a new one.
 		for range 2 {
 			attempt, err := rewindBody(req, sent)
 			if err != nil {
@@ -137,7 +135,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			if undelivered(err) || asNotServing(err) != nil {
 				note(s, err)
-				break // on to the next server
+				break // continue with the next server
 			}
 			if notAuthorized(err) && replayable(req) {
 				note(s, err)
@@ -175,9 +173,8 @@ func (u *Upstream) order() []*server {
 	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
 }
 
-// rewindBody returns a request that sends req's body from its beginning. Before
-// attempt 0 nothing was read; later ones are made only where nothing was sent,
-// or where the body can be had again.
+// rewindBody returns a request that sends req's body from its beginning. Attempts after the
+// first happen only if nothing of the body was read, or GetBody can return it again.
 func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, nil
@@ -195,8 +192,8 @@ func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
 	return &out, nil
 }
 
-// replayable reports whether a request that was not carried out can be sent again: its body
-// is there still.
+// replayable reports whether a request that was not executed can be sent again: its body is
+// still available.
 func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }

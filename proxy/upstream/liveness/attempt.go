@@ -144,8 +144,8 @@ func (a *Attempt) End() {
 	}
 }
 
-// mayPause reports whether the response to req may pause for any time after it has begun:
-// a watch or a followed log, for example.
+// mayPause reports whether the response to req may pause for any time after it has begun.
+// Ordinary reads and writes of objects may not; watches, logs and proxied requests may.
 func mayPause(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {

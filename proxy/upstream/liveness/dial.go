@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// dialer opens connections to one apiserver. Each step of that, TCP's handshake
-// and TLS's, may take Limits.Loss without a sign of life, however long the whole
-// takes. Attempts end when the apiserver is found lost on another connection.
+// dialer opens connections to one apiserver. The handshakes of TCP and TLS may each be silent
+// for Timeouts.Loss; their total time is not limited. Dials end when the apiserver proves
+// unresponsive on another connection.
 type dialer struct {
 	conns  *Conns
-	owner  *Transport // nil: connections that will be upgraded, and are not watched
+	owner  *Transport // nil: connections that will be upgraded, and are not monitored
 	config *tls.Config
 }
 
-// Network is what connections are made of: TCP, but in tests.
+// Network opens connections: TCP, except in tests.
 type Network struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Backlog returns a function that says how many bytes of what was sent on conn
-	// the other side has acknowledged since its beginning, and whether it has yet
-	// to acknowledge some.
+	// Backlog returns a function that returns how many bytes sent on conn the other side has
+	// acknowledged, and whether some are not acknowledged yet.
 	Backlog func(conn net.Conn) func() (acked uint64, waiting bool)
 }
 
@@ -38,14 +37,14 @@ func tcp() Network {
 
 type probeSinceKey struct{}
 
-// WithProbeSince makes attempts to connect under ctx count as if they had begun
-// at since: another connection has been silent from then on.
+// WithProbeSince makes dials under ctx count as if they had begun at since, when another
+// connection became silent.
 func WithProbeSince(ctx context.Context, since time.Time) context.Context {
 	return context.WithValue(ctx, probeSinceKey{}, since)
 }
 
-// probeSince returns what withOwedSince was told, which only a probe does, or the
-// present.
+// probeSince returns the time from WithProbeSince, which only probes use, or the current
+// time.
 func probeSince(ctx context.Context) (since time.Time, probe bool) {
 	since, probe = ctx.Value(probeSinceKey{}).(time.Time)
 	if !probe {
@@ -54,15 +53,15 @@ func probeSince(ctx context.Context) (since time.Time, probe bool) {
 	return since, probe
 }
 
-// dial connects and shakes hands, so that whatever fails before the first byte
-// of a request is one kind of error.
+// dial connects and does the TLS handshake, so that every failure before the first byte of a
+// request is the same kind of error.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := d.dialTLS(ctx, network, address)
 	return conn, d.report(err)
 }
 
-// dialProxy connects to an HTTP proxy on the way. net/http does the rest, which
-// the connection watches until TLS stands.
+// dialProxy connects to an HTTP proxy. net/http does the rest; the Conn monitors it until the
+// TLS handshake is done.
 func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.connect(ctx, network, address)
 	if err != nil {
@@ -74,10 +73,10 @@ func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Co
 	return c, nil
 }
 
-// report draws conclusions from how an attempt to connect ended. It also hears of
-// attempts whose request has given up: those of clients that are less patient.
+// report reports the result of a dial, also of one whose request was canceled because its
+// client timed out earlier.
 func (d *dialer) report(err error) error {
-	if err != nil && !errors.Is(err, context.Canceled) && !IsUnresponsive(err) { // whoever noticed the silence has said so
+	if err != nil && !errors.Is(err, context.Canceled) && !IsUnresponsive(err) { // silence was reported already
 		d.conns.server.ConnectFailed(err)
 	}
 	return err
@@ -89,7 +88,7 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, e
 	lost := cs.dialContext()
 	since, probe := probeSince(ctx)
 	if down := cs.server.Down(); down != nil && !probe {
-		return nil, down // net/http tries again by itself where a connection broke
+		return nil, down // stops net/http's own retries after a broken connection
 	}
 	end := cs.timeouts.deadline(since, time.Now())
 	asked := ctx
@@ -107,14 +106,14 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, e
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errConnectTimeout) && time.Since(end) > cs.timeouts.timerSlack():
-		return d.connect(asked, network, address) // nobody has listened: see moment
+		return d.connect(asked, network, address) // this process was suspended: see timerSlack
 	case errors.Is(cause, errConnectTimeout):
 		silent := fmt.Errorf("connect: %w", &UnresponsiveError{time.Since(since)})
 		if !cs.activeSince(nil, since) {
 			cs.server.Unresponsive(silent)
 		}
 		return nil, silent
-	case lost.Err() != nil: // which ctx may not have heard of yet
+	case lost.Err() != nil: // ctx may not be canceled yet
 		return nil, context.Cause(lost)
 	}
 	return nil, err
@@ -146,8 +145,8 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	return conn, nil
 }
 
-// handshakeDone notes that the connection stands. One that will be upgraded is watched
-// by the kernel alone from here on.
+// handshakeDone records that the connection is established. From here on only the kernel
+// monitors one that will be upgraded.
 func (c *Conn) handshakeDone() {
 	c.requestDone(true)
 	if c.owner == nil {

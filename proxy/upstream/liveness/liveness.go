@@ -81,7 +81,7 @@ type action int
 const (
 	doNothing        action = iota
 	probeServer             // probe, because the connection cannot be pinged
-	probeEveryServer        // ping this connection and the others, and probe the other apiservers
+	probeEveryServer        // ping or probe this apiserver and the others
 	closeConn
 )
 
