@@ -7,10 +7,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// ViewState is what an operator may know of a view: never what is in it.
+// ViewState describes a view for operators, without its contents.
 type ViewState = view.State
 
-// State returns all views that are kept, ordered by user and resource.
+// State describes all stored views, ordered by user and resource.
 func (c *Cache) State() []ViewState {
 	states := []ViewState{}
 	for _, v := range c.views.All() {

@@ -11,9 +11,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// isDryRun reports whether a write may have changed nothing, so that its answer shows
-// what does not exist. It reads the request as an apiserver does. A request that cannot
-// be read counts as a dry run: what it shows must not be kept.
+// isDryRun reports whether a write may be a dry run, whose answer shows objects that do not
+// exist. It parses the request like an apiserver. A request that cannot be parsed counts as
+// a dry run: its answer must not be cached.
 func (x *exchange) isDryRun() bool {
 	if x.params.Broken {
 		return true
@@ -28,14 +28,13 @@ func (x *exchange) isDryRun() bool {
 	case len(body) == 0:
 		return x.params.Has("dryRun")
 	}
-	// An apiserver that gets DeleteOptions in the body does not look at the query.
+	// With DeleteOptions in the body, an apiserver ignores the query.
 	options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
 	return err != nil || len(options.DryRun) > 0
 }
 
-// deleteOptions decodes the body of a DELETE, in JSON if it does not say otherwise.
-// Clients send DeleteOptions in whatever group and version they like, so the type is
-// not looked at.
+// deleteOptions decodes the body of a DELETE, by default as JSON. It ignores the type: clients
+// send DeleteOptions of various groups and versions.
 func deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
 	encoding, options := wire.JSON, &metav1.DeleteOptions{}
 	if contentType != "" {
@@ -47,7 +46,7 @@ func deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, erro
 		return options, err
 	case wire.Protobuf:
 		_, raw, err := wire.Bare(encoding, body)
-		if err != nil || bytes.Equal(raw, body) { // it does not say that it is protobuf
+		if err != nil || bytes.Equal(raw, body) { // without the prefix of protobuf
 			return nil, fmt.Errorf("read DeleteOptions: %w", wire.ErrMalformed)
 		}
 		err = options.Unmarshal(raw)

@@ -9,8 +9,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// metrics are the cache's. Label values come from closed sets but for resources,
-// which are those that clients have read through this hub.
+// metrics are the metrics of the cache. Label values come from fixed sets, except resources,
+// which clients have read through this hub.
 type metrics struct {
 	offline       *prometheus.CounterVec
 	commits       *prometheus.CounterVec
@@ -20,10 +20,10 @@ type metrics struct {
 	storeUp       prometheus.Gauge
 	damaged       prometheus.Counter
 	evictions     prometheus.Counter
-	spool         *prometheus.Registry // package spool's own
+	spool         *prometheus.Registry // of package spool
 }
 
-// opened notes what became of an attempt to open the store.
+// opened records the result of opening the store.
 func (m *metrics) opened(s *store.Store, err error) {
 	if err != nil {
 		m.storeUp.Set(0)
@@ -35,7 +35,7 @@ func (m *metrics) opened(s *store.Store, err error) {
 	}
 }
 
-// committed notes what became of a commit.
+// committed records the result of a commit.
 func (m *metrics) committed(c store.CommitStats) {
 	result := "ok"
 	if c.Err != nil {
@@ -86,22 +86,22 @@ func newMetrics() *metrics {
 	}
 }
 
-// register makes the metrics known, those that are read off c among them.
+// register registers the metrics, including the gauges of c.
 func (m *metrics) register(r prometheus.Registerer, c *Cache) {
-	for _, result := range []string{"ok", "error"} { // there from the start, to be alerted on
+	for _, result := range []string{"ok", "error"} { // exported from the start, for alerts
 		m.commits.WithLabelValues(result)
 	}
 	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, m.damaged, m.evictions, m.spool, &gauges{cache: c})
 }
 
-// otherResource counts together what has no resource, and the rest once there
-// are maxResources.
+// otherResource is the label of requests without a resource, and of further ones beyond
+// maxResources.
 const (
 	otherResource = "other"
 	maxResources  = 200
 )
 
-// answered counts an answer that the cache gave, or could not give.
+// answered counts an answer from the cache, or the lack of one.
 func (m *metrics) answered(info *request.RequestInfo, err error) {
 	resource, result := otherResource, "hit"
 	if err != nil {
@@ -113,8 +113,8 @@ func (m *metrics) answered(info *request.RequestInfo, err error) {
 	m.offline.WithLabelValues(resource, result).Inc()
 }
 
-// knownResource are those whose misses are told apart. What was never read may be
-// anything that a client made up.
+// knownResource are the resources with a label of their own for misses. A resource that was
+// never read may be any string from a client.
 var knownResource = map[string]bool{
 	"configmaps": true, "secrets": true, "pods": true, "nodes": true, "services": true, "endpoints": true,
 	"endpointslices": true, "namespaces": true, "serviceaccounts": true, "events": true, "leases": true,
@@ -123,7 +123,7 @@ var knownResource = map[string]bool{
 	"replicasets": true, "statefulsets": true, "jobs": true, "networkpolicies": true, "customresourcedefinitions": true,
 }
 
-// gauges are read off the cache when somebody asks.
+// gauges are collected from the cache at each scrape.
 type gauges struct{ cache *Cache }
 
 var (

@@ -12,16 +12,16 @@ import (
 	"github.com/edgehub-io/edgehub/cache/tee"
 )
 
-// isReview reports whether the node asks who somebody is, or what somebody may do, as
-// its kubelet does before it serves its own API. Others get no answers from here: those
-// that the node got are not for them.
+// isReview reports whether the request is a TokenReview or SubjectAccessReview of the node, which
+// its kubelet sends for requests to its own API. Other users get no answers: those to the node
+// are not for them.
 func (x *exchange) isReview() bool {
 	i := x.info
 	return x.req.Method == http.MethodPost && x.who.user == query.NodeUser &&
 		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
 }
 
-// keepReview remembers an apiserver's answer to the node.
+// keepReview stores an apiserver's answer to the node.
 func (w *writes) keepReview(x *exchange, res *http.Response) {
 	request, err := x.body()
 	if err != nil {
@@ -34,7 +34,7 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-// review answers at once, as an apiserver would, if need be with no.
+// review answers like an apiserver; without a stored answer it denies.
 func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	header := x.req.Header
 	body, contentType, err := w.persisted.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
@@ -47,7 +47,7 @@ func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
 	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
-// reviewRefusal is why the answer is no, where it is.
+// reviewRefusal returns the reason of a denial.
 func (w *writes) reviewRefusal() string {
 	ttl := w.cache.opts.AuthorizationTTL
 	if ttl <= 0 {

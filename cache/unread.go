@@ -8,8 +8,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// unread notes that something was read in a form that is not kept, or with parameters that
-// are not known here: no state of before proves that what was shown is not there.
+// unread records that objects were read in a form that is not cached, or with unknown
+// parameters: older state no longer proves that these objects do not exist.
 func (x *exchange) unread(res *http.Response) {
 	r := x.cache.records
 	if x.info.Verb == "get" {
@@ -29,8 +29,8 @@ func (x *exchange) isUnread() bool {
 		(i.Verb == "get" || i.Verb == "list" || i.Verb == "watch")
 }
 
-// unreadBody is the body of a list or a watch that is not looked into. Whatever comes may
-// be newer than all that is known then: a watch shows more for as long as it lasts.
+// unreadBody is the body of a list or watch that is not decoded. Its objects may be newer than
+// everything known at that time, in a watch until it ends.
 type unreadBody struct {
 	io.ReadCloser
 	passed func()

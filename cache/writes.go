@@ -29,24 +29,23 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// errWrite is why a write is not answered.
+// errWrite is returned for a write that cannot be answered offline.
 var errWrite = errors.New("this cannot be done without it")
 
-// writes is what is not reading: what nodes and pods write while the cloud is
-// away, and what is kept for that.
+// writes handles requests other than reads of objects: what nodes and pods write while the
+// cloud is away, and the state for it.
 type writes struct {
 	cache   *Cache
 	overlay *overlay.Overlay
-	// answered is closed when an apiserver has answered the node: a hub that has just
-	// started counts the cloud as there, and its overlay may be that of an outage which
-	// goes on.
+	// answered is closed when an apiserver has answered the node. Until then a hub that has
+	// just started cannot know whether an outage from before continues.
 	answered  chan struct{}
 	first     sync.Once // closes answered
 	events    *spool.Spool
 	persisted atomic.Pointer[persisted]
 }
 
-// persisted is what was answered before, and is answered again.
+// persisted are earlier answers of apiservers that are repeated offline.
 type persisted struct {
 	tokens  *satoken.Tokens
 	paths   *paths.Paths
@@ -71,8 +70,7 @@ func newWrites(c *Cache) (*writes, error) {
 	return w, w.overlay.Load()
 }
 
-// load reads what is on disk. Events that are there are not among it: they wait
-// for the next start.
+// load reads the state on disk, except Events, which are read at the next start.
 func (w *writes) load() error {
 	tokens, err := satoken.Open(w.cache.disk, satoken.Options{Logger: w.cache.log})
 	if err != nil {
@@ -90,8 +88,7 @@ func (w *writes) load() error {
 	return nil
 }
 
-// run looks after what was written during an outage, each time one is over for the
-// node.
+// run handles what was written offline after each outage, until ctx ends.
 func (w *writes) run(ctx context.Context) error {
 	for w.cache.up.WaitUp(w.cache.opts.AsNode(ctx)) == nil {
 		w.whileUp(ctx)
@@ -99,7 +96,7 @@ func (w *writes) run(ctx context.Context) error {
 	return nil
 }
 
-// whileUp does what is left to do after an outage, and returns at the next loss.
+// whileUp does the work after an outage, and returns at the next loss.
 func (w *writes) whileUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	lost := w.cache.up.Lost(w.cache.node)
@@ -114,17 +111,17 @@ func (w *writes) whileUp(ctx context.Context) {
 	tasks.Wait()
 }
 
-// replay sends the events that wait.
+// replay sends the Events in the spool.
 func (w *writes) replay(ctx context.Context) {
 	if err := w.events.Replay(ctx, w.send); err != nil && ctx.Err() == nil {
 		w.cache.log.Warn("events of an outage could not be sent", "err", err)
 	}
 }
 
-// settle drops the overlay when the cloud has been there for so long, without a break,
-// that the kubelet's own watch has shown it what the cloud does not have. Until then a
-// kubelet takes its status for written, and does not send it again: if the cloud is lost
-// before, the overlay has the only copy.
+// settle drops the overlay after the cloud has been up, without a loss, for long enough that
+// the kubelet's watch has reverted the offline status. Until then the kubelet considers its
+// status written, and does not send it again: if the cloud is lost before, the overlay is
+// the only copy.
 func (w *writes) settle(ctx context.Context) {
 	select {
 	case <-w.answered:
@@ -146,7 +143,7 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 // reached is called when an apiserver has answered the node.
 func (w *writes) reached() { w.first.Do(func() { close(w.answered) }) }
 
-// online looks at the answer to a request that is no read of an object.
+// online handles an apiserver's answer to a request that does not read objects.
 func (w *writes) online(x *exchange, res *http.Response) {
 	switch {
 	case res.StatusCode == http.StatusNotFound && x.req.Method != http.MethodGet:
@@ -176,7 +173,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 	}
 }
 
-// keepPath keeps what an apiserver says of itself: its version, and what it serves.
+// keepPath caches an apiserver's version and discovery.
 func (w *writes) keepPath(x *exchange, res *http.Response) {
 	if res.StatusCode != http.StatusOK {
 		w.persisted.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
@@ -191,7 +188,7 @@ func (w *writes) keepPath(x *exchange, res *http.Response) {
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-// isTokenRequest reports whether a token of a service account is asked for.
+// isTokenRequest reports whether the request is for a service account token.
 func (x *exchange) isTokenRequest() bool {
 	i := x.info
 	return x.req.Method == http.MethodPost && i.APIGroup == "" && i.Resource == "serviceaccounts" && i.Subresource == "token"
@@ -214,7 +211,7 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-// body returns the request's body, which was sent, or might have been.
+// body returns the request's body, which may have been sent already.
 func (x *exchange) body() ([]byte, error) {
 	if x.req.Body == nil || x.req.Body == http.NoBody {
 		return nil, nil
@@ -230,7 +227,7 @@ func (x *exchange) body() ([]byte, error) {
 	return io.ReadAll(again)
 }
 
-// offline answers what is no read of an object.
+// offline answers a request that does not read objects.
 func (w *writes) offline(x *exchange) (*http.Response, error) {
 	if !x.info.IsResourceRequest {
 		return w.path(x)
@@ -256,13 +253,13 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 	return nil, errWrite
 }
 
-// path answers requests that are about no resource.
+// path answers non-resource requests.
 func (w *writes) path(x *exchange) (*http.Response, error) {
 	if x.req.Method != http.MethodGet {
 		return nil, errWrite
 	}
 	switch x.req.URL.Path {
-	case "/healthz", "/livez", "/readyz": // of whom the client talks to
+	case "/healthz", "/livez", "/readyz": // the health of the hub itself
 		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
 	code, header, body, ok := w.persisted.Load().paths.Answer(x.who.user, x.req)
@@ -291,7 +288,7 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	i, header := x.info, x.req.Header
 	var authorization string
 	if token := identity.Bearer(header); token != "" && !x.who.isNode() {
-		authorization = "Bearer " + token // without what may follow it, which nobody looks at
+		authorization = "Bearer " + token // without anything after it, which apiservers ignore
 	}
 	a, err := w.events.Add(spool.Request{
 		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,
@@ -304,15 +301,15 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	return offline.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
 }
 
-// ownObjects are those that a kubelet makes of its node when it starts, and
-// updates if they are there.
+// ownObjects are objects that a kubelet creates for its node when it starts, or updates if
+// they exist.
 var ownObjects = map[schema.GroupResource]bool{
 	{Resource: "nodes"}:                                true,
 	{Group: "storage.k8s.io", Resource: "csinodes"}:    true,
 	{Group: "coordination.k8s.io", Resource: "leases"}: true,
 }
 
-// create says that what is to be made is there already, where that is known.
+// create answers AlreadyExists for an object that is known to exist.
 func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	resource := x.resource()
 	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
@@ -329,7 +326,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	return offline.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
-// cached returns the newest copy of an object that a GET would be answered with.
+// cached returns the copy of an object that would answer a GET.
 func (x *exchange) cached(q *query.Query) (view.Object, error) {
 	copies, err := x.cache.views.Seek(q)
 	if err != nil {
@@ -348,7 +345,7 @@ func (x *exchange) cached(q *query.Query) (view.Object, error) {
 	return view.Object{}, err
 }
 
-// update applies what the node says of itself to the overlay.
+// update applies the node's status and leases to the overlay.
 func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	q := x.written()
 	if q == nil || !x.who.isNode() {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// copyBuffers lends the buffers that bodies are copied through. 32 KiB is what
-// io.Copy uses, and two HTTP/2 frames.
+// copyBuffers pools the buffers for copying bodies. 32 KiB is the size in io.Copy, and of two
+// HTTP/2 frames.
 type copyBuffers struct{ pool sync.Pool }
 
 const copyBufferSize = 32 << 10
@@ -18,10 +18,10 @@ func newCopyBuffers() *copyBuffers {
 func (b *copyBuffers) Get() []byte  { return b.pool.Get().(*[copyBufferSize]byte)[:] }
 func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBufferSize]byte)(p)) }
 
-// writingBody is the body of an answer that writes itself, an io.WriterTo, to where the
-// first Read of it would be copied: httputil.ReverseProxy copies through a buffer of its
-// own, 32 KiB at a time, which is a third of what a list from the cache costs. It is not for
-// answers without a length: these ReverseProxy flushes from another goroutine meanwhile.
+// writingBody is a response body that is an io.WriterTo. Its first Read writes the body directly
+// to the client: the copy of httputil.ReverseProxy through a 32 KiB buffer is a third of the
+// cost of a list from the cache. It must not be used for responses without a length, which
+// ReverseProxy flushes from another goroutine.
 type writingBody struct {
 	io.ReadCloser
 	source io.WriterTo // the ReadCloser

@@ -5,8 +5,7 @@ import (
 	"io"
 )
 
-// watchBody is the body of a watch. Once the hub drains, its end is a clean one,
-// whatever ended it.
+// watchBody is the body of a watch. Once the hub drains, it always ends cleanly.
 type watchBody struct {
 	io.ReadCloser
 	draining context.Context

@@ -2,12 +2,12 @@ package proxy
 
 import "net/http"
 
-// responseWriter is a response on which 1xx answers of the apiserver are passed on, but
-// 100 Continue: net/http sends that by itself as soon as the body of the request is
-// read. A second one would confuse clients that take it for the beginning of the answer.
+// responseWriter forwards 1xx responses of the apiserver except 100 Continue: net/http itself
+// sends that as soon as the body of the request is read, and a second one would confuse
+// clients that expect the final response.
 type responseWriter struct {
 	http.ResponseWriter
-	begun bool // something was passed on, after which httputil.ReverseProxy clears the header
+	begun bool // a 1xx was forwarded, after which httputil.ReverseProxy clears the header
 }
 
 // Unwrap is for http.ResponseController.
@@ -25,8 +25,8 @@ func (i *responseWriter) WriteHeader(code int) {
 	i.ResponseWriter.WriteHeader(code)
 }
 
-// suppressDefaults keeps net/http from guessing a type, or adding a date of its own, where the
-// apiserver sent none.
+// suppressDefaults prevents net/http from adding a Content-Type or Date that the apiserver has
+// not sent.
 func suppressDefaults(h http.Header) {
 	for _, name := range []string{"Content-Type", "Date"} {
 		if _, ok := h[name]; !ok {

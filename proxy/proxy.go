@@ -22,8 +22,7 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Proxy passes requests on to an Upstream. Handler makes an http.Handler of it
-// for each port.
+// Proxy forwards requests to an upstream. Handler returns an http.Handler for each port.
 type Proxy struct {
 	forward  *httputil.ReverseProxy
 	requests request.RequestInfoFactory
@@ -32,15 +31,15 @@ type Proxy struct {
 
 	bodyTimeout time.Duration
 	bodies      *limits.Eviction // bodies of callers with credentials of their own
-	writes      *limits.Eviction // answers to them
-	callers     atomic.Int64     // requests of theirs that are being answered
+	writes      *limits.Eviction // responses to them
+	callers     atomic.Int64     // their requests in flight
 	maxCallers  int64
 	active      tracker
 	draining    context.Context // ends when Drain is called
 	drain       context.CancelFunc
 }
 
-// New returns a Proxy that sends what it is asked through upstream.
+// New returns a Proxy that sends requests through upstream.
 func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 	p := &Proxy{
 		requests: request.RequestInfoFactory{
@@ -66,16 +65,16 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 	return p
 }
 
-// Drain ends all watches cleanly, as an apiserver does when their time is over:
-// their clients resume them elsewhere, or here after a restart. Upgraded
-// connections (exec, port-forward) and logs that are followed go on.
+// Drain ends all watches cleanly, like an apiserver at their timeout: their clients resume them
+// elsewhere, or here after a restart. Upgraded connections (exec, port-forward) and followed
+// logs continue.
 func (p *Proxy) Drain() { p.drain() }
 
-// Wait returns nil once no request is being answered, upgraded connections among
-// them, or ctx's error.
+// Wait returns nil once no requests are in flight, including upgraded connections, or ctx's
+// error.
 func (p *Proxy) Wait(ctx context.Context) error { return p.active.wait(ctx) }
 
-// Handler serves callers that authenticate tells apart.
+// Handler serves a port whose callers are authenticated by authenticate.
 func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, end := limits.WithBodyTimeout(w, r, p.bodyTimeout)
@@ -89,7 +88,7 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 			p.reject(w, err)
 			return
 		}
-		if id == authn.Caller { // whoever that is: nobody has looked at the credentials yet
+		if id == authn.Caller { // its credentials are not verified yet
 			defer p.callers.Add(-1)
 			if p.callers.Add(1) > p.maxCallers {
 				p.reject(w, errTooManyRequests)
@@ -106,7 +105,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.active.begin()
 	defer p.active.end()
 	info, err := p.requestInfo(r)
-	if err != nil { // its own path or query is at fault, and the apiserver words that best
+	if err != nil { // an invalid path or query: the apiserver's own error is clearer
 		info = &request.RequestInfo{Verb: "other"}
 	}
 	x := &exchange{verb: info.Verb, began: time.Now()}
@@ -123,7 +122,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if x.verb == "watch" {
 		defer context.AfterFunc(p.draining, cancel)()
 		if p.draining.Err() != nil {
-			cancel() // AfterFunc would come too late for an answer that is quick
+			cancel() // AfterFunc may be too late for a quick response
 		}
 	}
 	r = r.WithContext(ctx)
@@ -131,18 +130,18 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		x.code = writeBodyTimeout(w)
 		return
 	} else if err != nil {
-		panic(http.ErrAbortHandler) // the client broke off; nobody is left to answer
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	suppressDefaults(w.Header())
 	x.to = &responseWriter{ResponseWriter: w}
 	p.forward.ServeHTTP(x.to, r)
 }
 
-// exchange is what is noted of one request and its answer.
+// exchange is one request and its response, for metrics and errors.
 type exchange struct {
 	verb  string
 	began time.Time
-	code  int // of the answer; 0 until there is one
+	code  int // of the response; 0 until there is one
 	to    http.ResponseWriter
 }
 
@@ -156,7 +155,7 @@ func exchangeOf(r *http.Request) *exchange {
 	return x
 }
 
-// rewrite undoes what httputil.ReverseProxy changes in a request by itself.
+// rewrite undoes the changes of httputil.ReverseProxy to a request.
 func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -166,7 +165,7 @@ func rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// modifyResponse sees each answer of an apiserver before it goes to the client.
+// modifyResponse is called for each response before it is sent to the client.
 func (p *Proxy) modifyResponse(res *http.Response) error {
 	x := exchangeOf(res.Request)
 	x.code = res.StatusCode
@@ -179,7 +178,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	return nil
 }
 
-// handleError answers a request that got no answer from upstream.
+// handleError answers a request that got no response from upstream.
 func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	clear(w.Header())
@@ -205,8 +204,8 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// unreachableText says that the cloud cannot be reached, or not by this node, and,
-// where somebody on the way has wrapped cause, what that means for this request.
+// unreachableText is the message for a cloud that cannot be reached, or not by this node, with
+// the context in which cause was wrapped.
 func unreachableText(err error, cause *upstream.UnreachableError) string {
 	text := "the cloud cannot be reached"
 	if cause.Refused() {

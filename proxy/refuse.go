@@ -11,19 +11,19 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
-// errInvalidRequest is wrapped by the errors of malformed; the caller gets 400.
+// errInvalidRequest is wrapped by the errors of validate; the caller gets 400.
 var errInvalidRequest = errors.New("this request cannot be passed on as it is")
 
-// maxCallerRequests is how many requests of callers with credentials of their own are answered at
-// the same time. A watch costs some 40 KB, and one HTTP/2 connection may carry 250 of
-// them. A node's pods have some hundreds.
+// maxCallerRequests bounds the requests in flight of callers with credentials of their own. A
+// watch costs about 40 KB, and one HTTP/2 connection may carry 250 of them. A node's pods have
+// a few hundred.
 const maxCallerRequests = 4096
 
-// errTooManyRequests is answered 429: client-go tries again.
+// errTooManyRequests becomes a 429, after which client-go retries.
 var errTooManyRequests = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
 
-// reject answers a request that goes no further. It is counted under the verb
-// "other": what a stranger asks for does not count.
+// reject answers a request that is not forwarded. It is counted under the verb "other": callers
+// that are not authenticated must not create labels.
 func (p *Proxy) reject(w http.ResponseWriter, err error) {
 	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
 	switch {
@@ -38,7 +38,7 @@ func (p *Proxy) reject(w http.ResponseWriter, err error) {
 	writeStatus(w, code, reason, "edgehub: "+err.Error())
 }
 
-// writeBodyTimeout is for a client that may still read.
+// writeBodyTimeout answers a body timeout, in case the client still reads.
 func writeBodyTimeout(w http.ResponseWriter) int {
 	w.Header().Set("Connection", "close")
 	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+limits.ErrBodyTimeout.Error()+"; send the request again")

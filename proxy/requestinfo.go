@@ -9,9 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// requestInfo says what r is about. The factory gets to see of the query only what it
-// uses and can read: what it cannot read it logs, and with it all of the query, where
-// some put tokens. To refuse such a query is up to the apiserver.
+// requestInfo parses r. The factory gets only the query parameters that it uses and can parse:
+// if it cannot, it logs the whole query, which may contain tokens. Refusing an invalid query
+// is left to the apiserver.
 func (p *Proxy) requestInfo(r *http.Request) (*request.RequestInfo, error) {
 	known := &url.URL{Path: r.URL.Path}
 	if r.URL.RawQuery != "" {
@@ -22,7 +22,7 @@ func (p *Proxy) requestInfo(r *http.Request) (*request.RequestInfo, error) {
 
 func parsable(query url.Values) url.Values {
 	out := url.Values{}
-	if watch := query["watch"]; len(watch) > 0 { // there is none that cannot be read
+	if watch := query["watch"]; len(watch) > 0 { // all values are valid
 		out["watch"] = watch
 	}
 	if text := query.Get("fieldSelector"); text != "" {

@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retryAfter is how long, in seconds, a client is asked to wait before it tries
-// again. client-go honours it on any 5xx and on 429. The hub is on the same machine, so
-// that an early retry costs the link nothing.
+// retryAfter is the Retry-After header, in seconds. client-go honours it on any 5xx and on 429.
+// The hub is on the same machine, so that an early retry does not use the link.
 const retryAfter = 1
 
 // writeStatus sends a metav1.Status of this code. A Status is JSON whatever the
@@ -30,5 +29,5 @@ func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, me
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(status) // fails only where the client has left
+	_ = json.NewEncoder(w).Encode(status) // fails only if the client has disconnected
 }

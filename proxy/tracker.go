@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// tracker counts the requests that are being answered, upgraded connections
-// among them, which http.Server.Shutdown does not know of.
+// tracker counts the requests in flight, including upgraded connections, of which
+// http.Server.Shutdown does not know.
 type tracker struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // of a wait under way: closed when n is 0; else nil
+	idle chan struct{} // nil without a waiter; closed when n is 0
 }
 
 func (t *tracker) begin() {
@@ -29,7 +29,7 @@ func (t *tracker) end() {
 	}
 }
 
-// wait returns nil when nothing is being answered, or ctx's error.
+// wait returns nil when no requests are in flight, or ctx's error.
 func (t *tracker) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.n == 0 {

@@ -8,14 +8,14 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// validate returns why r cannot reach an apiserver as it was sent, or nil. What
-// net/http refuses by itself does not come as far.
+// validate returns an error if r cannot be forwarded unchanged. Requests that net/http itself
+// refuses do not get here.
 func validate(r *http.Request) error {
 	isURL := r.URL.Scheme == "" || (r.URL.Scheme == "http" || r.URL.Scheme == "https") && r.URL.Host != ""
 	if !isURL || r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") { // GET a:/b, GET a:b, PRI *, CONNECT host
 		return fmt.Errorf("%w: it is for %.200q, which is no path", errInvalidRequest, r.RequestURI)
 	}
-	if r.Method == http.MethodConnect { // net/http would pass on the host alone
+	if r.Method == http.MethodConnect { // net/http would forward only the host
 		return fmt.Errorf("%w: no apiserver knows the method CONNECT", errInvalidRequest)
 	}
 	if !upstream.HasExactPath(r.URL) {
@@ -32,10 +32,9 @@ func validate(r *http.Request) error {
 	return nil
 }
 
-// isIdentityHeader reports whether a header, as http.CanonicalHeaderKey writes it,
-// says on whose behalf a request is. Other headers that Connection names are
-// dropped, as they have to be; without one of these it would be somebody else's
-// request.
+// isIdentityHeader reports whether a canonical header determines the user of a request. Headers
+// that Connection names are dropped, as HTTP requires; without one of these the request would
+// be that of another user.
 func isIdentityHeader(header string) bool {
 	return header == "Authorization" || strings.HasPrefix(header, "Impersonate-") ||
 		strings.HasPrefix(header, "X-Remote-") || strings.HasPrefix(header, "Sec-Websocket-")

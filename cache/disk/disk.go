@@ -1,10 +1,9 @@
-// Package disk is the store and its writer, however often the file has to be opened again:
-// because it was damaged, or because the machine did not let it be opened. Whoever keeps
-// state in memory takes it over from the new file; see [Options].
+// Package disk wraps the store and its writer, and opens the file again if it was damaged, or
+// could not be opened. State in memory must then be loaded again; see [Options].
 //
-// A Disk is opened, run, and closed by the end of Run. It may be called under the lock of a
-// view: nothing but a read waits for the machine's disk, and the hooks Lost and Committed
-// must not wait for such a lock.
+// A Disk is opened and run; Run closes it at its end. It may be called under the lock of a
+// view: only reads wait for the machine's disk, and the hooks Lost and Committed must not
+// wait for such a lock.
 package disk
 
 import (
@@ -26,27 +25,26 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// MaxPending bounds the bytes that wait for the disk. A list of 10,000 pods fits
-// in; where a disk is so slow that more waits, views are given up.
+// MaxPending bounds the bytes that wait for the disk. It is enough for a list of 10,000 pods.
+// If a slow disk exceeds it, views become stale.
 const MaxPending = 64 << 20
 
-// FirstReopen and LastReopen bound the time between two attempts to open a store
-// that cannot be opened.
+// FirstReopen and LastReopen are the first and the longest pause between attempts to open the
+// store.
 const (
 	FirstReopen = 2 * time.Second
 	LastReopen  = time.Minute
 )
 
-// Disk is the store and its writer. When the file turns out to be damaged it is
-// closed and opened again, which restores a snapshot or begins anew; whoever
-// holds something in memory that the file held is told by reset.
+// Disk is the store and its writer. A damaged file is closed and opened again, which restores
+// a snapshot or creates an empty file; then Options.Reset is called.
 //
 // It is safe for concurrent use.
 type Disk struct {
 	dir     string
 	options Options
 	log     *slog.Logger
-	failing atomic.Bool // the last commit
+	failing atomic.Bool // the last commit failed
 
 	Interned interned
 	Seed     maphash.Seed // of entry.quick
@@ -60,25 +58,24 @@ type Disk struct {
 
 // Options are options of a disk.
 type Options struct {
-	Store store.Options // its Logger is the disk's
+	Store store.Options // its Logger is used by the disk, too
 
-	// Lost is called with views whose changes could not be kept; see store.WriterOptions.
+	// Lost is called for views whose changes could not be written; see store.WriterOptions.
 	Lost func(store.ID, error)
-	// Reset is called when another file has taken the place of one that was damaged, or
-	// could not be opened: what it holds counts, and not what is in memory.
+	// Reset is called when another file has replaced one that was damaged, or could not be
+	// opened: its contents replace the state in memory.
 	Reset func()
-	// Wait reports whether a store that could not be opened is not to be opened yet.
+	// Wait reports whether to postpone opening a store that could not be opened.
 	Wait func() bool
-	// Opened is called after each attempt to open the store, with its error, and committed
+	// Opened is called after each attempt to open the store, with its error, and Committed
 	// after each commit.
 	Opened    func(*store.Store, error)
 	Committed func(store.CommitStats)
 }
 
-// Open opens the store. Where the machine does not let it be opened (a full or
-// read-only disk, say), the node is served all the same: what is read stays in
-// memory, within bounds, and opening is tried again. Errors are ErrLocked and
-// ErrKey, which a person has to put right.
+// Open opens the store. If that fails (on a full or read-only disk, for example), the cache
+// works in memory, within limits, and Run tries to open it again. Only ErrLocked and ErrKey,
+// which an administrator has to fix, are returned.
 func Open(dir string, options Options) (*Disk, error) {
 	d := &Disk{dir: dir, options: options, log: options.Store.Logger, Seed: maphash.MakeSeed(), Boot: bootID()}
 	s, err := store.Open(dir, options.Store)
@@ -102,13 +99,12 @@ func (d *Disk) newWriter(s *store.Store) *store.Writer {
 	})
 }
 
-// largeCommit is the size, in bytes, of a commit that leaves so much garbage, its
-// own and that of the lists before it, that it is given back to the machine at
-// once: a hub that is quiet afterwards would keep it for minutes. That takes some
-// milliseconds, in which nobody waits.
+// largeCommit is the size, in bytes, of a commit after which memory is returned to the machine
+// at once: the garbage of the commit and its lists would otherwise remain for minutes in an
+// idle hub. That takes some milliseconds in the background.
 const largeCommit = 4 << 20
 
-// committed is told of each commit.
+// committed is called after each commit.
 func (d *Disk) committed(c store.CommitStats) {
 	if c.Bytes > largeCommit {
 		defer debug.FreeOSMemory()
@@ -120,8 +116,8 @@ func (d *Disk) committed(c store.CommitStats) {
 	d.options.Committed(c)
 }
 
-// Run writes what is collected until ctx ends, and once more. It returns nil:
-// the node is served also where nothing can be written any more.
+// Run writes pending changes until ctx ends, and once more then. It always returns nil: the
+// cache works in memory if it cannot write.
 func (d *Disk) Run(ctx context.Context) error {
 	for {
 		err := d.openErr
@@ -155,8 +151,7 @@ func (d *Disk) runOnce(ctx context.Context) error {
 	return g.Wait()
 }
 
-// reopen opens the store again, however long that takes. It returns false when
-// ctx has ended.
+// reopen tries to open the store until it succeeds. It returns false when ctx has ended.
 func (d *Disk) reopen(ctx context.Context, absent bool) bool {
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
 		for absent && d.options.Wait() {
@@ -178,7 +173,7 @@ func (d *Disk) reopen(ctx context.Context, absent bool) bool {
 	}
 }
 
-// Use has the store take the place of the one before.
+// Use replaces the store.
 func (d *Disk) Use(s *store.Store) {
 	d.mu.Lock()
 	d.store, d.writer, d.openErr = s, d.newWriter(s), nil
@@ -187,7 +182,7 @@ func (d *Disk) Use(s *store.Store) {
 	d.options.Reset()
 }
 
-// Close closes the store of a disk that is not run.
+// Close closes a disk without Run.
 func (d *Disk) Close() error {
 	s, _ := d.Now()
 	return s.Close()
@@ -196,17 +191,17 @@ func (d *Disk) Close() error {
 // IsFailing reports whether the last commit failed.
 func (d *Disk) IsFailing() bool { return d.failing.Load() }
 
-// Clock is the time as it is noted in views: to the second.
+// Clock returns the time for views, in seconds.
 func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
-// Now is the store and its writer, until the file is opened again.
+// Now returns the current store and its writer, which change when the file is opened again.
 func (d *Disk) Now() (*store.Store, *store.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.store, d.writer
 }
 
-// Change takes over a change of a view. It does no I/O.
+// Change queues a change of a view. It does no I/O.
 func (d *Disk) Change(c *store.Change) {
 	_, w := d.Now()
 	if err := w.Change(*c); err != nil {
@@ -214,8 +209,8 @@ func (d *Disk) Change(c *store.Change) {
 	}
 }
 
-// Get returns the value of a key in a table, also where it is not on disk yet, or
-// store.ErrNotFound: where the store cannot be opened, too.
+// Get returns the value of a key in a table, also if it is not on disk yet, or
+// store.ErrNotFound, also while the store cannot be opened.
 func (d *Disk) Get(bucket, key string) ([]byte, error) {
 	s, w := d.Now()
 	if value, ok := w.Get(bucket, key); ok {
@@ -240,7 +235,7 @@ func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) erro
 	return nil
 }
 
-// CheckTable reports a table of which something on disk is damaged, or was lost. See
+// CheckTable returns an error for a table that is damaged on disk, or has lost keys. See
 // store.CheckTable.
 func (d *Disk) CheckTable(bucket string) error {
 	s, _ := d.Now()
@@ -250,14 +245,14 @@ func (d *Disk) CheckTable(bucket string) error {
 	return nil
 }
 
-// Put takes over new values of keys; they are on disk within a second or so.
+// Put queues new values of keys; they are on disk within about a second.
 func (d *Disk) Put(pairs ...store.Pair) error {
 	_, w := d.Now()
 	return w.Put(pairs...)
 }
 
-// bootID identifies the time since the machine was started; it is empty where the kernel
-// does not say.
+// bootID identifies the current boot of the machine; it is empty if the kernel does not provide
+// it.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -266,8 +261,8 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// Intern returns an object that is given in two parts: the bytes that another
-// client has just read, or else a copy.
+// Intern returns the bytes of an object that is given in two parts: those that another client
+// has just read, or else a copy.
 func (d *Disk) Intern(sum store.Sum, head string, rest []byte) []byte {
 	if b := d.Interned.Take(sum); b != nil {
 		return b

@@ -1,9 +1,9 @@
-// Package tee looks at the bodies of answers while their clients read them. What it cannot
-// read passes all the same, and what the client gets does not depend on what is made of it;
-// only the last bytes wait until whoever looks on has taken over the whole body.
+// Package tee decodes the bodies of answers while their clients read them. The client always
+// gets the body unchanged, also if it cannot be decoded; only its last bytes wait until the
+// whole body has been handled.
 //
-// A body is for one goroutine. Where it is compressed, another one decompresses it, and ends
-// with it.
+// A body is for one goroutine. If it is compressed, another one decompresses it, and ends with
+// it.
 package tee
 
 import (
@@ -17,28 +17,27 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// maxObject bounds the body of a GET that is kept. etcd takes objects of up to 1.5 MiB.
+// maxObject bounds the body of a GET that is cached. etcd accepts objects of up to 1.5 MiB.
 const maxObject = wire.DefaultMaxSize
 
-// Decoder looks at the body of an answer while it passes: it is written to, and
-// told when the body has ended cleanly. What it cannot read is passed on all the
-// same.
+// Decoder decodes the body of an answer. The body is written to it; Finish is called after a
+// clean end.
 type Decoder struct {
 	sink   sink
-	unzip  *io.PipeWriter // nil where the body is not compressed
-	done   chan error     // of the goroutine that decompresses; holds one
+	unzip  *io.PipeWriter // nil if the body is not compressed
+	done   chan error     // result of the decompressing goroutine; holds one
 	Failed error
 }
 
-// sink takes the plain bytes of a body. An error of Write says that it wants no more.
+// sink receives the uncompressed body. After an error of Write it gets no more.
 type sink interface {
 	io.Writer
-	// Close is called after a clean end, and returns what was wrong with the body.
+	// Close is called after a clean end, and returns an error for an invalid body.
 	Close() error
 }
 
-// NewDecoder reads a body in the representation r. Each item of a list goes to
-// take, which is also told of the list's metadata at the end.
+// NewDecoder returns a decoder of a list in the representation r. take gets its items and, at
+// the end, its metadata.
 func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
 	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.Item)
 	if err != nil {
@@ -47,7 +46,7 @@ func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *De
 	return Decode(res, &listSink{split, take, r})
 }
 
-// Decode undoes the compression of a body on its way to s.
+// Decode returns a decoder that passes the uncompressed body to s.
 func Decode(res *http.Response, s sink) *Decoder {
 	d := &Decoder{sink: s}
 	switch res.Header.Get("Content-Encoding") {
@@ -57,7 +56,7 @@ func Decode(res *http.Response, s sink) *Decoder {
 		d.unzip, d.done = out, make(chan error, 1)
 		go func() {
 			err := gunzip(s, in)
-			in.CloseWithError(errors.Join(err, ErrStopReading)) // what comes then is nobody's
+			in.CloseWithError(errors.Join(err, ErrStopReading)) // the rest is discarded
 			d.done <- err
 		}()
 	default:
@@ -66,7 +65,7 @@ func Decode(res *http.Response, s sink) *Decoder {
 	return d
 }
 
-// unzippers are used again: each takes 40 KB.
+// unzippers are pooled: each takes 40 KB.
 var unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
 func gunzip(w io.Writer, r io.Reader) error {
@@ -82,22 +81,21 @@ func gunzip(w io.Writer, r io.Reader) error {
 	return err
 }
 
-// Write ends a copy, too, when the list cannot be kept: nobody decompresses then
-// what nobody reads.
+// Write fails if the list cannot be cached, which also ends the decompression.
 func (l *listSink) Write(p []byte) (int, error) {
 	n, _ := l.Splitter.Write(p)
 	return n, l.Failed()
 }
 
-// Write never fails: a client's answer does not depend on whether it can be kept.
+// Write never fails: the client gets the answer whether or not it can be cached.
 func (d *Decoder) Write(p []byte) (int, error) {
 	if d.Failed == nil {
-		d.Failed = d.look(p)
+		d.Failed = d.decode(p)
 	}
 	return len(p), nil
 }
 
-func (d *Decoder) look(p []byte) error {
+func (d *Decoder) decode(p []byte) error {
 	var err error
 	if d.unzip != nil {
 		_, err = d.unzip.Write(p)
@@ -107,7 +105,7 @@ func (d *Decoder) look(p []byte) error {
 	return err
 }
 
-// Strict is a decoder that ends a copy as soon as the body cannot be kept.
+// Strict is a decoder whose Write fails as soon as the body cannot be cached.
 type Strict struct{ *Decoder }
 
 func (s Strict) Write(p []byte) (int, error) {
@@ -115,8 +113,8 @@ func (s Strict) Write(p []byte) (int, error) {
 	return n, s.Failed
 }
 
-// Finish is called after a clean end of the body. It returns nil if the body was
-// whole and has been understood.
+// Finish must be called after a clean end of the body. It returns nil if the body was complete
+// and valid.
 func (d *Decoder) Finish() error {
 	if err := d.Stop(nil); err != nil {
 		return err
@@ -136,13 +134,13 @@ func (d *Decoder) Stop(cause error) error {
 	return d.Failed
 }
 
-// ItemHandler is what list items go to.
+// ItemHandler handles the items and the metadata of a list.
 type ItemHandler interface {
 	Item(item []byte, m *wire.Meta) error
 	List(m wire.ListMeta) error
 }
 
-// listSink splits a list.
+// listSink splits a list into its items.
 type listSink struct {
 	*wire.Splitter
 	take ItemHandler
@@ -182,18 +180,18 @@ func (o *ObjectSink) Close() error {
 	return o.Take(o.body)
 }
 
-// body is one that is read by a client, while a decoder looks on. What is to be
-// committed is committed before the client gets the body's last bytes.
+// body is a body that is decoded while a client reads it. Its end is handled before the client
+// gets the last bytes.
 type body struct {
 	io.ReadCloser
 	decoder *Decoder
-	left    int64 // bytes to come; -1 where that is not known
+	left    int64 // remaining bytes; -1 if unknown
 	end     func(error)
 	ended   bool
 }
 
-// Body makes res's body one that d sees too. end is called once: with nil
-// after a whole body that d has understood, or with the reason why not.
+// Body replaces res's body by one that d decodes, too. end is called once: with nil after a
+// complete, valid body, or else with the reason.
 func Body(res *http.Response, d *Decoder, end func(error)) {
 	res.Body = &body{ReadCloser: res.Body, decoder: d, left: res.ContentLength, end: end}
 }
@@ -204,7 +202,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if n > 0 {
-		b.decoder.Write(p[:n]) //nolint:errcheck // it does not fail
+		b.decoder.Write(p[:n]) //nolint:errcheck // never fails
 	}
 	if b.left > 0 {
 		b.left -= int64(n)
@@ -218,7 +216,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close before the end is a client that went away.
+// Close before the end means that the client has disconnected.
 func (b *body) Close() error {
 	if !b.ended {
 		b.finish(errors.Join(ErrStopReading, b.decoder.Stop(ErrStopReading)))
@@ -234,7 +232,7 @@ func (b *body) finish(err error) {
 // ErrStopReading ends a read early.
 var ErrStopReading = errors.New("nobody reads on")
 
-// LogUnkept logs why an answer was passed on and not kept, if err says so.
+// LogUnkept logs err, the reason why an answer was relayed but not cached, if there is one.
 func LogUnkept(log *slog.Logger, err error) {
 	if err != nil && !errors.Is(err, ErrStopReading) {
 		log.Debug("an answer was passed on and not kept", "reason", err)

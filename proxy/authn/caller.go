@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Identity says on whose credentials a request goes to the apiserver.
+// Identity selects the credentials with which a request is sent to the apiserver.
 type Identity int
 
 const (
-	// Caller passes on what the caller sent and lends it nothing.
+	// Caller sends the caller's own credentials, if any.
 	Caller Identity = iota
-	// Node lends the caller the node's credentials.
+	// Node sends the node's credentials.
 	Node
 )
 
@@ -21,22 +21,21 @@ const (
 // neither credentials of its own nor a right to the node's.
 var ErrUnauthenticated = errors.New("neither a bearer token nor the node's own client certificate was presented")
 
-// ErrForbidden is wrapped by an Authenticator's error about a caller whom
-// credentials of its own would help, but not those it might borrow. The caller
-// gets 403.
+// ErrForbidden is wrapped by an Authenticator's error for a request that may not use the node's
+// credentials. The caller gets 403; with its own credentials it could succeed.
 var ErrForbidden = errors.New("the node's identity is not lent to this request")
 
-// Authenticator decides on whose credentials r goes upstream. Its error is
+// Authenticator decides with which credentials r is sent upstream. Its error is
 // ErrUnauthenticated or wraps it; the caller of r then gets 401.
 type Authenticator func(r *http.Request) (Identity, error)
 
-// Loopback is the Authenticator of a port that only the node itself can reach:
-// whoever comes without credentials is taken for the node.
+// Loopback is the Authenticator of a port that only the node itself can reach: callers without
+// credentials count as the node.
 func Loopback(r *http.Request) (Identity, error) { return LoopbackFor(nil)(r) }
 
-// LoopbackFor returns the Authenticator of the plain HTTP port. A caller without
-// credentials is taken for the node unless refuse returns why it is not; that goes
-// to the caller. nil refuses nobody. Callers with credentials are not asked about.
+// LoopbackFor returns the Authenticator of the plain HTTP port. A caller without credentials
+// counts as the node unless refuse returns an error, which is sent to the caller. A nil
+// refuse accepts all of them. It is not called for callers with credentials.
 func LoopbackFor(refuse func(r *http.Request) error) Authenticator {
 	return func(r *http.Request) (Identity, error) {
 		if hasCredentials(r.Header) {
@@ -51,8 +50,8 @@ func LoopbackFor(refuse func(r *http.Request) error) Authenticator {
 	}
 }
 
-// noCredentialsError is an ErrUnauthenticated in words for a caller without credentials
-// at the plain port.
+// noCredentialsError is ErrUnauthenticated with the reason for a caller without credentials at
+// the plain port.
 type noCredentialsError struct{ reason error }
 
 func (e *noCredentialsError) Error() string {
@@ -62,14 +61,12 @@ func (e *noCredentialsError) Error() string {
 func (e *noCredentialsError) Is(target error) bool { return target == ErrUnauthenticated }
 func (e *noCredentialsError) Unwrap() error        { return e.reason }
 
-// webSocketToken begins the subprotocol in which WebSocket clients, which cannot
-// set Authorization, send a bearer token to the apiserver.
+// webSocketToken is the prefix of the subprotocol in which WebSocket clients, which cannot set
+// Authorization, send a bearer token.
 const webSocketToken = "base64url.bearer.authorization.k8s.io."
 
-// hasCredentials reports whether h carries anything that an apiserver would
-// authenticate a caller by. A scheme that the apiserver does not know counts:
-// it is for the apiserver to refuse it, not for us to put the node's identity
-// in its place.
+// hasCredentials reports whether h carries credentials of any kind. An unknown scheme counts:
+// the apiserver has to refuse it, and the hub must not replace it by the node's identity.
 func hasCredentials(h http.Header) bool {
 	if _, ok := h["Authorization"]; ok {
 		return true
@@ -91,12 +88,11 @@ func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// AsNode is for requests that the hub makes itself: they carry the node's identity.
+// AsNode returns ctx for the hub's own requests, which carry the node's identity.
 func AsNode(ctx context.Context) context.Context { return WithIdentity(ctx, Node) }
 
-// IdentityOf returns the identity of a request that came through a Proxy, from
-// its context. It returns Own for a request that no Authenticator has seen, so
-// that nothing is lent by accident.
+// IdentityOf returns the identity of a request from its context. Without one it returns Caller,
+// so that the node's credentials are never used by accident.
 func IdentityOf(ctx context.Context) Identity {
 	id, _ := ctx.Value(identityKey{}).(Identity)
 	return id

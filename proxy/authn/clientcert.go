@@ -9,22 +9,19 @@ import (
 	"time"
 )
 
-// ClientCert is the Authenticator of the TLS port. A caller with a token keeps
-// it; one that presents the node's own client certificate is the node; nobody
-// else gets in.
+// ClientCert is the Authenticator of the TLS port. A caller with a token uses that; a caller with
+// the node's own client certificate is the node; all others are refused.
 //
 // nodeUser is the certificate's common name, system:node:NAME, in the organization
-// system:nodes. roots returns
-// the CAs that client certificates are checked against; it is called for each
-// request, so that they can be rotated. The server must ask for client
-// certificates without verifying them (tls.RequestClientCert), so that a
-// stranger is answered 401 instead of a broken handshake.
+// system:nodes. roots returns the CAs of client certificates; it is called for each request,
+// so that they can be rotated. The server must request client certificates without verifying
+// them (tls.RequestClientCert), so that other callers get a 401 instead of a failed handshake.
 //
-// While away says that nobody can renew it, a certificate also counts outside of its
-// time: for grace after its end, without an end where grace is 0, and before its
-// beginning, where a machine without a battery has forgotten what day it is.
+// While away returns true, so that the certificate cannot be renewed, it is also accepted
+// outside its validity period: for grace after its end (forever if grace is 0), and before its
+// beginning, because the clock of a machine without a battery may be wrong.
 func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, grace time.Duration) Authenticator {
-	var last atomic.Pointer[verifiedCert] // a check costs as much as a whole GET, and the node has one certificate
+	var last atomic.Pointer[verifiedCert] // caches the only certificate: a check costs as much as a GET
 	return func(r *http.Request) (Identity, error) {
 		if hasCredentials(r.Header) {
 			return Caller, nil
@@ -46,11 +43,11 @@ func ClientCert(nodeUser string, roots func() *x509.CertPool, away func() bool, 
 	}
 }
 
-// nodeGroup is what makes a user of a node's name a node to an apiserver. The CA may sign
-// for others under that name, who may do nothing.
+// nodeGroup is the organization of node certificates. The CA may also sign certificates with a
+// node's name outside this group, which have no permissions.
 const nodeGroup = "system:nodes"
 
-// verifiedCert is a client certificate that was found good but for its time, and by what.
+// verifiedCert is a client certificate that was verified, except for its validity period.
 type verifiedCert struct {
 	leaf  *x509.Certificate
 	roots *x509.CertPool
@@ -60,7 +57,7 @@ func (v *verifiedCert) same(other *verifiedCert) bool {
 	return other != nil && v.roots == other.roots && v.leaf.Equal(other.leaf)
 }
 
-// check checks the certificate as if now lay within its time: see counts.
+// check verifies the certificate as if now were in its validity period; validAt checks that.
 func (v *verifiedCert) check(nodeUser string, rest []*x509.Certificate, now time.Time) error {
 	within := now
 	if now.Before(v.leaf.NotBefore) {
@@ -80,8 +77,8 @@ func (v *verifiedCert) check(nodeUser string, rest []*x509.Certificate, now time
 	return nil
 }
 
-// validAt returns nil if the certificate counts now: within its time, or outside of
-// it while away, and no longer than grace after its end.
+// validAt returns nil if now is in the certificate's validity period, or, while away, before it or
+// within grace after it.
 func (v *verifiedCert) validAt(now time.Time, away func() bool, grace time.Duration) error {
 	early, late := now.Before(v.leaf.NotBefore), now.After(v.leaf.NotAfter)
 	refuse := func(format string, args ...any) error {
@@ -100,8 +97,8 @@ func (v *verifiedCert) validAt(now time.Time, away func() bool, grace time.Durat
 	return nil
 }
 
-// VerifyClient returns nil if one of roots has signed leaf, by way of rest, for a
-// client, and all of them are good at that time.
+// VerifyClient returns nil if leaf is a client certificate with a chain, by way of rest, to one
+// of roots that is valid at that time.
 func VerifyClient(leaf *x509.Certificate, rest []*x509.Certificate, roots *x509.CertPool, at time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, c := range rest {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// BodyTimeout is how long a client may send nothing of a body that it owes.
+	// BodyTimeout is how long a client may send nothing of an incomplete body.
 	BodyTimeout = time.Minute
 
-	// MaxBodies is how many bodies of callers with credentials of their own may be on
-	// the way at the same time; each holds up to maxReplay, or as much on its way out.
-	// Those of clients that do not dawdle are there within milliseconds.
+	// MaxBodies is how many bodies of callers with credentials of their own may be incomplete
+	// at the same time; each uses up to MaxReplay bytes. Normal clients send theirs within
+	// milliseconds.
 	MaxBodies = 128
 )
 
@@ -22,13 +22,12 @@ const (
 // evicted.
 var ErrBodyTimeout = errors.New("no more of the request's body has arrived for too long")
 
-// timedBody is a request's body that ends its request when it stops arriving while
-// somebody reads it. How long an upstream takes over it does not matter.
+// timedBody is a request's body that fails its request if it stops arriving while it is read.
+// The time that an upstream needs does not count.
 //
-// A connection's read deadline is set only once that has happened: net/http reads
-// on behind a body that is whole, to learn whether the client is still there, and
-// takes a deadline that ends this for one that is not. A watch, or an upgraded
-// connection, would be cut.
+// The connection's read deadline is set only after the timeout: net/http continues to read
+// after a complete body to detect that the client disconnects, and a deadline would look like
+// that. It would cut watches and upgraded connections.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -36,21 +35,21 @@ type timedBody struct {
 
 	mu       sync.Mutex
 	timer    *time.Timer
-	due      time.Time // of the read under way, or zero
+	due      time.Time // of the current read, or zero
 	complete bool
 	timedOut bool
 	ended    bool   // the connection is no longer this request's
-	leave    func() // the crowd, when the body is whole; nil: it is in none
+	leave    func() // leaves the Eviction when the body is complete; nil: not in one
 }
 
-// WithBodyTimeout returns r with a body that may not stall, and what to call at the end
-// of the request.
+// WithBodyTimeout returns r with a body that times out. The caller must call end at the end of
+// the request.
 func WithBodyTimeout(w http.ResponseWriter, r *http.Request, limit time.Duration) (watched *http.Request, end func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
 	b := &timedBody{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: limit}
-	watched = r.WithContext(r.Context()) // net/http looks at its own request's body when it answers
+	watched = r.WithContext(r.Context()) // net/http uses the body of its own request when it answers
 	watched.Body = b
 	return watched, func() { b.end(r.ProtoMajor) }
 }
@@ -95,8 +94,8 @@ func (b *timedBody) done(err error) error {
 	return err
 }
 
-// AddBody has r's body, which watchBody has made, count until it is whole or the
-// request ends.
+// AddBody adds r's body, which WithBodyTimeout has set, to an Eviction until it is complete or
+// the request ends.
 func AddBody(r *http.Request, c *Eviction) (leave func()) {
 	b, ok := r.Body.(*timedBody)
 	if !ok {
@@ -109,7 +108,7 @@ func AddBody(r *http.Request, c *Eviction) (leave func()) {
 	return leave
 }
 
-// evict is stall at once, also while nobody reads.
+// evict is expire at once, also between reads.
 func (b *timedBody) evict() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +117,7 @@ func (b *timedBody) evict() {
 	}
 	b.timedOut = true
 	if !b.due.IsZero() {
-		_ = b.control.SetReadDeadline(time.Now()) // as in stall
+		_ = b.control.SetReadDeadline(time.Now()) // as in expire
 	}
 }
 

@@ -6,18 +6,16 @@ import (
 	"time"
 )
 
-// Eviction bounds how many requests wait for their clients at the same time: what waits
-// holds memory, and a client that never goes on costs the hub, and so the node, more
-// of it than itself. Up to most of them wait as long as they like; where there are more,
-// those that have waited longest are cut, once that is longer than patience. Who does
-// not dawdle is never among them.
+// Eviction bounds how many requests wait for their clients at the same time: each uses memory
+// of the hub. Up to the limit they may wait for any time; beyond it those that have waited
+// longest are evicted, after a grace period, so that normal clients are not affected.
 type Eviction struct {
 	limit int
 	grace time.Duration
 
 	mu        sync.Mutex
 	waiting   list.List // of *waiter, the longest first
-	scheduled bool      // cutLate will be called
+	scheduled bool      // evictOldest will be called
 }
 
 type waiter struct {
@@ -25,17 +23,17 @@ type waiter struct {
 	evict func() // must not call back
 }
 
-// NewEviction returns an Eviction that lets most requests wait for as long as they like,
-// and evicts none that has waited for less than patience.
-func NewEviction(most int, patience time.Duration) *Eviction {
-	return &Eviction{limit: most, grace: patience}
+// NewEviction returns an Eviction that evicts requests beyond limit, after they have waited for
+// grace.
+func NewEviction(limit int, grace time.Duration) *Eviction {
+	return &Eviction{limit: limit, grace: grace}
 }
 
-// Add notes that a request waits, until leave is called, which may be done again.
-// cut ends it; it may come after leave.
-func (c *Eviction) Add(cut func()) (leave func()) {
+// Add adds a request that waits, until leave is called; leave is idempotent. evict ends the
+// request; it may be called after leave.
+func (c *Eviction) Add(evict func()) (leave func()) {
 	c.mu.Lock()
-	place := c.waiting.PushBack(&waiter{time.Now(), cut})
+	place := c.waiting.PushBack(&waiter{time.Now(), evict})
 	isFull := c.waiting.Len() > c.limit && !c.scheduled
 	c.mu.Unlock()
 	if isFull {
@@ -55,8 +53,8 @@ func (c *Eviction) Len() int {
 	return c.waiting.Len()
 }
 
-// evictOldest cuts those who are too many, and too long there, and comes again where others
-// will be.
+// evictOldest evicts the requests beyond the limit that have waited for the grace period, and
+// schedules itself for those that have not.
 func (c *Eviction) evictOldest() {
 	c.mu.Lock()
 	var late []*waiter

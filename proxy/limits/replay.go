@@ -6,14 +6,13 @@ import (
 	"net/http"
 )
 
-// MaxReplay is the size, in bytes, up to which a request body of known length
-// is held in memory, so that the request can be sent again when an apiserver
-// says GOAWAY before it has read it. A kubelet's pod and node status patches
-// are smaller; what is larger goes through as a stream.
+// MaxReplay is the size, in bytes, up to which a request body of known length is buffered, so
+// that the request can be sent again after a GOAWAY from an apiserver that has not read it.
+// The kubelet's pod and node status patches are smaller; larger bodies are streamed.
 const MaxReplay = 256 << 10
 
-// BufferBody makes the body of r replayable if it is small. A client that
-// breaks off in the middle of its body is an error.
+// BufferBody makes the body of r replayable if it is small. It fails if the client disconnects
+// before the end of the body.
 func BufferBody(r *http.Request) error {
 	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > MaxReplay {
 		return nil

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// MaxUnread is how many answers to callers with credentials of their own may stand
-	// still at the same time for longer than unreadPatience.
+	// MaxUnread is how many responses to callers with credentials of their own may wait for
+	// their clients at the same time for longer than UnreadGrace.
 	MaxUnread = 64
-	// UnreadGrace is how long a write may wait for its client, however many there are.
+	// UnreadGrace is how long any write may wait for its client.
 	UnreadGrace = 2 * time.Second
 
-	// maxWrite is how many bytes are written at once, so that a client is not taken
-	// for one that does not read only because it reads a large object.
+	// maxWrite is how many bytes are written at once, so that a client that reads a large
+	// object is not mistaken for one that does not read.
 	maxWrite = 64 << 10
 )
 
-// ResponseWriter is a response whose writes join a crowd. What follows a write that failed is
-// none: a response that was cut would count as one more, and another be cut for it.
+// ResponseWriter is a response whose writes are subject to an Eviction. After a failed write it
+// writes nothing: an evicted response would otherwise wait again, and evict another one.
 type ResponseWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	eviction *Eviction
-	err      error // of the write that failed
+	err      error // of the first failed write
 }
 
-// NewResponseWriter returns w with writes and flushes that c counts while they wait for
-// the client, and ends where it evicts them.
+// NewResponseWriter returns w with writes and flushes that are added to c while they wait for the
+// client.
 func NewResponseWriter(w http.ResponseWriter, c *Eviction) *ResponseWriter {
 	return &ResponseWriter{ResponseWriter: w, control: http.NewResponseController(w), eviction: c}
 }
@@ -49,7 +49,7 @@ func (u *ResponseWriter) Write(p []byte) (written int, err error) {
 // FlushError is for http.ResponseController.
 func (u *ResponseWriter) FlushError() error { return u.wait(u.control.Flush) }
 
-// wait runs fn, which may wait for the client.
+// wait runs fn, which may block on the client.
 func (u *ResponseWriter) wait(fn func() error) error {
 	if u.err != nil {
 		return u.err
@@ -60,4 +60,4 @@ func (u *ResponseWriter) wait(fn func() error) error {
 }
 
 // evict ends the connection, or the HTTP/2 stream.
-func (u *ResponseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails where it is gone
+func (u *ResponseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails if it has ended
