@@ -2,12 +2,12 @@ package fairqueue
 
 import "slices"
 
-// flow is who waits under a path: further flows, or, at a path's end, waiters. Its
-// methods that take somebody out are for flows of which somebody waits.
+// flow holds the waiters under a path: further flows or, at the end of a path, waiters. next and
+// evictNewest must not be called on an empty flow.
 type flow struct {
 	waiting int
 	flows   map[string]*flow
-	order   []string  // the names of flows, in the order of their turns
+	order   []string  // names of flows, in round-robin order
 	waiters []*waiter // oldest first
 }
 
@@ -28,7 +28,7 @@ func (f *flow) add(path []string, w *waiter) {
 	f.flows[name].add(path[1:], w)
 }
 
-// next takes out whose turn it is.
+// next removes and returns the next waiter.
 func (f *flow) next() (w *waiter) {
 	f.waiting--
 	if len(f.order) == 0 {
@@ -45,9 +45,9 @@ func (f *flow) next() (w *waiter) {
 	return w
 }
 
-// turnAway takes out the newest waiter of the flow of which the most wait, at each level;
-// of several such flows, that whose turn would come last.
-func (f *flow) turnAway() (w *waiter) {
+// evictNewest removes and returns the newest waiter of the longest flow at each level; of
+// several such flows, of the one that would be served last.
+func (f *flow) evictNewest() (w *waiter) {
 	f.waiting--
 	if len(f.order) == 0 {
 		last := len(f.waiters) - 1
@@ -60,12 +60,12 @@ func (f *flow) turnAway() (w *waiter) {
 			most = name
 		}
 	}
-	w = f.flows[most].turnAway()
+	w = f.flows[most].evictNewest()
 	f.prune(most)
 	return w
 }
 
-// remove takes out a waiter, and returns false if it does not wait any more.
+// remove removes a waiter, and returns false if it is no longer in the queue.
 func (f *flow) remove(path []string, w *waiter) bool {
 	if len(path) == 0 {
 		place := slices.Index(f.waiters, w)
@@ -85,7 +85,7 @@ func (f *flow) remove(path []string, w *waiter) bool {
 	return true
 }
 
-// prune drops a flow of which nobody waits.
+// prune drops an empty flow.
 func (f *flow) prune(name string) {
 	if f.flows[name].waiting > 0 {
 		return

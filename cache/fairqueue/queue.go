@@ -1,17 +1,16 @@
-// Package fairqueue bounds how many pieces of work are done at the same time, and lets
-// those who ask for it take turns, so that whoever asks for much waits for itself.
+// Package fairqueue limits the concurrency of work, and queues it fairly by flow, so that a
+// flow with many requests delays only itself.
 //
 // # Flows
 //
-// A path identifies who asks, for example a tenant and its user. At each level those that
-// have somebody waiting take turns: first the tenants, and within a tenant its users. So a
-// tenant gets no more turns by having more users. All paths of a [Queue] have the same
-// length.
+// A path identifies a flow, for example a tenant and its user. At each level the queue serves
+// flows round-robin: first the tenants, and within a tenant its users. So a tenant gets no
+// larger share by having more users. All paths of a [Queue] have the same length.
 //
 // # Bounds
 //
-// Where too many wait, the newest of the flow of which the most wait is turned away. A
-// flow that has few waiting loses none of them to one that has many.
+// If too many wait, the newest waiter of the longest flow gets ErrFull. A short flow loses no
+// waiters to a long one.
 package fairqueue
 
 import (
@@ -20,7 +19,7 @@ import (
 	"sync"
 )
 
-// ErrFull is returned to whoever is turned away.
+// ErrFull is returned to waiters that exceed the bound.
 var ErrFull = errors.New("too many are waiting for their turn")
 
 // Queue is safe for concurrent use.
@@ -28,24 +27,23 @@ type Queue struct {
 	maxWaiting int
 
 	mu   sync.Mutex
-	free int // how many more may work; if any, nobody waits
+	free int // remaining concurrency; if above 0, there are no waiters
 	root flow
 }
 
-// New returns a Queue that lets so many work at a time, and at most so many wait; 0 is no
-// bound on these.
+// New returns a Queue with this concurrency, and at most maxWaiting waiters; 0 is no limit.
 func New(concurrency, maxWaiting int) *Queue {
 	return &Queue{free: concurrency, maxWaiting: maxWaiting}
 }
 
-// waiter is a call of Acquire that waits.
+// waiter is a blocked call of Acquire.
 type waiter struct {
-	done chan struct{} // closed when it is its turn, or err is set
+	done chan struct{} // closed when it may proceed, or err is set
 	err  error
 }
 
-// Acquire waits for a turn. Its error is the cause of ctx's end, or ErrFull; otherwise
-// Release has to follow.
+// Acquire waits in the queue. Its error is the cause of ctx's end, or ErrFull. After nil the
+// caller must call Release.
 func (q *Queue) Acquire(ctx context.Context, path ...string) error {
 	w := q.enter(path)
 	if w == nil {
@@ -60,7 +58,7 @@ func (q *Queue) Acquire(ctx context.Context, path ...string) error {
 	}
 }
 
-// enter returns nil where nobody has to wait.
+// enter returns a waiter, or nil if the caller may proceed.
 func (q *Queue) enter(path []string) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,14 +69,14 @@ func (q *Queue) enter(path []string) *waiter {
 	w := &waiter{done: make(chan struct{})}
 	q.root.add(path, w)
 	if q.maxWaiting > 0 && q.root.waiting > q.maxWaiting {
-		away := q.root.turnAway()
+		away := q.root.evictNewest()
 		away.err = ErrFull
 		close(away.done)
 	}
 	return w
 }
 
-// leave gives up a place, or the turn that has just come.
+// leave removes a waiter, or releases what it has just acquired.
 func (q *Queue) leave(path []string, w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,7 +85,7 @@ func (q *Queue) leave(path []string, w *waiter) {
 	}
 }
 
-// Release ends a turn.
+// Release undoes Acquire.
 func (q *Queue) Release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +100,7 @@ func (q *Queue) releaseLocked() {
 	close(q.root.next().done)
 }
 
-// Waiting is how many wait.
+// Waiting returns the number of waiters.
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,16 +1,15 @@
-// Package offline answers reads while the cloud is away: GET and LIST, and the pieces that
-// initial events of a watch are made of.
+// Package offline answers GET and LIST while the cloud is away, and encodes the initial events
+// of a watch.
 //
-// For each entry of the Accept header in turn, the view answers that holds just what is asked
-// for, or else the newest from which that can be converted; see [Request.Source]. A GET is
-// answered with the newest copy that the user has seen, from whichever view, or not at all.
-// The node's own status is laid over what is cached; see package overlay, and [Answers.Place]
-// for where it belongs.
+// For each entry of the Accept header in turn, it uses the view in exactly that
+// representation, or else the newest view that can be converted to it; see [Request.Source]. A
+// GET is answered with the newest copy that the user has seen, from any view, or not at all.
+// The node's own status is applied to cached objects; see package overlay and [Answers.Place].
 //
-// A body is made piece by piece, as its client reads on, and users take turns. So what nobody
-// reads costs no more than the piece that waits. Damage that shows in the middle breaks a body
-// off: none is short and whole at once.
+// A body is encoded piece by piece while its client reads, and users are served fairly. So a
+// client that does not read costs no more than one piece. If damage shows in the middle, the
+// body breaks off: it never ends early as if it were complete.
 //
-// [Answers] is safe for concurrent use. A body, and [Pieces], are for one goroutine at a time;
-// they have to be closed.
+// [Answers] is safe for concurrent use. A body, and [Pieces], are for one goroutine at a time,
+// and must be closed.
 package offline

@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// List answers with the view's members at its version.
+// List answers with the members of a view at its version.
 func (r *Request) List() (*http.Response, error) {
 	q := r.Query
 	src, err := r.Source()
@@ -46,7 +46,7 @@ func (r *Request) List() (*http.Response, error) {
 	return Response(r.HTTP, http.StatusOK, src.Repr.ContentType(), body.list.Size(), body), nil
 }
 
-// refuses says why a view at a version is no answer, in an apiserver's words.
+// refuses returns the error of an apiserver if a view at this version cannot answer.
 func refuses(q *query.Query, version string) error {
 	if !versions.Valid(q.Version) {
 		return nil
@@ -61,8 +61,8 @@ func refuses(q *query.Query, version string) error {
 	return nil
 }
 
-// TooLargeVersion is what an apiserver says that has not got to a version yet. Clients
-// know it by its cause, and ask again without a version.
+// TooLargeVersion is the error of an apiserver that has not reached a version yet. Clients
+// recognize its cause, and retry without a version.
 func TooLargeVersion(asked, have string) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %s, current: %s", asked, have), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -71,8 +71,8 @@ func TooLargeVersion(asked, have string) error {
 	return err
 }
 
-// listBody is a list that is made piece by piece, as its client reads it. Damage that
-// shows in the middle breaks the body off: it is never short and whole at once.
+// listBody is a list that is encoded piece by piece while its client reads. If damage shows in
+// the middle, the body breaks off.
 type listBody struct {
 	Pieces
 
@@ -81,8 +81,8 @@ type listBody struct {
 	err  error      // behind out
 }
 
-// listBody is the body of a list. What is wrong with the cache shows before the answer has
-// begun, if it is at the beginning.
+// listBody returns the body of a list. Damage at its beginning is an error, before the answer has
+// begun.
 func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*listBody, error) {
 	b := &listBody{Pieces: r.Pieces(src, snap, status)}
 	sizes, err := b.sizes()

@@ -12,34 +12,33 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Bounds on the memory that offline answers take, whoever asks for them, converted or
-// not, read or not.
+// Bounds on the memory of offline answers of all users.
 const (
-	// maxProducing is how many pieces of answers are produced at once. To convert an
-	// object of 1 MB takes some 10 MB for a moment.
+	// maxProducing is how many pieces are encoded at once. Converting an object of 1 MB takes
+	// about 10 MB for a moment.
 	maxProducing = 2
-	// pieceSize is how many bytes of objects are made into a piece of an answer, or one
-	// object if that is larger. With what stands between them they fit into MaxWaiting.
+	// pieceSize is how many bytes of objects are encoded into one piece, or one larger object.
+	// Including separators, a piece fits into MaxWaiting.
 	pieceSize = 60 << 10
-	// convertedPieceSize is pieceSize where objects are converted: in JSON they are two or
-	// three times as large as in protobuf.
+	// convertedPieceSize is pieceSize for converted objects: in JSON they are two or three
+	// times as large as in protobuf.
 	convertedPieceSize = 16 << 10
 	// MaxWaiting is how many bytes of an answer wait for its client.
 	MaxWaiting = 64 << 10
-	// MaxLargeWaiting bounds the bytes of larger pieces, those of single large objects,
-	// that wait for all clients together. Beyond it such an object is produced anew for
-	// each MaxWaiting bytes of it, which takes CPU but no memory.
+	// MaxLargeWaiting bounds the bytes of larger pieces, of single large objects, that wait
+	// for all clients. Beyond it such an object is encoded again for each MaxWaiting bytes,
+	// which takes CPU but no memory.
 	MaxLargeWaiting = 4 << 20
-	// maxWorkspace is the size up to which a buffer is used again: that of an object in
-	// etcd, about.
+	// maxWorkspace is the size up to which a buffer is reused, roughly the limit of an object
+	// in etcd.
 	maxWorkspace = 2 << 20
 )
 
-// production makes the bodies of offline answers piece by piece, when their clients
-// want to read on. What a client does not read costs no more than what waits for it:
-// nothing is held, and nobody's turn taken, while it does not.
+// production encodes the bodies of offline answers piece by piece, when their clients read. A
+// client that does not read costs no more than its waiting piece: it holds no other memory,
+// and no place in the queue.
 type production struct {
-	turns      *fairqueue.Queue // tenants take turns, and the users of each
+	turns      *fairqueue.Queue // by tenant and user
 	workspaces sync.Pool
 	large      atomic.Int64 // bytes of pieces larger than MaxWaiting
 	seed       maphash.Seed // of hashes of bodies
@@ -52,10 +51,10 @@ func newProduction() *production {
 // reserve counts bytes of large pieces, and returns how many there are.
 func (p *production) reserve(n int64) int64 { return p.large.Add(n) }
 
-// Workspace is the buffers in which a piece is produced.
+// Workspace has the buffers for encoding a piece.
 type Workspace struct {
-	read []byte // what comes from the disk
-	Out  []byte // what goes to the client
+	read []byte // from the disk
+	Out  []byte // for the client
 }
 
 // Write appends to out.
@@ -64,8 +63,8 @@ func (w *Workspace) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run calls fn when it is a user's turn. The workspace is fn's until it returns. The
-// error is fn's or ctx's.
+// run calls fn when the user reaches the head of the queue. fn must not keep the workspace. The
+// error is that of fn or ctx.
 func (p *production) run(ctx context.Context, user string, fn func(*Workspace) error) error {
 	if err := p.turns.Acquire(ctx, quota.Tenant(user), user); err != nil {
 		return err
@@ -81,21 +80,20 @@ func (p *production) run(ctx context.Context, user string, fn func(*Workspace) e
 	return fn(w)
 }
 
-// Pieces makes the objects of a snapshot into pieces of an answer. It is for one
-// goroutine.
+// Pieces encodes the objects of a snapshot into pieces of an answer. It is for one goroutine.
 type Pieces struct {
 	production *production
 	ctx        context.Context // of the request
 	user       string
 	source     *Source
 	Snapshot   *view.Snapshot
-	status     Status // laid over the snapshot
+	status     Status // applied to the snapshot
 	size       int    // pieceSize or convertedPieceSize
 	Out        waiting
 }
 
-// Pieces returns the objects of a snapshot, with the status that was laid over it, as pieces
-// of an answer. They have to be closed, and the snapshot with them.
+// Pieces returns the objects of a snapshot, with the status that was applied to it, as pieces of
+// an answer. The caller must close it, which closes the snapshot.
 func (r *Request) Pieces(src *Source, snap *view.Snapshot, status Status) Pieces {
 	size := pieceSize
 	if src.converts() {
@@ -104,9 +102,9 @@ func (r *Request) Pieces(src *Source, snap *view.Snapshot, status Status) Pieces
 	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, status: status, size: size}
 }
 
-// Next calls add for the next objects, in the form that was asked for, and then fills
-// out with what add has written to the workspace. An object holds until add returns.
-// Where there is not enough room in out, the same objects come again next time.
+// Next calls add for the next objects, in the requested representation, and then fills Out with
+// the bytes that add has written to the workspace. An object is valid until add returns. If
+// Out has not enough room, the next call repeats the same objects.
 func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, err error) {
 	members, reader := p.Snapshot.Members, p.Snapshot.Reader
 	err = p.production.run(p.ctx, p.user, func(w *Workspace) error {
@@ -130,7 +128,7 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 	return again, err
 }
 
-// object is an object in the form that was asked for.
+// object returns an object in the requested representation.
 func (p *Pieces) object(o *store.Object) ([]byte, error) {
 	if u := p.status.Shown[o.Name]; u != nil {
 		return p.source.Shown(u, o.Bytes)
@@ -138,7 +136,7 @@ func (p *Pieces) object(o *store.Object) ([]byte, error) {
 	return p.source.Object(o.Bytes)
 }
 
-// Close lets go of everything.
+// Close releases the snapshot and all buffers.
 func (p *Pieces) Close() {
 	p.Out.release(p.production)
 	p.Snapshot.Close()
@@ -152,9 +150,9 @@ type waiting struct {
 	large int64 // counted in production.large
 }
 
-// fill takes over a piece, a workspace's out, when all that waited has been sent. It
-// returns false where there was not enough room for all of it: it has to be produced
-// again, from the same state, to fill in the rest.
+// fill takes a piece, the Out of a workspace, after everything before it was sent. It returns
+// false if there was not enough room for all of it: it must be encoded again, from the same
+// state, for the rest.
 func (w *waiting) fill(p *production, from *Workspace) (all bool) {
 	w.release(p)
 	rest := from.Out[w.skip:]
@@ -179,24 +177,24 @@ func (w *waiting) fill(p *production, from *Workspace) (all bool) {
 	return all
 }
 
-// Read is io.Reader's, of what waits.
+// Read reads the waiting bytes.
 func (w *waiting) Read(p []byte) int {
 	n := copy(p, w.bytes[w.sent:])
 	w.sent += n
 	return n
 }
 
-// take returns what waits, which counts as sent. It holds until the next call of fill.
+// take returns the waiting bytes, which count as sent. They are valid until the next fill.
 func (w *waiting) take() []byte {
 	rest := w.bytes[w.sent:]
 	w.sent = len(w.bytes)
 	return rest
 }
 
-// IsEmpty reports whether all that waited was sent.
+// IsEmpty reports whether all bytes were sent.
 func (w *waiting) IsEmpty() bool { return w.sent == len(w.bytes) }
 
-// release lets go of a large piece. What waits is lost.
+// release drops the waiting bytes.
 func (w *waiting) release(p *production) {
 	w.bytes, w.sent = w.bytes[:0], 0
 	if w.large > 0 {

@@ -1,4 +1,4 @@
-// Package pause waits: for a time, for a random time, and longer from try to try.
+// Package pause has sleep, jitter and backoff.
 package pause
 
 import (
@@ -19,16 +19,15 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jitter is a random time up to d.
+// Jitter returns a random time up to d.
 func Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	return rand.N(d) //nolint:gosec // spreads load; nobody gains from guessing it
+	return rand.N(d) //nolint:gosec // jitter
 }
 
-// Backoff is how long to wait before try n, from 0 on: no two watches, and no two
-// nodes, wait equally long.
+// Backoff returns the pause before retry n, from 0 on, with jitter.
 func Backoff(n int) time.Duration {
 	const first, most = 200 * time.Millisecond, 10 * time.Second
 	wait := min(first<<min(max(n, 0), 10), most)

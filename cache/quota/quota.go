@@ -1,26 +1,26 @@
-// Package quota decides whose data goes when something that all users share is full:
-// cached views, discovery, issued tokens, spooled events, lists that are read page by
-// page. The policy is the same for all of them.
+// Package quota selects what to evict when a limit that all users share is exceeded: of cached
+// views, discovery, issued tokens, spooled Events, and lists that are read page by page. All
+// of them have the same policy.
 //
 // # Policy
 //
-// Each of these has an overall bound, in number and in bytes. Nobody has a fixed limit
-// below it, so one user may take all that the others leave. When the bound is exceeded,
-// the tenant that holds the most loses first, until the rest fits:
+// Each of these has one bound, in number and in bytes, and users have no fixed limits below
+// it: one user may use all that the others leave. When the bound is exceeded, items of the
+// tenant that holds the most are evicted, until the rest is within the bound:
 //
 //   - A tenant is the node, all service accounts of one namespace, or any other user.
-//     Whoever may create one service account may create thousands; see [Tenant].
+//     A user that may create one service account may create thousands; see [Tenant].
 //   - "The most" is relative to a tenant's share. The node's share is three times that
 //     of any other tenant, because many programs of the node act as the node.
-//   - Of the users of this tenant, the one that holds the most loses first.
-//   - What that user used least recently goes first. What is in use, by an open watch
-//     say, goes after everything else of the same user.
-//   - What is fixed never goes. These are the kubelet's views. The tokens issued to the
-//     kubelet have bounds of their own, so that they lose to no others.
+//   - Of the users of this tenant, the one that holds the most is first.
+//   - Of its items, the least recently used is first. Items in use, by an open watch for
+//     example, come after all other items of the same user.
+//   - Fixed items are never evicted: the kubelet's views. The tokens issued to the kubelet
+//     have bounds of their own, so that no others displace them.
 //
 // So among the node and n other tenants, a tenant keeps what it holds as long as that is
 // no more than one part in 3+n of the bound (the node: three), whatever the others do. A
-// flood pushes out the data of the tenant that sends it.
+// flood evicts only data of the tenant that sends it.
 //
 // # Identities
 //
@@ -35,11 +35,11 @@ import (
 	"strings"
 )
 
-// Node is the user that stands for the node itself.
+// Node is the node as a user.
 const Node = "node"
 
-// nodeShare is how many times the share of another tenant the node's is: enough that
-// the node keeps half of everything while three others flood the hub.
+// nodeShare is the node's share, in shares of other tenants: with it the node keeps half of
+// everything while three others flood the hub.
 const nodeShare = 3
 
 // serviceAccounts begins the keys of service accounts. A namespace and a name follow,
@@ -66,7 +66,7 @@ type Bounds struct {
 	Bytes int64
 }
 
-// Exceeded reports whether so much is too much.
+// Exceeded reports whether a count and size exceed the bounds.
 func (b Bounds) Exceeded(count int, bytes int64) bool { return count > b.Count || bytes > b.Bytes }
 
 // Item is one thing that counts against the bounds.
@@ -79,7 +79,7 @@ type Item[K any] struct {
 	Fixed bool  // it never goes
 }
 
-// load is how much somebody holds.
+// load is a number of items, and their size.
 type load struct{ count, bytes int64 }
 
 func (l *load) add(count int64, bytes int64) { l.count, l.bytes = l.count+count, l.bytes+bytes }

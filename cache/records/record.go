@@ -1,10 +1,9 @@
-// Package records keeps what is known of single objects besides the copies of them in views:
-// which one is gone, which one was refused, and which copies are in doubt. [Records] states
-// the rules.
+// Package records stores the state of single objects besides their copies in views: deleted,
+// refused, in doubt. [Records] documents the rules.
 //
-// It knows views only by two questions, [Records.Needed] and [Records.Viewed], which take the
-// locks of views. So the lock of Records is taken after a view's, never before it: a question
-// is asked before the lock is taken, and its answer checked afterwards.
+// It depends on views only by two functions, [Records.Needed] and [Records.Viewed], which take
+// the locks of views. So the lock of Records is taken after a view's, never before: the
+// functions are called before it is taken, and their results are checked after that.
 package records
 
 import (
@@ -19,35 +18,35 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// Records is what is known of single objects besides the copies of them in views: that one
-// is gone, that one was refused, that a copy is in doubt. There is one record for each user,
-// resource and name, over all views and representations. The rules are these.
+// Records are the states of single objects besides their copies in views: deleted, refused, in
+// doubt. There is one record for each user, resource and name, for all views and
+// representations. The rules are these.
 //
-//   - An object is gone if an apiserver said so of this very object (404 NotFound, the answer
-//     to a DELETE) or in a watch that an object leaves only by its deletion. A 404 has no
-//     version: it counts from the highest resourceVersion that the hub had seen of the
-//     resource before the request was sent. A copy is newer than the record only if its version is higher and
-//     its UID is another one: a UID never comes back.
-//   - Where it is not clear whether an object is gone, its copies are in doubt: they are
-//     neither served, nor is anything proven, until a view shows a later state.
-//   - An object that was refused to a GET stays refused until a GET of it is let through.
-//   - No absence is proven by less than was seen. What a view had seen that is evicted,
-//     dropped or damaged stays as a floor of its user and resource: no view below it proves
-//     that something is not there.
-//   - Where damage on the disk took copies away, or put those of a snapshot in their place,
-//     older copies than its clients were given before are not served by this process.
-//   - Whatever does not fit into the bounds is forgotten in favour of 503: gone becomes
-//     doubt, seen becomes a floor, and refused becomes "refused by name", where only what a
-//     GET reads from then on is served. So it is with records that the disk has lost.
+//   - An object is gone if an apiserver has said so about exactly this object (404 NotFound,
+//     the answer to a DELETE), or by a DELETED event of a watch that objects leave only by
+//     deletion. A 404 has no version: it counts from the highest resourceVersion of the
+//     resource that the hub had seen before the request. A copy is newer than the record only
+//     if its version is higher and its UID is another one: UIDs are never reused.
+//   - If it is unknown whether an object is gone, its copies are in doubt: they are not
+//     served, and prove nothing, until a view shows a later state.
+//   - An object that was refused to a GET stays refused until a GET of it succeeds.
+//   - Absence must be proven at a version as new as everything that was seen. What a view had
+//     seen before it was evicted, dropped or damaged remains as a floor of its user and
+//     resource: no view below the floor proves absence.
+//   - If damage on disk has lost copies, or a snapshot has replaced them, this process serves
+//     no older copies than its clients have received before.
+//   - State that exceeds the bounds is replaced by a stricter one that leads to 503: gone
+//     becomes doubt, seen becomes a floor, and refused becomes "refused by name", where only
+//     objects that a GET reads from then on are served. The same applies to records that the
+//     disk has lost.
 //
-// It is safe for concurrent use; nil knows nothing. mu is taken after a view's lock, and no
-// other lock of the cache is taken under it but the disk's; nothing is read from the disk
-// under it, and what is written only waits for the next commit.
+// It is safe for concurrent use; a nil Records is empty. mu is taken after a view's lock, and
+// under it only the disk's. No I/O happens under it: writes are queued for the next commit.
 type Records struct {
 	// Needed reports whether a view of the user may hold a copy of the object that would be
 	// served without the record. It takes the locks of views.
 	Needed func(of query.UserResource, name string, one *Record) bool
-	// Viewed returns the resources of which there are views, by user.
+	// Viewed returns the resources of all views, by user.
 	Viewed func() map[string]map[query.UserResource]bool
 
 	mu    sync.RWMutex

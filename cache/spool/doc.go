@@ -1,38 +1,36 @@
-// Package spool takes the events that are posted while the cloud is away, and sends them
-// when it is back. Events are how somebody learns afterwards what happened on a node
-// during an outage.
+// Package spool stores the Events that clients post while the cloud is away, and sends them
+// when it is back. They show afterwards what happened on a node during an outage.
 //
 // # What a recorder sees
 //
-// A POST is answered as an apiserver answers it: 201 and the event, with a name (made
-// here from generateName), a UID and a creationTimestamp, but without a resourceVersion,
-// which a recorder stores and has no use for. An event that is posted twice is 409.
+// A POST is answered like by an apiserver: 201 and the event, with a name (generated from
+// generateName), a UID and a creationTimestamp, but without a resourceVersion, which recorders
+// do not use. A second POST of an event gets 409.
 //
-// A PATCH or PUT of an event that is in the spool, by whoever posted it, is merged into
-// it: 200. Of one that is not, because it is in the cloud or unknown, it is 404, though
-// nothing proves that. For the recorders of client-go, 404 means that the event has
-// expired, which any event may at any time; they post it anew, whole, with the count it
-// has come to. With 503 they would give up after some tries, and the event would be
-// lost. When it is sent and the cloud has that name still, the cloud's stays as it is; a
-// series that goes on corrects the count with its next PATCH.
+// A PATCH or PUT of an event in the spool, by the user that has posted it, is merged into it:
+// 200. For other events, which are in the cloud or unknown, it gets 404, although that is not
+// proven. To the recorders of client-go, 404 means that the event has expired, as any event
+// may; they post the whole event again, with its current count. With 503 they would give up
+// after some retries, and the event would be lost. If the cloud still has an event of that
+// name when it is sent, that one is not changed; the next PATCH of the series corrects its
+// count.
 //
-// # On whose behalf events are sent
+// # Credentials
 //
-// Those of the node, as the node, also after a restart of the hub. Those of a caller
-// with a bearer token, with that token, which is held in memory only: after a restart
-// of the hub they cannot be sent on anybody's behalf any more. Open drops them, and says
-// how many in a log line and a metric.
+// Events of the node are sent as the node, also after a restart of the hub. Events of a caller
+// with a bearer token are sent with that token, which is kept in memory only. After a restart
+// they cannot be sent: Open drops them, and reports their number in a log line and a metric.
 //
-// # Exactly once, nearly
+// # Delivery
 //
-// An event gets its name before it is sent, so a repeated POST is 409, and done. An event
-// may be sent twice only where it was deleted in the cloud in between. It is lost where
-// the hub is killed within a second of taking it (see store.Writer), where the spool is
-// full (who holds the most of it gets 503, and loses its oldest events to others: see
-// package quota), and where the apiserver refuses it for good.
+// An event gets its name before it is sent, so a repeated POST gets 409, which counts as sent.
+// An event is sent twice only if it was deleted in the cloud in between. It is lost if the hub
+// is killed within a second after accepting it (see store.Writer), if the spool is full (the
+// tenant that holds the most gets 503, and loses its oldest events to others: see package
+// quota), or if the apiserver rejects it permanently.
 //
 // # Life cycle
 //
-// Open reads what is spooled; Add takes events while the cloud is away; Replay sends them
+// Open reads the spooled events; Add accepts events while the cloud is away; Replay sends them
 // when it is back, until none is left. A Spool is safe for concurrent use.
 package spool

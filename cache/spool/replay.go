@@ -73,7 +73,7 @@ const (
 	maxWait   = time.Minute // also where an apiserver asks for more
 )
 
-// outcome is what became of one try.
+// outcome is the result of one attempt.
 type outcome struct {
 	result string
 	again  bool
@@ -92,31 +92,31 @@ func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcom
 		return outcome{again: true}
 	}
 	defer response.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) //nolint:errcheck // so that the connection can be used again, if it can
-	o := judge(response, r.Node)
+	io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) //nolint:errcheck // to reuse the connection
+	o := classify(response, r.Node)
 	if o.again || o.result == resultRefused {
 		s.log.Debug("a spooled event was refused", "event", e.name, "status", response.StatusCode, "again", o.again)
 	}
 	return o
 }
 
-// judge says what an answer means.
-func judge(response *http.Response, node bool) outcome {
+// classify returns the outcome for an answer.
+func classify(response *http.Response, node bool) outcome {
 	switch code := response.StatusCode; {
 	case code/100 == 2:
 		return outcome{result: resultCreated}
-	case code == http.StatusConflict: // it has been created before
+	case code == http.StatusConflict: // created before
 		return outcome{result: resultExists}
 	case code/100 == 5, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		return outcome{again: true, after: after(response)}
 	case code == http.StatusUnauthorized && node: // its certificate may be renewed; a token is not
 		return outcome{again: true}
-	default: // its namespace is gone, its poster may not, or it makes no sense
+	default: // its namespace is gone, its user has no permission, or it is invalid
 		return outcome{result: resultRefused}
 	}
 }
 
-// after is what the apiserver asks for.
+// after returns the time of a Retry-After header.
 func after(response *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -145,5 +145,5 @@ func (r *record) request(ctx context.Context, authorization string) (*http.Reque
 	return request, nil
 }
 
-// jitter spreads what many hubs do at the same time.
+// jitter spreads the retries of many hubs.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
