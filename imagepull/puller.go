@@ -20,22 +20,22 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
-// Engine is what pulls an image. Its methods are called from several goroutines,
-// those for one image by one at a time. *engine.Engine is one.
+// Engine pulls images. Its methods are called concurrently, except those for the same image.
+// *engine.Engine implements it.
 type Engine interface {
-	// Pull returns the image once it is complete on the node, and held there.
+	// Pull returns the image once it is complete and retained on the node.
 	Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error)
-	// Keep makes sure without the network that an image that Pull returned once is
-	// there and held. Its error has the reason engine.Gone where that takes a pull.
+	// Keep checks without the network that an image of an earlier Pull is complete and
+	// retained. Its error has the reason engine.Gone if it must be pulled again.
 	Keep(ctx context.Context, i engineapi.Image) error
 	retention.Engine
 }
 
-// Cloud is what the Puller needs of the apiserver. While the cloud is away, the hub's cache
-// answers. *apiserver.Cluster is one.
+// Cloud is the part of the API that the Puller uses. While the cloud is away, the hub's cache
+// answers. *apiserver.Cluster implements it.
 type Cloud interface {
-	// Watch calls each with all pods of this node, once they are known and each time
-	// they have changed, until ctx ends. They are not changed by anybody.
+	// Watch calls each with all pods of this node, when they are known and after each
+	// change, until ctx ends. The pods are read-only.
 	Watch(ctx context.Context, each func([]*corev1.Pod))
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	condition.Cloud
@@ -43,32 +43,30 @@ type Cloud interface {
 	Event(pod *corev1.ObjectReference, eventType, reason, message string)
 }
 
-// Options is what New needs to know.
+// Options are the options of New.
 type Options struct {
-	// Dir is where the queue is kept. Required.
+	// Dir is the folder of the queue's files. Required.
 	Dir string
 	// Engine pulls. Required.
 	Engine Engine
 	// Cloud is the apiserver. Required.
 	Cloud Cloud
-	// Online reports whether the cloud can be reached. Nil is always.
+	// Online reports whether the cloud can be reached. By default it always can.
 	Online func() bool
 	// Parallelism is how many images are pulled at a time; 0 is 1.
 	Parallelism int
-	// Jitter is over how long the pulls that a rollout asks for on many nodes at once
-	// are spread; 0 is not at all.
+	// Jitter is the time over which pulls are spread that a rollout requests on many nodes at
+	// once; 0 is none.
 	Jitter time.Duration
-	// KubeletDir is where kubelet looks for credentials of the whole node; empty:
-	// none are read.
+	// KubeletDir is the kubelet's folder with registry credentials of the node; empty is none.
 	KubeletDir string
-	// Registerer takes this package's metrics. Nil counts without publishing.
+	// Registerer registers this package's metrics. Nil registers none.
 	Registerer prometheus.Registerer
-	// Logger gets a line per fact. Nil logs nothing.
+	// Logger may be nil.
 	Logger *slog.Logger
 }
 
-// Puller is a node's queue of images. Everything but Run may be called at any
-// time, from several goroutines.
+// Puller pulls the images of a node's pods. All methods except Run are safe for concurrent use.
 type Puller struct {
 	opts    Options
 	engine  Engine
@@ -76,8 +74,8 @@ type Puller struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// disk is held while jobs are made, changed or ended, so that the files and the queue
-	// agree.
+	// disk is held while jobs are created, changed or ended, so that the files and the queue
+	// are consistent.
 	disk       sync.Mutex
 	store      job.Store
 	diskErrors map[types.NamespacedName]string // the disk's last error
@@ -89,10 +87,10 @@ type Puller struct {
 
 	incomplete atomic.Bool // not all files of jobs could be read yet
 
-	stopped chan struct{} // closed when Run is to end
+	stopped chan struct{} // closed when Run ends
 }
 
-// New reads the queue from disk. It starts nothing. It fails if an option is missing, or if
+// New reads the queue from disk. It starts nothing. It fails if an option is missing, or the
 // metrics are registered already.
 func New(o Options) (*Puller, error) {
 	if o.Dir == "" || o.Engine == nil || o.Cloud == nil {
@@ -125,8 +123,8 @@ func New(o Options) (*Puller, error) {
 	return p, nil
 }
 
-// load reads what is on disk. A disk that cannot be read now is no reason not to
-// serve; it is read again later.
+// load reads the jobs from disk. If that fails the Puller starts nevertheless, and retries
+// later.
 func (p *Puller) load() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
@@ -153,13 +151,12 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// CloudReturned is to be called when the cloud can be reached again: conditions are patched
-// that could not be patched before, and registries, which often are behind the same line,
-// are asked again.
+// CloudReturned must be called when the cloud can be reached again. It retries patches of
+// conditions, and pulls, because registries are often behind the same link.
 func (p *Puller) CloudReturned() {
 	p.conditions.CloudReturned()
 	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
 }
 
-// returnJitter keeps nodes that come back together from asking a registry at once.
+// returnJitter spreads the requests to registries of nodes that return at the same time.
 const returnJitter = 5 * time.Second

@@ -172,7 +172,7 @@ func (e *scripted) Release(_ context.Context, name string) error {
 	return nil
 }
 
-func (e *scripted) Held(context.Context) ([]string, error) {
+func (e *scripted) Retained(context.Context) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.absent {

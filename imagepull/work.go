@@ -67,7 +67,7 @@ func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 // pullImage has the engine pull t. It also returns what kept credentials from being used.
 func (p *Puller) pullImage(ctx context.Context, t *queue.Task) (image engineapi.Image, problems []problem, err error) {
 	// Without containerd, nothing has to be read from the cloud.
-	if _, err := p.engine.Held(ctx); err != nil {
+	if _, err := p.engine.Retained(ctx); err != nil {
 		return engineapi.Image{}, nil, err
 	}
 	credentials, problems := p.credentials(ctx, t)

@@ -1,14 +1,12 @@
-// Package engine pulls one image at a time straight through containerd, without
-// kubelet and without the apiserver, so that kubelet finds it there later.
+// Package engine pulls images directly through containerd, without the kubelet and the
+// apiserver, so that the kubelet finds them later.
 //
-// An image is held under a lease and pinned from Pull until Release, also across
-// restarts of this program: what is held is written down in containerd alone. What
-// a pull has fetched when it fails or is killed is under the lease, too, and the
-// next pull of the image goes on from there.
+// An image is retained from Pull until Release, by a lease and a pin, also across restarts of
+// this program: the state is only in containerd. Content that an interrupted pull has fetched
+// is under the lease, too, and the next pull of the image resumes from it.
 //
-// New connects to nothing, and containerd may come and go while an Engine lives.
-// All methods may be called from several goroutines; those for one image should
-// be called by one at a time.
+// New does not connect, and containerd may restart at any time. All methods are safe for
+// concurrent use, except that methods for the same image must not run at the same time.
 package engine
 
 import (
@@ -32,13 +30,13 @@ import (
 const (
 	// defaultAddress is where containerd listens by default.
 	defaultAddress = "/run/containerd/containerd.sock"
-	// redialAtMost bounds how late a containerd that is back is noticed.
+	// redialAtMost bounds the time until a restarted containerd is noticed.
 	redialAtMost = 3 * time.Second
-	// messageLimit is containerd's own for one message of gRPC, in bytes.
+	// messageLimit is containerd's own limit of a gRPC message, in bytes.
 	messageLimit = 16 << 20
 )
 
-// Options is what New needs to know. The zero value is that of a usual node.
+// Options are the options of New. The zero value fits a usual node.
 type Options struct {
 	// Address is containerd's socket; empty is /run/containerd/containerd.sock.
 	Address string
@@ -57,15 +55,15 @@ type Options struct {
 	// six hours at most.
 	Stall time.Duration
 	// Fetched is called with bytes as they arrive from registries, from several goroutines.
-	// Nil: nobody counts.
+	// It may be nil.
 	Fetched func(bytes int)
-	// UserAgent is how registries know who asks; empty is containerd's.
+	// UserAgent is sent to registries; empty is containerd's.
 	UserAgent string
-	// Logger gets what does not make a pull fail. Nil logs nothing.
+	// Logger logs problems that do not fail a pull. It may be nil.
 	Logger *slog.Logger
 }
 
-// Engine pulls images and holds them.
+// Engine pulls and retains images.
 type Engine struct {
 	opts    Options
 	log     *slog.Logger
@@ -108,7 +106,7 @@ func New(o Options) (*Engine, error) {
 	return &Engine{opts: o, log: o.Logger, conn: conn, client: client, limiter: registry.NewLimiter(o.Bandwidth)}, nil
 }
 
-// Close ends the connection to containerd. What is held stays held.
+// Close closes the connection to containerd. Images stay retained.
 func (e *Engine) Close() error { return e.client.Close() }
 
 func (e *Engine) store() content.Store { return e.client.ContentStore() }

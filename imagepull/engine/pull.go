@@ -25,14 +25,13 @@ type pull struct {
 	name     string
 	registry *registry.Client
 	progress meter
-	awaited  time.Duration     // how long CRI was waited for
-	former   []leases.Resource // of the image that the name stood for before, if it is here
+	awaited  time.Duration     // time waited for CRI's own pulls
+	former   []leases.Resource // of the previous image of this name, if it is on the node
 }
 
-// Pull returns the image once it is complete on the node, unpacked, known to CRI, and
-// held. What the node has of it already is not fetched; an image that is complete is
-// good enough if the registry cannot be reached or refuses. The error is an *Error,
-// or that of ctx if it has ended.
+// Pull returns the image once it is complete on the node, unpacked, known to CRI, and retained.
+// Content on the node is not fetched again; if the registry cannot be reached or refuses, a
+// complete image on the node is used. The error is an *Error, or that of ctx.
 func (e *Engine) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
 	named, err := engineapi.Parse(r.Image)
 	if err != nil {
@@ -87,8 +86,8 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 
 // fetchAndUnpack fetches and unpacks what is missing.
 //
-// Layers come one after the other: on a thin line several at a time are no faster,
-// and what is complete has been verified and stays, whatever happens to the rest.
+// It fetches one layer at a time: on a slow link several are no faster, and complete layers are
+// verified and kept if the pull is interrupted.
 func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	image, err := p.documents(ctx, target)
 	if err != nil {
@@ -106,8 +105,8 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 	for _, layer := range image.Layers[:unpacked] {
 		p.progress.set(layer, layer.Size)
 	}
-	// As CRI does, layers that have been unpacked are not fetched: it may have been
-	// told to drop them then.
+	// Like CRI, it does not fetch unpacked layers: CRI may be configured to discard them after
+	// unpacking.
 	if err := p.engine.checkSpace(ctx, p.node, image, unpacked); err != nil {
 		return imagecontent.Content{}, err
 	}
@@ -124,10 +123,9 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 	return image, p.engine.unpack(ctx, p.node, image)
 }
 
-// documents fetches the index, manifest and configuration of an image. If that fails, what
-// has come stays only where the lease has nothing of another image: a registry that has
-// the tag stand for another image at each attempt, whose configuration never comes, would
-// fill the disk with manifests.
+// documents fetches the index, manifest and configuration of an image. If that fails, fetched
+// documents are kept only if the lease has no resources of another image: otherwise a registry
+// could fill the disk by pointing the tag to another image at each attempt.
 func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
 	before, err := p.engine.leases().Leased(ctx, p.name)
 	if err != nil {

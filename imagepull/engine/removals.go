@@ -35,7 +35,7 @@ func (e *Engine) listen(ctx context.Context, missed bool, each func(string)) err
 	defer cancel() // ends the stream
 	messages, failed := e.client.EventService().Subscribe(ctx, `topic=="/images/delete",namespace==`+namespace)
 	if missed {
-		names, err := e.leases().Held(ctx)
+		names, err := e.leases().Retained(ctx)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 	}
 	for _, name := range lease.RecordNames(named, image.Target.Digest, image.ID) {
 		old, err := e.client.ImageService().Get(ctx, name)
-		if err == nil && (old.Target.Digest != image.Target.Digest || lease.IsHeld(old.Labels, image.Name)) {
+		if err == nil && (old.Target.Digest != image.Target.Digest || lease.IsRetained(old.Labels, image.Name)) {
 			continue
 		}
 		if lease.UnlessNotFound(err) != nil {
@@ -142,11 +142,11 @@ func (e *Engine) Release(ctx context.Context, name string) error {
 	return e.failure(ctx, name, e.leases().Release(brief, name))
 }
 
-// Held returns the names of retained images, and of those with leftovers of incomplete pulls,
+// Retained returns the names of retained images, and of those with leftovers of incomplete pulls,
 // of this process and earlier ones, sorted.
-func (e *Engine) Held(ctx context.Context) ([]string, error) {
+func (e *Engine) Retained(ctx context.Context) ([]string, error) {
 	brief, cancel := briefContext(ctx)
 	defer cancel()
-	names, err := e.leases().Held(brief)
+	names, err := e.leases().Retained(brief)
 	return names, e.failure(ctx, "", err)
 }

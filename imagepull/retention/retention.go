@@ -21,8 +21,8 @@ type Engine interface {
 	Tag(ctx context.Context, i engineapi.Image) error
 	// Release stops holding an image, given its name as Held returns it.
 	Release(ctx context.Context, name string) error
-	// Held returns the names of all images that are held, by earlier processes too.
-	Held(ctx context.Context) ([]string, error)
+	// Retained returns the names of all images that are held, by earlier processes too.
+	Retained(ctx context.Context) ([]string, error)
 	// Removals calls each with the names of images that somebody else removes, until
 	// ctx ends. It survives restarts of containerd, and may then miss some.
 	Removals(ctx context.Context, each func(name string))
@@ -48,7 +48,7 @@ type Retainer struct {
 	Options
 
 	mu    sync.Mutex
-	grace map[string]time.Time // until when images that no job wants any more are held
+	grace map[string]time.Time // until when images are retained that no job wants any more
 }
 
 // New returns a Retainer. It starts nothing.

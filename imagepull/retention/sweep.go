@@ -57,12 +57,12 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 // sweep releases every image that is held, by this process or an earlier one, and that no
 // job wants.
 func (r *Retainer) sweep(ctx context.Context) error {
-	held, err := r.Engine.Held(ctx)
+	retained, err := r.Engine.Retained(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range held {
+	for _, name := range retained {
 		if !r.claim(name) {
 			continue
 		}

@@ -1,5 +1,5 @@
-// Package lease keeps images in containerd: by a lease for each, and by labels of its records
-// (record.go).
+// Package lease retains images in containerd: by a lease for each image, and by labels on its
+// records (record.go).
 package lease
 
 import (
@@ -17,31 +17,31 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
-// Leases is containerd's. Its methods need a context in the namespace of CRI.
+// Leases manages leases of containerd. Its methods need a context in the namespace of CRI.
 type Leases struct {
 	Client *containerd.Client
 	Log    *slog.Logger
 }
 
-// Create makes sure that the image's lease is there, and returns a ctx under which all
-// that is made is kept by it. It has no end: what a pull has fetched when it is cut
-// off is needed by the next one, whenever that is.
+// Create creates the image's lease if necessary, and returns a ctx that adds everything created
+// under it to the lease. The lease does not expire: the next pull needs what an interrupted
+// one has fetched, whenever that is.
 func (l Leases) Create(ctx context.Context, name string) (context.Context, error) {
 	id := leaseID(name)
-	_, err := l.Client.LeasesService().Create(ctx, leases.WithID(id), leases.WithLabel(heldLabel, name))
+	_, err := l.Client.LeasesService().Create(ctx, leases.WithID(id), leases.WithLabel(retainedLabel, name))
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("create the lease: %w", err)
 	}
 	return leases.WithLease(ctx, id), nil
 }
 
-// Leased are the resources of the image's lease.
+// Leased returns the resources of the image's lease.
 func (l Leases) Leased(ctx context.Context, name string) ([]leases.Resource, error) {
 	return l.Client.LeasesService().ListResources(ctx, leases.Lease{ID: leaseID(name)})
 }
 
-// Secure makes the lease keep this image, and nothing else: the tag may have stood for
-// another one when an earlier pull was cut off.
+// Secure sets the resources of the lease to exactly this image: during an interrupted pull the
+// tag may have pointed to another one.
 func (l Leases) Secure(ctx context.Context, snapshotter, name string, p imagecontent.Content) error {
 	lease := leases.Lease{ID: leaseID(name)}
 	service := l.Client.LeasesService()
@@ -58,16 +58,16 @@ func (l Leases) Secure(ctx context.Context, snapshotter, name string, p imagecon
 			return fmt.Errorf("keep %s: %w", r.ID, err)
 		}
 	}
-	_, err = l.letGo(ctx, lease, there, keep)
+	_, err = l.removeResources(ctx, lease, there, keep)
 	return err
 }
 
-// ContentOf is the resource that a blob is.
+// ContentOf returns the resource of a blob.
 func ContentOf(blob ocispec.Descriptor) leases.Resource {
 	return leases.Resource{ID: blob.Digest.String(), Type: "content"}
 }
 
-// Resources are what keeps an image that is complete: the rest is referred to by it.
+// Resources returns the resources that retain a complete image; they refer to all others.
 func Resources(p imagecontent.Content, snapshotter string) []leases.Resource {
 	var keep []leases.Resource
 	for _, blob := range []ocispec.Descriptor{p.Target, p.Manifest, p.Config} {
@@ -79,7 +79,7 @@ func Resources(p imagecontent.Content, snapshotter string) []leases.Resource {
 	return keep
 }
 
-// InProgress are what a pull of the image makes until it is complete.
+// InProgress returns the resources of a pull that is not complete.
 func InProgress(p imagecontent.Content, snapshotter string) []leases.Resource {
 	keep := Resources(p, snapshotter)
 	for _, blob := range p.Blobs() {
@@ -91,24 +91,24 @@ func InProgress(p imagecontent.Content, snapshotter string) []leases.Resource {
 	return keep
 }
 
-// DropLeftovers removes from the lease what earlier pulls have left that belongs to none of
-// the images. A registry that has the tag stand for another image each time, of which the
-// last layer never comes, would fill the disk with the others.
+// DropLeftovers removes resources of earlier pulls from the lease that belong to none of the
+// images. Otherwise a registry could fill the disk by pointing the tag to another image at
+// each pull, and never sending its last layer.
 func (l Leases) DropLeftovers(ctx context.Context, name string, keep []leases.Resource) error {
 	there, err := l.Leased(ctx, name)
 	if err != nil {
 		return err
 	}
-	dropped, err := l.letGo(ctx, leases.Lease{ID: leaseID(name)}, there, keep)
+	dropped, err := l.removeResources(ctx, leases.Lease{ID: leaseID(name)}, there, keep)
 	if dropped > 0 {
 		l.Collect(ctx)
 	}
 	return err
 }
 
-// letGo removes what is there from the lease, but for what it has to keep, and counts
-// what it has removed.
-func (l Leases) letGo(ctx context.Context, lease leases.Lease, there, keep []leases.Resource) (int, error) {
+// removeResources removes all resources from the lease except those to keep, and returns how many
+// it has removed.
+func (l Leases) removeResources(ctx context.Context, lease leases.Lease, there, keep []leases.Resource) (int, error) {
 	dropped := 0
 	for _, r := range there {
 		if slices.Contains(keep, r) {
@@ -125,8 +125,8 @@ func (l Leases) letGo(ctx context.Context, lease leases.Lease, there, keep []lea
 // collectAtMost is how long containerd may take to collect garbage.
 const collectAtMost = 5 * time.Minute
 
-// Collect has containerd give back the room of what is not needed any more: by itself it
-// would do so at some time only. To delete a lease is the way to ask for it.
+// Collect triggers containerd's garbage collection, which otherwise runs at some later time.
+// Deleting a lease is the way to trigger it.
 func (l Leases) Collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, collectAtMost)
 	defer cancel()
@@ -140,12 +140,12 @@ func (l Leases) Collect(ctx context.Context) {
 	}
 }
 
-// IngestRef names what containerd has of a blob that is not complete. It is not CRI's
-// name for it: containerd lets only one write under a name, and a registry that is slow
-// with a layer here must not keep CRI from fetching the same layer elsewhere.
+// IngestRef returns the ingest reference of an incomplete blob. It differs from CRI's: containerd
+// allows one writer per reference, and a slow registry must not prevent CRI from fetching the
+// same layer from another one.
 func IngestRef(blob ocispec.Descriptor) string { return "edgehub-prepull-" + blob.Digest.String() }
 
-// UnlessNotFound returns nil for errdefs.ErrNotFound, and other errors as they are.
+// UnlessNotFound returns nil for errdefs.ErrNotFound, and other errors unchanged.
 func UnlessNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

@@ -15,33 +15,33 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// How what is held is recorded in containerd:
+// Retained images are recorded in containerd:
 //
-//   - the image's lease, with heldLabel that has its name. It keeps content and
-//     snapshots, whatever becomes of the records;
-//   - each of its records has a label of its own for each image that is held by it,
-//     as two tags may stand for the same image: heldLabel, a dot and the lease's ID;
-//   - pinLabel stands beside CRI's pin where the pin is ours. CRI pins images, too.
+//   - The image's lease has retainedLabel with its name. It retains content and snapshots, even
+//     if the records are removed.
+//   - Each record has one label for each image that it retains, because two tags may point to
+//     the same image: retainedLabel, a dot and the lease's ID.
+//   - pinLabel marks a pin that the hub has set. CRI pins images, too.
 const (
-	heldLabel = "edgehub.io/prepull"
-	pinLabel  = "edgehub.io/prepull-pin"
+	retainedLabel = "edgehub.io/prepull"
+	pinLabel      = "edgehub.io/prepull-pin"
 
-	// What CRI knows its images by, and those that kubelet must not remove; a CRI
-	// before containerd 1.7 does not know the second.
+	// Labels of images that CRI manages, and of those that the kubelet must not remove; CRI
+	// before containerd 1.7 ignores the second.
 	managedLabel, managed = "io.cri-containerd.image", "managed"
 	pinnedLabel, pinned   = "io.cri-containerd.pinned", "pinned"
 )
 
-// leaseID is the same for the same image at any time.
+// leaseID returns the ID of an image's lease, which is always the same.
 func leaseID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "edgehub-prepull-" + hex.EncodeToString(sum[:12])
 }
 
-// HolderLabel is the label of records that hold the image.
-func HolderLabel(name string) string { return heldLabel + "." + leaseID(name) }
+// HolderLabel returns the label of records that retain the image.
+func HolderLabel(name string) string { return retainedLabel + "." + leaseID(name) }
 
-// Record makes one of the image's records, or labels the one that is there.
+// Record creates one of the image's records, or labels an existing one.
 func (l Leases) Record(ctx context.Context, image engineapi.Image, name string) error {
 	labels := map[string]string{
 		managedLabel: managed, pinnedLabel: pinned, pinLabel: image.Name, HolderLabel(image.Name): image.Name,
@@ -53,10 +53,10 @@ func (l Leases) Record(ctx context.Context, image engineapi.Image, name string) 
 	}
 	old, err := l.Client.ImageService().Get(ctx, name)
 	if err != nil {
-		return err // removed meanwhile; the next attempt makes it
+		return err // removed meanwhile; the next attempt creates it
 	}
 	if old.Labels[pinnedLabel] == pinned && old.Labels[pinLabel] == "" {
-		delete(labels, pinLabel) // somebody else's pin, and not ours to take away
+		delete(labels, pinLabel) // another program's pin, which must stay
 	}
 	fields := []string{"target"}
 	for label := range labels {
@@ -66,12 +66,12 @@ func (l Leases) Record(ctx context.Context, image engineapi.Image, name string) 
 	return err
 }
 
-// IsHeld reports whether a record has all labels that Record would set.
-func IsHeld(labels map[string]string, name string) bool {
+// IsRetained reports whether a record has all labels that Record would set.
+func IsRetained(labels map[string]string, name string) bool {
 	return labels[HolderLabel(name)] == name && labels[managedLabel] == managed && labels[pinnedLabel] == pinned
 }
 
-// released is the labels that a record loses once the image is not held any more.
+// released returns the labels to remove from a record when the image is released.
 func released(labels map[string]string, name string) []string {
 	mine := HolderLabel(name)
 	if labels[mine] == "" {
@@ -79,7 +79,7 @@ func released(labels map[string]string, name string) []string {
 	}
 	fields := []string{"labels." + mine}
 	for label := range labels {
-		if label != mine && strings.HasPrefix(label, heldLabel+".") {
+		if label != mine && strings.HasPrefix(label, retainedLabel+".") {
 			return fields
 		}
 	}
@@ -89,7 +89,7 @@ func released(labels map[string]string, name string) []string {
 	return fields
 }
 
-// DigestOf is the digest in the name, or "" if it has a tag.
+// DigestOf returns the digest in the name, or "" if it has a tag.
 func DigestOf(named reference.Named) digest.Digest {
 	if d, ok := named.(reference.Digested); ok {
 		return d.Digest()
@@ -97,8 +97,8 @@ func DigestOf(named reference.Named) digest.Digest {
 	return ""
 }
 
-// RecordNames are those of the records that CRI makes of an image, the one that
-// the pod asks for last: kubelet does not see the image before all are there.
+// RecordNames returns the names of the records that CRI creates for an image. The name in the pod
+// is last, so that the kubelet sees the image only when all records exist.
 func RecordNames(named reference.Named, target digest.Digest, id string) []string {
 	names := []string{id, fmt.Sprintf("%s@%s", named.Name(), target)}
 	if DigestOf(named) == "" {

@@ -65,7 +65,7 @@ func TestLeaseID(t *testing.T) {
 	if got := leaseID("docker.io/library/nginx:latest"); got != "edgehub-prepull-86cee2c10898a48ff47a0626" {
 		t.Errorf("got %s", got)
 	}
-	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(HolderLabel("a"), heldLabel+".") {
+	if a, b := leaseID("a"), leaseID("b"); a == b || !strings.HasPrefix(HolderLabel("a"), retainedLabel+".") {
 		t.Errorf("got %s and %s", a, b)
 	}
 }

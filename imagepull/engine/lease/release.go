@@ -10,16 +10,16 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// Release stops holding an image, given its name. To release what is not held does nothing.
+// Release releases an image by its name. It is idempotent.
 func (l Leases) Release(ctx context.Context, name string) error {
 	if err := l.Unpin(ctx, name, nil); err != nil {
 		return err
 	}
-	// The lease is what Held knows the image by, if all records are gone: it goes last.
+	// The lease is deleted last: Retained finds the image by it even without records.
 	return UnlessNotFound(l.Client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
 }
 
-// Unpin has no records hold the image but those.
+// Unpin removes the image's labels from all records except those.
 func (l Leases) Unpin(ctx context.Context, name string, but []string) error {
 	records, err := l.Client.ImageService().List(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (l Leases) Unpin(ctx context.Context, name string, but []string) error {
 		if len(fields) == 0 || slices.Contains(but, record.Name) {
 			continue
 		}
-		record.Labels = nil // a label that is listed and has no value is removed
+		record.Labels = nil // labels in the field mask without a value are removed
 		_, err := l.Client.ImageService().Update(ctx, record, fields...)
 		if err := UnlessNotFound(err); err != nil {
 			return fmt.Errorf("unpin %s: %w", record.Name, err)
@@ -39,16 +39,16 @@ func (l Leases) Unpin(ctx context.Context, name string, but []string) error {
 	return nil
 }
 
-// Held returns the names of the images that are held, and of those whose pulls have left
+// Retained returns the names of the images that are held, and of those whose pulls have left
 // something behind, sorted.
-func (l Leases) Held(ctx context.Context) ([]string, error) {
-	all, err := l.Client.LeasesService().List(ctx, fmt.Sprintf("labels.%q", heldLabel))
+func (l Leases) Retained(ctx context.Context) ([]string, error) {
+	all, err := l.Client.LeasesService().List(ctx, fmt.Sprintf("labels.%q", retainedLabel))
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
 	for _, l := range all {
-		names[l.Labels[heldLabel]] = true
+		names[l.Labels[retainedLabel]] = true
 	}
 	records, err := l.Client.ImageService().List(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l Leases) Held(ctx context.Context) ([]string, error) {
 	}
 	for _, record := range records {
 		for label, name := range record.Labels {
-			if strings.HasPrefix(label, heldLabel+".") {
+			if strings.HasPrefix(label, retainedLabel+".") {
 				names[name] = true
 			}
 		}

@@ -174,7 +174,7 @@ func TestContainerdAbsent(t *testing.T) {
 	}
 	defer func() { _ = e.Close() }()
 	_, pulled := e.Pull(t.Context(), engineapi.Request{Image: "nginx"})
-	_, held := e.Held(t.Context())
+	_, held := e.Retained(t.Context())
 	for what, err := range map[string]error{"pull": pulled, "held": held, "release": e.Release(t.Context(), "x")} {
 		r := &rig{T: t}
 		if failure := r.reason(err, engineapi.RuntimeUnavailable); !strings.Contains(failure.Error(), socket) {

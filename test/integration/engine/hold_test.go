@@ -74,7 +74,7 @@ func TestReleased(t *testing.T) {
 
 func (r *rig) held(name string, want bool) {
 	r.Helper()
-	held, err := r.engine.Held(r.Context())
+	held, err := r.engine.Retained(r.Context())
 	r.must(err)
 	if slices.Contains(held, name) != want {
 		r.Errorf("held are %v; want %s among them: %v", held, name, want)

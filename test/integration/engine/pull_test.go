@@ -82,7 +82,7 @@ func TestThereAlready(t *testing.T) {
 
 				r.must(r.registry.Down())
 				got := r.pull(reference)
-				if held, err := r.engine.Held(r.Context()); err != nil || !slices.Contains(held, got.Name) {
+				if held, err := r.engine.Retained(r.Context()); err != nil || !slices.Contains(held, got.Name) {
 					r.Errorf("without its registry, it is not held: %v, %v", held, err)
 				}
 			})
