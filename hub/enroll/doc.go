@@ -1,26 +1,25 @@
-// Package enroll gets the hub a client certificate of its own, as kubelet gets one by
-// TLS bootstrapping, and keeps it good.
+// Package enroll obtains a client certificate for the hub, like TLS bootstrapping of the kubelet,
+// and renews it.
 //
-// The certificate says system:node:NAME in the group system:nodes, so that the
-// apiserver's node authorizer bounds what it is good for. It is asked for with a
-// CertificateSigningRequest for the signer kubernetes.io/kube-apiserver-client-kubelet:
+// The certificate is for system:node:NAME in the group system:nodes, so that the apiserver's node
+// authorizer limits its permissions. The hub requests it by a CertificateSigningRequest for the
+// signer kubernetes.io/kube-apiserver-client-kubelet:
 //
-//   - with the credentials in the bootstrap file, the first time, and again where the
-//     apiserver refuses the certificate, as it does one that has expired;
-//   - with the certificate itself when 70 to 90 % of its life have passed. Where the cloud
-//     is away at that time, as soon as it is back.
+//   - with the credentials in the bootstrap file, the first time, and again if the apiserver
+//     refuses the certificate, for example because it has expired;
+//   - with the certificate itself after 70 to 90 % of its life, or as soon as the cloud is back.
 //
-// An approver has to say yes, in a cluster of kubeadm's the controller manager.
+// An approver must approve it: in a kubeadm cluster the controller manager.
 //
 // # On disk
 //
-//	hub.kubeconfig       certificate, key, and which apiservers to trust, in one file.
+//	hub.kubeconfig       certificate, key, and the apiservers' CA, in one file.
 //	                     Its replacement is the commit point of a renewal.
-//	hub.key.pending      the key of a certificate that has been asked for. It is there
-//	                     before the request is, and the request is named for it: after
-//	                     a crash the hub finds its request, and what came of it.
+//	hub.key.pending      the key of a requested certificate. It is written before the
+//	                     request, whose name derives from it: after a crash the hub
+//	                     finds its request again.
 //	hub.kubeconfig.damaged, hub.key.pending.damaged
-//	                     what could not be read; the hub begins anew
+//	                     unreadable files, which were moved aside
 //
 // The bootstrap file is read whenever it is needed, and may be replaced while the hub
 // runs. It may be removed once there is a certificate; then a certificate that expires
@@ -28,6 +27,6 @@
 //
 // # Life cycle
 //
-// [Open] reads what is on disk, [New] asks nobody, [Enrollment.Run] does, and blocks until
-// its context ends. An Enrollment is safe for concurrent use.
+// [Open] reads the files, [New] sends no requests, [Enrollment.Run] does, and blocks until its
+// context ends. An Enrollment is safe for concurrent use.
 package enroll

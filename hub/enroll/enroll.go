@@ -19,14 +19,14 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// Cloud says whether apiservers can be reached, by whoever sends a request with the
-// context: see upstream.Upstream.
+// Cloud reports whether apiservers can be reached by the user of a request with the context: see
+// upstream.Upstream.
 type Cloud interface {
 	WaitUp(ctx context.Context) error
 	Lost(ctx context.Context) <-chan struct{}
 }
 
-// Bootstrap is what the bootstrap file says.
+// Bootstrap is the content of the bootstrap file.
 type Bootstrap struct {
 	// Token is the bootstrap token.
 	Token string
@@ -37,22 +37,21 @@ type Bootstrap struct {
 // Options of an Enrollment. All are required.
 type Options struct {
 	NodeName string
-	// BootstrapFile is looked at for changes, and read by ReadBootstrap.
+	// BootstrapFile is checked for changes, and read by ReadBootstrap.
 	BootstrapFile string
 	ReadBootstrap func() (*Bootstrap, error)
-	// Hub makes requests in the node's name, or in that of the token's holder if there
-	// is one.
+	// Hub sends requests as the node, or as the user of the bearer token if there is one.
 	Hub *rest.Config
-	// Cloud is where they go.
+	// Cloud is the availability of the apiservers.
 	Cloud Cloud
 	// Changed is called when there is a new certificate.
 	Changed func()
-	// Registerer takes the metrics.
+	// Registerer registers the metrics.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
 
-// Enrollment gets the hub its certificate, and keeps it good.
+// Enrollment obtains the hub's certificate, and renews it.
 type Enrollment struct {
 	Options
 	store    *Store
@@ -95,10 +94,10 @@ func (e *Enrollment) load(since time.Time) error {
 	return nil
 }
 
-// dueAt is when to renew a certificate that was taken into use at a time. Its life is
-// counted from there: signers date certificates back by some minutes, which are most of
-// the life of a short one. A clock that was wrong then, or is now, costs a renewal too
-// many, and no more: it is the apiserver that says when a certificate is not good any more.
+// dueAt returns when to renew a certificate that is in use since a time. Its life is counted from
+// then: signers backdate certificates by some minutes, which may be most of a short life. A
+// wrong clock causes only an unnecessary renewal: the apiserver decides whether a certificate
+// is valid.
 func dueAt(leaf *x509.Certificate, since, now time.Time) time.Time {
 	if since.After(now) {
 		since = leaf.NotBefore
@@ -107,15 +106,15 @@ func dueAt(leaf *x509.Certificate, since, now time.Time) time.Time {
 	if since.Before(leaf.NotBefore) || since.After(leaf.NotAfter) {
 		life = leaf.NotAfter.Sub(leaf.NotBefore)
 	}
-	wait := life*7/10 + rand.N(max(life/5, 1)) //nolint:gosec // no secret: not all nodes are to come at once
+	wait := life*7/10 + rand.N(max(life/5, 1)) //nolint:gosec // jitter
 	return since.Add(max(wait, shortestWait))
 }
 
-// shortestWait is between two renewals, whatever is issued.
+// shortestWait is the shortest time between two renewals.
 const shortestWait = 5 * time.Second
 
-// Problem says why there is no new certificate though one is needed; nil if none is, or
-// nobody could be asked yet.
+// Problem returns why there is no new certificate although one is needed; nil if none is needed,
+// or no apiserver could be reached yet.
 func (e *Enrollment) Problem() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,21 +130,21 @@ func (e *Enrollment) Run(ctx context.Context) error {
 	return nil
 }
 
-// lookEvery is how often it is looked whether the certificate is due: a timer for all of
-// its life would not know that the machine slept, or that its clock was set.
-const lookEvery = time.Minute
+// checkEvery is the interval of checks whether a renewal is due: one long timer would ignore that
+// the machine was suspended, or its clock was set.
+const checkEvery = time.Minute
 
 // untilNeeded returns when a certificate is needed, or ctx has ended.
 func (e *Enrollment) untilNeeded(ctx context.Context) {
 	for ctx.Err() == nil && !e.needed(ctx) {
 		e.mu.Lock()
-		wait := min(time.Until(e.due), lookEvery)
+		wait := min(time.Until(e.due), checkEvery)
 		e.mu.Unlock()
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-		case <-e.Cloud.Lost(authn.AsNode(ctx)): // be it that nobody can be reached: then nobody can be asked either
-			_ = e.Cloud.WaitUp(ctx) // its error is that ctx has ended
+		case <-e.Cloud.Lost(authn.AsNode(ctx)): // the node is refused, or no apiserver can be reached
+			_ = e.Cloud.WaitUp(ctx) // fails only when ctx has ended
 		}
 	}
 }
@@ -279,16 +278,16 @@ func (e *Enrollment) obtain(ctx context.Context, config *rest.Config, cluster *c
 const (
 	// The pause after a failed attempt: all hubs may have the same reason to ask.
 	firstPause, lastPause = time.Second, 5 * time.Minute
-	// lookForFile is how often it is looked whether the bootstrap file is another.
-	lookForFile = time.Second
+	// checkFileEvery is the interval of checks whether the bootstrap file has changed.
+	checkFileEvery = time.Second
 )
 
 // pause waits before the next attempt, unless something has changed.
 func (e *Enrollment) pause(ctx context.Context, try int) {
 	wait := min(firstPause<<min(try, 16), lastPause)
 	end := time.After(wait/2 + rand.N(wait)) //nolint:gosec // no secret
-	look := time.NewTicker(lookForFile)
-	defer look.Stop()
+	ticker := time.NewTicker(checkFileEvery)
+	defer ticker.Stop()
 	before := stampOf(e.BootstrapFile)
 	for {
 		select {
@@ -298,7 +297,7 @@ func (e *Enrollment) pause(ctx context.Context, try int) {
 			return
 		case <-e.Cloud.Lost(ctx):
 			return
-		case <-look.C:
+		case <-ticker.C:
 			if stampOf(e.BootstrapFile) != before {
 				return
 			}

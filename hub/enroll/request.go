@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// answerTimeout is how long an apiserver may take over one small request.
+	// answerTimeout bounds one small request to an apiserver.
 	answerTimeout = 15 * time.Second
 	// approvalTimeout is how long one attempt waits for a request to be approved and
 	// signed, which takes a controller milliseconds. Where people approve, the next
 	// attempt finds the same request.
 	approvalTimeout = time.Minute
-	// firstLook and lastLook are how long after each other it is looked for that.
-	firstLook, lastLook = 100 * time.Millisecond, 5 * time.Second
+	// firstPoll and lastPoll are the first and the longest interval of polling for that.
+	firstPoll, lastPoll = 100 * time.Millisecond, 5 * time.Second
 )
 
-// resource is that of CertificateSigningRequests.
+// resource is the resource of CertificateSigningRequests.
 const resource = "certificatesigningrequests"
 
 // requests is a client for CertificateSigningRequests.
@@ -53,7 +53,7 @@ func newRequests(config *rest.Config) (*requests, error) {
 	return &requests{client}, err
 }
 
-// errGivenUp is returned where no certificate will come for this key.
+// errGivenUp is returned if no certificate will be issued for this key.
 var errGivenUp = errors.New("another one will be asked for")
 
 // certify returns the certificate that the cluster has issued, or issues now, to a node
@@ -98,7 +98,7 @@ func userOf(node string) string { return "system:node:" + node }
 // await waits until a request has been approved and signed.
 func (r *requests) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	until := time.Now().Add(approvalTimeout)
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
 		now := &certificatesv1.CertificateSigningRequest{}
 		if err := r.Get().Resource(resource).Name(csr.Name).MaxRetries(0).Do(ctx).Into(now); err != nil {
 			return nil, err

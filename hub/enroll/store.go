@@ -124,8 +124,7 @@ func (s *Store) commit(cluster *clientcmdapi.Cluster, certPEM []byte, key *ecdsa
 	return durable.Remove(s.pending)
 }
 
-// key returns the key to ask for a certificate with: one that was used for that and of
-// which nobody knows what came, or else a new one.
+// key returns the key for a request: that of a pending request, or else a new one.
 func (s *Store) key() (*ecdsa.PrivateKey, error) {
 	key, err := s.pendingKey()
 	if key != nil || err != nil {

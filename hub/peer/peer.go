@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Peers tells node programs from others.
+// Peers distinguishes programs of the node from others.
 type Peers struct {
 	users []uint32
 	hosts map[string]host // by hierarchy
@@ -25,8 +25,8 @@ type Conn interface {
 	RemoteAddr() net.Addr
 }
 
-// New returns Peers that take programs of these users for the node's. Its error
-// says that this kind of machine cannot tell.
+// New returns Peers for which programs of these users belong to the node. It fails if the machine
+// does not support the check.
 func New(users []uint32) (*Peers, error) { return newPeers(procfs, users) }
 
 func newPeers(root string, users []uint32) (*Peers, error) {
@@ -37,8 +37,8 @@ func newPeers(root string, users []uint32) (*Peers, error) {
 	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
 }
 
-// Reason is why a peer is not taken for a program of the node. The values are
-// few, and good as labels.
+// Reason is why a peer does not count as a program of the node. The values are suitable as
+// metric labels.
 type Reason string
 
 // The reasons.
@@ -49,16 +49,15 @@ const (
 	OtherUser Reason = "user"
 	// InContainer is a program in a container.
 	InContainer Reason = "container"
-	// Unknown is a peer of which not everything could be found out. Asked again,
-	// it may be known.
+	// Unknown is a peer that could not be identified; a retry may succeed.
 	Unknown Reason = "unknown"
 )
 
 // Reasons are all of them.
 func Reasons() []Reason { return []Reason{NotLocal, OtherUser, InContainer, Unknown} }
 
-// Refusal says that a peer is not taken for a program of the node, and all that
-// was found out about it. Fields that were not are zero.
+// Refusal is the error for a peer that does not count as a program of the node. Unknown fields are
+// zero.
 type Refusal struct {
 	Reason Reason
 	Remote netip.AddrPort
@@ -66,7 +65,7 @@ type Refusal struct {
 	PID    int
 	Comm   string    // the program's short name
 	In     Container // for InContainer
-	Err    error     // for Unknown: what went wrong
+	Err    error     // for Unknown: the cause
 }
 
 func (r *Refusal) Error() string {
@@ -87,17 +86,17 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // Check returns nil if the program at the other end of c is one of the node's, or
 // else a *Refusal. The verdict holds for all that was and will be read from c.
 func (p *Peers) Check(c Conn) error {
-	return p.lookUp(c, func(uid uint32) bool { return slices.Contains(p.users, uid) })
+	return p.checkConn(c, func(uid uint32) bool { return slices.Contains(p.users, uid) })
 }
 
 // CheckAnyUser is Check where it does not matter whose program it is.
 func (p *Peers) CheckAnyUser(c Conn) error {
-	return p.lookUp(c, func(uint32) bool { return true })
+	return p.checkConn(c, func(uint32) bool { return true })
 }
 
-func (p *Peers) lookUp(c Conn, allowed func(uid uint32) bool) error {
+func (p *Peers) checkConn(c Conn, allowed func(uid uint32) bool) error {
 	local, remote := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
-	refusal := p.judgePeer(local, remote, allowed)
+	refusal := p.checkPeer(local, remote, allowed)
 	if err := p.connected(c); err != nil { // last: see there
 		refusal = &Refusal{Reason: Unknown, Err: err}
 	}
@@ -145,8 +144,8 @@ func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
 	return s.uid, true
 }
 
-// judgePeer returns nil for a program of the node.
-func (p *Peers) judgePeer(local, remote netip.AddrPort, allowed func(uid uint32) bool) *Refusal {
+// checkPeer returns nil for a program of the node.
+func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32) bool) *Refusal {
 	s, err := p.find(local, remote)
 	switch {
 	case err != nil:
@@ -168,7 +167,7 @@ func (p *Peers) judgePeer(local, remote netip.AddrPort, allowed func(uid uint32)
 		return &Refusal{Reason: Unknown, UID: s.uid, Err: err}
 	}
 	for _, h := range holders { // all of them: a socket may be handed on
-		r := p.judge(h)
+		r := p.checkProcess(h)
 		p.procs.remember(h.pid, r == nil)
 		if r != nil {
 			r.UID, r.PID, r.Comm = s.uid, h.pid, h.comm
@@ -178,8 +177,8 @@ func (p *Peers) judgePeer(local, remote netip.AddrPort, allowed func(uid uint32)
 	return nil
 }
 
-// judge returns nil for a process in no container.
-func (p *Peers) judge(h *process) *Refusal {
+// checkProcess returns nil for a process in no container.
+func (p *Peers) checkProcess(h *process) *Refusal {
 	if h.err != nil {
 		return &Refusal{Reason: Unknown, Err: h.err}
 	}
@@ -189,7 +188,7 @@ func (p *Peers) judge(h *process) *Refusal {
 	return nil
 }
 
-// Identify fills in what Check leaves out since it costs a look at every process:
+// Identify fills in fields that Check omits because they require a scan of all processes:
 // who is behind an OtherUser.
 func (p *Peers) Identify(c Conn, r *Refusal) {
 	if r.Reason != OtherUser {

@@ -231,7 +231,7 @@ func TestAllWhoHoldASocketCount(t *testing.T) {
 func TestProgramsThatComeAgainAreLookedAtFirst(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100, 101)
-	for i := range 3 * maxFamiliar { // more than are remembered
+	for i := range 3 * maxRecent { // more than are remembered
 		root.process(t, 1000+i, inPod, uint32(5000+i))
 	}
 	p := among(t, root)
@@ -244,14 +244,14 @@ func TestProgramsThatComeAgainAreLookedAtFirst(t *testing.T) {
 	if err := p.checkInode(100); err != nil || scans != 1 {
 		t.Fatalf("%v after %d scans", err, scans)
 	}
-	for i := range 3 * maxFamiliar {
+	for i := range 3 * maxRecent {
 		wantReason(t, p.checkInode(uint16(5000+i)), InContainer)
 	}
 	scans = 0
 	if err := p.checkInode(101); err != nil || scans != 0 {
 		t.Errorf("the node's own program, after many of pods: %v after %d scans", err, scans)
 	}
-	wantReason(t, p.checkInode(5000+3*maxFamiliar-1), InContainer)
+	wantReason(t, p.checkInode(5000+3*maxRecent-1), InContainer)
 	if scans != 0 {
 		t.Error("a pod's program that comes again costs a scan")
 	}
@@ -366,7 +366,7 @@ func withoutCapability(t *testing.T, bit int, body func()) {
 }
 
 func TestSelfTestSaysWhatHidesProcesses(t *testing.T) {
-	err := lookIntoOthers(t.TempDir())
+	err := checkOthersReadable(t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "ProtectProc=") {
 		t.Error(err)
 	}

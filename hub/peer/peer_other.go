@@ -14,9 +14,9 @@ func findSocket(_, _ netip.AddrPort) (socket, error) { return socket{}, errors.E
 
 func stateOf(syscall.Conn) (tcpState, error) { return 0, errors.ErrUnsupported }
 
-func look(string, int, map[uint32][]*process) {}
+func scanProcess(string, int, map[uint32][]*process) {}
 
-func lookAtAll(string, map[uint32][]*process) error { return errors.ErrUnsupported }
+func scanAll(string, map[uint32][]*process) error { return errors.ErrUnsupported }
 
 // SelfTest says that only Linux tells who is at the other end.
 func (p *Peers) SelfTest() error { return errors.ErrUnsupported }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// procfs is where Linux tells about processes.
+// procfs is the mount point of Linux's process information.
 const procfs = "/proc"
 
-// process is one that holds a socket, as it was when it was looked at.
+// process is a process that holds a socket, at the time of the scan.
 type process struct {
 	pid     int
 	comm    string
 	cgroups []membership
-	err     error // why cgroups are not known
+	err     error // why cgroups are unknown
 }
 
-// maxFamiliar is how many processes of either kind are remembered. A node has a
-// handful of programs that come again.
-const maxFamiliar = 16
+// maxRecent is how many processes of either kind are remembered. A node has a handful of
+// programs that connect repeatedly.
+const maxRecent = 16
 
 // processes finds out which processes hold a socket.
 type processes struct {
@@ -28,24 +28,24 @@ type processes struct {
 	all  func(root string, holders map[uint32][]*process) error
 
 	mu sync.Mutex
-	// IDs of processes that had a connection before, by whether they were the
-	// node's, so that no others push those out; the latest last.
-	familiar map[bool][]int
-	next     *scan // one that has not begun; nil: none is wanted
+	// IDs of processes that had a connection before, by whether they are the node's, so that
+	// others do not displace these; the latest last.
+	recent map[bool][]int
+	next   *scan // has not begun yet; nil: none is needed
 
 	scanning sync.Mutex
-	rested   time.Time // when all processes may be looked at again. Under scanning
+	nextScan time.Time // earliest time of the next scan of all processes; under scanning
 }
 
-// After a look at all processes there is none for restFactor times as long as it took,
-// but no longer than maxRest: whoever opens connections, each by another process, has
-// the hub use a fraction of a core, and who waits meanwhile shares the next look.
+// After a scan of all processes, the next one is delayed by pauseFactor times its duration, at
+// most maxPause: a client that opens connections from ever new processes costs only a fraction
+// of a core. All that wait share the next scan.
 const (
-	restFactor = 3
-	maxRest    = 250 * time.Millisecond
+	pauseFactor = 3
+	maxPause    = 250 * time.Millisecond
 )
 
-// scan is one look for the holders of some sockets, for all who wait for it.
+// scan is one search for the holders of some sockets, shared by all that wait for it.
 type scan struct {
 	holders map[uint32][]*process // by inode; wanted ones have a key. Under processes.mu until the scan begins
 	done    bool                  // under processes.scanning
@@ -53,23 +53,21 @@ type scan struct {
 }
 
 func newProcesses(root string) *processes {
-	return &processes{root: root, all: lookAtAll, familiar: map[bool][]int{}}
+	return &processes{root: root, all: scanAll, recent: map[bool][]int{}}
 }
 
-// holding returns the processes that hold the socket with this inode: the first one
-// found among those that had connections before, or else all. An error means that
-// there may be more.
+// holding returns the processes that hold the socket with this inode: the first one found among
+// those that had connections before, or else all. An error means that there may be more.
 //
-// A look costs some microseconds for each file that a process has open. However many
-// ask at a time, it is taken twice at most until each has its answer: once that had
-// begun already, and once for all who came meanwhile.
+// A scan costs some microseconds for each open file. Concurrent calls wait for two scans at
+// most: one that has begun already, and one for all calls since.
 func (p *processes) holding(inode uint32) ([]*process, error) {
 	s := p.join(inode)
 	p.scanning.Lock()
 	defer p.scanning.Unlock()
 	if !s.done {
 		p.mu.Lock()
-		p.next = nil // nobody joins from here on
+		p.next = nil // later calls join the next scan
 		p.mu.Unlock()
 		s.err = p.find(s.holders)
 		s.done = true
@@ -77,11 +75,11 @@ func (p *processes) holding(inode uint32) ([]*process, error) {
 	return s.holders[inode], s.err
 }
 
-// find fills in who holds the sockets that holders has keys for. scanning is held.
+// find fills in the holders of the sockets that holders has keys for. scanning is held.
 func (p *processes) find(holders map[uint32][]*process) error {
 	missing := maps.Clone(holders)
-	for _, pid := range p.toTryFirst() {
-		look(p.root, pid, missing)
+	for _, pid := range p.recentPIDs() {
+		scanProcess(p.root, pid, missing)
 		for inode, found := range missing {
 			if len(found) > 0 {
 				holders[inode] = found
@@ -92,13 +90,13 @@ func (p *processes) find(holders map[uint32][]*process) error {
 			return nil
 		}
 	}
-	if wait := time.Until(p.rested); wait > 0 {
+	if wait := time.Until(p.nextScan); wait > 0 {
 		<-time.After(wait)
 	}
 	began := time.Now()
 	err := p.all(p.root, missing)
 	now := time.Now()
-	p.rested = now.Add(min(restFactor*now.Sub(began), maxRest))
+	p.nextScan = now.Add(min(pauseFactor*now.Sub(began), maxPause))
 	maps.Copy(holders, missing)
 	return err
 }
@@ -113,24 +111,24 @@ func (p *processes) join(inode uint32) *scan {
 	return p.next
 }
 
-// remember has holding look at the process first from now on.
+// remember makes holding scan this process first.
 func (p *processes) remember(pid int, node bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := slices.DeleteFunc(p.familiar[node], func(known int) bool { return known == pid })
-	if len(list) == maxFamiliar {
+	list := slices.DeleteFunc(p.recent[node], func(known int) bool { return known == pid })
+	if len(list) == maxRecent {
 		list = slices.Delete(list, 0, 1)
 	}
-	p.familiar[node] = append(list, pid)
+	p.recent[node] = append(list, pid)
 }
 
-// toTryFirst is the node's own processes first, of either kind the latest first.
-func (p *processes) toTryFirst() []int {
+// recentPIDs returns the node's own processes first, of either kind the latest first.
+func (p *processes) recentPIDs() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pids := make([]int, 0, 2*maxFamiliar)
+	pids := make([]int, 0, 2*maxRecent)
 	for _, node := range []bool{true, false} {
-		for _, pid := range slices.Backward(p.familiar[node]) {
+		for _, pid := range slices.Backward(p.recent[node]) {
 			pids = append(pids, pid)
 		}
 	}

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look adds the process to each socket in holders that it holds. One that is gone,
+// scanProcess adds the process to each socket in holders that it holds. One that is gone,
 // or may not be looked into, holds none.
 //
 // All is read through one open folder: should the process end, its number may be
 // another's, but the folder is not.
-func look(root string, pid int, holders map[uint32][]*process) {
+func scanProcess(root string, pid int, holders map[uint32][]*process) {
 	dir, err := open(unix.AT_FDCWD, filepath.Join(root, strconv.Itoa(pid)), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return
 	}
 	defer unix.Close(dir)
-	lookIn(dir, pid, holders)
+	scanFiles(dir, pid, holders)
 }
 
-// lookAtAll is look for each process there is.
-func lookAtAll(root string, holders map[uint32][]*process) error {
+// scanAll is scanProcess for all processes.
+func scanAll(root string, holders map[uint32][]*process) error {
 	all, err := open(unix.AT_FDCWD, root, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", root, err)
@@ -43,7 +43,7 @@ func lookAtAll(root string, holders map[uint32][]*process) error {
 			return
 		}
 		defer unix.Close(dir)
-		lookIn(dir, pid, holders)
+		scanFiles(dir, pid, holders)
 	})
 	if err != nil {
 		return fmt.Errorf("list processes in %s: %w", root, err)
@@ -51,7 +51,7 @@ func lookAtAll(root string, holders map[uint32][]*process) error {
 	return nil
 }
 
-func lookIn(dir, pid int, holders map[uint32][]*process) {
+func scanFiles(dir, pid int, holders map[uint32][]*process) {
 	files, err := open(dir, "fd", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return

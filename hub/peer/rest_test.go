@@ -13,7 +13,7 @@ func TestStrangersGetAFractionOfACore(t *testing.T) {
 	root.process(t, 10, onHost, 100)
 	for name, tt := range map[string]struct{ scan, rest time.Duration }{
 		"few processes":  {10 * time.Millisecond, 30 * time.Millisecond},
-		"many processes": {time.Second, maxRest},
+		"many processes": {time.Second, maxPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

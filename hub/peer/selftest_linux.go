@@ -19,7 +19,7 @@ func (p *Peers) SelfTest() error {
 	if err := p.findSelf(); err != nil {
 		return err
 	}
-	return lookIntoOthers(p.procs.root)
+	return checkOthersReadable(p.procs.root)
 }
 
 // findSelf looks up both ends of a connection to itself.
@@ -46,7 +46,7 @@ func (p *Peers) findSelf() error {
 		return fmt.Errorf("ask the kernel for the state of an open connection: %w", err)
 	}
 	holders := map[uint32][]*process{s.inode: nil}
-	look(p.procs.root, os.Getpid(), holders)
+	scanProcess(p.procs.root, os.Getpid(), holders)
 	if len(holders[s.inode]) != 1 {
 		return fmt.Errorf("%s does not tell which sockets this process holds", p.procs.root)
 	}
@@ -60,10 +60,10 @@ func netlinkHint(err error) string {
 	return "; the kernel needs CONFIG_INET_DIAG, or its module inet_diag"
 }
 
-// lookIntoOthers tries whether the open files of processes that are not ours can be
+// checkOthersReadable checks that the open files of other processes can be
 // seen. One that a security module shields, though this process has all rights, does
 // not matter.
-func lookIntoOthers(root string) error {
+func checkOthersReadable(root string) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return fmt.Errorf("look into other processes: %w", err)
@@ -75,7 +75,7 @@ func lookIntoOthers(root string) error {
 			continue
 		}
 		others++
-		switch ok, err := lookInto(filepath.Join(root, entry.Name(), "fd")); {
+		switch ok, err := isReadable(filepath.Join(root, entry.Name(), "fd")); {
 		case errors.Is(err, fs.ErrPermission):
 			denied = err
 		case ok:
@@ -95,9 +95,9 @@ func lookIntoOthers(root string) error {
 	}
 }
 
-// lookInto tells whether an open file was seen. A kernel thread has none, and what
+// isReadable reports whether an open file can be seen. A kernel thread has none, and what
 // has ended meanwhile is no error.
-func lookInto(dir string) (bool, error) {
+func isReadable(dir string) (bool, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) == 0 {
 		return false, err
