@@ -76,7 +76,7 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	for _, m := range members {
 		k := m.key(v.Scope)
 		held[string(c.hide(kindObject, nil, k.bytes()))]++
-		object, wrong := c.object(tx, k, nil)
+		object, wrong := c.object(tx, k)
 		if wrong == nil && len(object) != m.Size {
 			wrong = errSize
 		}

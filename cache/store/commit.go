@@ -52,11 +52,6 @@ func (s *Store) doubt(err error) error {
 	return err
 }
 
-// DropView removes a view, damaged or not, and what only it held.
-func (s *Store) DropView(id ID) error {
-	return s.Commit(Batch{Changes: []Change{{ID: id, Op: Drop}}})
-}
-
 func (b *Batch) validate() error {
 	for i := range b.Changes {
 		if err := b.Changes[i].validate(); err != nil {

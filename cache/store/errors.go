@@ -36,9 +36,9 @@ var (
 
 // Errors of reads, and of Commit too.
 var (
-	// ErrNotFound is returned where there is no such view, object or key.
+	// ErrNotFound is returned where there is no such view or key.
 	ErrNotFound = errors.New("not in the store")
-	// ErrChanged is returned by Objects when an object was replaced before it
+	// ErrChanged is returned by Reader.Read when an object was replaced before it
 	// was read: what was handed out so far is one version's beginning. Start
 	// again.
 	ErrChanged = errors.New("the view has changed while it was read")

@@ -21,7 +21,7 @@ type ledger struct {
 	accounts map[ObjectKey]*account
 	// uncertain says that damage has made a count unknown: all are taken anew.
 	uncertain bool
-	// held says whether an Objects runs that may need what goes.
+	// held says whether a Reader is open that may need what goes.
 	held    func() bool
 	maxHeld int64
 }

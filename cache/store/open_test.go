@@ -195,9 +195,7 @@ func TestFileOfDroppedViewsIsMadeSmallAtOpenAndUsedAgainBefore(t *testing.T) {
 		if round == 1 {
 			once = size()
 		}
-		if err := s.DropView(big.ID); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
 	}
 	if now := size(); now > once+once/4 {
 		t.Fatalf("the file has grown from %d to %d bytes with what was dropped", once, now)

@@ -28,19 +28,6 @@ func (s *Store) Views(fn func(View) error) error {
 	return nil
 }
 
-// View returns a view's header, or ErrNotFound.
-func (s *Store) View(id ID) (View, error) {
-	var v View
-	err := s.view(func(tx *bolt.Tx) (err error) {
-		v, err = s.codec.view(tx, id)
-		return err
-	})
-	if err != nil {
-		return View{}, fmt.Errorf("read view: %w", ofView(id, "", err))
-	}
-	return v, nil
-}
-
 // Members returns a view's header and all of its members, in order of their
 // names, as of one Commit. It never returns some of them: an error is all there
 // is if one is damaged or missing.
@@ -60,31 +47,14 @@ func (s *Store) Members(id ID) (View, []Member, error) {
 	return v, members, nil
 }
 
-// Object returns a copy of an object's bytes, or ErrNotFound.
-func (s *Store) Object(k ObjectKey) ([]byte, error) {
-	var b []byte
-	err := s.view(func(tx *bolt.Tx) (err error) {
-		b, err = s.codec.object(tx, k, nil)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read object: %w", &Error{Name: k.Name, Err: err})
-	}
-	return b, nil
-}
-
-// object appends an object's bytes to dst, which is not nil afterwards.
-func (c codec) object(tx *bolt.Tx, k ObjectKey, dst []byte) ([]byte, error) {
+// object returns an object's bytes, valid in the transaction, or ErrNotFound.
+func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
 	key := c.hide(kindObject, nil, k.bytes())
 	record := tx.Bucket(bucketObjects).Get(key)
 	if record == nil {
-		return dst, ErrNotFound
+		return nil, ErrNotFound
 	}
-	b, err := c.openObject(key, record)
-	if dst == nil {
-		dst = make([]byte, 0, len(b))
-	}
-	return append(dst, b...), err
+	return c.openObject(key, record)
 }
 
 // Get returns a copy of a table's value for key, or ErrNotFound.

@@ -28,8 +28,8 @@ type Options struct {
 	// which an SD card bears a few times a day.
 	SnapshotEvery time.Duration
 	// MaxHeld bounds the bytes of objects that no view holds any more, and that
-	// are kept for a running Objects only: 32 MiB by default. Beyond it they
-	// go, and Objects returns ErrChanged.
+	// are kept for an open Reader only: 32 MiB by default. Beyond it they
+	// go, and Read returns ErrChanged.
 	MaxHeld int64
 }
 

@@ -261,7 +261,7 @@ func TestRefusedViewDoesNotKeepOthersFromTheDisk(t *testing.T) {
 		if err != nil || version != want.version {
 			t.Errorf("view %d is at %d, want %d (%v)", view, version, want.version, err)
 		}
-		if v, err := s.View(viewID(view)); err != nil || v.Stale != want.stale {
+		if v, _, err := s.Members(viewID(view)); err != nil || v.Stale != want.stale {
 			t.Errorf("view %d: stale is %v, want %v (%v)", view, v.Stale, want.stale, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package storetest
+package store_test
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func (s *suite) shared() {
 		}
 		s.ok(s.Check())
 		if i%2 == 0 {
-			s.ok(s.DropView(id(fmt.Sprint(i))))
+			s.commit(store.Change{ID: id(fmt.Sprint(i)), Op: store.Drop})
 		} else {
 			s.commit(update(fmt.Sprint(i), "7", "8", objects("x", "8")...))
 		}
@@ -46,7 +46,7 @@ func (s *suite) moves() {
 func (s *suite) bytesOf(view string) map[string]string {
 	s.Helper()
 	got := map[string]string{}
-	s.ok(s.Objects(id(view), func(store.View) error { return nil }, func(o store.Object) error {
+	s.ok(streamObjects(s.Store, id(view), func(store.View) error { return nil }, func(o store.Object) error {
 		got[o.Name] = string(o.Bytes)
 		return nil
 	}))
@@ -70,10 +70,10 @@ func (s *suite) otherBytes() {
 		s.reads("c", "x", shorter)
 		s.reopen()
 	}
-	s.ok(s.DropView(id("b")))
+	s.commit(store.Change{ID: id("b"), Op: store.Drop})
 	s.reads("a", "x", actual)
-	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte(longer))})
-	s.wantErr(err, store.ErrNotFound)
+	_, err := readObject(s.Store, scope, store.NewObject("x", "3", []byte(longer)))
+	s.wantErr(err, store.ErrChanged)
 }
 
 func (s *suite) changedBytes() {
@@ -82,9 +82,9 @@ func (s *suite) changedBytes() {
 	s.commit(replacement("a", "7", after), update("b", "7", "8", after))
 	s.reads("a", "x", "with it")
 	s.reads("b", "x", "with it")
-	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "3", Sum: before.Sum})
-	s.wantErr(err, store.ErrNotFound)
-	v, err := s.View(id("b"))
+	_, err := readObject(s.Store, scope, before)
+	s.wantErr(err, store.ErrChanged)
+	v, _, err := s.Members(id("b"))
 	s.ok(err)
 	if want := int64(len("x") + len("3") + len("with it")); v.Bytes != want || v.Members != 1 {
 		s.Fatalf("got %d bytes of %d members, want %d of 1", v.Bytes, v.Members, want)
@@ -120,7 +120,7 @@ func (s *suite) scopes() {
 	c.Header.Scope = "v1/pods json"
 	s.commit(c)
 	s.has("a", "7", "x", "3")
-	b, err := s.Object(store.ObjectKey{Scope: "v1/pods json", Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte("{}"))})
+	b, err := readObject(s.Store, "v1/pods json", store.NewObject("x", "3", []byte("{}")))
 	s.ok(err)
 	if string(b) != "{}" {
 		s.Fatalf("got %q", b)
@@ -146,7 +146,7 @@ func (s *suite) consistent() {
 	s.commit(replacement("a", "1", list...))
 	next, nextPairs := many("2")
 	n := 0
-	s.ok(s.Objects(id("a"), func(store.View) error {
+	s.ok(streamObjects(s.Store, id("a"), func(store.View) error {
 		s.commit(replacement("a", "2", next...))
 		return nil
 	}, func(o store.Object) error {
@@ -156,7 +156,7 @@ func (s *suite) consistent() {
 		n++
 		switch n {
 		case 100:
-			return s.DropView(id("a"))
+			return s.Commit(store.Batch{Changes: []store.Change{{ID: id("a"), Op: store.Drop}}})
 		case 200:
 			s.commit(replacement("a", "2", next...)) // the same objects come again
 		}
@@ -179,7 +179,7 @@ func (s *suite) blockedReader() {
 	done := make(chan error)
 	go func() {
 		first := true
-		done <- s.Objects(id("a"), func(store.View) error { return nil }, func(store.Object) error {
+		done <- streamObjects(s.Store, id("a"), func(store.View) error { return nil }, func(store.Object) error {
 			if first {
 				first = false
 				close(blocked)
@@ -202,7 +202,7 @@ func (s *suite) callbackErrors() {
 	stop := errors.New("stop")
 	noHead := func(store.View) error { return nil }
 	s.wantErr(s.Views(func(store.View) error { return stop }), stop)
-	s.wantErr(s.Objects(id("a"), func(store.View) error { return stop }, nil), stop)
-	s.wantErr(s.Objects(id("a"), noHead, func(store.Object) error { return stop }), stop)
+	s.wantErr(streamObjects(s.Store, id("a"), func(store.View) error { return stop }, nil), stop)
+	s.wantErr(streamObjects(s.Store, id("a"), noHead, func(store.Object) error { return stop }), stop)
 	s.wantErr(s.Range("b", "", func(string, []byte) error { return stop }), stop)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"errors"
-	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -12,50 +11,11 @@ import (
 // or one object if that is larger.
 const streamChunk = 256 << 10
 
-// pins counts the readers that may need objects which no view holds any more.
-type pins struct{ readers atomic.Int64 }
-
-func (p *pins) held() bool { return p.readers.Load() > 0 }
-
-// Objects calls head with a view's header, then each with all of its objects in
-// order of their names, as of one Commit. An object's bytes are valid until each
-// returns. Calls may take as long as they like: the members are read at once, and
-// held in memory (about 100 bytes each); the objects follow in chunks, each
-// copied out of a transaction of its own.
-//
-// What a Commit removes meanwhile is kept until no Objects runs, up to
-// Options.MaxHeld. Beyond that, or if that Commit was under way when Objects
-// began, the error may be ErrChanged: what each has got is one version's
-// beginning; start again.
-//
-// An error before head was called says that nothing can be read. After that, a
-// missing or damaged object is an *Error with its name. An error of head or
-// each ends it.
-func (s *Store) Objects(id ID, head func(View) error, each func(Object) error) error {
-	r := s.NewReader(id, "") // before the members are read: what is seen there is kept
-	defer r.Close()
-	v, members, err := s.Members(id)
-	if err != nil {
-		return err
-	}
-	if err := head(v); err != nil {
-		return err
-	}
-	r.chunk.view = v
-	for len(members) > 0 {
-		n, err := r.Read(members, each)
-		if err != nil {
-			return err
-		}
-		members = members[n:]
-	}
-	return nil
-}
-
 // objectChunk is a buffer for objects, used again for each chunk.
 type objectChunk struct {
 	store *Store
-	view  View
+	id    ID // of the view
+	scope string
 	buf   []byte
 	ends  []int  // of each object in buf
 	key   []byte // of the object being read
@@ -90,7 +50,7 @@ func (c *objectChunk) read(members []Member) (int, error) {
 		}
 		return nil
 	})
-	return len(c.ends), ofView(c.view.ID, at, err)
+	return len(c.ends), ofView(c.id, at, err)
 }
 
 // chunkSize is what the first chunk of members takes, in bytes.
@@ -106,7 +66,7 @@ func chunkSize(members []Member) int {
 
 func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
 	start := len(c.buf)
-	buf, err := c.object(objects, m.key(c.view.Scope))
+	buf, err := c.object(objects, m.key(c.scope))
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return c.missing(tx, m)
@@ -143,18 +103,18 @@ func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) 
 // missing says whether an object has rightly gone.
 func (c *objectChunk) missing(tx *bolt.Tx, m Member) error {
 	codec := c.store.codec
-	now, err := codec.view(tx, c.view.ID)
+	now, err := codec.view(tx, c.id)
 	if errors.Is(err, ErrNotFound) {
 		return ErrChanged
 	}
-	bucket := tx.Bucket(bucketMembers).Bucket(c.view.ID[:])
-	if err != nil || bucket == nil || now.Scope != c.view.Scope {
+	bucket := tx.Bucket(bucketMembers).Bucket(c.id[:])
+	if err != nil || bucket == nil || now.Scope != c.scope {
 		return ErrChanged
 	}
-	key := codec.hide(kindMember, c.view.ID[:], []byte(m.Name))
+	key := codec.hide(kindMember, c.id[:], []byte(m.Name))
 	if record := bucket.Get(key); record != nil {
-		if still, err := codec.openMember(c.view.ID, key, record); err == nil && still == m {
-			return &fault{ofView(c.view.ID, m.Name, corrupt(errors.New("it is missing")))}
+		if still, err := codec.openMember(c.id, key, record); err == nil && still == m {
+			return &fault{ofView(c.id, m.Name, corrupt(errors.New("it is missing")))}
 		}
 	}
 	return ErrChanged

@@ -1,4 +1,4 @@
-package storetest
+package store_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func (s *suite) readsBack() {
 	for range 2 {
 		s.has("a", "7", "default/x", "3", "default/y", "7", "kube-system/a", "1")
 		s.has("b", "9", "default/z", "9")
-		v, err := s.View(id("a"))
+		v, _, err := s.Members(id("a"))
 		s.ok(err)
 		if !reflect.DeepEqual(v.Header, header("7")) || v.Stale || v.ID != id("a") {
 			s.Fatalf("got header %+v", v)
@@ -30,9 +30,7 @@ func (s *suite) readsBack() {
 		}
 		s.reopen()
 	}
-	_, err := s.View(id("c"))
-	s.wantErr(err, store.ErrNotFound)
-	_, _, err = s.Members(id("c"))
+	_, _, err := s.Members(id("c"))
 	s.wantErr(err, store.ErrNotFound)
 }
 
@@ -116,12 +114,12 @@ func (s *suite) stale() {
 	s.commit(store.Change{ID: id("a"), Op: store.MarkStale}, store.Change{ID: id("b"), Op: store.MarkStale})
 	s.reopen()
 	s.has("a", "7", "x", "3")
-	v, err := s.View(id("a"))
+	v, _, err := s.Members(id("a"))
 	s.ok(err)
 	if !v.Stale {
 		s.Fatal("the view is not marked stale")
 	}
-	_, err = s.View(id("b"))
+	_, _, err = s.Members(id("b"))
 	s.wantErr(err, store.ErrNotFound)
 	s.refuse(store.ErrConflict, update("a", "7", "9"))
 	s.commit(replacement("a", "9", objects("x", "9")...))
@@ -141,7 +139,7 @@ func (s *suite) sizes() {
 	long := store.NewObject("x", "12", make([]byte, 1000))
 	s.commit(replacement("a", "7", long))
 	for range 3 {
-		v, err := s.View(id("a"))
+		v, _, err := s.Members(id("a"))
 		s.ok(err)
 		if want := int64(len("x") + len("12") + 1000); v.Bytes != want || v.Members != 1 {
 			s.Fatalf("got %d bytes of %d members, want %d of 1", v.Bytes, v.Members, want)
@@ -151,7 +149,7 @@ func (s *suite) sizes() {
 	c := update("a", "7", "8")
 	c.Delete = []string{"x"}
 	s.commit(c)
-	v, err := s.View(id("a"))
+	v, _, err := s.Members(id("a"))
 	s.ok(err)
 	if v.Bytes != 0 {
 		s.Fatalf("got %d bytes, want none", v.Bytes)
@@ -160,9 +158,9 @@ func (s *suite) sizes() {
 
 func (s *suite) drop() {
 	s.commit(replacement("a", "7", objects("x", "3", "y", "7")...), replacement("b", "7", objects("x", "3")...))
-	s.ok(s.DropView(id("a")))
-	s.ok(s.DropView(id("a")))
-	_, err := s.View(id("a"))
+	s.commit(store.Change{ID: id("a"), Op: store.Drop})
+	s.commit(store.Change{ID: id("a"), Op: store.Drop})
+	_, _, err := s.Members(id("a"))
 	s.wantErr(err, store.ErrNotFound)
 	if s.stored("y", "7") || !s.stored("x", "3") {
 		s.Fatal("dropping a view must remove what only it held")
@@ -198,7 +196,7 @@ func (s *suite) closed() {
 	s.isClosed = true
 	s.wantErr(s.Commit(store.Batch{}), store.ErrClosed)
 	s.wantErr(s.Views(func(store.View) error { return fmt.Errorf("called") }), store.ErrClosed)
-	_, err := s.Object(store.ObjectKey{Scope: scope, Name: "x", ResourceVersion: "1", Sum: store.SumOf(nil)})
+	_, err := readObject(s.Store, scope, store.NewObject("x", "1", nil))
 	s.wantErr(err, store.ErrClosed)
 	_, err = s.Get("b", "k")
 	s.wantErr(err, store.ErrClosed)
