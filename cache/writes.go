@@ -11,19 +11,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
-	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/tee"
-	"github.com/edgehub-io/edgehub/cache/update"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -49,7 +49,7 @@ type writes struct {
 // persisted is what was answered before, and is answered again.
 type persisted struct {
 	tokens  *satoken.Tokens
-	paths   *paths.Paths
+	paths   *discovery.Cache
 	reviews *review.Reviews
 }
 
@@ -60,7 +60,7 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := bucket.Open(c.disk, "statuses", c.log)
+	statuses, err := table.Open(c.disk, "statuses", c.log)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (w *writes) load() error {
 	if err != nil {
 		return err
 	}
-	known, err := paths.Open(w.cache.disk, paths.Options{Logger: w.cache.log})
+	known, err := discovery.Open(w.cache.disk, discovery.Options{Logger: w.cache.log})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		w.keepReview(x, res)
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
 		x.created(res)
-	case !x.info.IsResourceRequest && paths.Wanted(x.req):
+	case !x.info.IsResourceRequest && discovery.Wanted(x.req):
 		w.keepPath(x, res)
 	}
 }
@@ -362,7 +362,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
 	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
 	switch {
-	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
+	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
 		return offline.ErrorResponse(x.req, err)

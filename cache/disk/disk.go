@@ -216,15 +216,15 @@ func (d *Disk) Change(c *store.Change) {
 
 // Get returns the value of a key in a table, also where it is not on disk yet, or
 // store.ErrNotFound: where the store cannot be opened, too.
-func (d *Disk) Get(bucket, key string) ([]byte, error) {
+func (d *Disk) Get(table, key string) ([]byte, error) {
 	s, w := d.Now()
-	if value, ok := w.Get(bucket, key); ok {
+	if value, ok := w.Get(table, key); ok {
 		if value == nil {
 			return nil, store.ErrNotFound
 		}
 		return value, nil
 	}
-	value, err := s.Get(bucket, key)
+	value, err := s.Get(table, key)
 	if errors.Is(err, store.ErrClosed) {
 		return nil, store.ErrNotFound
 	}
@@ -232,9 +232,9 @@ func (d *Disk) Get(bucket, key string) ([]byte, error) {
 }
 
 // Range calls fn for each key of a table that is on disk.
-func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
+func (d *Disk) Range(table, from string, fn func(key string, value []byte) error) error {
 	s, _ := d.Now()
-	if err := s.Range(bucket, from, fn); !errors.Is(err, store.ErrClosed) {
+	if err := s.Range(table, from, fn); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
 	return nil
@@ -242,9 +242,9 @@ func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) erro
 
 // CheckTable reports a table of which something on disk is damaged, or was lost. See
 // store.CheckTable.
-func (d *Disk) CheckTable(bucket string) error {
+func (d *Disk) CheckTable(table string) error {
 	s, _ := d.Now()
-	if err := s.CheckTable(bucket); !errors.Is(err, store.ErrClosed) {
+	if err := s.CheckTable(table); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
 	return nil

@@ -11,15 +11,15 @@ func (s *suite) tables() {
 	s.ok(s.Commit(store.Batch{
 		Changes: []store.Change{replacement("a", "7", objects("x", "3")...)},
 		Pairs: []store.Pair{
-			{Bucket: "spool", Key: "0002", Value: []byte("second")},
-			{Bucket: "spool", Key: "0001", Value: []byte("first")},
-			{Bucket: "tokens", Key: "0001", Value: []byte{}},
+			{Table: "spool", Key: "0002", Value: []byte("second")},
+			{Table: "spool", Key: "0001", Value: []byte("first")},
+			{Table: "tokens", Key: "0001", Value: []byte{}},
 		},
 	}))
 	// Refused as a whole: no pair without its view.
 	err := s.Commit(store.Batch{
 		Changes: []store.Change{update("a", "5", "9")},
-		Pairs:   []store.Pair{{Bucket: "spool", Key: "0003", Value: []byte("third")}},
+		Pairs:   []store.Pair{{Table: "spool", Key: "0003", Value: []byte("third")}},
 	})
 	s.wantErr(err, store.ErrConflict)
 	s.reopen()
@@ -37,7 +37,7 @@ func (s *suite) tables() {
 		_, err = s.Get(key[0], key[1])
 		s.wantErr(err, store.ErrNotFound)
 	}
-	s.ok(s.Commit(store.Batch{Pairs: []store.Pair{{Bucket: "spool", Key: "0001"}, {Bucket: "spool", Key: "0007"}}}))
+	s.ok(s.Commit(store.Batch{Pairs: []store.Pair{{Table: "spool", Key: "0001"}, {Table: "spool", Key: "0007"}}}))
 	s.holds("spool", "", "0002=second")
 }
 
@@ -56,7 +56,7 @@ func (s *suite) holds(bucket, from string, want ...string) {
 func (s *suite) largeTable() {
 	var pairs []store.Pair
 	for i := range 300 {
-		pairs = append(pairs, store.Pair{Bucket: "spool", Key: fmt.Sprintf("%04d", i), Value: content("event", fmt.Sprint(i))})
+		pairs = append(pairs, store.Pair{Table: "spool", Key: fmt.Sprintf("%04d", i), Value: content("event", fmt.Sprint(i))})
 	}
 	s.ok(s.Commit(store.Batch{Pairs: pairs}))
 	n := 0
@@ -66,7 +66,7 @@ func (s *suite) largeTable() {
 		}
 		n++
 		// What was read may be removed at once.
-		return s.Commit(store.Batch{Pairs: []store.Pair{{Bucket: "spool", Key: key}}})
+		return s.Commit(store.Batch{Pairs: []store.Pair{{Table: "spool", Key: key}}})
 	}))
 	if n != len(pairs) {
 		s.Fatalf("got %d pairs of %d", n, len(pairs))

@@ -184,7 +184,7 @@ func (s *suite) invalid() {
 			s.Errorf("%s: got error %v", name, err)
 		}
 	}
-	for _, p := range []store.Pair{{Key: "x"}, {Bucket: "b"}, {Bucket: "b", Key: strings.Repeat("x", 5000)}} {
+	for _, p := range []store.Pair{{Key: "x"}, {Table: "b"}, {Table: "b", Key: strings.Repeat("x", 5000)}} {
 		s.wantErr(s.Commit(store.Batch{Pairs: []store.Pair{p}}), store.ErrInvalid)
 	}
 }

@@ -55,10 +55,10 @@ var (
 // Error says which record an error is about. What does not apply is empty.
 type Error struct {
 	View ID     // the view; the zero ID where none is known
-	Name string // the object, "namespace/name", or the key in Bucket
-	// Bucket is the table that Name is a key of; "" for objects and views.
-	Bucket string
-	Err    error
+	Name string // the object, "namespace/name", or the key in Table
+	// Table is the one that Name is a key of; "" for objects and views.
+	Table string
+	Err   error
 }
 
 func (e *Error) Error() string {
@@ -67,8 +67,8 @@ func (e *Error) Error() string {
 		where = append(where, "view "+e.View.String())
 	}
 	switch {
-	case e.Bucket != "":
-		where = append(where, fmt.Sprintf("table %s, key %q", e.Bucket, e.Name))
+	case e.Table != "":
+		where = append(where, fmt.Sprintf("table %s, key %q", e.Table, e.Name))
 	case e.Name != "":
 		where = append(where, "object "+e.Name)
 	}
@@ -84,7 +84,7 @@ func ofView(id ID, name string, err error) error {
 	if err == nil || errors.As(err, &known) && known.View == id {
 		return err
 	}
-	if known != nil && known.View == (ID{}) && known.Bucket == "" {
+	if known != nil && known.View == (ID{}) && known.Table == "" {
 		if name == "" {
 			name = known.Name
 		}

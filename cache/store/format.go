@@ -44,7 +44,7 @@ func (s *Store) ready() error {
 }
 
 func (c codec) create(tx *bolt.Tx) error {
-	for _, name := range [][]byte{bucketMeta, bucketViews, bucketMembers, bucketObjects, bucketRefs, bucketTrash, bucketTables} {
+	for _, name := range [][]byte{bucketMeta, bucketViews, bucketMembers, bucketObjects, bucketRefs, bucketUnreferenced, bucketTables} {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
@@ -60,11 +60,11 @@ func (c codec) create(tx *bolt.Tx) error {
 	if err := c.putMeta(tx, keyCheck, nil); err != nil {
 		return err
 	}
-	return c.putMeta(tx, keyViews, roster{}.encode())
+	return c.putMeta(tx, keyViews, viewCount{}.encode())
 }
 
 func (c codec) checkFile(tx *bolt.Tx) error {
-	for _, name := range [][]byte{bucketViews, bucketMembers, bucketObjects, bucketRefs, bucketTrash, bucketTables} {
+	for _, name := range [][]byte{bucketViews, bucketMembers, bucketObjects, bucketRefs, bucketUnreferenced, bucketTables} {
 		if tx.Bucket(name) == nil {
 			return corrupt(fmt.Errorf("its table %s is missing", name))
 		}

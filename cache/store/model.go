@@ -133,9 +133,9 @@ type Change struct {
 
 // Pair is a key of a table with its new value.
 type Pair struct {
-	Bucket string
-	Key    string
-	Value  []byte // nil deletes the key
+	Table string
+	Key   string
+	Value []byte // nil deletes the key
 }
 
 // Batch is what one Commit does: all of it or nothing.
@@ -177,11 +177,11 @@ func (c *Change) validate() error {
 }
 
 func (p *Pair) validate() error {
-	if err := validName("table", p.Bucket); err != nil {
+	if err := validName("table", p.Table); err != nil {
 		return err
 	}
 	if p.Key == "" || len(p.Key) > maxName {
-		return fmt.Errorf("%w: table %s: a key of %d bytes", ErrInvalid, p.Bucket, len(p.Key))
+		return fmt.Errorf("%w: table %s: a key of %d bytes", ErrInvalid, p.Table, len(p.Key))
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error 
 func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) {
 	codec := c.store.codec
 	c.key = k.append(c.key[:0])
-	key := codec.hide(kindObject, nil, c.key)
+	key := codec.hashKey(kindObject, nil, c.key)
 	var found, record []byte
 	if len(c.ends) > 0 && !codec.encrypts() { // where names are not hidden, the next is beside the last
 		found, record = objects.Next()
@@ -111,10 +111,10 @@ func (c *objectChunk) missing(tx *bolt.Tx, m Member) error {
 	if err != nil || bucket == nil || now.Scope != c.scope {
 		return ErrChanged
 	}
-	key := codec.hide(kindMember, c.id[:], []byte(m.Name))
+	key := codec.hashKey(kindMember, c.id[:], []byte(m.Name))
 	if record := bucket.Get(key); record != nil {
 		if still, err := codec.openMember(c.id, key, record); err == nil && still == m {
-			return &fault{ofView(c.id, m.Name, corrupt(errors.New("it is missing")))}
+			return &corruption{ofView(c.id, m.Name, corrupt(errors.New("it is missing")))}
 		}
 	}
 	return ErrChanged

@@ -128,7 +128,7 @@ func TestEncryptedFileTellsNoNames(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{Key: make([]byte, 32)})
 	fill(t, s, 3, 5)
-	if err := s.Commit(store.Batch{Pairs: []store.Pair{{Bucket: "tokens", Key: "k", Value: []byte("a secret token")}}}); err != nil {
+	if err := s.Commit(store.Batch{Pairs: []store.Pair{{Table: "tokens", Key: "k", Value: []byte("a secret token")}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

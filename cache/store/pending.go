@@ -14,7 +14,7 @@ type pending struct {
 	bytes int64
 }
 
-type pairKey struct{ bucket, key string }
+type pairKey struct{ table, key string }
 
 // pendingView is all that has happened to a view, as one change.
 type pendingView struct {
@@ -141,7 +141,7 @@ func (m *pendingMember) cost(name string) int64 {
 
 // set notes a key's new value.
 func (p *pending) set(pair Pair) {
-	k := pairKey{pair.Bucket, pair.Key}
+	k := pairKey{pair.Table, pair.Key}
 	if old, ok := p.pairs[k]; ok {
 		p.bytes -= old.size()
 	}

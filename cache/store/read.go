@@ -49,7 +49,7 @@ func (s *Store) Members(id ID) (View, []Member, error) {
 
 // object returns an object's bytes, valid in the transaction, or ErrNotFound.
 func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
-	key := c.hide(kindObject, nil, k.bytes())
+	key := c.hashKey(kindObject, nil, k.bytes())
 	record := tx.Bucket(bucketObjects).Get(key)
 	if record == nil {
 		return nil, ErrNotFound
@@ -58,22 +58,22 @@ func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
 }
 
 // Get returns a copy of a table's value for key, or ErrNotFound.
-func (s *Store) Get(bucket, key string) ([]byte, error) {
+func (s *Store) Get(table, key string) ([]byte, error) {
 	var value []byte
 	err := s.view(func(tx *bolt.Tx) error {
 		var record []byte
-		if table := tx.Bucket(bucketTables).Bucket([]byte(bucket)); table != nil {
-			record = table.Get([]byte(key))
+		if records := tx.Bucket(bucketTables).Bucket([]byte(table)); records != nil {
+			record = records.Get([]byte(key))
 		}
 		if record == nil {
 			return ErrNotFound
 		}
-		_, payload, err := s.codec.open(place{kindPair, []byte(bucket), []byte(key)}, record)
+		_, payload, err := s.codec.open(place{kindPair, []byte(table), []byte(key)}, record)
 		value = append([]byte{}, payload...)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read table: %w", &Error{Bucket: bucket, Name: key, Err: err})
+		return nil, fmt.Errorf("read table: %w", &Error{Table: table, Name: key, Err: err})
 	}
 	return value, nil
 }
@@ -86,16 +86,16 @@ const rangeChunk = 256 << 10
 // not. A damaged value ends it with an *Error that names its key: delete that,
 // and go on. So does an error of fn. Unlike with views, a key that damage has
 // removed is not noticed here: CheckTable does.
-func (s *Store) Range(bucket, from string, fn func(key string, value []byte) error) error {
+func (s *Store) Range(table, from string, fn func(key string, value []byte) error) error {
 	for next := []byte(from); next != nil; {
 		var chunk []Pair
 		var damage error
 		err := s.view(func(tx *bolt.Tx) error {
-			chunk, next, damage = s.codec.chunk(tx, bucket, next)
+			chunk, next, damage = s.codec.chunk(tx, table, next)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("read table %s: %w", bucket, err)
+			return fmt.Errorf("read table %s: %w", table, err)
 		}
 		for _, p := range chunk {
 			if err := fn(p.Key, p.Value); err != nil {
@@ -110,23 +110,23 @@ func (s *Store) Range(bucket, from string, fn func(key string, value []byte) err
 }
 
 // chunk returns some pairs, and the key of the next one, nil if there is none.
-func (c codec) chunk(tx *bolt.Tx, bucket string, from []byte) (chunk []Pair, next []byte, damage error) {
-	table := tx.Bucket(bucketTables).Bucket([]byte(bucket))
-	if table == nil {
+func (c codec) chunk(tx *bolt.Tx, table string, from []byte) (chunk []Pair, next []byte, damage error) {
+	records := tx.Bucket(bucketTables).Bucket([]byte(table))
+	if records == nil {
 		return nil, nil, nil
 	}
-	cursor := table.Cursor()
+	cursor := records.Cursor()
 	size := 0
 	for key, record := cursor.Seek(from); key != nil; key, record = cursor.Next() {
 		if size >= rangeChunk {
 			return chunk, bytes.Clone(key), nil
 		}
-		_, value, err := c.open(place{kindPair, []byte(bucket), key}, record)
+		_, value, err := c.open(place{kindPair, []byte(table), key}, record)
 		if err != nil {
-			return chunk, nil, &Error{Bucket: bucket, Name: string(key), Err: err}
+			return chunk, nil, &Error{Table: table, Name: string(key), Err: err}
 		}
 		size += len(key) + len(value)
-		chunk = append(chunk, Pair{bucket, string(key), append([]byte{}, value...)})
+		chunk = append(chunk, Pair{table, string(key), append([]byte{}, value...)})
 	}
 	return chunk, nil, nil
 }

@@ -20,13 +20,13 @@ import (
 type kind byte
 
 const (
-	kindMeta   kind = 'i'
-	kindView   kind = 'v'
-	kindMember kind = 'm' // belongs to a view's ID
-	kindObject kind = 'o'
-	kindRefs   kind = 'r' // its key is an object's
-	kindTrash  kind = 't' // its key is an object's
-	kindPair   kind = 'k' // belongs to a table
+	kindMeta         kind = 'i'
+	kindView         kind = 'v'
+	kindMember       kind = 'm' // belongs to a view's ID
+	kindObject       kind = 'o'
+	kindRefs         kind = 'r' // its key is an object's
+	kindUnreferenced kind = 't' // its key is an object's
+	kindPair         kind = 'k' // belongs to a table
 )
 
 // place is where a record lies.
@@ -68,9 +68,9 @@ func newCodec(key []byte) (codec, error) {
 
 func (c codec) encrypts() bool { return c.values != nil }
 
-// hide returns the key that a name is stored under: the name, or 16 bytes that
+// hashKey returns the key that a name is stored under: the name, or 16 bytes that
 // tell nothing about it.
-func (c codec) hide(k kind, parent, name []byte) []byte {
+func (c codec) hashKey(k kind, parent, name []byte) []byte {
 	if !c.encrypts() {
 		return name
 	}

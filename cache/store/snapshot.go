@@ -103,7 +103,7 @@ func (s *Store) snapshot(taken int) (at int, err error) {
 		return at, err
 	}
 	if err := s.codec.checkCopy(path); errors.Is(err, ErrDamaged) {
-		return 0, s.marked(&fault{err}) // the copy was read from damaged pages
+		return 0, s.marked(&corruption{err}) // the copy was read from damaged pages
 	} else if err != nil {
 		return 0, s.marked(err)
 	}

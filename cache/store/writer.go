@@ -122,10 +122,10 @@ func (w *Writer) Object(k ObjectKey) ([]byte, bool) {
 
 // Get returns the value of a key that waits for its commit, nil if the key is to
 // be deleted. What is not here is in the store, if it is anywhere.
-func (w *Writer) Get(bucket, key string) (value []byte, ok bool) {
+func (w *Writer) Get(table, key string) (value []byte, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := pairKey{bucket, key}
+	k := pairKey{table, key}
 	pair, ok := w.next.pairs[k]
 	if !ok && w.current != nil {
 		pair, ok = w.current.pairs[k]

@@ -137,7 +137,7 @@ func TestSlowDiskDelaysNobody(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 			start := time.Now()
 			change(t, w, touch(0, v, objectName(v%50), 10))
-			if err := w.Put(store.Pair{Bucket: "spool", Key: fmt.Sprint(v), Value: []byte("x")}); err != nil {
+			if err := w.Put(store.Pair{Table: "spool", Key: fmt.Sprint(v), Value: []byte("x")}); err != nil {
 				t.Fatal(err)
 			}
 			key := store.ObjectKey{Scope: testScope, Name: objectName(v % 50), ResourceVersion: strconv.Itoa(v + 1), Sum: store.SumOf(make([]byte, 10))}

@@ -2,9 +2,9 @@ package wire
 
 import "fmt"
 
-// jsonCutter cuts a stream of JSON objects. Blanks before an object and after it are
+// jsonFramer cuts a stream of JSON objects. Blanks before an object and after it are
 // taken with it as far as they are there.
-type jsonCutter struct {
+type jsonFramer struct {
 	max     int
 	scanned int  // bytes of the frame that were looked at
 	span    span // of the object
@@ -13,27 +13,27 @@ type jsonCutter struct {
 	lost    bool // no frame can be found any more
 }
 
-func (c *jsonCutter) find(b []byte) cut {
+func (c *jsonFramer) find(b []byte) frameBounds {
 	if !c.lost && !c.begun {
 		c.scanned = skipSpace(b, c.scanned)
 		if c.scanned == len(b) {
 			c.scanned = 0
-			return cut{n: len(b)} // only blanks
+			return frameBounds{n: len(b)} // only blanks
 		}
 		c.begun = b[c.scanned] == '{'
 		c.lost = !c.begun
 	}
 	if c.lost {
-		return cut{n: len(b), more: true, err: fmt.Errorf("%w: %w", errLost, ErrMalformed)}
+		return frameBounds{n: len(b), more: true, err: fmt.Errorf("%w: %w", errLost, ErrMalformed)}
 	}
 	n, ended := c.span.scan(b[c.scanned:])
 	c.scanned += n
 	if !ended && !c.passing && c.scanned <= c.max {
-		return cut{}
+		return frameBounds{}
 	}
-	out := cut{n: c.scanned, whole: true}
+	out := frameBounds{n: c.scanned, whole: true}
 	if c.passing = c.passing || c.scanned > c.max; c.passing {
-		out = cut{n: c.scanned, more: !ended, err: tooLarge(c.max)}
+		out = frameBounds{n: c.scanned, more: !ended, err: tooLarge(c.max)}
 	}
 	c.scanned = 0
 	if ended {
@@ -44,7 +44,7 @@ func (c *jsonCutter) find(b []byte) cut {
 }
 
 // read reads {"type":…,"object":…}.
-func (c *jsonCutter) read(frame []byte, out *Frame) error {
+func (c *jsonFramer) read(frame []byte, out *Frame) error {
 	var seen uint8
 	var eventType, object []byte
 	m := membersAt(frame, skipSpace(frame, 0))

@@ -71,12 +71,12 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/bucket", "cache/convert", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/paths", "cache/pause",
+		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
-		"cache/tee", "cache/update", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/bucket":    {"cache/store"},
 	"cache/convert":   {"cache/wire"},
+	"cache/discovery": {"cache/quota", "cache/table"},
 	"cache/disk":      {"cache/pause", "cache/store"},
 	"cache/fairqueue": {},
 	"cache/identity":  {"cache/fairqueue", "cache/quota", "cache/store"},
@@ -84,21 +84,21 @@ var layers = map[string][]string{
 		"cache/convert", "cache/fairqueue", "cache/overlay", "cache/query", "cache/quota", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
-	"cache/overlay": {"cache/convert", "cache/update", "cache/wire"},
-	"cache/paths":   {"cache/bucket", "cache/quota"},
+	"cache/overlay": {"cache/convert", "cache/patch", "cache/wire"},
+	"cache/patch":   {"cache/convert", "cache/wire"},
 	"cache/pause":   {},
 	"cache/query":   {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
 	"cache/quota":   {},
-	"cache/records": {"cache/bucket", "cache/disk", "cache/query", "cache/store", "cache/versions"}, // not views: it asks them by two functions
+	"cache/records": {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"}, // not views: it asks them by two functions
 	"cache/relist": {
 		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/review":   {"cache/bucket", "cache/convert", "cache/identity", "cache/quota", "cache/wire"},
-	"cache/satoken":  {"cache/bucket", "cache/convert", "cache/quota", "cache/wire"},
-	"cache/spool":    {"cache/bucket", "cache/convert", "cache/quota", "cache/update", "cache/wire"},
+	"cache/review":   {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
+	"cache/satoken":  {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
+	"cache/spool":    {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":    {},
+	"cache/table":    {"cache/store"},
 	"cache/tee":      {"cache/wire"},
-	"cache/update":   {"cache/convert", "cache/wire"},
 	"cache/versions": {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/query", "cache/quota", "cache/records", "cache/store", "cache/versions", "cache/wire",
@@ -163,7 +163,7 @@ var chosen = map[string]dependency{
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},             // the store on disk
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/update"}},            // the one apimachinery itself patches with
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},             // the one apimachinery itself patches with
 	"golang.org/x/net/http2":                 {only: []string{"proxy/upstream/liveness"}}, // net/http has no ping that a caller may send
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is

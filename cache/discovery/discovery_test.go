@@ -1,4 +1,4 @@
-package paths_test
+package discovery_test
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/paths"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const (
@@ -23,9 +23,9 @@ const (
 	aggregatedV2 = aggregated + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
 
-func open(tb testing.TB, t bucket.Table, o paths.Options) *paths.Paths {
+func open(tb testing.TB, t table.Store, o discovery.Options) *discovery.Cache {
 	tb.Helper()
-	p, err := paths.Open(t, o)
+	p, err := discovery.Open(t, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func get(url string, header ...string) *http.Request {
 func headers(of ...string) http.Header { return get("/", of...).Header }
 
 // answer is "status body".
-func answer(p *paths.Paths, user string, r *http.Request) string {
+func answer(p *discovery.Cache, user string, r *http.Request) string {
 	status, _, body, ok := p.Answer(user, r)
 	if !ok {
 		return "none"
@@ -58,18 +58,18 @@ func TestWhatIsKept(t *testing.T) {
 		"/": false, "/healthz": false, "/metrics": false, "/logs/x": false, "/version/x": false, "/openapi/v2": false,
 		"/api/v1/pods": false, "/api/v1/namespaces/ns/secrets/s": false, "/apis/apps/v1/deployments": false,
 	} {
-		if got := paths.Wanted(get(path)); got != want {
+		if got := discovery.Wanted(get(path)); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
-	if r := httptest.NewRequest(http.MethodPost, "/version", http.NoBody); paths.Wanted(r) {
+	if r := httptest.NewRequest(http.MethodPost, "/version", http.NoBody); discovery.Wanted(r) {
 		t.Error("a POST")
 	}
 }
 
 func TestTheSameRequestGetsTheSameAnswerAlsoAfterARestart(t *testing.T) {
-	var table buckettest.Table
-	p := open(t, &table, paths.Options{})
+	var disk tabletest.Store
+	p := open(t, &disk, discovery.Options{})
 	header := headers("Content-Type", "application/json", "ETag", `"x"`, "Vary", "Accept", "Cache-Control", "no-cache, private", "Audit-Id", "1", "Content-Length", "4")
 	p.Keep("node", get("/version"), 200, header, []byte("{v1}"))
 	p.Keep("node", get("/openapi/v3/apis/apps/v1?hash=1"), 200, headers("Content-Type", "application/json"), []byte("{1}"))
@@ -93,17 +93,17 @@ func TestTheSameRequestGetsTheSameAnswerAlsoAfterARestart(t *testing.T) {
 		if got := answer(p, "eve", get("/version")); got != "none" {
 			t.Errorf("another user: %s", got)
 		}
-		p = open(t, &table, paths.Options{})
+		p = open(t, &disk, discovery.Options{})
 	}
 	for _, text := range []string{"node", "version", "openapi"} {
-		if inKeys, _ := table.Holds(text); inKeys {
+		if inKeys, _ := disk.Holds(text); inKeys {
 			t.Errorf("a key in the table tells %q", text)
 		}
 	}
 }
 
 func TestAnotherAcceptHeader(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{})
+	p := open(t, &tabletest.Store{}, discovery.Options{})
 	p.Keep("u", get("/apis", "Accept", aggregatedV2), 200, headers("Content-Type", aggregated), []byte("aggregated"))
 	p.Keep("u", get("/apis", "Accept", aggregated+";profile=nopeer"), 200, headers("Content-Type", aggregated+";profile=nopeer"), []byte("nopeer"))
 	for _, c := range []struct{ name, accept, want string }{
@@ -134,8 +134,8 @@ func TestAnotherAcceptHeader(t *testing.T) {
 }
 
 func TestConditionalRequests(t *testing.T) {
-	var table buckettest.Table
-	p := open(t, &table, paths.Options{})
+	var disk tabletest.Store
+	p := open(t, &disk, discovery.Options{})
 	json := headers("Content-Type", "application/json", "ETag", `"1"`)
 
 	p.Keep("u", get("/api", "If-None-Match", `"1"`), 304, headers("ETag", `"1"`), nil)
@@ -145,7 +145,7 @@ func TestConditionalRequests(t *testing.T) {
 				t.Errorf("nothing read, If-None-Match %s: %s, want %s", tag, got, want)
 			}
 		}
-		p = open(t, &table, paths.Options{})
+		p = open(t, &disk, discovery.Options{})
 	}
 
 	p.Keep("u", get("/api"), 200, json, []byte("one"))
@@ -178,7 +178,7 @@ func TestConditionalRequests(t *testing.T) {
 }
 
 func TestWhatOverwritesNothing(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{})
+	p := open(t, &tabletest.Store{}, discovery.Options{})
 	json := headers("Content-Type", "application/json")
 	p.Keep("u", get("/version"), 200, json, []byte("good"))
 	p.Keep("u", get("/version", "Accept", "application/json"), 200, json, []byte("good"))
@@ -187,7 +187,7 @@ func TestWhatOverwritesNothing(t *testing.T) {
 		p.Keep("u", get("/version"), status, json, []byte("bad"))
 	}
 	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json", "Content-Encoding", "gzip"), []byte("bad"))
-	p.Keep("u", get("/version"), 200, json, make([]byte, paths.MaxBody+1))
+	p.Keep("u", get("/version"), 200, json, make([]byte, discovery.MaxBody+1))
 	p.Keep("u", get("/healthz"), 200, json, []byte("bad"))
 	if got := answer(p, "u", get("/version")); got != "200 good" || p.Len() != 3 {
 		t.Errorf("%s, %d answers", got, p.Len())
@@ -205,9 +205,9 @@ func TestWhatOverwritesNothing(t *testing.T) {
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		json := headers("Content-Type", "application/json")
-		for _, o := range []paths.Options{{MaxCount: 3}, {MaxBytes: 3500}} {
-			var table buckettest.Table
-			p := open(t, &table, o)
+		for _, o := range []discovery.Options{{MaxCount: 3}, {MaxBytes: 3500}} {
+			var disk tabletest.Store
+			p := open(t, &disk, o)
 			for i := range 4 {
 				p.Keep("u", get(fmt.Sprintf("/apis/g%d", i)), 200, json, bytes.Repeat([]byte("x"), 1000))
 				time.Sleep(time.Second)
@@ -215,13 +215,13 @@ func TestBounds(t *testing.T) {
 					p.Keep("u", get("/apis/g0"), 200, json, bytes.Repeat([]byte("x"), 1000))
 				}
 			}
-			if got := answer(p, "u", get("/apis/g1")); got != "none" || p.Len() != 3 || len(table.Keys("paths")) != 3 {
-				t.Errorf("what was read longest ago: %s; %d answers, %d on disk", got, p.Len(), len(table.Keys("paths")))
+			if got := answer(p, "u", get("/apis/g1")); got != "none" || p.Len() != 3 || len(disk.Keys("paths")) != 3 {
+				t.Errorf("what was read longest ago: %s; %d answers, %d on disk", got, p.Len(), len(disk.Keys("paths")))
 			}
 			if got := answer(p, "u", get("/apis/g0")); got == "none" {
 				t.Error("what was read again is gone")
 			}
-			if p = open(t, &table, o); p.Len() != 3 {
+			if p = open(t, &disk, o); p.Len() != 3 {
 				t.Errorf("%d after a restart", p.Len())
 			}
 		}
@@ -230,21 +230,21 @@ func TestBounds(t *testing.T) {
 
 func TestAnAnswerThatStaysTheSameIsWrittenOnceADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var table buckettest.Table
-		p := open(t, &table, paths.Options{})
+		var disk tabletest.Store
+		p := open(t, &disk, discovery.Options{})
 		keep := func(body string) {
 			p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte(body))
 		}
 		keep("a")
-		before := stored(t, &table)
+		before := stored(t, &disk)
 		time.Sleep(time.Hour)
 		keep("a")
-		if stored(t, &table) != before {
+		if stored(t, &disk) != before {
 			t.Error("written again after an hour")
 		}
 		time.Sleep(24 * time.Hour)
 		keep("a")
-		if stored(t, &table) == before {
+		if stored(t, &disk) == before {
 			t.Error("not written again after a day")
 		}
 		keep("b")
@@ -254,9 +254,9 @@ func TestAnAnswerThatStaysTheSameIsWrittenOnceADay(t *testing.T) {
 	})
 }
 
-func stored(tb testing.TB, table *buckettest.Table) string {
+func stored(tb testing.TB, disk *tabletest.Store) string {
 	tb.Helper()
-	value, err := table.Get("paths", table.Keys("paths")[0])
+	value, err := disk.Get("paths", disk.Keys("paths")[0])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -264,19 +264,19 @@ func stored(tb testing.TB, table *buckettest.Table) string {
 }
 
 func TestDamageIsAMiss(t *testing.T) {
-	var table buckettest.Table
-	p := open(t, &table, paths.Options{})
+	var disk tabletest.Store
+	p := open(t, &disk, discovery.Options{})
 	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
-	table.Damage("paths", table.Keys("paths")[0])
+	disk.Damage("paths", disk.Keys("paths")[0])
 	if got := answer(p, "u", get("/version")); got != "none" {
 		t.Error(got)
 	}
-	if p = open(t, &table, paths.Options{}); p.Len() != 0 {
+	if p = open(t, &disk, discovery.Options{}); p.Len() != 0 {
 		t.Errorf("%d answers after a restart", p.Len())
 	}
 
 	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
-	table.Clear()
+	disk.Clear()
 	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
 	if got := answer(p, "u", get("/version")); got != "200 v" {
 		t.Errorf("read again after the file was replaced: %s", got)
@@ -284,7 +284,7 @@ func TestDamageIsAMiss(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{MaxCount: 5})
+	p := open(t, &tabletest.Store{}, discovery.Options{MaxCount: 5})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -304,7 +304,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("/apis", aggregatedV2, `"1"`)
 	f.Add("/apis", "*/*;q=x,application/*;q=0.1", `W/"2", *`)
 	f.Fuzz(func(t *testing.T, path, accept, tags string) {
-		p := open(t, &buckettest.Table{}, paths.Options{})
+		p := open(t, &tabletest.Store{}, discovery.Options{})
 		p.Keep("u", get("/apis", "Accept", aggregated), 200, headers("Content-Type", aggregated, "ETag", `"1"`), []byte("x"))
 		r := get("/apis")
 		r.URL.Path = path
@@ -319,10 +319,10 @@ func FuzzAnswer(f *testing.F) {
 // #17: who reads discovery in endless ways pushes out its own, and no other user's.
 func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
 	json := headers("Content-Type", "application/json")
-	for name, o := range map[string]paths.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
+	for name, o := range map[string]discovery.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
 		t.Run(name, func(t *testing.T) {
-			var table buckettest.Table
-			p := open(t, &table, o)
+			var disk tabletest.Store
+			p := open(t, &disk, o)
 			for _, user := range []string{"node", "victim"} {
 				for _, path := range []string{"/version", "/api", "/apis"} {
 					p.Keep(user, get(path), 200, json, []byte(path))
@@ -331,7 +331,7 @@ func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
 			for i := range 200 {
 				p.Keep("flooder", get("/version", "Accept", fmt.Sprint("a/b", i)), 200, json, bytes.Repeat([]byte("x"), 500))
 				if i == 100 {
-					p = open(t, &table, o)
+					p = open(t, &disk, o)
 				}
 			}
 			for _, user := range []string{"node", "victim"} {
@@ -349,7 +349,7 @@ func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
 }
 
 func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{})
+	p := open(t, &tabletest.Store{}, discovery.Options{})
 	json := headers("Content-Type", "application/json")
 	for i := range 10 {
 		p.Keep("u", get(fmt.Sprintf("/version?x=%d", i)), 200, json, []byte("v"))
@@ -366,30 +366,30 @@ func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
 // Of one path a user has a few answers, however many Accept headers it sends, and however
 // many an older version of the hub has kept.
 func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
-	var table buckettest.Table
-	p := open(t, &table, paths.Options{})
+	var disk tabletest.Store
+	p := open(t, &disk, discovery.Options{})
 	for i := range 900 {
 		p.Keep("u", get("/version", "Accept", fmt.Sprint("a/b", i)), 200, headers("Content-Type", fmt.Sprint("a/b", i)), []byte("v"))
 	}
 	if got := answer(p, "u", get("/version", "Accept", "a/b899")); got != "200 v" || p.Len() != 8 {
 		t.Errorf("the last of %d answers: %s", p.Len(), got)
 	}
-	key, value := table.Keys("paths")[0], stored(t, &table)
+	key, value := disk.Keys("paths")[0], stored(t, &disk)
 	for i := range 900 {
-		copied := store.Pair{Bucket: "paths", Key: fmt.Sprintf("%s%0*x", key[:len(key)/2], len(key)/2, i), Value: []byte(value)}
-		if err := table.Put(copied); err != nil {
+		copied := store.Pair{Table: "paths", Key: fmt.Sprintf("%s%0*x", key[:len(key)/2], len(key)/2, i), Value: []byte(value)}
+		if err := disk.Put(copied); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p = open(t, &table, paths.Options{}); p.Len() != 8 || len(table.Keys("paths")) != 8 {
-		t.Errorf("after a restart there are %d answers, %d on disk", p.Len(), len(table.Keys("paths")))
+	if p = open(t, &disk, discovery.Options{}); p.Len() != 8 || len(disk.Keys("paths")) != 8 {
+		t.Errorf("after a restart there are %d answers, %d on disk", p.Len(), len(disk.Keys("paths")))
 	}
 }
 
 // All requests wait for the one that is answered, so an Accept header of 64 KB must not
 // take longer than others. One answer took 850 ms; what is allowed here is for slow machines.
 func TestALongAcceptHeaderIsNoWork(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{})
+	p := open(t, &tabletest.Store{}, discovery.Options{})
 	for i := range 900 {
 		p.Keep("u", get("/version", "Accept", fmt.Sprint("x/y", i)), 200, headers("Content-Type", "application/json"), []byte("v"))
 	}
@@ -410,9 +410,9 @@ func TestAFloodByManyAccountsPushesOutNothingOfOtherUsers(t *testing.T) {
 	account := func(namespace string, i int) string {
 		return identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}.Key()
 	}
-	for name, o := range map[string]paths.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
+	for name, o := range map[string]discovery.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
 		t.Run(name, func(t *testing.T) {
-			p := open(t, &buckettest.Table{}, o)
+			p := open(t, &tabletest.Store{}, o)
 			for _, user := range []string{"node", account("victims", 1)} {
 				for _, path := range []string{"/version", "/api", "/apis"} {
 					p.Keep(user, get(path), 200, json, []byte(path))

@@ -1,11 +1,11 @@
-package bucket_test
+package table_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
 )
 
 // onDisk is a Table that commits at once.
@@ -44,4 +44,4 @@ func TestOnARealStore(t *testing.T) {
 	}
 }
 
-var _ bucket.Table = onDisk{}
+var _ table.Store = onDisk{}

@@ -1,4 +1,4 @@
-package paths
+package discovery
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/quota"
+	"github.com/edgehub-io/edgehub/cache/table"
 )
 
-// Options of Paths. The zero value is usable.
+// Options of a Cache. The zero value is usable.
 type Options struct {
 	// MaxCount and MaxBytes bound the answers of all users together: 1,000 and 16 MiB
 	// by default. kubectl reads some 100 answers, of 3 MiB, of a cluster with 30 groups
@@ -32,13 +32,13 @@ const maxVariants = 8
 // discovery has some 200 KB; the schemas of a group and version up to 1 MiB.
 const MaxBody = 1 << 20
 
-// Paths is the answers that are kept.
-type Paths struct {
-	bucket *bucket.Bucket
-	opts   Options
+// Cache is the answers that are kept.
+type Cache struct {
+	table *table.Table
+	opts  Options
 
 	mu      sync.Mutex
-	entries map[string]*entry // by key in the bucket
+	entries map[string]*entry // by key in the table
 	bytes   int64
 }
 
@@ -53,25 +53,25 @@ type entry struct {
 	written time.Time // to disk
 }
 
-// bucketName is the table's.
-const bucketName = "paths"
+// tableName is the one of the store's table.
+const tableName = "paths"
 
 // writeEvery is how exactly it is known after a restart when an answer was last read.
 const writeEvery = 24 * time.Hour
 
 // Open returns the answers that t holds.
-func Open(t bucket.Table, o Options) (*Paths, error) {
+func Open(t table.Store, o Options) (*Cache, error) {
 	if o.MaxCount <= 0 {
 		o.MaxCount = 1000
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 16 << 20
 	}
-	b, err := bucket.Open(t, bucketName, o.Logger)
+	b, err := table.Open(t, tableName, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the kept answers: %w", err)
 	}
-	p := &Paths{bucket: b, opts: o, entries: make(map[string]*entry)}
+	p := &Cache{table: b, opts: o, entries: make(map[string]*entry)}
 	var unreadable []string
 	err = b.All(func(key string, value []byte) {
 		r, err := parse(value)
@@ -111,7 +111,7 @@ func Wanted(r *http.Request) bool {
 // Keep remembers an answer of an apiserver to one of its users. Of a 200 it needs the
 // whole body, not compressed; a 304 has none; a 403 revokes what the user has read; all
 // others change nothing. It keeps nothing of its arguments.
-func (p *Paths) Keep(user string, r *http.Request, status int, header http.Header, body []byte) {
+func (p *Cache) Keep(user string, r *http.Request, status int, header http.Header, body []byte) {
 	if !Wanted(r) {
 		return
 	}
@@ -131,7 +131,7 @@ func (p *Paths) Keep(user string, r *http.Request, status int, header http.Heade
 }
 
 // keepLocked writes an answer, unless it is there.
-func (p *Paths) keepLocked(key, group string, r record) {
+func (p *Cache) keepLocked(key, group string, r record) {
 	now := time.Now()
 	value, err := r.bytes(now)
 	if err != nil {
@@ -140,18 +140,18 @@ func (p *Paths) keepLocked(key, group string, r record) {
 	next := r.entry(group, len(value))
 	next.read, next.written = now, now
 	if old := p.entries[key]; old != nil && old.sum == next.sum && old.equal(&next.head) && now.Sub(old.written) < writeEvery {
-		if _, there := p.bucket.Get(key); there { // the cache's file may have been replaced
+		if _, there := p.table.Get(key); there { // the cache's file may have been replaced
 			old.read = now
 			return
 		}
 	}
 	p.set(key, next)
-	p.bucket.Put(key, value)
-	p.bucket.Delete(append(p.trim(p.group(group)), p.evict()...)...)
+	p.table.Put(key, value)
+	p.table.Delete(append(p.trim(p.group(group)), p.evict()...)...)
 }
 
 // confirmLocked notes which ETag is the current one.
-func (p *Paths) confirmLocked(user, key, group, tag string) {
+func (p *Cache) confirmLocked(user, key, group, tag string) {
 	if tag == "" {
 		return
 	}
@@ -170,18 +170,18 @@ func (p *Paths) confirmLocked(user, key, group, tag string) {
 }
 
 // dropLocked forgets all that a user has read at a path.
-func (p *Paths) dropLocked(group string) {
+func (p *Cache) dropLocked(group string) {
 	keys := p.group(group)
 	for _, key := range keys {
 		p.unset(key)
 	}
-	p.bucket.Delete(keys...)
+	p.table.Delete(keys...)
 }
 
 // Answer returns an answer that was kept for this user: 200, or 304 for a client that has
 // it. ok is false where there is none. header and body are the caller's; they have no
 // Content-Length.
-func (p *Paths) Answer(user string, r *http.Request) (status int, header http.Header, body []byte, ok bool) {
+func (p *Cache) Answer(user string, r *http.Request) (status int, header http.Header, body []byte, ok bool) {
 	if !Wanted(r) {
 		return 0, nil, nil, false
 	}
@@ -203,7 +203,7 @@ func (p *Paths) Answer(user string, r *http.Request) (status int, header http.He
 	return 0, nil, nil, false
 }
 
-func (p *Paths) answerLocked(key, tags string) (status int, header http.Header, body []byte, ok bool) {
+func (p *Cache) answerLocked(key, tags string) (status int, header http.Header, body []byte, ok bool) {
 	e := p.entries[key]
 	if e == nil {
 		return 0, nil, nil, false
@@ -222,7 +222,7 @@ func (p *Paths) answerLocked(key, tags string) (status int, header http.Header, 
 }
 
 // byTypeLocked returns the keys of a group by media type, what was read last first.
-func (p *Paths) byTypeLocked(group string) map[string][]string {
+func (p *Cache) byTypeLocked(group string) map[string][]string {
 	byType := make(map[string][]string)
 	for _, key := range p.sorted(p.group(group)) {
 		t := mediaType(p.entries[key].ContentType)
@@ -232,8 +232,8 @@ func (p *Paths) byTypeLocked(group string) map[string][]string {
 }
 
 // readLocked reads an answer from the table.
-func (p *Paths) readLocked(key string) (record, bool) {
-	value, ok := p.bucket.Get(key)
+func (p *Cache) readLocked(key string) (record, bool) {
+	value, ok := p.table.Get(key)
 	if !ok {
 		return record{}, false
 	}
@@ -242,7 +242,7 @@ func (p *Paths) readLocked(key string) (record, bool) {
 }
 
 // Len is the number of answers.
-func (p *Paths) Len() int {
+func (p *Cache) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.entries)
@@ -250,7 +250,7 @@ func (p *Paths) Len() int {
 
 // group returns the keys of a group, in no order. Like those below it is for a caller
 // that holds mu, or is alone.
-func (p *Paths) group(group string) (keys []string) {
+func (p *Cache) group(group string) (keys []string) {
 	for key, e := range p.entries {
 		if e.group == group {
 			keys = append(keys, key)
@@ -260,13 +260,13 @@ func (p *Paths) group(group string) (keys []string) {
 }
 
 // sorted puts what was read last first.
-func (p *Paths) sorted(keys []string) []string {
+func (p *Cache) sorted(keys []string) []string {
 	slices.SortFunc(keys, func(a, b string) int { return p.entries[b].read.Compare(p.entries[a].read) })
 	return keys
 }
 
 // trim takes out what is too much of the keys of a group, and returns it.
-func (p *Paths) trim(keys []string) []string {
+func (p *Cache) trim(keys []string) []string {
 	if len(keys) <= maxVariants {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (p *Paths) trim(keys []string) []string {
 }
 
 // trimAll is trim for all groups.
-func (p *Paths) trimAll() (excess []string) {
+func (p *Cache) trimAll() (excess []string) {
 	groups := make(map[string][]string)
 	for key, e := range p.entries {
 		groups[e.group] = append(groups[e.group], key)
@@ -290,13 +290,13 @@ func (p *Paths) trimAll() (excess []string) {
 }
 
 // set, unset and evict change the list.
-func (p *Paths) set(key string, e *entry) {
+func (p *Cache) set(key string, e *entry) {
 	p.unset(key)
 	p.entries[key] = e
 	p.bytes += e.size
 }
 
-func (p *Paths) unset(key string) {
+func (p *Cache) unset(key string) {
 	if e := p.entries[key]; e != nil {
 		p.bytes -= e.size
 		delete(p.entries, key)
@@ -304,7 +304,7 @@ func (p *Paths) unset(key string) {
 }
 
 // evict takes out what is too much, and returns its keys.
-func (p *Paths) evict() (keys []string) {
+func (p *Cache) evict() (keys []string) {
 	bounds := quota.Bounds{Count: p.opts.MaxCount, Bytes: p.opts.MaxBytes}
 	if !bounds.Exceeded(len(p.entries), p.bytes) {
 		return nil
@@ -324,11 +324,11 @@ func (p *Paths) evict() (keys []string) {
 // consists of what an apiserver looks at, so that nobody fills the cache with answers
 // to queries that differ in nothing: of the query that is the schema's hash. Apiservers
 // treat a path with a slash at its end like the one without.
-func (p *Paths) keys(user string, r *http.Request) (group, key string) {
+func (p *Cache) keys(user string, r *http.Request) (group, key string) {
 	path, hash := strings.TrimRight(r.URL.Path, "/"), ""
 	if strings.HasPrefix(path, "/openapi/v3/") {
 		hash = r.URL.Query().Get("hash")
 	}
-	group = p.bucket.Key(user, path, hash)
-	return group, group + p.bucket.Key(strings.Join(r.Header.Values("Accept"), ","))
+	group = p.table.Key(user, path, hash)
+	return group, group + p.table.Key(strings.Join(r.Header.Values("Accept"), ","))
 }

@@ -2,55 +2,24 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// roster is how many views there are, and a digest of their IDs: it tells when
-// one has gone that nobody dropped.
-type roster struct {
-	views  int
-	digest digest
-}
-
-func (r roster) encode() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(r.views)), uint64(r.digest))
-}
-
-func (r *roster) add(id ID) {
-	r.views++
-	r.digest.add(string(id[:]))
-}
-
-func (r *roster) remove(id ID) {
-	r.views--
-	r.digest.remove(string(id[:]))
-}
-
-func (c codec) roster(tx *bolt.Tx) (roster, error) {
-	payload, err := c.meta(tx, keyViews)
-	if err != nil {
-		return roster{}, err
-	}
-	r := reader{b: payload}
-	return roster{views: int(r.uint()), digest: digest(r.uint())}, r.err
-}
-
 // views returns all headers. One that is damaged has Err set; one that is
-// missing is a *fault, for nobody knows which.
+// missing is a *corruption, for nobody knows which.
 func (c codec) views(tx *bolt.Tx) ([]View, error) {
-	want, err := c.roster(tx)
+	want, err := c.viewCount(tx)
 	if err != nil {
-		return nil, &fault{fmt.Sprintf("the number of views: %v", err)}
+		return nil, &corruption{fmt.Sprintf("the number of views: %v", err)}
 	}
 	var views []View
-	var found roster
+	var found viewCount
 	err = tx.Bucket(bucketViews).ForEach(func(key, record []byte) error {
 		if len(key) != len(ID{}) {
-			return &fault{fmt.Sprintf("a view has an ID of %d bytes", len(key))}
+			return &corruption{fmt.Sprintf("a view has an ID of %d bytes", len(key))}
 		}
 		v, err := c.openView(ID(key), record)
 		if err != nil {
@@ -61,7 +30,7 @@ func (c codec) views(tx *bolt.Tx) ([]View, error) {
 		return nil
 	})
 	if err == nil && found != want {
-		err = &fault{fmt.Sprintf("%d views are left of %d", found.views, want.views)}
+		err = &corruption{fmt.Sprintf("%d views are left of %d", found.views, want.views)}
 	}
 	return views, err
 }
@@ -89,7 +58,7 @@ func (c codec) view(tx *bolt.Tx, id ID) (View, error) {
 func (c codec) members(tx *bolt.Tx, v View) ([]Member, error) {
 	bucket := tx.Bucket(bucketMembers).Bucket(v.ID[:])
 	if bucket == nil {
-		return nil, &fault{ofView(v.ID, "", corrupt(errors.New("its members are missing")))}
+		return nil, &corruption{ofView(v.ID, "", corrupt(errors.New("its members are missing")))}
 	}
 	members := make([]Member, 0, min(v.Members, 1<<20))
 	found := View{ID: v.ID}
@@ -103,7 +72,7 @@ func (c codec) members(tx *bolt.Tx, v View) ([]Member, error) {
 		return nil
 	})
 	if err == nil && (found.Members != v.Members || found.Bytes != v.Bytes || found.digest != v.digest) {
-		err = &fault{ofView(v.ID, "", corrupt(fmt.Errorf("%d members are left of %d", found.Members, v.Members)))}
+		err = &corruption{ofView(v.ID, "", corrupt(fmt.Errorf("%d members are left of %d", found.Members, v.Members)))}
 	}
 	return members, err
 }

@@ -1,4 +1,4 @@
-// Package update works out what a PUT or a PATCH makes of an object, as an apiserver
+// Package patch works out what a PUT or a PATCH makes of an object, as an apiserver
 // would, for the few that are answered while there is none: strategic merge patches,
 // JSON merge patches and JSON patches, of built-in types.
 //
@@ -9,4 +9,4 @@
 // reason: it is nothing without field managers.
 //
 // There is no state here; everything is safe for concurrent use.
-package update
+package patch

@@ -1,4 +1,4 @@
-package update
+package patch
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 

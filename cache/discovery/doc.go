@@ -1,4 +1,4 @@
-// Package paths keeps an apiserver's discovery documents: its version, the groups,
+// Package discovery keeps an apiserver's discovery documents: its version, the groups,
 // versions and resources that it serves, and their schemas. Clients read them when they
 // start, kubectl before each command, and cannot do without.
 //
@@ -23,6 +23,6 @@
 //
 // # Life cycle
 //
-// Open reads the list of what is kept, Keep is called online, Answer offline. A Paths is
+// Open reads the list of what is kept, Keep is called online, Answer offline. A Cache is
 // safe for concurrent use.
-package paths
+package discovery

@@ -1,4 +1,4 @@
-package update
+package patch
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 
 // patch applies body to the JSON of an object. like is of the object's Go type, whose
 // fields say how lists are merged. The error is an apiserver's.
-type patch func(before, body []byte, like runtime.Object) (after []byte, err error)
+type applyFunc func(before, body []byte, like runtime.Object) (after []byte, err error)
 
 // strategicMerge is what kubelets and event recorders send.
 func strategicMerge(before, body []byte, like runtime.Object) ([]byte, error) {

@@ -1,4 +1,4 @@
-package update_test
+package patch_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -39,7 +39,7 @@ func pod() *corev1.Pod {
 }
 
 func apply(method, contentType, body string) (*corev1.Pod, error) {
-	next, err := update.Apply(update.Request{
+	next, err := patch.Apply(patch.Request{
 		Method: method, ContentType: contentType, Body: []byte(body), Resource: schema.GroupResource{Resource: "pods"},
 	}, pod())
 	if err != nil {
@@ -107,36 +107,36 @@ func TestPutInEitherEncoding(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	const put = http.MethodPut
-	const patch = http.MethodPatch
+	const method = http.MethodPatch
 	for _, c := range []struct {
 		name, method, contentType, body string
 		code                            int32
 		says                            string
 	}{
-		{"not JSON", patch, strategic, `{"status"`, 400, ""},
-		{"an empty patch", patch, strategic, ``, 400, ""},
-		{"null for a patch", patch, merge, `null`, 400, "not a JSON object"},
-		{"a list for a patch", patch, merge, `[]`, 400, "not a JSON object"},
-		{"an object for operations", patch, operations, `{}`, 400, ""},
-		{"an unknown directive", patch, strategic, `{"status":{"conditions":[{"type":"Ready","$patch":"explode"}]}}`, 400, ""},
-		{"an element without its key", patch, strategic, `{"status":{"conditions":[{"status":"False"}]}}`, 400, ""},
-		{"a string in place of a list", patch, merge, `{"status":{"conditions":"x"}}`, 422, "conditions"},
-		{"a test that fails", patch, operations, `[{"op":"test","path":"/kind","value":"Node"}]`, 422, ""},
-		{"a path that is not there", patch, operations, `[{"op":"remove","path":"/status/x"}]`, 422, ""},
-		{"an object that is none any more", patch, operations, `[{"op":"replace","path":"","value":1}]`, 422, ""},
-		{"copies that would fill the memory", patch, operations, "[" + strings.Repeat(`{"op":"copy","from":"/metadata","path":"/metadata/x"},`, 30) + `{"op":"test","path":"/kind","value":"Pod"}]`, 413, "copies"},
-		{"another name", patch, merge, `{"metadata":{"name":"q"}}`, 400, "(q)"},
-		{"another namespace", patch, merge, `{"metadata":{"namespace":"q"}}`, 400, "(q)"},
-		{"the pod that had the name before", patch, strategic, `{"metadata":{"uid":"other"}}`, 409, "UID"},
-		{"an older version, patched", patch, strategic, `{"metadata":{"resourceVersion":"9"}}`, 409, "modified"},
+		{"not JSON", method, strategic, `{"status"`, 400, ""},
+		{"an empty patch", method, strategic, ``, 400, ""},
+		{"null for a patch", method, merge, `null`, 400, "not a JSON object"},
+		{"a list for a patch", method, merge, `[]`, 400, "not a JSON object"},
+		{"an object for operations", method, operations, `{}`, 400, ""},
+		{"an unknown directive", method, strategic, `{"status":{"conditions":[{"type":"Ready","$patch":"explode"}]}}`, 400, ""},
+		{"an element without its key", method, strategic, `{"status":{"conditions":[{"status":"False"}]}}`, 400, ""},
+		{"a string in place of a list", method, merge, `{"status":{"conditions":"x"}}`, 422, "conditions"},
+		{"a test that fails", method, operations, `[{"op":"test","path":"/kind","value":"Node"}]`, 422, ""},
+		{"a path that is not there", method, operations, `[{"op":"remove","path":"/status/x"}]`, 422, ""},
+		{"an object that is none any more", method, operations, `[{"op":"replace","path":"","value":1}]`, 422, ""},
+		{"copies that would fill the memory", method, operations, "[" + strings.Repeat(`{"op":"copy","from":"/metadata","path":"/metadata/x"},`, 30) + `{"op":"test","path":"/kind","value":"Pod"}]`, 413, "copies"},
+		{"another name", method, merge, `{"metadata":{"name":"q"}}`, 400, "(q)"},
+		{"another namespace", method, merge, `{"metadata":{"namespace":"q"}}`, 400, "(q)"},
+		{"the pod that had the name before", method, strategic, `{"metadata":{"uid":"other"}}`, 409, "UID"},
+		{"an older version, patched", method, strategic, `{"metadata":{"resourceVersion":"9"}}`, 409, "modified"},
 		{"an older version, put", put, "application/json", `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","resourceVersion":"9"}}`, 409, "modified"},
 		{"a version that is none", put, "application/json", `{"metadata":{"name":"p","resourceVersion":"x"}}`, 409, "modified"},
 		{"another kind", put, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"p"}}`, 400, "Node"},
 		{"a kind that nobody knows", put, "application/json", `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"p"}}`, 400, "Thing"},
 		{"a put that is cut short", put, "application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x20", 400, ""},
 		{"a put of YAML", put, "application/yaml", `kind: Pod`, 415, "application/json"},
-		{"a patch in the type of a put", patch, "application/json", `{}`, 415, "strategic"},
-		{"a patch without a type", patch, "", `{}`, 415, "strategic"},
+		{"a patch in the type of a put", method, "application/json", `{}`, 415, "strategic"},
+		{"a patch without a type", method, "", `{}`, 415, "strategic"},
 	} {
 		got, err := apply(c.method, c.contentType, c.body)
 		var status apierrors.APIStatus
@@ -145,11 +145,11 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ name, method, contentType string }{
-		{"server-side apply", patch, "application/apply-patch+yaml"},
-		{"server-side apply in CBOR", patch, "application/apply-patch+cbor"},
+		{"server-side apply", method, "application/apply-patch+yaml"},
+		{"server-side apply in CBOR", method, "application/apply-patch+cbor"},
 		{"a deletion", http.MethodDelete, ""},
 	} {
-		if got, err := apply(c.method, c.contentType, `{}`); !errors.Is(err, update.ErrUnsupported) {
+		if got, err := apply(c.method, c.contentType, `{}`); !errors.Is(err, patch.ErrUnsupported) {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestOlder(t *testing.T) {
 	}{
 		{"9", "10", true}, {"10", "9", false}, {"10", "10", false}, {"", "10", false}, {"10", "", false}, {"x", "10", true}, {"x", "x", false},
 	} {
-		if got := update.Older(c.a, c.b); got != c.want {
+		if got := patch.Older(c.a, c.b); got != c.want {
 			t.Errorf("Older(%q, %q) is %v", c.a, c.b, got)
 		}
 	}
@@ -187,7 +187,7 @@ func FuzzApply(f *testing.F) {
 			if _, err := convert.ToBare(wire.Protobuf, runtime.Object(next)); err != nil {
 				t.Errorf("the result cannot be written: %v", err)
 			}
-		case !errors.As(err, &status) && !errors.Is(err, update.ErrUnsupported):
+		case !errors.As(err, &status) && !errors.Is(err, patch.ErrUnsupported):
 			t.Errorf("an error that no client understands: %v", err)
 		}
 	})

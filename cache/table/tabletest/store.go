@@ -1,5 +1,5 @@
-// Package buckettest has a table in memory, for tests.
-package buckettest
+// Package tabletest has a store of tables in memory, for tests.
+package tabletest
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Table is a bucket.Table. The zero value is empty. It outlives what is opened on it, as
+// Store is a table.Store. The zero value is empty. It outlives what is opened on it, as
 // a disk does.
-type Table struct {
+type Store struct {
 	mu      sync.Mutex
 	values  map[[2]string][]byte
 	damaged map[[2]string]bool
@@ -22,44 +22,44 @@ type Table struct {
 }
 
 // Damage makes a value one that cannot be read.
-func (t *Table) Damage(bucket, key string) {
+func (t *Store) Damage(table, key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.damaged == nil {
 		t.damaged = make(map[[2]string]bool)
 	}
-	t.damaged[[2]string{bucket, key}] = true
+	t.damaged[[2]string{table, key}] = true
 }
 
 // Fail makes all that follows return err, until it is called with nil.
-func (t *Table) Fail(err error) {
+func (t *Store) Fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
 }
 
 // FailPuts is like Fail, but reads go on.
-func (t *Table) FailPuts(err error) {
+func (t *Store) FailPuts(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.putErr = err
 }
 
 // Clear makes the table empty, as where its file was damaged and replaced.
-func (t *Table) Clear() {
+func (t *Store) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.values)
 	clear(t.damaged)
 }
 
-// Keys returns the keys of a bucket in order.
-func (t *Table) Keys(bucket string) []string {
+// Keys returns the keys of a table in order.
+func (t *Store) Keys(table string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var keys []string
 	for k := range t.values {
-		if k[0] == bucket {
+		if k[0] == table {
 			keys = append(keys, k[1])
 		}
 	}
@@ -68,7 +68,7 @@ func (t *Table) Keys(bucket string) []string {
 }
 
 // Holds reports whether any key or value contains text.
-func (t *Table) Holds(text string) (inKeys, inValues bool) {
+func (t *Store) Holds(text string) (inKeys, inValues bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, v := range maps.All(t.values) {
@@ -78,15 +78,15 @@ func (t *Table) Holds(text string) (inKeys, inValues bool) {
 	return inKeys, inValues
 }
 
-// Get is bucket.Table's.
-func (t *Table) Get(bucket, key string) ([]byte, error) {
+// Get is table.Store's.
+func (t *Store) Get(table, key string) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.getLocked(bucket, key)
+	return t.getLocked(table, key)
 }
 
-func (t *Table) getLocked(bucket, key string) ([]byte, error) {
-	k := [2]string{bucket, key}
+func (t *Store) getLocked(table, key string) ([]byte, error) {
+	k := [2]string{table, key}
 	v, ok := t.values[k]
 	switch {
 	case t.err != nil:
@@ -94,18 +94,18 @@ func (t *Table) getLocked(bucket, key string) ([]byte, error) {
 	case !ok:
 		return nil, store.ErrNotFound
 	case t.damaged[k]:
-		return nil, &store.Error{Bucket: bucket, Name: key, Err: store.ErrCorrupt}
+		return nil, &store.Error{Table: table, Name: key, Err: store.ErrCorrupt}
 	}
 	return bytes.Clone(v), nil
 }
 
-// Range is bucket.Table's.
-func (t *Table) Range(bucket, from string, fn func(key string, value []byte) error) error {
-	for _, key := range t.Keys(bucket) {
+// Range is table.Store's.
+func (t *Store) Range(table, from string, fn func(key string, value []byte) error) error {
+	for _, key := range t.Keys(table) {
 		if key < from {
 			continue
 		}
-		value, err := t.Get(bucket, key)
+		value, err := t.Get(table, key)
 		if err != nil {
 			return err
 		}
@@ -116,8 +116,8 @@ func (t *Table) Range(bucket, from string, fn func(key string, value []byte) err
 	return nil
 }
 
-// Put is bucket.Table's.
-func (t *Table) Put(pairs ...store.Pair) error {
+// Put is table.Store's.
+func (t *Store) Put(pairs ...store.Pair) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := cmp.Or(t.err, t.putErr); err != nil {
@@ -127,7 +127,7 @@ func (t *Table) Put(pairs ...store.Pair) error {
 		t.values = make(map[[2]string][]byte)
 	}
 	for _, p := range pairs {
-		k := [2]string{p.Bucket, p.Key}
+		k := [2]string{p.Table, p.Key}
 		delete(t.damaged, k)
 		delete(t.values, k)
 		if p.Value != nil {

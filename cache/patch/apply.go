@@ -1,4 +1,4 @@
-package update
+package patch
 
 import (
 	"errors"
@@ -147,7 +147,7 @@ func typeOf(object runtime.Object) (t wire.TypeMeta) {
 }
 
 // patchOf returns how a patch of this Content-Type is applied.
-func patchOf(contentType string) (patch, error) {
+func patchOf(contentType string) (applyFunc, error) {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		mediaType = ""

@@ -1,4 +1,4 @@
-package paths_test
+package discovery_test
 
 import (
 	"io"
@@ -9,18 +9,18 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
+	clientdiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/discovery"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 // TestClientGosDiscovery has the discovery client that kubectl uses ask twice, the second
 // time without an apiserver, and another one, that knows plain discovery only.
 func TestClientGosDiscovery(t *testing.T) {
-	p := open(t, &buckettest.Table{}, paths.Options{})
+	p := open(t, &tabletest.Store{}, discovery.Options{})
 	var away atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() {
@@ -48,7 +48,7 @@ func TestClientGosDiscovery(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		for _, gone := range []bool{false, true} {
 			away.Store(gone)
-			client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+			client, err := clientdiscovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// refcount counts the views that hold an object. It collects what one batch does: which
+// memberships came and went, and whose bytes were given. Written at the end and in one go, it lets an
+// object move from one view to another in any order of changes.
+type refcount struct {
+	codec
+	objects, refs, unreferenced *bolt.Bucket
+	tx                          *bolt.Tx
+
+	changes map[ObjectKey]*refChange
+	// uncertain says that damage has made a count unknown: all are taken anew.
+	uncertain bool
+	// held says whether a Reader is open that may need what goes.
+	held    func() bool
+	maxHeld int64
+}
+
+// refChange is what a batch does to one object.
+type refChange struct {
+	key     []byte // in the file
+	delta   int    // of the number of views
+	bytes   []byte // if offered
+	offered bool
+}
+
+func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
+	return &refcount{
+		codec:        s.codec,
+		tx:           tx,
+		objects:      tx.Bucket(bucketObjects),
+		refs:         tx.Bucket(bucketRefs),
+		unreferenced: tx.Bucket(bucketUnreferenced),
+		changes:      map[ObjectKey]*refChange{},
+		held:         s.pins.held,
+		maxHeld:      s.opts.MaxHeld,
+	}
+}
+
+func (rc *refcount) of(k ObjectKey) *refChange {
+	a := rc.changes[k]
+	if a == nil {
+		a = &refChange{key: rc.hashKey(kindObject, nil, k.bytes())}
+		rc.changes[k] = a
+	}
+	return a
+}
+
+func (rc *refcount) acquire(k ObjectKey) { rc.of(k).delta++ }
+func (rc *refcount) release(k ObjectKey) { rc.of(k).delta-- }
+
+func (rc *refcount) offer(k ObjectKey, b []byte) {
+	a := rc.of(k)
+	a.bytes, a.offered = b, true
+}
+
+// size of an object that was offered or is stored.
+func (rc *refcount) size(k ObjectKey) (int, error) {
+	a := rc.of(k)
+	if a.offered {
+		return len(a.bytes), nil
+	}
+	stored, err := rc.stored(a.key)
+	if err != nil {
+		return 0, err
+	}
+	if stored == nil {
+		return 0, ErrNoObject
+	}
+	return len(stored), nil
+}
+
+// stored returns an object's bytes, or nil if it is not there.
+func (rc *refcount) stored(key []byte) ([]byte, error) {
+	record := rc.objects.Get(key)
+	if record == nil {
+		return nil, nil
+	}
+	return rc.openObject(key, record)
+}
+
+// write writes the new counts and what follows from them, neighbours in the file together.
+func (rc *refcount) write() error {
+	names := make([]ObjectKey, 0, len(rc.changes))
+	for k := range rc.changes {
+		names = append(names, k)
+	}
+	slices.SortFunc(names, func(a, b ObjectKey) int {
+		if c := bytes.Compare(rc.changes[a].key, rc.changes[b].key); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, k := range names {
+		if err := rc.writeOne(k, rc.changes[k]); err != nil {
+			return err
+		}
+	}
+	if rc.uncertain {
+		return rc.recount()
+	}
+	return rc.removeUnreferenced()
+}
+
+func (rc *refcount) writeOne(k ObjectKey, a *refChange) error {
+	if a.delta == 0 && !a.offered {
+		return nil
+	}
+	before, err := rc.count(a.key)
+	if err != nil {
+		rc.uncertain = true
+	}
+	count := max(before+a.delta, 0)
+	if count > 0 {
+		err = rc.keep(k, a)
+	} else {
+		err = rc.discard(a.key)
+	}
+	if err != nil {
+		return err
+	}
+	return rc.setCount(a.key, count)
+}
+
+// keep stores what was offered, unless the same is there and whole.
+func (rc *refcount) keep(k ObjectKey, a *refChange) error {
+	if err := rc.unreferenced.Delete(a.key); err != nil || !a.offered {
+		return err
+	}
+	stored, err := rc.stored(a.key)
+	if err == nil && stored != nil && bytes.Equal(stored, a.bytes) {
+		return nil
+	}
+	return rc.objects.Put(a.key, rc.seal(place{kindObject, nil, a.key}, k.bytes(), a.bytes))
+}
+
+// discard removes an object that no view holds, or notes that it is unreferenced, for
+// those who still read it.
+func (rc *refcount) discard(key []byte) error {
+	record := rc.objects.Get(key)
+	if record == nil || !rc.held() {
+		return rc.remove(key)
+	}
+	size := binary.AppendUvarint(nil, uint64(len(record)))
+	return rc.unreferenced.Put(key, rc.seal(place{kindUnreferenced, nil, key}, nil, size))
+}
+
+func (rc *refcount) remove(key []byte) error {
+	return errors.Join(rc.objects.Delete(key), rc.unreferenced.Delete(key))
+}
+
+// count returns how many views hold an object.
+func (rc *refcount) count(key []byte) (int, error) {
+	if record := rc.refs.Get(key); record != nil {
+		_, payload, err := rc.open(place{kindRefs, nil, key}, record)
+		r := reader{b: payload}
+		return int(r.uint()), errors.Join(err, r.err)
+	}
+	if rc.objects.Get(key) == nil || rc.unreferenced.Get(key) != nil {
+		return 0, nil
+	}
+	return 1, nil
+}
+
+func (rc *refcount) setCount(key []byte, n int) error {
+	if n < 2 {
+		return rc.refs.Delete(key)
+	}
+	payload := binary.AppendUvarint(nil, uint64(n))
+	record := rc.seal(place{kindRefs, nil, key}, nil, payload)
+	if !rc.encrypts() && bytes.Equal(rc.refs.Get(key), record) {
+		return nil
+	}
+	return rc.refs.Put(key, record)
+}
+
+// removeUnreferenced removes what no view holds if nobody reads, or it is too much.
+func (rc *refcount) removeUnreferenced() error {
+	var keys [][]byte
+	var total uint64
+	err := rc.unreferenced.ForEach(func(key, record []byte) error {
+		_, payload, err := rc.open(place{kindUnreferenced, nil, key}, record)
+		r := reader{b: payload}
+		if total += r.uint(); err != nil {
+			total = 1 << 62 // unknown: too much
+		}
+		keys = append(keys, bytes.Clone(key))
+		return nil
+	})
+	if err != nil || rc.held() && total <= uint64(rc.maxHeld) {
+		return err
+	}
+	for _, key := range keys {
+		if err := rc.remove(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
