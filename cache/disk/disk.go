@@ -24,6 +24,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // MaxPending bounds the bytes that wait for the disk. A list of 10,000 pods fits
@@ -54,7 +55,7 @@ type Disk struct {
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
-	writer  *store.Writer
+	writer  *writeback.Writer
 	openErr error // of the last attempt to open it, while it is not open
 }
 
@@ -62,7 +63,7 @@ type Disk struct {
 type Options struct {
 	Store store.Options // its Logger is the disk's
 
-	// Lost is called with views whose changes could not be kept; see store.WriterOptions.
+	// Lost is called with views whose changes could not be kept; see writeback.Options.
 	Lost func(store.ID, error)
 	// Reset is called when another file has taken the place of one that was damaged, or
 	// could not be opened: what it holds counts, and not what is in memory.
@@ -72,7 +73,7 @@ type Options struct {
 	// Opened is called after each attempt to open the store, with its error, and committed
 	// after each commit.
 	Opened    func(*store.Store, error)
-	Committed func(store.CommitStats)
+	Committed func(writeback.CommitStats)
 }
 
 // Open opens the store. Where the machine does not let it be opened (a full or
@@ -94,8 +95,8 @@ func Open(dir string, options Options) (*Disk, error) {
 	return d, nil
 }
 
-func (d *Disk) newWriter(s *store.Store) *store.Writer {
-	return store.NewWriter(s, store.WriterOptions{
+func (d *Disk) newWriter(s *store.Store) *writeback.Writer {
+	return writeback.New(s, writeback.Options{
 		MaxPending: MaxPending,
 		Lost:       d.options.Lost,
 		Committed:  d.committed,
@@ -109,7 +110,7 @@ func (d *Disk) newWriter(s *store.Store) *store.Writer {
 const largeCommit = 4 << 20
 
 // committed is told of each commit.
-func (d *Disk) committed(c store.CommitStats) {
+func (d *Disk) committed(c writeback.CommitStats) {
 	if c.Bytes > largeCommit {
 		defer debug.FreeOSMemory()
 	}
@@ -200,7 +201,7 @@ func (d *Disk) IsFailing() bool { return d.failing.Load() }
 func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
 // Now is the store and its writer, until the file is opened again.
-func (d *Disk) Now() (*store.Store, *store.Writer) {
+func (d *Disk) Now() (*store.Store, *writeback.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.store, d.writer

@@ -27,7 +27,7 @@
 //
 // An event gets its name before it is sent, so a repeated POST is 409, and done. An event
 // may be sent twice only where it was deleted in the cloud in between. It is lost where
-// the hub is killed within a second of taking it (see store.Writer), where the spool is
+// the hub is killed within a second of taking it (see package writeback), where the spool is
 // full (who holds the most of it gets 503, and loses its oldest events to others: see
 // package quota), and where the apiserver refuses it for good.
 //

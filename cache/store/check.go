@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/pagecheck"
 )
 
 // Check reads all of the store and returns all that is wrong with it: damage,
@@ -28,7 +30,18 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// checkCopy does the same for a file that nobody uses.
+// checkPages looks at the pages of a file that bbolt does not write to: at the inner ones,
+// or with full at all. What is wrong with them is ErrDamaged.
+func checkPages(path string, full bool) error {
+	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: [][]byte{bucketMembers, bucketTables}})
+	var damage *pagecheck.Damage
+	if errors.As(err, &damage) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
+
+// checkCopy does the same as Check for a file that nobody uses.
 func (c codec) checkCopy(path string) error {
 	if err := checkPages(path, true); err != nil {
 		return err

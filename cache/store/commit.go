@@ -54,12 +54,12 @@ func (s *Store) doubt(err error) error {
 
 func (b *Batch) validate() error {
 	for i := range b.Changes {
-		if err := b.Changes[i].validate(); err != nil {
+		if err := b.Changes[i].Validate(); err != nil {
 			return err
 		}
 	}
 	for i := range b.Pairs {
-		if err := b.Pairs[i].validate(); err != nil {
+		if err := b.Pairs[i].Validate(); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@
 //
 // Open, Commit and read, Close. Open puts right what it finds: a file that is
 // damaged is moved aside and the last snapshot, or an empty store, takes its
-// place; [Store.Recovery] tells. Run takes snapshots. A Writer collects changes
-// and commits them once a second, so that nobody who serves clients waits for
-// the disk.
+// place; [Store.Recovery] tells. Run takes snapshots. Package writeback collects
+// changes and commits them once a second, so that nobody who serves clients waits
+// for the disk.
 //
 // # What holds
 //
@@ -54,6 +54,6 @@
 // are and how long. So an ID should be a keyed hash of the query, and keys in
 // tables should tell nothing. A file of another key, or of none, is ErrKey, and is left as it was.
 //
-// A Store and a Writer are safe for concurrent use. One process at a time owns
+// A Store is safe for concurrent use. One process at a time owns
 // a folder.
 package store

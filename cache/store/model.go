@@ -148,7 +148,8 @@ type Batch struct {
 // namespace and a name have at most 317; three of these fit into a key of bbolt (32,768).
 const maxName = 4096
 
-func (c *Change) validate() error {
+// Validate returns an ErrInvalid for a change that Commit does not take.
+func (c *Change) Validate() error {
 	if c.ID == (ID{}) {
 		return fmt.Errorf("%w: the zero ID", ErrInvalid)
 	}
@@ -176,7 +177,8 @@ func (c *Change) validate() error {
 	return nil
 }
 
-func (p *Pair) validate() error {
+// Validate returns an ErrInvalid for a pair that Commit does not take.
+func (p *Pair) Validate() error {
 	if err := validName("table", p.Table); err != nil {
 		return err
 	}

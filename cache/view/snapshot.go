@@ -6,6 +6,7 @@ import (
 	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -55,7 +56,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 
 // unwrittenLocked returns the members that wait for the disk, as they did when a
 // snapshot that is still there was taken: there are no more of them now.
-func (v *View) unwrittenLocked(w *store.Writer) *unwritten {
+func (v *View) unwrittenLocked(w *writeback.Writer) *unwritten {
 	if w.Pending() == 0 {
 		return nil
 	}

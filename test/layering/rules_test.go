@@ -72,12 +72,12 @@ var layers = map[string][]string{
 	// views again, and watches.
 	"cache": {
 		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store",
+		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/convert":   {"cache/wire"},
 	"cache/discovery": {"cache/quota", "cache/table"},
-	"cache/disk":      {"cache/pause", "cache/store"},
+	"cache/disk":      {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue": {},
 	"cache/identity":  {"cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/offline": {
@@ -93,15 +93,19 @@ var layers = map[string][]string{
 	"cache/relist": {
 		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/review":   {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
-	"cache/satoken":  {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
-	"cache/spool":    {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":    {},
-	"cache/table":    {"cache/store"},
-	"cache/tee":      {"cache/wire"},
-	"cache/versions": {},
+	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
+	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
+	"cache/spool":           {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
+	"cache/store":           {"cache/store/pagecheck"},
+	"cache/store/pagecheck": {},
+	// Its changes go to the store by an interface of one method.
+	"cache/store/writeback": {"cache/store"},
+	"cache/table":           {"cache/store"},
+	"cache/tee":             {"cache/wire"},
+	"cache/versions":        {},
 	"cache/view": {
-		"cache/convert", "cache/disk", "cache/identity", "cache/query", "cache/quota", "cache/records", "cache/store", "cache/versions", "cache/wire",
+		"cache/convert", "cache/disk", "cache/identity", "cache/query", "cache/quota", "cache/records", "cache/store",
+		"cache/store/writeback", "cache/versions", "cache/wire",
 	},
 	"cache/wire": {},
 

@@ -1,4 +1,13 @@
-package store
+// Package writeback stands between those who serve clients and the store: nobody waits for
+// the disk. A Writer collects changes in memory and commits them once a second, a later
+// change of an object or key in the place of an earlier one.
+//
+// What waits is bounded. Beyond the bound, and where the store refuses a change, a view is
+// given up: it is marked stale on disk rather than being wrong, and the owner is told. What
+// a crash loses is the last changes only: each commit leaves a state that has been.
+//
+// Its tests are in package store, beside the model of views that they check against.
+package writeback
 
 import (
 	"cmp"
@@ -6,6 +15,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // ErrOverflow is why a Writer gave up a view's changes: the disk did not take
@@ -13,10 +24,10 @@ import (
 var ErrOverflow = errors.New("too much is waiting for the disk")
 
 // committer is a Store, as far as a Writer needs it.
-type committer interface{ Commit(Batch) error }
+type committer interface{ Commit(store.Batch) error }
 
-// WriterOptions of a Writer. The zero value is usable.
-type WriterOptions struct {
+// Options of a Writer. The zero value is usable.
+type Options struct {
 	// Interval is how long changes are collected before they are committed: 1 s
 	// by default. While changes do not cease, commits are two intervals apart:
 	// each syncs the disk twice, so that there is a sync a second at most.
@@ -28,7 +39,7 @@ type WriterOptions struct {
 	// stale on disk from then on, or gone if it was damaged there; its changes
 	// are thrown away until one that replaces or drops it. Lost must
 	// not block. It may be called by the goroutine of Change or of Run.
-	Lost func(ID, error)
+	Lost func(store.ID, error)
 	// Committed is called by Run after each commit, failed or not.
 	Committed func(CommitStats)
 }
@@ -48,7 +59,7 @@ type CommitStats struct {
 // most pending is given up and marked stale on disk instead of being wrong.
 type Writer struct {
 	store committer
-	opts  WriterOptions
+	opts  Options
 
 	// dirty says that something is pending. One is enough: Run takes all.
 	dirty chan struct{}
@@ -56,25 +67,25 @@ type Writer struct {
 	mu      sync.Mutex
 	next    *pending // collected
 	current *pending // in a commit, nil if there is none; only Run changes it
-	lost    map[ID]bool
+	lost    map[store.ID]bool
 }
 
-// NewWriter returns a Writer that does nothing until Run is called.
-func NewWriter(store committer, opts WriterOptions) *Writer {
+// New returns a Writer that does nothing until Run is called.
+func New(to committer, opts Options) *Writer {
 	opts.Interval = cmp.Or(opts.Interval, time.Second)
 	opts.MaxPending = cmp.Or(opts.MaxPending, 32<<20)
 	if opts.Lost == nil {
-		opts.Lost = func(ID, error) {}
+		opts.Lost = func(store.ID, error) {}
 	}
 	if opts.Committed == nil {
 		opts.Committed = func(CommitStats) {}
 	}
 	return &Writer{
-		store: store,
+		store: to,
 		opts:  opts,
 		dirty: make(chan struct{}, 1),
 		next:  newPending(),
-		lost:  map[ID]bool{},
+		lost:  map[store.ID]bool{},
 	}
 }
 
@@ -83,8 +94,8 @@ func NewWriter(store committer, opts WriterOptions) *Writer {
 //
 // Bytes may be nil for objects that the view on disk holds, or that an earlier
 // change to it has given.
-func (w *Writer) Change(c Change) error {
-	if err := c.validate(); err != nil {
+func (w *Writer) Change(c store.Change) error {
+	if err := c.Validate(); err != nil {
 		return fmt.Errorf("collect change: %w", err)
 	}
 	w.tell(w.collect(&c))
@@ -93,9 +104,9 @@ func (w *Writer) Change(c Change) error {
 }
 
 // Put takes over new values of keys. They are never given up. The only error is ErrInvalid.
-func (w *Writer) Put(pairs ...Pair) error {
+func (w *Writer) Put(pairs ...store.Pair) error {
 	for i := range pairs {
-		if err := pairs[i].validate(); err != nil {
+		if err := pairs[i].Validate(); err != nil {
 			return fmt.Errorf("collect pairs: %w", err)
 		}
 	}
@@ -111,7 +122,7 @@ func (w *Writer) Put(pairs ...Pair) error {
 // Object returns the bytes of an object that waits for its commit. What is not
 // here is in the store, if it is anywhere: look there next. The bytes may not
 // be changed.
-func (w *Writer) Object(k ObjectKey) ([]byte, bool) {
+func (w *Writer) Object(k store.ObjectKey) ([]byte, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b, ok := w.next.object(k); ok || w.current == nil {
@@ -153,7 +164,7 @@ func (w *Writer) wake() {
 
 // loss is a view that was given up.
 type loss struct {
-	id  ID
+	id  store.ID
 	err error
 }
 
@@ -163,17 +174,17 @@ func (w *Writer) tell(losses []loss) {
 	}
 }
 
-func (w *Writer) collect(c *Change) []loss {
+func (w *Writer) collect(c *store.Change) []loss {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case c.Op == Replace || c.Op == Drop:
+	case c.Op == store.Replace || c.Op == store.Drop:
 		delete(w.lost, c.ID)
 	case w.lost[c.ID]:
 		return nil
 	}
 	if err := w.next.add(c); err != nil {
-		return []loss{w.loseLocked(c.ID, MarkStale, err)}
+		return []loss{w.loseLocked(c.ID, store.MarkStale, err)}
 	}
 	return w.boundLocked()
 }
@@ -186,12 +197,12 @@ func (w *Writer) boundLocked() []loss {
 		if !ok {
 			break // what is left are marks and keys
 		}
-		losses = append(losses, w.loseLocked(id, MarkStale, ErrOverflow))
+		losses = append(losses, w.loseLocked(id, store.MarkStale, ErrOverflow))
 	}
 	return losses
 }
 
-func (w *Writer) loseLocked(id ID, op Op, err error) loss {
+func (w *Writer) loseLocked(id store.ID, op store.Op, err error) loss {
 	w.next.lose(id, op)
 	w.lost[id] = true
 	return loss{id, err}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // slowDisk is a store that takes its time, and can be made to fail.
@@ -67,7 +68,7 @@ func (l *losses) add(id store.ID, err error) {
 }
 
 // run runs w until stop is called, which returns what Run does.
-func run(t *testing.T, w *store.Writer) (stop func() error) {
+func run(t *testing.T, w *writeback.Writer) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -77,7 +78,7 @@ func run(t *testing.T, w *store.Writer) (stop func() error) {
 	}
 }
 
-func change(t *testing.T, w *store.Writer, c store.Change) {
+func change(t *testing.T, w *writeback.Writer, c store.Change) {
 	t.Helper()
 	if err := w.Change(c); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func touch(view, from int, name string, size int) store.Change {
 func TestCommitsDoNotGrowWithUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{}
-		w := store.NewWriter(disk, store.WriterOptions{})
+		w := writeback.New(disk, writeback.Options{})
 		stop := run(t, w)
 		const seconds, perSecond = 60, 200
 		for v := range seconds * perSecond {
@@ -131,7 +132,7 @@ func TestCommitsDoNotGrowWithUpdates(t *testing.T) {
 func TestSlowDiskDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{takes: time.Second}
-		w := store.NewWriter(disk, store.WriterOptions{})
+		w := writeback.New(disk, writeback.Options{})
 		stop := run(t, w)
 		for v := range 2000 {
 			time.Sleep(5 * time.Millisecond)
@@ -170,10 +171,10 @@ func TestBeyondItsBoundTheLargestViewIsGivenUp(t *testing.T) {
 		disk.fail(store.ErrNoSpace)
 		var lost losses
 		var failures atomic.Int32
-		w := store.NewWriter(disk, store.WriterOptions{
+		w := writeback.New(disk, writeback.Options{
 			MaxPending: 1 << 20,
 			Lost:       lost.add,
-			Committed: func(stats store.CommitStats) {
+			Committed: func(stats writeback.CommitStats) {
 				if errors.Is(stats.Err, store.ErrNoSpace) {
 					failures.Add(1)
 				}
@@ -191,7 +192,7 @@ func TestBeyondItsBoundTheLargestViewIsGivenUp(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(lost.views) != 1 || lost.views[0] != viewID(0) || !errors.Is(lost.errs[0], store.ErrOverflow) || failures.Load() < 3 {
+		if len(lost.views) != 1 || lost.views[0] != viewID(0) || !errors.Is(lost.errs[0], writeback.ErrOverflow) || failures.Load() < 3 {
 			t.Fatalf("lost %v for %v, with %d failures", lost.views, lost.errs, failures.Load())
 		}
 		disk.fail(nil)
@@ -231,9 +232,9 @@ func TestRefusedViewDoesNotKeepOthersFromTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost losses
 		commits := 0 // is Run's
-		w := store.NewWriter(s, store.WriterOptions{
+		w := writeback.New(s, writeback.Options{
 			Lost:      lost.add,
-			Committed: func(store.CommitStats) { commits++ },
+			Committed: func(writeback.CommitStats) { commits++ },
 		})
 		stop := run(t, w)
 		change(t, w, step(0, 5))
@@ -280,7 +281,7 @@ func TestReplacementTakesOverBytesThatAreNotOnDiskYet(t *testing.T) {
 				if commitFails {
 					disk.fail(store.ErrNoSpace)
 				}
-				w := store.NewWriter(disk, store.WriterOptions{})
+				w := writeback.New(disk, writeback.Options{})
 				stop := run(t, w)
 				change(t, w, touch(0, 0, "x", 1000))
 				if commitFails {
@@ -311,7 +312,7 @@ func TestRunEndsWhenTheStoreCannotBeUsed(t *testing.T) {
 		for _, want := range []error{store.ErrDamaged, store.ErrClosed} {
 			disk := &slowDisk{}
 			disk.fail(want)
-			w := store.NewWriter(disk, store.WriterOptions{})
+			w := writeback.New(disk, writeback.Options{})
 			change(t, w, whole(0, 1))
 			if err := w.Run(t.Context()); !errors.Is(err, want) {
 				t.Fatalf("got %v, want %v", err, want)
@@ -351,7 +352,7 @@ func TestWhatAWriterCommitsIsWhatHappened(t *testing.T) {
 			versions := [testViews]int{}
 			lost := [testViews]bool{}
 			var mu sync.Mutex
-			w := store.NewWriter(&flakyDisk{s, rand.New(rand.NewPCG(uint64(seed), 8))}, store.WriterOptions{
+			w := writeback.New(&flakyDisk{s, rand.New(rand.NewPCG(uint64(seed), 8))}, writeback.Options{
 				Lost: func(id store.ID, _ error) {
 					mu.Lock()
 					defer mu.Unlock()

@@ -1,44 +1,19 @@
-package store
+package pagecheck
 
 import (
 	"fmt"
 	"hash/fnv"
 	"io"
 	"math/bits"
-	"os"
 )
-
-// bbolt trusts its pages: a damaged one can send it round in circles until the
-// stack is full, which ends the process and cannot be caught. So the pages are
-// looked at before bbolt opens the file, with plain reads, which fail where a
-// map would fault.
 
 // pages is a walk over the pages of a file.
 type pages struct {
 	file io.ReaderAt
 	size uint64 // of a page
 	high uint64 // pages from here on are not in use
-	full bool   // read the leaves of all buckets, not only those that name buckets
+	opts Options
 	seen []uint64
-}
-
-// checkPages reads the inner pages of a bbolt file, and with full all pages. It
-// returns an error that is ErrCorrupt if the file is not what bbolt writes.
-func checkPages(path string, full bool) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return err // bbolt makes an empty file a store
-	}
-	p := &pages{file: f, full: full}
-	if err := p.walkFile(uint64(info.Size())); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
 }
 
 // meta is what is needed of a meta page.
@@ -118,7 +93,7 @@ func (p *pages) bucket(root uint64, path string, depth int) error {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}
 	w := &walk{pages: p, path: path, depth: depth}
-	w.leaves = p.full || path == "" || path == "/"+string(bucketMembers) || path == "/"+string(bucketTables)
+	w.leaves = p.opts.Full || path == "" || p.opts.namesBuckets(path)
 	if err := w.node(root, levels, nil, nil); err != nil {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}

@@ -1,16 +1,18 @@
-package store
+package writeback
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // pending is changes that wait for a commit, at most one for each view and key.
 // Its owner guards it.
 type pending struct {
-	views map[ID]*pendingView
-	pairs map[pairKey]Pair
+	views map[store.ID]*pendingView
+	pairs map[pairKey]store.Pair
 	bytes int64
 }
 
@@ -18,7 +20,7 @@ type pairKey struct{ table, key string }
 
 // pendingView is all that has happened to a view, as one change.
 type pendingView struct {
-	change  Change // without Put and Delete
+	change  store.Change // without Put and Delete
 	members map[string]pendingMember
 	bytes   int64
 }
@@ -27,7 +29,7 @@ type pendingView struct {
 // unless it has gone.
 type pendingMember struct {
 	version string
-	sum     Sum
+	sum     store.Sum
 	bytes   []byte
 	gone    bool
 }
@@ -40,14 +42,14 @@ const memberCost = 144
 const headerCost = 1 << 10
 
 func newPending() *pending {
-	return &pending{views: map[ID]*pendingView{}, pairs: map[pairKey]Pair{}}
+	return &pending{views: map[store.ID]*pendingView{}, pairs: map[pairKey]store.Pair{}}
 }
 
 func (p *pending) empty() bool { return len(p.views) == 0 && len(p.pairs) == 0 }
 
 // add puts a change behind those that are there. It returns ErrConflict, and
 // leaves things as they were, if the change does not start where they end.
-func (p *pending) add(c *Change) error {
+func (p *pending) add(c *store.Change) error {
 	before := p.views[c.ID]
 	var was int64
 	if before != nil {
@@ -63,37 +65,37 @@ func (p *pending) add(c *Change) error {
 }
 
 // then returns what a change makes of what is pending for its view, nil if that is nothing.
-func (v *pendingView) then(c *Change) (*pendingView, error) {
-	if c.Op == MarkStale && v != nil && v.change.Op == Drop {
+func (v *pendingView) then(c *store.Change) (*pendingView, error) {
+	if c.Op == store.MarkStale && v != nil && v.change.Op == store.Drop {
 		return v, nil
 	}
-	if c.Op == Update && v != nil {
+	if c.Op == store.Update && v != nil {
 		return v.updated(c)
 	}
 	after := &pendingView{change: *c, members: make(map[string]pendingMember, len(c.Put)), bytes: headerCost}
 	after.change.Put, after.change.Delete = nil, nil
-	if c.Op == Update || c.Op == Replace {
+	if c.Op == store.Update || c.Op == store.Replace {
 		after.fill(c, v)
 	}
 	return after, nil
 }
 
 // updated is v with an Update behind it.
-func (v *pendingView) updated(c *Change) (*pendingView, error) {
+func (v *pendingView) updated(c *store.Change) (*pendingView, error) {
 	header := v.change.Header
 	switch v.change.Op {
-	case MarkStale:
-		return nil, fmt.Errorf("%w: it is stale", ErrConflict)
-	case Drop:
+	case store.MarkStale:
+		return nil, fmt.Errorf("%w: it is stale", store.ErrConflict)
+	case store.Drop:
 		if !c.New || c.From != "" {
-			return nil, fmt.Errorf("%w: it was dropped", ErrConflict)
+			return nil, fmt.Errorf("%w: it was dropped", store.ErrConflict)
 		}
 		whole := *c
-		whole.Op = Replace
+		whole.Op = store.Replace
 		return (*pendingView)(nil).then(&whole)
-	case Update, Replace:
+	case store.Update, store.Replace:
 		if header.ResourceVersion != c.From || header.Scope != c.Header.Scope {
-			return nil, fmt.Errorf("%w: it is at version %q, not %q", ErrConflict, header.ResourceVersion, c.From)
+			return nil, fmt.Errorf("%w: it is at version %q, not %q", store.ErrConflict, header.ResourceVersion, c.From)
 		}
 	}
 	v.change.Header = c.Header
@@ -103,10 +105,10 @@ func (v *pendingView) updated(c *Change) (*pendingView, error) {
 
 // fill applies a change's members. Where it gives no bytes, and they are pending
 // in before, they come from there.
-func (v *pendingView) fill(c *Change, before *pendingView) {
+func (v *pendingView) fill(c *store.Change, before *pendingView) {
 	for _, name := range c.Delete {
 		v.remove(name)
-		if v.change.Op == Update {
+		if v.change.Op == store.Update {
 			v.set(name, pendingMember{gone: true})
 		}
 	}
@@ -140,21 +142,23 @@ func (m *pendingMember) cost(name string) int64 {
 }
 
 // set notes a key's new value.
-func (p *pending) set(pair Pair) {
+func (p *pending) set(pair store.Pair) {
 	k := pairKey{pair.Table, pair.Key}
 	if old, ok := p.pairs[k]; ok {
-		p.bytes -= old.size()
+		p.bytes -= pairSize(&old)
 	}
-	p.bytes += pair.size()
+	p.bytes += pairSize(&pair)
 	p.pairs[k] = pair
 }
 
-func (p *Pair) size() int64 { return int64(len(p.Key)+len(p.Value)) + memberCost }
+func pairSize(p *store.Pair) int64 {
+	return int64(len(p.Key)+len(p.Value)) + memberCost
+}
 
 // follow puts all of next behind p. It returns the views for which that cannot
 // be: they are left as p has them.
-func (p *pending) follow(next *pending) []ID {
-	var refused []ID
+func (p *pending) follow(next *pending) []store.ID {
+	var refused []store.ID
 	for id, v := range next.views {
 		c := v.batched()
 		if err := p.add(&c); err != nil {
@@ -168,12 +172,12 @@ func (p *pending) follow(next *pending) []ID {
 }
 
 // lose replaces what is pending for a view.
-func (p *pending) lose(id ID, op Op) {
+func (p *pending) lose(id store.ID, op store.Op) {
 	p.remove(id)
-	p.add(&Change{ID: id, Op: op}) //nolint:errcheck // nothing is there to be refused by
+	p.add(&store.Change{ID: id, Op: op}) //nolint:errcheck // nothing is there to be refused by
 }
 
-func (p *pending) remove(id ID) {
+func (p *pending) remove(id store.ID) {
 	if v := p.views[id]; v != nil {
 		p.bytes -= v.bytes
 		delete(p.views, id)
@@ -181,7 +185,7 @@ func (p *pending) remove(id ID) {
 }
 
 // largest is the view whose loss frees the most.
-func (p *pending) largest() (id ID, ok bool) {
+func (p *pending) largest() (id store.ID, ok bool) {
 	var most int64
 	for candidate, v := range p.views {
 		if len(v.members) > 0 && v.bytes > most {
@@ -192,7 +196,7 @@ func (p *pending) largest() (id ID, ok bool) {
 }
 
 // object looks for an object's bytes.
-func (p *pending) object(k ObjectKey) ([]byte, bool) {
+func (p *pending) object(k store.ObjectKey) ([]byte, bool) {
 	for _, v := range p.views {
 		if v.change.Header.Scope != k.Scope {
 			continue
@@ -204,21 +208,21 @@ func (p *pending) object(k ObjectKey) ([]byte, bool) {
 	return nil, false
 }
 
-func (v *pendingView) batched() Change {
+func (v *pendingView) batched() store.Change {
 	c := v.change
 	for _, name := range slices.Sorted(maps.Keys(v.members)) {
 		m := v.members[name]
 		if m.gone {
 			c.Delete = append(c.Delete, name)
 		} else {
-			c.Put = append(c.Put, Object{name, m.version, m.sum, m.bytes})
+			c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: m.version, Sum: m.sum, Bytes: m.bytes})
 		}
 	}
 	return c
 }
 
-func (p *pending) batch() Batch {
-	var b Batch
+func (p *pending) batch() store.Batch {
+	var b store.Batch
 	for _, v := range p.views {
 		b.Changes = append(b.Changes, v.batched())
 	}

@@ -1,9 +1,11 @@
-package store
+package writeback
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // maxRetry bounds the wait after commits that failed, in intervals: a disk that
@@ -11,9 +13,9 @@ import (
 const maxRetry = 8
 
 // Run commits what is collected until ctx ends, and then once more; see
-// WriterOptions.Interval. It returns ErrDamaged or ErrClosed when the store
+// Options.Interval. It returns ErrDamaged or ErrClosed of the store when the store
 // cannot be used any more, and the error of the last commit; a commit that
-// fails for another reason is told to WriterOptions.Committed and tried again.
+// fails for another reason is told to Options.Committed and tried again.
 func (w *Writer) Run(ctx context.Context) error {
 	pause := w.opts.Interval // after a commit, besides the time that changes are collected
 	var rested <-chan time.Time
@@ -37,7 +39,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 		err := w.commit()
 		switch {
-		case errors.Is(err, ErrDamaged), errors.Is(err, ErrClosed):
+		case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrClosed):
 			return err
 		case err != nil:
 			pause = min(2*pause, maxRetry*w.opts.Interval)
@@ -82,8 +84,8 @@ func (w *Writer) commitCurrent(stats *CommitStats) error {
 		batch := w.current.batch()
 		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
 		err := w.store.Commit(batch)
-		var refused *Error
-		if err == nil || errors.Is(err, ErrDamaged) || !errors.As(err, &refused) || !w.giveUp(refused) {
+		var refused *store.Error
+		if err == nil || errors.Is(err, store.ErrDamaged) || !errors.As(err, &refused) || !w.giveUp(refused) {
 			return err
 		}
 		w.opts.Lost(refused.View, refused.Err)
@@ -92,19 +94,19 @@ func (w *Writer) commitCurrent(stats *CommitStats) error {
 
 // giveUp takes a refused change out of what is being committed. It says no if
 // that would not help.
-func (w *Writer) giveUp(refused *Error) bool {
-	op := MarkStale
-	if errors.Is(refused, ErrCorrupt) {
-		op = Drop
+func (w *Writer) giveUp(refused *store.Error) bool {
+	op := store.MarkStale
+	if errors.Is(refused, store.ErrCorrupt) {
+		op = store.Drop
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := w.current.views[refused.View]
-	if v == nil || v.change.Op == Drop || v.change.Op == op {
+	if v == nil || v.change.Op == store.Drop || v.change.Op == op {
 		return false
 	}
 	w.current.lose(refused.View, op)
-	if again := w.next.views[refused.View]; again == nil || again.change.Op == Update {
+	if again := w.next.views[refused.View]; again == nil || again.change.Op == store.Update {
 		w.lost[refused.View] = true
 		w.next.remove(refused.View)
 	}
@@ -124,7 +126,7 @@ func (w *Writer) done(err error) []loss {
 	refused := failed.follow(w.next)
 	w.next = failed
 	for _, id := range refused {
-		losses = append(losses, w.loseLocked(id, MarkStale, ErrConflict))
+		losses = append(losses, w.loseLocked(id, store.MarkStale, store.ErrConflict))
 	}
 	return append(losses, w.boundLocked()...)
 }
