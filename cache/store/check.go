@@ -7,6 +7,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store/pagecheck"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Check reads all of the store and returns all that is wrong with it: damage,
@@ -88,7 +90,7 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	members, err := c.members(tx, v)
 	for _, m := range members {
 		k := m.key(v.Scope)
-		held[string(c.hashKey(kindObject, nil, k.bytes()))]++
+		held[string(c.HashKey(seal.KindObject, nil, k.bytes()))]++
 		object, wrong := c.object(tx, k)
 		if wrong == nil && len(object) != m.Size {
 			wrong = errSize
@@ -134,7 +136,7 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 			continue
 		}
 		for key, record := range entries(table) {
-			if _, _, err := c.open(place{kindPair, name, key}, record); err != nil {
+			if _, _, err := c.Open(seal.At(seal.KindPair, name, key), record); err != nil {
 				wrong = append(wrong, &Error{Table: string(name), Name: string(key), Err: err})
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Commit does all of a batch in one transaction, and returns when it is on
@@ -257,14 +259,14 @@ func (e *edit) inKeyOrder(c *Change) []keyed {
 	put := make([]keyed, len(c.Put))
 	for i := range c.Put {
 		o := &c.Put[i]
-		put[i] = keyed{e.hashKey(kindMember, c.ID[:], []byte(o.Name)), o}
+		put[i] = keyed{e.HashKey(seal.KindMember, c.ID[:], []byte(o.Name)), o}
 	}
 	slices.SortStableFunc(put, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
 	return put
 }
 
 func (e *edit) putView(v *View) error {
-	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.seal(place{kindView, nil, v.ID[:]}, nil, v.encode()))
+	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.Seal(seal.At(seal.KindView, nil, v.ID[:]), nil, v.encode()))
 }
 
 func (e *edit) pair(p *Pair) error {
@@ -282,7 +284,7 @@ func (e *edit) pair(p *Pair) error {
 		tables.replace(p.Table, key, old, nil)
 		return table.Delete(key)
 	}
-	record := e.seal(place{kindPair, []byte(p.Table), key}, nil, p.Value)
+	record := e.Seal(seal.At(seal.KindPair, []byte(p.Table), key), nil, p.Value)
 	tables.replace(p.Table, key, old, record)
 	return table.Put(key, record)
 }

@@ -47,12 +47,26 @@
 // # Encryption
 //
 // With a key, values, and the names and versions of objects, cannot be read on
-// disk: values are sealed with AES-256-GCM (with extended nonces, see xaes.go),
+// disk: values are sealed with AES-256-GCM (with extended nonces, see package seal),
 // and the keys under which members and objects lie are keyed hashes of their
 // names. In the clear are the IDs of views, the names of tables, the keys in
 // them (they are ordered, so they cannot be hashed), and how many records there
 // are and how long. So an ID should be a keyed hash of the query, and keys in
 // tables should tell nothing. A file of another key, or of none, is ErrKey, and is left as it was.
+//
+// # Parts
+//
+// Package pagecheck looks at the pages of a file before bbolt opens it: that comes too late
+// for bbolt's own check, because a damaged page can make bbolt recurse until the stack is
+// full, which cannot be caught. Package seal writes and reads records, package writeback
+// collects changes. What is in the file (views, members, objects, tables, and how many of
+// each) and when it is opened, copied and moved aside stay together here: they share
+// transactions and the types that callers see.
+//
+// Objects have a count of the views that hold them. To look for what no view holds at each
+// commit would be simpler, and would read the keys of all members and objects, thousands,
+// where a commit changes a few. It is done where damage has made the counts unknown: see
+// recount.go.
 //
 // A Store is safe for concurrent use. One process at a time owns
 // a folder.

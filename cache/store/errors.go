@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Errors of Open.
@@ -44,7 +46,7 @@ var (
 	ErrChanged = errors.New("the view has changed while it was read")
 	// ErrCorrupt is returned for a damaged record. The error is an *Error that
 	// says which.
-	ErrCorrupt = errors.New("damaged on disk")
+	ErrCorrupt = seal.ErrCorrupt
 	// ErrDamaged is returned when the file's pages are damaged. It is
 	// ErrCorrupt too. Close the store and open it again.
 	ErrDamaged = fmt.Errorf("%w: the pages of the cache file", ErrCorrupt)
@@ -103,3 +105,5 @@ func spaceError(err error) error {
 	}
 	return err
 }
+
+func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }

@@ -2,6 +2,8 @@ package store
 
 import (
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // memberEdit changes the members of one view, keeping its totals and the count
@@ -23,7 +25,7 @@ func (e *memberEdit) old(key []byte) (m Member, ok bool, err error) {
 }
 
 func (e *memberEdit) remove(name string) error {
-	key := e.hashKey(kindMember, e.view.ID[:], []byte(name))
+	key := e.HashKey(seal.KindMember, e.view.ID[:], []byte(name))
 	old, ok, err := e.old(key)
 	if err != nil || !ok {
 		return err
@@ -53,7 +55,7 @@ func (e *memberEdit) put(key []byte, o *Object) error {
 	}
 	e.refcount.acquire(object)
 	e.view.count(&now, +1)
-	return e.bucket.Put(key, e.seal(place{kindMember, e.view.ID[:], key}, []byte(now.Name), now.encode()))
+	return e.bucket.Put(key, e.Seal(seal.At(seal.KindMember, e.view.ID[:], key), []byte(now.Name), now.encode()))
 }
 
 func (e *memberEdit) forget(m *Member) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // streamChunk is how many bytes of objects are copied out in one transaction,
@@ -83,9 +85,9 @@ func (c *objectChunk) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error 
 func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) {
 	codec := c.store.codec
 	c.key = k.append(c.key[:0])
-	key := codec.hashKey(kindObject, nil, c.key)
+	key := codec.HashKey(seal.KindObject, nil, c.key)
 	var found, record []byte
-	if len(c.ends) > 0 && !codec.encrypts() { // where names are not hidden, the next is beside the last
+	if len(c.ends) > 0 && !codec.Encrypts() { // where names are not hidden, the next is beside the last
 		found, record = objects.Next()
 	}
 	if !bytes.Equal(found, key) {
@@ -94,9 +96,9 @@ func (c *objectChunk) object(objects *bolt.Cursor, k ObjectKey) ([]byte, error) 
 	if !bytes.Equal(found, key) {
 		return c.buf, ErrNotFound
 	}
-	at := place{kindObject, nil, key}
-	c.where = at.append(c.where[:0])
-	_, b, err := codec.openAt(at, c.where, record)
+	at := seal.At(seal.KindObject, nil, key)
+	c.where = at.Append(c.where[:0])
+	_, b, err := codec.OpenAt(at, c.where, record)
 	return append(c.buf, b...), err
 }
 
@@ -111,7 +113,7 @@ func (c *objectChunk) missing(tx *bolt.Tx, m Member) error {
 	if err != nil || bucket == nil || now.Scope != c.scope {
 		return ErrChanged
 	}
-	key := codec.hashKey(kindMember, c.id[:], []byte(m.Name))
+	key := codec.HashKey(seal.KindMember, c.id[:], []byte(m.Name))
 	if record := bucket.Get(key); record != nil {
 		if still, err := codec.openMember(c.id, key, record); err == nil && still == m {
 			return &corruption{ofView(c.id, m.Name, corrupt(errors.New("it is missing")))}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Open opens the store in a folder, which is made if it is not there. It reads
@@ -33,7 +35,7 @@ func Open(path string, opts Options) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.codec, err = newCodec(s.opts.Key); err != nil {
+	if s.codec.Codec, err = seal.New(s.opts.Key); err != nil {
 		return err
 	}
 	if err := s.dir.prepare(); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Views calls fn for each view, in order of their IDs, with its header only. A
@@ -49,7 +51,7 @@ func (s *Store) Members(id ID) (View, []Member, error) {
 
 // object returns an object's bytes, valid in the transaction, or ErrNotFound.
 func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
-	key := c.hashKey(kindObject, nil, k.bytes())
+	key := c.HashKey(seal.KindObject, nil, k.bytes())
 	record := tx.Bucket(bucketObjects).Get(key)
 	if record == nil {
 		return nil, ErrNotFound
@@ -68,7 +70,7 @@ func (s *Store) Get(table, key string) ([]byte, error) {
 		if record == nil {
 			return ErrNotFound
 		}
-		_, payload, err := s.codec.open(place{kindPair, []byte(table), []byte(key)}, record)
+		_, payload, err := s.codec.Open(seal.At(seal.KindPair, []byte(table), []byte(key)), record)
 		value = append([]byte{}, payload...)
 		return err
 	})
@@ -121,7 +123,7 @@ func (c codec) chunk(tx *bolt.Tx, table string, from []byte) (chunk []Pair, next
 		if size >= rangeChunk {
 			return chunk, bytes.Clone(key), nil
 		}
-		_, value, err := c.open(place{kindPair, []byte(table), key}, record)
+		_, value, err := c.Open(seal.At(seal.KindPair, []byte(table), key), record)
 		if err != nil {
 			return chunk, nil, &Error{Table: table, Name: string(key), Err: err}
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // recount takes all counts anew from the members of all views, and removes the
@@ -44,7 +46,7 @@ func (rc *refcount) countMembers(v View, counts map[string]int) {
 	}
 	for key, record := range entries(bucket) {
 		if m, err := rc.openMember(v.ID, key, record); err == nil {
-			counts[string(rc.hashKey(kindObject, nil, m.key(v.Scope).bytes()))]++
+			counts[string(rc.HashKey(seal.KindObject, nil, m.key(v.Scope).bytes()))]++
 		}
 	}
 }

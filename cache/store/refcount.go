@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // refcount counts the views that hold an object. It collects what one batch does: which
@@ -50,7 +52,7 @@ func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
 func (rc *refcount) of(k ObjectKey) *refChange {
 	a := rc.changes[k]
 	if a == nil {
-		a = &refChange{key: rc.hashKey(kindObject, nil, k.bytes())}
+		a = &refChange{key: rc.HashKey(seal.KindObject, nil, k.bytes())}
 		rc.changes[k] = a
 	}
 	return a
@@ -141,7 +143,7 @@ func (rc *refcount) keep(k ObjectKey, a *refChange) error {
 	if err == nil && stored != nil && bytes.Equal(stored, a.bytes) {
 		return nil
 	}
-	return rc.objects.Put(a.key, rc.seal(place{kindObject, nil, a.key}, k.bytes(), a.bytes))
+	return rc.objects.Put(a.key, rc.Seal(seal.At(seal.KindObject, nil, a.key), k.bytes(), a.bytes))
 }
 
 // discard removes an object that no view holds, or notes that it is unreferenced, for
@@ -152,7 +154,7 @@ func (rc *refcount) discard(key []byte) error {
 		return rc.remove(key)
 	}
 	size := binary.AppendUvarint(nil, uint64(len(record)))
-	return rc.unreferenced.Put(key, rc.seal(place{kindUnreferenced, nil, key}, nil, size))
+	return rc.unreferenced.Put(key, rc.Seal(seal.At(seal.KindUnreferenced, nil, key), nil, size))
 }
 
 func (rc *refcount) remove(key []byte) error {
@@ -162,9 +164,9 @@ func (rc *refcount) remove(key []byte) error {
 // count returns how many views hold an object.
 func (rc *refcount) count(key []byte) (int, error) {
 	if record := rc.refs.Get(key); record != nil {
-		_, payload, err := rc.open(place{kindRefs, nil, key}, record)
-		r := reader{b: payload}
-		return int(r.uint()), errors.Join(err, r.err)
+		_, payload, err := rc.Open(seal.At(seal.KindRefs, nil, key), record)
+		r := seal.Fields{Rest: payload}
+		return int(r.Uint()), errors.Join(err, r.Err)
 	}
 	if rc.objects.Get(key) == nil || rc.unreferenced.Get(key) != nil {
 		return 0, nil
@@ -177,8 +179,8 @@ func (rc *refcount) setCount(key []byte, n int) error {
 		return rc.refs.Delete(key)
 	}
 	payload := binary.AppendUvarint(nil, uint64(n))
-	record := rc.seal(place{kindRefs, nil, key}, nil, payload)
-	if !rc.encrypts() && bytes.Equal(rc.refs.Get(key), record) {
+	record := rc.Seal(seal.At(seal.KindRefs, nil, key), nil, payload)
+	if !rc.Encrypts() && bytes.Equal(rc.refs.Get(key), record) {
 		return nil
 	}
 	return rc.refs.Put(key, record)
@@ -189,9 +191,9 @@ func (rc *refcount) removeUnreferenced() error {
 	var keys [][]byte
 	var total uint64
 	err := rc.unreferenced.ForEach(func(key, record []byte) error {
-		_, payload, err := rc.open(place{kindUnreferenced, nil, key}, record)
-		r := reader{b: payload}
-		if total += r.uint(); err != nil {
+		_, payload, err := rc.Open(seal.At(seal.KindUnreferenced, nil, key), record)
+		r := seal.Fields{Rest: payload}
+		if total += r.Uint(); err != nil {
 			total = 1 << 62 // unknown: too much
 		}
 		keys = append(keys, bytes.Clone(key))

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // tableCount is what the records of a table add up to: how many there are, and a digest of
@@ -21,16 +23,13 @@ type tableCount struct {
 
 func (c *tableCount) add(key, record []byte) {
 	c.records++
-	c.digest.add(string(key), checksumOf(record))
+	c.digest.add(string(key), seal.ChecksumOf(record))
 }
 
 func (c *tableCount) remove(key, record []byte) {
 	c.records--
-	c.digest.remove(string(key), checksumOf(record))
+	c.digest.remove(string(key), seal.ChecksumOf(record))
 }
-
-// checksumOf stands for a record: its checksum covers all the rest of it.
-func checksumOf(record []byte) string { return string(record[:min(sumSize, len(record))]) }
 
 // keyTables is where the counts of all tables are. A file of an earlier release has
 // none: a table gets its own when it is next written to.
@@ -45,12 +44,12 @@ func (c codec) tableCounts(tx *bolt.Tx) (map[string]tableCount, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := reader{b: payload}
-	for range r.uint() {
-		name := string(r.bytes())
-		all[name] = tableCount{records: int(r.uint()), digest: digest(r.uint())}
-		if r.err != nil {
-			return nil, corrupt(r.err)
+	r := seal.Fields{Rest: payload}
+	for range r.Uint() {
+		name := string(r.Bytes())
+		all[name] = tableCount{records: int(r.Uint()), digest: digest(r.Uint())}
+		if r.Err != nil {
+			return nil, corrupt(r.Err)
 		}
 	}
 	return all, nil
@@ -59,7 +58,7 @@ func (c codec) tableCounts(tx *bolt.Tx) (map[string]tableCount, error) {
 func (c codec) putTableCounts(tx *bolt.Tx, all map[string]tableCount) error {
 	b := binary.AppendUvarint(nil, uint64(len(all)))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		b = appendBytes(b, []byte(name))
+		b = seal.AppendBytes(b, []byte(name))
 		b = binary.AppendUvarint(b, uint64(all[name].records))
 		b = binary.AppendUvarint(b, uint64(all[name].digest))
 	}
@@ -74,7 +73,7 @@ func (c codec) countTable(tx *bolt.Tx, name string) (found tableCount, err error
 	}
 	for key, record := range entries(table) {
 		found.add(key, record)
-		if damage := checkSum(place{kindPair, []byte(name), key}, record); damage != nil && err == nil {
+		if damage := seal.CheckSum(seal.At(seal.KindPair, []byte(name), key), record); damage != nil && err == nil {
 			err = &Error{Table: name, Name: string(key), Err: damage}
 		}
 	}
@@ -107,7 +106,7 @@ func (t *tableEdit) replace(name string, key, old, record []byte) {
 	}
 	c, known := t.known[name]
 	t.touched[name] = true
-	if !known || old != nil && checkSum(place{kindPair, []byte(name), key}, old) != nil {
+	if !known || old != nil && seal.CheckSum(seal.At(seal.KindPair, []byte(name), key), old) != nil {
 		t.recount[name] = true // what it was counted as is not known
 		return
 	}

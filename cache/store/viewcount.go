@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // viewCount is how many views there are, and a digest of their IDs: it tells when
@@ -32,6 +34,6 @@ func (c codec) viewCount(tx *bolt.Tx) (viewCount, error) {
 	if err != nil {
 		return viewCount{}, err
 	}
-	r := reader{b: payload}
-	return viewCount{views: int(r.uint()), digest: digest(r.uint())}, r.err
+	r := seal.Fields{Rest: payload}
+	return viewCount{views: int(r.Uint()), digest: digest(r.Uint())}, r.Err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // views returns all headers. One that is damaged has Err set; one that is
@@ -36,7 +38,7 @@ func (c codec) views(tx *bolt.Tx) ([]View, error) {
 }
 
 func (c codec) openView(id ID, record []byte) (View, error) {
-	_, payload, err := c.open(place{kindView, nil, id[:]}, record)
+	_, payload, err := c.Open(seal.At(seal.KindView, nil, id[:]), record)
 	if err != nil {
 		return View{}, ofView(id, "", err)
 	}
@@ -78,7 +80,7 @@ func (c codec) members(tx *bolt.Tx, v View) ([]Member, error) {
 }
 
 func (c codec) openMember(id ID, key, record []byte) (Member, error) {
-	name, payload, err := c.open(place{kindMember, id[:], key}, record)
+	name, payload, err := c.Open(seal.At(seal.KindMember, id[:], key), record)
 	if err != nil {
 		return Member{}, ofView(id, c.shown(key), err)
 	}
@@ -88,7 +90,7 @@ func (c codec) openMember(id ID, key, record []byte) (Member, error) {
 
 // shown is what a key tells a person, if anything.
 func (c codec) shown(key []byte) string {
-	if c.encrypts() {
+	if c.Encrypts() {
 		return fmt.Sprintf("with hidden name %x", key)
 	}
 	return string(key)
@@ -96,7 +98,7 @@ func (c codec) shown(key []byte) string {
 
 // shownObject is shown for the key of an object.
 func (c codec) shownObject(key []byte) string {
-	if parts := bytes.Split(key, []byte{0}); !c.encrypts() && len(parts) > 1 {
+	if parts := bytes.Split(key, []byte{0}); !c.Encrypts() && len(parts) > 1 {
 		return string(parts[1])
 	}
 	return fmt.Sprintf("with key %x", key)

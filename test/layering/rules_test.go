@@ -96,8 +96,9 @@ var layers = map[string][]string{
 	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
 	"cache/spool":           {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":           {"cache/store/pagecheck"},
+	"cache/store":           {"cache/store/pagecheck", "cache/store/seal"},
 	"cache/store/pagecheck": {},
+	"cache/store/seal":      {},
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/store"},
 	"cache/table":           {"cache/store"},

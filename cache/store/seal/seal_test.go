@@ -1,4 +1,4 @@
-package store
+package seal
 
 import (
 	"bytes"
@@ -34,34 +34,34 @@ func TestXAES(t *testing.T) {
 }
 
 func TestRecordIsGoodInItsPlaceOnly(t *testing.T) {
-	encrypted, err := newCodec(make([]byte, 32))
+	encrypted, err := New(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]codec{"plain": {}, "encrypted": encrypted} {
+	for name, c := range map[string]Codec{"plain": {}, "encrypted": encrypted} {
 		t.Run(name, func(t *testing.T) {
-			at := place{kindMember, []byte("view"), []byte("name")}
-			record := c.seal(at, []byte("name"), []byte("value"))
-			if name, value, err := c.open(at, record); err != nil || string(name) != "name" || string(value) != "value" {
+			at := Place{KindMember, []byte("view"), []byte("name")}
+			record := c.Seal(at, []byte("name"), []byte("value"))
+			if name, value, err := c.Open(at, record); err != nil || string(name) != "name" || string(value) != "value" {
 				t.Fatalf("got %q, %q, %v", name, value, err)
 			}
-			for what, other := range map[string]place{
-				"kind":         {kindObject, []byte("view"), []byte("name")},
-				"parent":       {kindMember, []byte("vie"), []byte("name")},
-				"key":          {kindMember, []byte("view"), []byte("nam")},
-				"where to cut": {kindMember, []byte("vie"), []byte("wname")},
+			for what, other := range map[string]Place{
+				"kind":         {KindObject, []byte("view"), []byte("name")},
+				"parent":       {KindMember, []byte("vie"), []byte("name")},
+				"key":          {KindMember, []byte("view"), []byte("nam")},
+				"where to cut": {KindMember, []byte("vie"), []byte("wname")},
 			} {
-				if _, _, err := c.open(other, record); !errors.Is(err, ErrCorrupt) {
+				if _, _, err := c.Open(other, record); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("a record of another %s is taken: %v", what, err)
 				}
 			}
 			for i := range record {
 				record[i] ^= 4
-				if _, _, err := c.open(at, record); !errors.Is(err, ErrCorrupt) {
+				if _, _, err := c.Open(at, record); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("a flipped bit in byte %d is not seen: %v", i, err)
 				}
 				record[i] ^= 4
-				if _, _, err := c.open(at, record[:i]); !errors.Is(err, ErrCorrupt) {
+				if _, _, err := c.Open(at, record[:i]); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("a record cut at %d is taken: %v", i, err)
 				}
 			}

@@ -1,4 +1,4 @@
-package store
+package seal
 
 import (
 	"crypto/aes"
@@ -48,7 +48,7 @@ func (x *xaes) sealNonce(dst, nonce, plaintext, aad []byte) []byte {
 // open returns the plaintext of what seal has appended.
 func (x *xaes) open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < xaesOverhead {
-		return nil, errShort
+		return nil, ErrShort
 	}
 	nonce := sealed[:xaesNonce]
 	return x.derive(nonce).Open(nil, nonce[12:], sealed[xaesNonce:], aad)
