@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -43,7 +44,7 @@ func (x *exchange) online(res *http.Response) {
 	default:
 		return
 	}
-	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
+	repr := negotiation.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
 		x.cache.answers.NotKept(x.query)
 		x.unread(res)
@@ -72,18 +73,18 @@ func (x *exchange) denied(res *http.Response) {
 		x.cache.records.Refused(q.UserResource(), q.Member())
 		return
 	}
-	key := q.Key(wire.Representation{})
+	key := q.Key(negotiation.Representation{})
 	x.cache.views.Deny(&key)
 }
 
 // keepObject has an object that was read, or written, kept. Without a name in the query it
 // is one that was created.
-func (x *exchange) keepObject(res *http.Response, q *query.Query, repr wire.Representation) {
+func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
 	sink := &tee.ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
 	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
 }
 
-func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byte) error {
+func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (c *Cache) looked(err error) {
 }
 
 // keepList has a list, or a page of it, kept.
-func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
+func (x *exchange) keepList(res *http.Response, repr negotiation.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
 	var before *view.PageStage
@@ -145,7 +146,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 }
 
 // passPage lets a page pass whose list is not kept. The last one makes the list whole.
-func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
+func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
 	page := &lastPage{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/patch"
@@ -158,7 +159,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if q == nil || res.StatusCode/100 != 2 {
 			return
 		}
-		if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+		if repr := negotiation.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 			x.keepObject(res, q, repr)
 		}
 	case x.info.Verb == "delete" && x.info.Subresource == "" && res.StatusCode/100 == 2:
@@ -318,7 +319,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
 		return nil, errWrite
 	}
-	m, err := wire.Inspect(wire.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
+	m, err := wire.Inspect(negotiation.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
 	if err != nil {
 		return nil, errWrite
 	}
@@ -367,7 +368,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	case err != nil:
 		return offline.ErrorResponse(x.req, err)
 	}
-	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
+	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
 	if !ok {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -39,7 +40,7 @@ type sink interface {
 
 // NewDecoder reads a body in the representation r. Each item of a list goes to
 // take, which is also told of the list's metadata at the end.
-func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
+func NewDecoder(r negotiation.Representation, res *http.Response, take ItemHandler) *Decoder {
 	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.Item)
 	if err != nil {
 		return &Decoder{Failed: err}
@@ -146,7 +147,7 @@ type ItemHandler interface {
 type listSink struct {
 	*wire.Splitter
 	take ItemHandler
-	repr wire.Representation
+	repr negotiation.Representation
 }
 
 func (l *listSink) Close() error {

@@ -11,11 +11,11 @@ import (
 	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // View is what one query returned. Its index is the truth; the disk follows.
@@ -26,7 +26,7 @@ type View struct {
 	Key   query.Key
 	raw   []byte // of the key
 	Scope string
-	Repr  wire.Representation
+	Repr  negotiation.Representation
 	disk  *disk.Disk
 	// What is known of single objects goes there; nil in tests of a view alone.
 	records *records.Records

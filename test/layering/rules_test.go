@@ -71,27 +71,30 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/offline", "cache/overlay", "cache/patch", "cache/pause",
+		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline", "cache/overlay",
+		"cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/convert":   {"cache/wire"},
-	"cache/discovery": {"cache/quota", "cache/table"},
-	"cache/disk":      {"cache/pause", "cache/store", "cache/store/writeback"},
-	"cache/fairqueue": {},
-	"cache/identity":  {"cache/fairqueue", "cache/quota", "cache/store"},
+	"cache/convert":     {"cache/negotiation", "cache/wire"},
+	"cache/discovery":   {"cache/quota", "cache/table"},
+	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
+	"cache/fairqueue":   {},
+	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store"},
+	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
-		"cache/convert", "cache/fairqueue", "cache/overlay", "cache/query", "cache/quota", "cache/store", "cache/tee", "cache/versions",
-		"cache/view", "cache/wire",
+		"cache/convert", "cache/fairqueue", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota", "cache/store",
+		"cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/overlay": {"cache/convert", "cache/patch", "cache/wire"},
 	"cache/patch":   {"cache/convert", "cache/wire"},
 	"cache/pause":   {},
-	"cache/query":   {"cache/quota", "cache/store", "cache/versions", "cache/wire"},
+	"cache/query":   {"cache/negotiation", "cache/quota", "cache/store", "cache/versions", "cache/wire"},
 	"cache/quota":   {},
 	"cache/records": {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"}, // not views: it asks them by two functions
 	"cache/relist": {
-		"cache/identity", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/identity", "cache/negotiation", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
+		"cache/view", "cache/wire",
 	},
 	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
@@ -102,11 +105,11 @@ var layers = map[string][]string{
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/store"},
 	"cache/table":           {"cache/store"},
-	"cache/tee":             {"cache/wire"},
+	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	"cache/versions":        {},
 	"cache/view": {
-		"cache/convert", "cache/disk", "cache/identity", "cache/query", "cache/quota", "cache/records", "cache/store",
-		"cache/store/writeback", "cache/versions", "cache/wire",
+		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
+		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
 	},
 	"cache/wire": {},
 

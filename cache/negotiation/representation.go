@@ -1,4 +1,4 @@
-package wire
+package negotiation
 
 import (
 	"fmt"
@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Representation is an encoding and what of an object is written in it. It is
 // comparable and may be part of a key. The zero value is a representation that is
 // never kept: a Table, another encoding, a transformation that is not known.
 type Representation struct {
-	Encoding Encoding
+	Encoding wire.Encoding
 
 	// Metadata is empty for whole objects. For only their metadata it is the version
 	// of PartialObjectMetadata, "v1" or, in JSON, "v1beta1".
@@ -24,10 +26,10 @@ const (
 	kindMetadataList = "PartialObjectMetadataList"
 	listSuffix       = "List"
 
-	// oldMetadata is the version of PartialObjectMetadataList that has, in protobuf, the
-	// items in field 1 and the metadata in field 2, unlike every other list. Clients ask
-	// for v1 since Kubernetes 1.15; so what they get is passed on and not kept.
-	oldMetadata = metav1.GroupName + "/v1beta1"
+	// oldMetadata is the version of PartialObjectMetadata whose lists package wire does
+	// not read in protobuf. Clients ask for v1 since Kubernetes 1.15; so what they get is
+	// passed on and not kept.
+	oldMetadata = "v1beta1"
 )
 
 // Cacheable reports whether objects in r can be kept, and lists put together from them.
@@ -47,18 +49,18 @@ const metadataParameter = ";as=" + kindMetadata + ";v="
 // ParseRepresentation reads what String wrote.
 func ParseRepresentation(s string) (Representation, error) {
 	encoding, version, _ := strings.Cut(s, metadataParameter)
-	for _, e := range []Encoding{JSON, Protobuf} {
+	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 		r := Representation{Encoding: e, Metadata: version}
 		if encoding == e.String() && r.String() == s && r.known() {
 			return r, nil
 		}
 	}
-	return Representation{}, fmt.Errorf("read representation %q: %w", s, ErrEncoding)
+	return Representation{}, fmt.Errorf("read representation %q: %w", s, wire.ErrEncoding)
 }
 
 // known reports whether r is one that a request or an answer can lead to.
 func (r Representation) known() bool {
-	if r.Encoding == Protobuf && metav1.GroupName+"/"+r.Metadata == oldMetadata {
+	if r.Encoding == wire.Protobuf && r.Metadata == oldMetadata {
 		return false
 	}
 	return r.Metadata == "" || metadataVersion(r.Metadata)
@@ -70,7 +72,7 @@ func (r Representation) ContentType() string { return r.Encoding.MediaType() }
 
 // WatchContentType is what an apiserver says of a watch stream in r.
 func (r Representation) WatchContentType() string {
-	if r.Encoding == Protobuf {
+	if r.Encoding == wire.Protobuf {
 		return r.Encoding.MediaType() + ";stream=watch"
 	}
 	return r.Encoding.MediaType()
@@ -80,7 +82,7 @@ func (r Representation) WatchContentType() string {
 // may get something else (a Status, or whole objects from an apiserver that does not know
 // the parameter), and a Table has the Content-Type of JSON. The type of a list counts as
 // that of its items.
-func (r Representation) Holds(t TypeMeta) bool {
+func (r Representation) Holds(t wire.TypeMeta) bool {
 	metadata, known := metadataOf(strings.TrimSuffix(t.Kind, listSuffix), t.APIVersion)
 	return r.Cacheable() && known && metadata == r.Metadata
 }
@@ -98,7 +100,7 @@ func metadataOf(kind, apiVersion string) (metadata string, known bool) {
 	return "", false // a Table
 }
 
-func metadataVersion(v string) bool { return v == "v1" || v == "v1beta1" }
+func metadataVersion(v string) bool { return v == "v1" || v == oldMetadata }
 
 // ParseContentType returns the representation of a body or a watch stream. An apiserver
 // leaves out what was asked for with "as"; [Answered] finds it in the request.
@@ -107,7 +109,7 @@ func ParseContentType(contentType string) Representation {
 	if err != nil {
 		return Representation{}
 	}
-	for _, e := range []Encoding{JSON, Protobuf} {
+	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 		if mediaType == e.MediaType() {
 			r, _ := transformed(e, params)
 			return r
@@ -119,7 +121,7 @@ func ParseContentType(contentType string) Representation {
 // transformed reads the parameters of a media type, by the rules of the apiserver's
 // negotiation. It returns false where an apiserver ignores the media type because of
 // them, and the zero Representation where it answers with something that is not kept.
-func transformed(e Encoding, params map[string]string) (_ Representation, ok bool) {
+func transformed(e wire.Encoding, params map[string]string) (_ Representation, ok bool) {
 	if stream := params["stream"]; stream != "" && stream != "watch" {
 		return Representation{}, false
 	}
@@ -143,7 +145,7 @@ func transformed(e Encoding, params map[string]string) (_ Representation, ok boo
 		}
 		return r, true
 	case "Table":
-		return Representation{}, e == JSON // protobuf has no Table
+		return Representation{}, e == wire.JSON // protobuf has no Table
 	default:
 		return Representation{}, false
 	}

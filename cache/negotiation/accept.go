@@ -1,4 +1,4 @@
-package wire
+package negotiation
 
 import (
 	"sort"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Acceptable returns the representations that an Accept header allows, in the order in
@@ -14,14 +16,14 @@ import (
 // nothing to answer with it goes on to the next.
 func Acceptable(accept string) []Representation {
 	if accept == "" {
-		return []Representation{{Encoding: JSON}}
+		return []Representation{{Encoding: wire.JSON}}
 	}
 	var out []Representation
 	for _, c := range parseAccept(accept) {
 		if c.mainType+"/"+c.subType == runtime.ContentTypeYAML {
 			out = append(out, Representation{})
 		}
-		for _, e := range []Encoding{JSON, Protobuf} {
+		for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 			if !c.matches(e) {
 				continue
 			}
@@ -33,8 +35,8 @@ func Acceptable(accept string) []Representation {
 	return out
 }
 
-// Negotiate returns the first representation that accept allows and that is at hand.
-func Negotiate(accept string, atHand func(Representation) bool) (_ Representation, ok bool) {
+// Select returns the first representation that accept allows and that is at hand.
+func Select(accept string, atHand func(Representation) bool) (_ Representation, ok bool) {
 	for _, r := range Acceptable(accept) {
 		if r.Cacheable() && atHand(r) {
 			return r, true
@@ -69,7 +71,7 @@ type clause struct {
 	params            map[string]string
 }
 
-func (c *clause) matches(e Encoding) bool {
+func (c *clause) matches(e wire.Encoding) bool {
 	mainType, subType, _ := strings.Cut(e.MediaType(), "/")
 	if c.mainType == "*" {
 		return c.subType == "*"
