@@ -111,7 +111,9 @@ var layers = map[string][]string{
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
 		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
 	},
-	"cache/wire": {},
+	"cache/wire": {"cache/wire/jsonscan"},
+	// JSON, and nothing of Kubernetes.
+	"cache/wire/jsonscan": {},
 
 	// What cloud and node say to each other: both import it, it imports neither.
 	"ota/upgrade": {},

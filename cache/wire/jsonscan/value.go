@@ -1,4 +1,4 @@
-package wire
+package jsonscan
 
 import "fmt"
 
@@ -17,11 +17,11 @@ func skipValue(b []byte, i int) (end int, err error) {
 	for {
 		// A value begins at b[i].
 		if i >= len(b) {
-			return i, errShortJSON
+			return i, errShort
 		}
 		switch c := b[i]; c {
 		case '"':
-			if i, _, err = skipString(b, i); err != nil {
+			if i, _, err = SkipString(b, i); err != nil {
 				return i, err
 			}
 		case '{', '[':
@@ -34,8 +34,8 @@ func skipValue(b []byte, i int) (end int, err error) {
 			if inside {
 				objects[depth/64] |= 1 << (depth % 64)
 			}
-			if i = skipSpace(b, i+1); i >= len(b) {
-				return i, errShortJSON
+			if i = SkipSpace(b, i+1); i >= len(b) {
+				return i, errShort
 			}
 			if b[i] != c+2 { // '}' and ']' stand two after '{' and '['
 				if inside {
@@ -57,18 +57,18 @@ func skipValue(b []byte, i int) (end int, err error) {
 			if depth == 0 {
 				return i, nil
 			}
-			if i < len(b) && isSpace(b[i]) {
-				i = skipSpace(b, i)
+			if i < len(b) && IsSpace(b[i]) {
+				i = SkipSpace(b, i)
 			}
 			if i >= len(b) {
-				return i, errShortJSON
+				return i, errShort
 			}
 			if b[i] == ',' {
-				i = skipSpace(b, i+1)
+				i = SkipSpace(b, i+1)
 				break
 			}
 			if inside && b[i] != '}' || !inside && b[i] != ']' {
-				return i, errBadJSON(b, i)
+				return i, Unexpected(b, i)
 			}
 			i++
 			depth--
@@ -85,22 +85,22 @@ func skipValue(b []byte, i int) (end int, err error) {
 // skipKey reads a key at b[i] and returns where its value begins, and the key without its
 // quotes; plain is false where it has escapes.
 func skipKey(b []byte, i int) (value int, key []byte, plain bool, err error) {
-	end, plain, err := skipString(b, i)
+	end, plain, err := SkipString(b, i)
 	if err != nil {
 		return end, nil, false, err
 	}
 	key = b[i+1 : end-1]
 	if i = end; i < len(b) && b[i] != ':' {
-		i = skipSpace(b, i)
+		i = SkipSpace(b, i)
 	}
 	if i >= len(b) {
-		return i, nil, false, errShortJSON
+		return i, nil, false, errShort
 	}
 	if b[i] != ':' {
-		return i, nil, false, errBadJSON(b, i)
+		return i, nil, false, Unexpected(b, i)
 	}
-	if i++; i < len(b) && isSpace(b[i]) {
-		i = skipSpace(b, i)
+	if i++; i < len(b) && IsSpace(b[i]) {
+		i = SkipSpace(b, i)
 	}
 	return i, key, plain, nil
 }
@@ -120,10 +120,10 @@ func skipScalar(b []byte, i int) (end int, err error) {
 	}
 	for j := range len(literal) {
 		if i+j >= len(b) {
-			return i + j, errShortJSON
+			return i + j, errShort
 		}
 		if b[i+j] != literal[j] {
-			return i + j, errBadJSON(b, i+j)
+			return i + j, Unexpected(b, i+j)
 		}
 	}
 	return i + len(literal), nil
@@ -165,24 +165,27 @@ func skipDigits(b []byte, i int) (end int, err error) {
 	case i > begin:
 		return i, nil
 	case i >= len(b):
-		return i, errShortJSON
+		return i, errShort
 	default:
-		return i, errBadJSON(b, i)
+		return i, Unexpected(b, i)
 	}
 }
 
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+// IsSpace says whether c may stand between values.
+func IsSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && isSpace(b[i]) {
+// SkipSpace returns the end of the blanks at b[i].
+func SkipSpace(b []byte, i int) int {
+	for i < len(b) && IsSpace(b[i]) {
 		i++
 	}
 	return i
 }
 
 // errShortJSON is returned at each end of a piece of a list, too.
-var errShortJSON = fmt.Errorf("scan JSON: %w", ErrTruncated)
+var errShort = fmt.Errorf("scan JSON: %w", ErrTruncated)
 
-func errBadJSON(b []byte, i int) error {
+// Unexpected is the ErrMalformed of what stands at b[i].
+func Unexpected(b []byte, i int) error {
 	return fmt.Errorf("scan JSON: %.10q is not what may stand here: %w", b[i:min(i+10, len(b))], ErrMalformed)
 }

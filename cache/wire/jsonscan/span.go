@@ -1,10 +1,10 @@
-package wire
+package jsonscan
 
 import "encoding/binary"
 
-// span finds the end of one JSON value that comes in pieces: an object, an array, a
+// Span finds the end of one JSON value that comes in pieces: an object, an array, a
 // string or null. It counts brackets and checks nothing; who has the whole value does.
-type span struct {
+type Span struct {
 	depth    int
 	inString bool
 	escaped  bool
@@ -12,9 +12,9 @@ type span struct {
 	begun    bool
 }
 
-// scan looks at the next bytes. It returns how many of them belong to the value, and
+// Scan looks at the next bytes. It returns how many of them belong to the value, and
 // whether it has ended with them.
-func (s *span) scan(p []byte) (n int, ended bool) {
+func (s *Span) Scan(p []byte) (n int, ended bool) {
 	i := 0
 	if !s.begun && len(p) > 0 {
 		s.begun = true
@@ -53,13 +53,13 @@ func (s *span) scan(p []byte) (n int, ended bool) {
 }
 
 // scanString goes on within a string, and behind its closing quote if that is there.
-func (s *span) scanString(p []byte, i int) int {
+func (s *Span) scanString(p []byte, i int) int {
 	for ; i < len(p); i++ {
 		if s.escaped {
 			s.escaped = false
 			continue
 		}
-		for i+8 <= len(p) { // eight bytes in one go: see skipString
+		for i+8 <= len(p) { // eight bytes in one go: see SkipString
 			stop := hasByte(binary.LittleEndian.Uint64(p[i:]), '"') | hasByte(binary.LittleEndian.Uint64(p[i:]), '\\')
 			if stop != 0 {
 				i += trailingZeroBytes(stop)

@@ -1,4 +1,4 @@
-package wire
+package jsonscan
 
 import (
 	"encoding/binary"
@@ -27,14 +27,14 @@ func hasControl(w uint64) uint64 { return (w - everyByte*' ') & ^w & topBits }
 // trailingZeroBytes is how many bytes of a word come before the first bit of a mask.
 func trailingZeroBytes(mask uint64) int { return bits.TrailingZeros64(mask) / 8 }
 
-// skipString returns the end of the string that begins at b[i], after checking it; plain
+// SkipString returns the end of the string that begins at b[i], after checking it; plain
 // is false where it has escapes. Eight bytes are looked at in one go.
-func skipString(b []byte, i int) (end int, plain bool, err error) {
+func SkipString(b []byte, i int) (end int, plain bool, err error) {
 	if i >= len(b) {
-		return i, false, errShortJSON
+		return i, false, errShort
 	}
 	if b[i] != '"' {
-		return i, false, errBadJSON(b, i)
+		return i, false, Unexpected(b, i)
 	}
 	plain = true
 	i++
@@ -52,7 +52,7 @@ func skipString(b []byte, i int) (end int, plain bool, err error) {
 		}
 		switch {
 		case i >= len(b):
-			return i, false, errShortJSON
+			return i, false, errShort
 		case b[i] == '"':
 			return i + 1, plain, nil
 		case b[i] == '\\':
@@ -61,7 +61,7 @@ func skipString(b []byte, i int) (end int, plain bool, err error) {
 				return i, false, err
 			}
 		default: // a control character
-			return i, false, errBadJSON(b, i)
+			return i, false, Unexpected(b, i)
 		}
 	}
 }
@@ -69,30 +69,30 @@ func skipString(b []byte, i int) (end int, plain bool, err error) {
 // skipEscape returns the end of the escape whose backslash is b[i].
 func skipEscape(b []byte, i int) (end int, err error) {
 	if i++; i >= len(b) {
-		return i, errShortJSON
+		return i, errShort
 	}
 	if strings.IndexByte(`"\/bfnrt`, b[i]) >= 0 {
 		return i + 1, nil
 	}
 	if b[i] != 'u' {
-		return i, errBadJSON(b, i)
+		return i, Unexpected(b, i)
 	}
 	for range 4 {
 		if i++; i >= len(b) {
-			return i, errShortJSON
+			return i, errShort
 		}
 		if strings.IndexByte("0123456789abcdefABCDEF", b[i]) < 0 {
-			return i, errBadJSON(b, i)
+			return i, Unexpected(b, i)
 		}
 	}
 	return i + 1, nil
 }
 
-// unquote returns what a string means that skipString has found sound. Quotes are part of
+// Unquote returns what a string means that SkipString has found sound. Quotes are part of
 // it. A plain one is not copied.
-func unquote(quoted []byte, plain bool) ([]byte, error) {
+func Unquote(quoted []byte, plain bool) ([]byte, error) {
 	if plain {
-		return validText(quoted[1 : len(quoted)-1]), nil
+		return ValidText(quoted[1 : len(quoted)-1]), nil
 	}
 	var s string
 	if err := json.Unmarshal(quoted, &s); err != nil {
@@ -101,15 +101,10 @@ func unquote(quoted []byte, plain bool) ([]byte, error) {
 	return []byte(s), nil
 }
 
-// validText replaces each byte that is not UTF-8, as decoders do.
-func validText(b []byte) []byte {
+// ValidText replaces each byte that is not UTF-8, as decoders do.
+func ValidText(b []byte) []byte {
 	if utf8.Valid(b) {
 		return b
 	}
 	return []byte(string([]rune(string(b))))
-}
-
-// appendJSONString appends s in quotes, escaped as apiservers do it.
-func appendJSONString(dst []byte, s string) []byte {
-	return append(dst, mustMarshal(s)...)
 }
