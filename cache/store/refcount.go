@@ -13,8 +13,8 @@ import (
 )
 
 // refcount counts the views that hold an object. It collects what one batch does: which
-// memberships came and went, and whose bytes were given. Written at the end and in one go, it lets an
-// object move from one view to another in any order of changes.
+// memberships came and went, and whose bytes were given. It is written at the end and in
+// one go, so that an object may move from one view to another in any order of changes.
 type refcount struct {
 	codec
 	objects, refs, unreferenced *bolt.Bucket
@@ -50,29 +50,29 @@ func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
 }
 
 func (rc *refcount) of(k ObjectKey) *refChange {
-	a := rc.changes[k]
-	if a == nil {
-		a = &refChange{key: rc.HashKey(seal.KindObject, nil, k.bytes())}
-		rc.changes[k] = a
+	change := rc.changes[k]
+	if change == nil {
+		change = &refChange{key: rc.HashKey(seal.KindObject, nil, k.bytes())}
+		rc.changes[k] = change
 	}
-	return a
+	return change
 }
 
 func (rc *refcount) acquire(k ObjectKey) { rc.of(k).delta++ }
 func (rc *refcount) release(k ObjectKey) { rc.of(k).delta-- }
 
 func (rc *refcount) offer(k ObjectKey, b []byte) {
-	a := rc.of(k)
-	a.bytes, a.offered = b, true
+	change := rc.of(k)
+	change.bytes, change.offered = b, true
 }
 
 // size of an object that was offered or is stored.
 func (rc *refcount) size(k ObjectKey) (int, error) {
-	a := rc.of(k)
-	if a.offered {
-		return len(a.bytes), nil
+	change := rc.of(k)
+	if change.offered {
+		return len(change.bytes), nil
 	}
-	stored, err := rc.stored(a.key)
+	stored, err := rc.stored(change.key)
 	if err != nil {
 		return 0, err
 	}
@@ -93,17 +93,17 @@ func (rc *refcount) stored(key []byte) ([]byte, error) {
 
 // write writes the new counts and what follows from them, neighbours in the file together.
 func (rc *refcount) write() error {
-	names := make([]ObjectKey, 0, len(rc.changes))
+	keys := make([]ObjectKey, 0, len(rc.changes))
 	for k := range rc.changes {
-		names = append(names, k)
+		keys = append(keys, k)
 	}
-	slices.SortFunc(names, func(a, b ObjectKey) int {
+	slices.SortFunc(keys, func(a, b ObjectKey) int {
 		if c := bytes.Compare(rc.changes[a].key, rc.changes[b].key); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	for _, k := range names {
+	for _, k := range keys {
 		if err := rc.writeOne(k, rc.changes[k]); err != nil {
 			return err
 		}
@@ -114,36 +114,36 @@ func (rc *refcount) write() error {
 	return rc.removeUnreferenced()
 }
 
-func (rc *refcount) writeOne(k ObjectKey, a *refChange) error {
-	if a.delta == 0 && !a.offered {
+func (rc *refcount) writeOne(k ObjectKey, change *refChange) error {
+	if change.delta == 0 && !change.offered {
 		return nil
 	}
-	before, err := rc.count(a.key)
+	before, err := rc.count(change.key)
 	if err != nil {
 		rc.uncertain = true
 	}
-	count := max(before+a.delta, 0)
+	count := max(before+change.delta, 0)
 	if count > 0 {
-		err = rc.keep(k, a)
+		err = rc.keep(k, change)
 	} else {
-		err = rc.discard(a.key)
+		err = rc.discard(change.key)
 	}
 	if err != nil {
 		return err
 	}
-	return rc.setCount(a.key, count)
+	return rc.setCount(change.key, count)
 }
 
 // keep stores what was offered, unless the same is there and whole.
-func (rc *refcount) keep(k ObjectKey, a *refChange) error {
-	if err := rc.unreferenced.Delete(a.key); err != nil || !a.offered {
+func (rc *refcount) keep(k ObjectKey, change *refChange) error {
+	if err := rc.unreferenced.Delete(change.key); err != nil || !change.offered {
 		return err
 	}
-	stored, err := rc.stored(a.key)
-	if err == nil && stored != nil && bytes.Equal(stored, a.bytes) {
+	stored, err := rc.stored(change.key)
+	if err == nil && stored != nil && bytes.Equal(stored, change.bytes) {
 		return nil
 	}
-	return rc.objects.Put(a.key, rc.Seal(seal.At(seal.KindObject, nil, a.key), k.bytes(), a.bytes))
+	return rc.objects.Put(change.key, rc.Seal(seal.At(seal.KindObject, nil, change.key), k.bytes(), change.bytes))
 }
 
 // discard removes an object that no view holds, or notes that it is unreferenced, for
