@@ -17,6 +17,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -27,7 +28,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Upstream sends requests to the apiservers.
@@ -414,7 +414,7 @@ func (x *exchange) versions() map[query.Key]string {
 		return nil
 	}
 	began := map[query.Key]string{}
-	for _, r := range wire.Acceptable(q.Accept) {
+	for _, r := range negotiation.Acceptable(q.Accept) {
 		key := q.Key(r)
 		v := x.cache.views.Find(key)
 		switch {

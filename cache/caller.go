@@ -36,7 +36,7 @@ func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
 		before = make([]byte, sha256.Size)
 		rand.Read(before) // never fails
 	}
-	return before, d.Put(store.Pair{Bucket: tableMeta, Key: keySalt, Value: before})
+	return before, d.Put(store.Pair{Table: tableMeta, Key: keySalt, Value: before})
 }
 
 // caller is the sender of a request.

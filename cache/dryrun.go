@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -38,7 +39,7 @@ func (x *exchange) isDryRun() bool {
 func deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
 	encoding, options := wire.JSON, &metav1.DeleteOptions{}
 	if contentType != "" {
-		encoding = wire.ParseContentType(contentType).Encoding
+		encoding = negotiation.ParseContentType(contentType).Encoding
 	}
 	switch encoding {
 	case wire.JSON:

@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -20,7 +21,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 	lose := func(c *Cache) {
 		id := c.views.Find(podsKey(query.NodeUser)).DiskID()
 		c.disk.Change(&store.Change{ID: id, Op: store.MarkStale})
-		c.views.MarkStale(id, store.ErrOverflow)
+		c.views.MarkStale(id, writeback.ErrOverflow)
 	}
 	for name, tc := range map[string]struct {
 		boot string // of the machine when the hub loses it; "" is this one

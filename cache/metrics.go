@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // metrics are the metrics of the cache. Label values come from fixed sets, except resources,
@@ -36,7 +37,7 @@ func (m *metrics) opened(s *store.Store, err error) {
 }
 
 // committed records the result of a commit.
-func (m *metrics) committed(c store.CommitStats) {
+func (m *metrics) committed(c writeback.CommitStats) {
 	result := "ok"
 	if c.Err != nil {
 		result = "error"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -40,7 +41,7 @@ func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 
 func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 	sizes := []int{10, 20_000, offline.MaxWaiting - 100, 70_000, 900_000}
-	for _, r := range []wire.Representation{
+	for _, r := range []negotiation.Representation{
 		{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 	} {
 		for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large objects
@@ -48,7 +49,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 				c, items := startLarge(t, sizes...)
 				c.answers.Reserve(offline.MaxLargeWaiting - room)
 				for i := range sizes {
-					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
+					o := view.Object{Type: podType, Repr: negotiation.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := offline.AppendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)

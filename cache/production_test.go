@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/relist"
@@ -42,9 +43,9 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 
 // wholeList is a list as it was made before it was made in pieces: with all items and
 // their sizes at hand.
-func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
+func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &offline.Source{View: &view.View{Repr: wire.Representation{Encoding: wire.Protobuf}}, Repr: r}
+	src := &offline.Source{View: &view.View{Repr: negotiation.Representation{Encoding: wire.Protobuf}}, Repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -84,7 +85,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 		"large ones": {10, 200_000, 70_000, 10, 900_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {300_000},
 	} {
 		names, items := largePods(t, sizes...)
-		for _, r := range []wire.Representation{
+		for _, r := range []negotiation.Representation{
 			{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 		} {
 			for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large pieces

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/relist"
-	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -94,7 +94,7 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 				events := int(test.total / test.events)
 				for n := range events {
 					if test.lose {
-						c.views.MarkStale(v.DiskID(), store.ErrOverflow)
+						c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
 					}
 					send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(200+n)))
 					time.Sleep(test.events)
@@ -141,7 +141,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 					w.stop()
 					<-w.done
 				}
-				c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), store.ErrOverflow)
+				c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
 				time.Sleep(records.SweepEvery + time.Second) // without any event
 				u.goAway()
 				if got := get(t, c, urlPods); got != test.want {

@@ -12,8 +12,8 @@ const (
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
-// table answers with a table, in which a client may have seen anything.
-func table(*http.Request) *http.Response {
+// tableAnswer answers with a table, in which a client may have seen anything.
+func tableAnswer(*http.Request) *http.Response {
 	res := respond(http.StatusOK, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"110"},"rows":[]}`)
 	res.Header.Set("Content-Type", asTable)
 	return res
@@ -23,11 +23,11 @@ func table(*http.Request) *http.Response {
 func TestNoListProvesThatWhatATableShowedIsNotThere(t *testing.T) {
 	tests := map[string]func(*testing.T, *upstream, *Cache){
 		"listed as a table": func(t *testing.T, u *upstream, c *Cache) {
-			u.on("list", table)
+			u.on("list", tableAnswer)
 			ask(context.WithValue(t.Context(), acceptKey{}, asTable), t, c, http.MethodGet, urlPods)
 		},
 		"listed as a table, by label": func(t *testing.T, u *upstream, c *Cache) {
-			u.on("list", table)
+			u.on("list", tableAnswer)
 			ask(context.WithValue(t.Context(), acceptKey{}, asTable), t, c, http.MethodGet, urlPods+"?labelSelector=l%3Dred")
 		},
 		"listed with a parameter that is not known": func(t *testing.T, u *upstream, c *Cache) {

@@ -11,19 +11,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
-	"github.com/edgehub-io/edgehub/cache/paths"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/tee"
-	"github.com/edgehub-io/edgehub/cache/update"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -48,7 +49,7 @@ type writes struct {
 // persisted are earlier answers of apiservers that are repeated offline.
 type persisted struct {
 	tokens  *satoken.Tokens
-	paths   *paths.Paths
+	paths   *discovery.Cache
 	reviews *review.Reviews
 }
 
@@ -59,7 +60,7 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := bucket.Open(c.disk, "statuses", c.log)
+	statuses, err := table.Open(c.disk, "statuses", c.log)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (w *writes) load() error {
 	if err != nil {
 		return err
 	}
-	known, err := paths.Open(w.cache.disk, paths.Options{Logger: w.cache.log})
+	known, err := discovery.Open(w.cache.disk, discovery.Options{Logger: w.cache.log})
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		if q == nil || res.StatusCode/100 != 2 {
 			return
 		}
-		if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+		if repr := negotiation.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 			x.keepObject(res, q, repr)
 		}
 	case x.info.Verb == "delete" && x.info.Subresource == "" && res.StatusCode/100 == 2:
@@ -168,7 +169,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		w.keepReview(x, res)
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
 		x.created(res)
-	case !x.info.IsResourceRequest && paths.Wanted(x.req):
+	case !x.info.IsResourceRequest && discovery.Wanted(x.req):
 		w.keepPath(x, res)
 	}
 }
@@ -315,7 +316,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
 		return nil, errWrite
 	}
-	m, err := wire.Inspect(wire.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
+	m, err := wire.Inspect(negotiation.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
 	if err != nil {
 		return nil, errWrite
 	}
@@ -359,12 +360,12 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
 	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
 	switch {
-	case errors.Is(err, update.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
+	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
 		return offline.ErrorResponse(x.req, err)
 	}
-	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
+	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
 	if !ok {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtime.Object, error) {
 	e := wire.JSON
 	if contentType != "" {
-		if e = wire.ParseContentType(contentType).Encoding; e == 0 {
+		if e = negotiation.ParseContentType(contentType).Encoding; e == 0 {
 			return nil, fmt.Errorf("decode a body of type %.60q: %w", contentType, ErrMediaType)
 		}
 	}
@@ -36,7 +37,7 @@ func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtim
 // EncodeBody encodes the body of an answer in the first encoding that accept allows;
 // without an Accept header that is JSON. The object's TypeMeta must be set.
 func EncodeBody(accept string, object runtime.Object) (contentType string, body []byte, err error) {
-	r, ok := wire.Negotiate(accept, func(r wire.Representation) bool { return r.Metadata == "" })
+	r, ok := negotiation.Select(accept, func(r negotiation.Representation) bool { return r.Metadata == "" })
 	if !ok {
 		return "", nil, fmt.Errorf("encode an answer: %w", ErrNotAcceptable)
 	}

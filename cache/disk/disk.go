@@ -23,6 +23,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // MaxPending bounds the bytes that wait for the disk. It is enough for a list of 10,000 pods.
@@ -52,7 +53,7 @@ type Disk struct {
 
 	mu      sync.RWMutex
 	store   *store.Store // never nil; closed between two openings
-	writer  *store.Writer
+	writer  *writeback.Writer
 	openErr error // of the last attempt to open it, while it is not open
 }
 
@@ -60,7 +61,7 @@ type Disk struct {
 type Options struct {
 	Store store.Options // its Logger is used by the disk, too
 
-	// Lost is called for views whose changes could not be written; see store.WriterOptions.
+	// Lost is called for views whose changes could not be written; see writeback.Options.
 	Lost func(store.ID, error)
 	// Reset is called when another file has replaced one that was damaged, or could not be
 	// opened: its contents replace the state in memory.
@@ -70,7 +71,7 @@ type Options struct {
 	// Opened is called after each attempt to open the store, with its error, and Committed
 	// after each commit.
 	Opened    func(*store.Store, error)
-	Committed func(store.CommitStats)
+	Committed func(writeback.CommitStats)
 }
 
 // Open opens the store. If that fails (on a full or read-only disk, for example), the cache
@@ -91,8 +92,8 @@ func Open(dir string, options Options) (*Disk, error) {
 	return d, nil
 }
 
-func (d *Disk) newWriter(s *store.Store) *store.Writer {
-	return store.NewWriter(s, store.WriterOptions{
+func (d *Disk) newWriter(s *store.Store) *writeback.Writer {
+	return writeback.New(s, writeback.Options{
 		MaxPending: MaxPending,
 		Lost:       d.options.Lost,
 		Committed:  d.committed,
@@ -105,7 +106,7 @@ func (d *Disk) newWriter(s *store.Store) *store.Writer {
 const largeCommit = 4 << 20
 
 // committed is called after each commit.
-func (d *Disk) committed(c store.CommitStats) {
+func (d *Disk) committed(c writeback.CommitStats) {
 	if c.Bytes > largeCommit {
 		defer debug.FreeOSMemory()
 	}
@@ -195,7 +196,7 @@ func (d *Disk) IsFailing() bool { return d.failing.Load() }
 func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
 // Now returns the current store and its writer, which change when the file is opened again.
-func (d *Disk) Now() (*store.Store, *store.Writer) {
+func (d *Disk) Now() (*store.Store, *writeback.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.store, d.writer
@@ -211,15 +212,15 @@ func (d *Disk) Change(c *store.Change) {
 
 // Get returns the value of a key in a table, also if it is not on disk yet, or
 // store.ErrNotFound, also while the store cannot be opened.
-func (d *Disk) Get(bucket, key string) ([]byte, error) {
+func (d *Disk) Get(table, key string) ([]byte, error) {
 	s, w := d.Now()
-	if value, ok := w.Get(bucket, key); ok {
+	if value, ok := w.Get(table, key); ok {
 		if value == nil {
 			return nil, store.ErrNotFound
 		}
 		return value, nil
 	}
-	value, err := s.Get(bucket, key)
+	value, err := s.Get(table, key)
 	if errors.Is(err, store.ErrClosed) {
 		return nil, store.ErrNotFound
 	}
@@ -227,9 +228,9 @@ func (d *Disk) Get(bucket, key string) ([]byte, error) {
 }
 
 // Range calls fn for each key of a table that is on disk.
-func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) error) error {
+func (d *Disk) Range(table, from string, fn func(key string, value []byte) error) error {
 	s, _ := d.Now()
-	if err := s.Range(bucket, from, fn); !errors.Is(err, store.ErrClosed) {
+	if err := s.Range(table, from, fn); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
 	return nil
@@ -237,9 +238,9 @@ func (d *Disk) Range(bucket, from string, fn func(key string, value []byte) erro
 
 // CheckTable returns an error for a table that is damaged on disk, or has lost keys. See
 // store.CheckTable.
-func (d *Disk) CheckTable(bucket string) error {
+func (d *Disk) CheckTable(table string) error {
 	s, _ := d.Now()
-	if err := s.CheckTable(bucket); !errors.Is(err, store.ErrClosed) {
+	if err := s.CheckTable(table); !errors.Is(err, store.ErrClosed) {
 		return err
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Table is ordered keys in named buckets, on disk.
+// Table is ordered keys in named tables, on disk.
 type Table interface {
-	Range(bucket, from string, fn func(key string, value []byte) error) error
+	Range(table, from string, fn func(key string, value []byte) error) error
 	Put(pairs ...store.Pair) error
 }
 
@@ -37,7 +37,7 @@ func (t *Tokens) put(h hash, r *record) {
 	if err != nil {
 		return // a clock beyond the year 9999
 	}
-	_ = t.opts.Table.Put(store.Pair{Bucket: tableTokens, Key: h.String(), Value: value}) // the name is valid
+	_ = t.opts.Table.Put(store.Pair{Table: tableTokens, Key: h.String(), Value: value}) // the name is valid
 }
 
 // parse decodes a record, and returns nil if that fails.
@@ -92,7 +92,7 @@ func (t *Tokens) Load(salt []byte) error {
 func (t *Tokens) dropUnproven() error {
 	var pairs []store.Pair
 	err := rangeAll(t.opts.Table, tableUnproven, func(key string, _ []byte) {
-		pairs = append(pairs, store.Pair{Bucket: tableUnproven, Key: key})
+		pairs = append(pairs, store.Pair{Table: tableUnproven, Key: key})
 	})
 	if len(pairs) == 0 {
 		return err
@@ -112,7 +112,7 @@ func rangeAll(t Table, name string, fn func(key string, value []byte)) error {
 		if err == nil || !errors.As(err, &damaged) || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
 			return err
 		}
-		if err := t.Put(store.Pair{Bucket: name, Key: damaged.Name}); err != nil {
+		if err := t.Put(store.Pair{Table: name, Key: damaged.Name}); err != nil {
 			return err
 		}
 		from = damaged.Name + "\x00"

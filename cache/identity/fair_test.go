@@ -12,8 +12,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const (
@@ -87,7 +87,7 @@ func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 					a.users[test.flood(i)] = authenticationv1.UserInfo{Username: flooder, UID: "1"}
 				}
 				a.takes = reviewTakes
-				tokens := open(t, a, &buckettest.Table{})
+				tokens := open(t, a, &tabletest.Store{})
 				if test.before != nil {
 					test.before(t, tokens)
 				}
@@ -117,7 +117,7 @@ func TestWhereTooManyTokensWaitTheFloodIsTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "victim", "late")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &buckettest.Table{})
+		tokens := open(t, a, &tabletest.Store{})
 		var g sync.WaitGroup
 		flood := func(i int) string { return fmt.Sprint("t", i) }
 		tokens.flood(from(t.Context(), "A"), &g, maxReviews+maxWaiting, flood)
@@ -146,7 +146,7 @@ func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "shared", "left")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &buckettest.Table{})
+		tokens := open(t, a, &tabletest.Store{})
 		var gone, staying sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		tokens.flood(ctx, &gone, maxReviews, func(i int) string { return fmt.Sprint("t", i) })

@@ -13,7 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const keyOfA = `user:"user-of-a"#1`
@@ -22,7 +22,7 @@ func TestATokenIsReviewedOnceHoweverManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &buckettest.Table{})
+		tokens := open(t, a, &tabletest.Store{})
 		var g sync.WaitGroup
 		for range 10 {
 			g.Go(func() {
@@ -68,7 +68,7 @@ func TestWhomAReviewNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t)
 			a.users["token"], a.selfCode = test.user, test.code
-			tokens := open(t, a, &buckettest.Table{})
+			tokens := open(t, a, &tabletest.Store{})
 			got, err := tokens.Identify(t.Context(), tokens.bearer("token"))
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v", got, err)
@@ -94,7 +94,7 @@ func TestAReviewThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPIServer(t, secret)
-				tokens := open(t, a, &buckettest.Table{})
+				tokens := open(t, a, &tabletest.Store{})
 				fail(a)
 				for range 20 {
 					if got := tokens.identify(t, secret); strings.HasPrefix(got, userPrefix) {
@@ -121,7 +121,7 @@ func TestAReviewIsBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.hold = make(chan struct{}) // it never answers
-		tokens := open(t, a, &buckettest.Table{})
+		tokens := open(t, a, &tabletest.Store{})
 		var g sync.WaitGroup
 		took := make(chan time.Duration, 5*maxReviews)
 		for i := range 5 * maxReviews {
@@ -163,7 +163,7 @@ func TestAReviewIsBoundedInTimeAndNumber(t *testing.T) {
 func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
-		tokens := open(t, a, &buckettest.Table{})
+		tokens := open(t, a, &tabletest.Store{})
 		tokens.identify(t, "a")
 		a.set(func() { a.users["a"] = authenticationv1.UserInfo{Username: "other"} })
 		time.Sleep(reviewEvery)
@@ -188,8 +188,8 @@ func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 func TestA401IsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a", "b")
-		var table buckettest.Table
-		tokens := open(t, a, &table)
+		var disk tabletest.Store
+		tokens := open(t, a, &disk)
 		tokens.identify(t, "a")
 		tokens.identify(t, "b")
 		for range 10 { // of a kubelet, say
@@ -216,7 +216,7 @@ func TestA401IsConfirmed(t *testing.T) {
 		if n := a.count() - before; n != 0 {
 			t.Errorf("%d reviews for a token that was not known", n)
 		}
-		for _, tokens := range []*Tokens{tokens, open(t, a, &table)} {
+		for _, tokens := range []*Tokens{tokens, open(t, a, &disk)} {
 			if got := tokens.offline("a"); got != "" {
 				t.Errorf("a refused token is %s's", got)
 			}
@@ -228,7 +228,7 @@ func TestA401IsConfirmed(t *testing.T) {
 }
 
 func TestNothingIsReviewedWhileTheHubStops(t *testing.T) {
-	tokens := open(t, newAPIServer(t, "a"), &buckettest.Table{}, func(o *Options) {
+	tokens := open(t, newAPIServer(t, "a"), &tabletest.Store{}, func(o *Options) {
 		o.Background = func(func(context.Context)) bool { return false }
 	})
 	if _, err := tokens.Identify(t.Context(), tokens.bearer("a")); !errors.Is(err, errStopping) || len(tokens.calls) > 0 {

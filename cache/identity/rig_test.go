@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -129,7 +129,7 @@ func (a *apiserver) set(change func()) {
 var salt = []byte("a salt of thirty-two bytes, fixed")
 
 // open returns the tokens that a table holds. Their clock is the bubble's.
-func open(t *testing.T, a *apiserver, table *buckettest.Table, more ...func(*Options)) *Tokens {
+func open(t *testing.T, a *apiserver, disk *tabletest.Store, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
 		Upstream: a,
@@ -139,7 +139,7 @@ func open(t *testing.T, a *apiserver, table *buckettest.Table, more ...func(*Opt
 			return peer
 		},
 		Background: func(fn func(context.Context)) bool { go fn(t.Context()); return true },
-		Table:      table, Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Table:      disk, Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, m := range more {
 		m(&o)

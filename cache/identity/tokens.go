@@ -197,7 +197,7 @@ func (t *Tokens) removeLocked(h hash) {
 	if r := t.tokens[h]; r != nil {
 		t.discountLocked(r)
 		delete(t.tokens, h)
-		_ = t.opts.Table.Put(store.Pair{Bucket: tableTokens, Key: h.String()}) // the name is valid
+		_ = t.opts.Table.Put(store.Pair{Table: tableTokens, Key: h.String()}) // the name is valid
 	}
 }
 

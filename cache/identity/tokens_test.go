@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 // account is a service account.
@@ -36,7 +36,7 @@ func (t *Tokens) users(tb *testing.T) map[string]int {
 
 func TestWhoHasTooManyTokensLosesItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens := open(t, newAPIServer(t), &buckettest.Table{})
+		tokens := open(t, newAPIServer(t), &tabletest.Store{})
 		victim, kept := account("ns", "victim"), account("other", "pod")
 		tokens.Issued("victim", victim)
 		tokens.Issued("kept", kept)
@@ -72,15 +72,15 @@ func TestWhoHasTooManyTokensLosesItsOwn(t *testing.T) {
 
 func TestTokensAreKnownAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var table buckettest.Table
+		var disk tabletest.Store
 		a := newAPIServer(t, "a")
-		tokens := open(t, a, &table)
+		tokens := open(t, a, &disk)
 		tokens.identify(t, "a")
 		tokens.Issued("b", account("ns", "b"))
-		if inKeys, inValues := table.Holds("user-of-a"); inKeys || !inValues {
+		if inKeys, inValues := disk.Holds("user-of-a"); inKeys || !inValues {
 			t.Errorf("the user is in a key: %t, in a value: %t", inKeys, inValues)
 		}
-		again := open(t, a, &table)
+		again := open(t, a, &disk)
 		if got := again.offline("a"); got != keyOfA {
 			t.Errorf("after a restart: %q", got)
 		}
@@ -90,9 +90,9 @@ func TestTokensAreKnownAfterARestart(t *testing.T) {
 		if again.identify(t, "a"); a.count() != 1 {
 			t.Errorf("%d reviews", a.count())
 		}
-		table.Clear() // another file takes the place of a damaged one
-		if err := again.Load(salt); err != nil || again.offline("a") != keyOfA || open(t, a, &table).offline("a") != keyOfA {
-			t.Errorf("with a new file it is %q's, and then %q's, %v", again.offline("a"), open(t, a, &table).offline("a"), err)
+		disk.Clear() // another file takes the place of a damaged one
+		if err := again.Load(salt); err != nil || again.offline("a") != keyOfA || open(t, a, &disk).offline("a") != keyOfA {
+			t.Errorf("with a new file it is %q's, and then %q's, %v", again.offline("a"), open(t, a, &disk).offline("a"), err)
 		}
 		if err := again.Load([]byte("another salt")); err != nil || again.offline("a") != "" {
 			t.Errorf("with another salt: %q, %v", again.offline("a"), err)
@@ -102,25 +102,25 @@ func TestTokensAreKnownAfterARestart(t *testing.T) {
 }
 
 func TestWhatIsOnDiskAndCannotBeTrustedIsNobodys(t *testing.T) {
-	var table buckettest.Table
+	var disk tabletest.Store
 	a := newAPIServer(t)
-	tokens := open(t, a, &table)
+	tokens := open(t, a, &disk)
 	h := tokens.bearer("a").hash.String()
 	ofOld := []byte(`{"user":"jwt:iss|system:serviceaccount:ns:a","accepted":"2026-11-21T12:00:00Z"}`)
 	for key, value := range map[string][]byte{h: ofOld, "ab": ofOld, h + "00": ofOld, "x" + h[1:]: []byte(`{"user":{"name":"x"}}`)} {
-		for _, bucket := range []string{tableTokens, tableUnproven} {
-			if err := table.Put(store.Pair{Bucket: bucket, Key: key, Value: value}); err != nil {
+		for _, table := range []string{tableTokens, tableUnproven} {
+			if err := disk.Put(store.Pair{Table: table, Key: key, Value: value}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	tokens.Issued("damaged", account("ns", "d"))
-	table.Damage(tableTokens, tokens.bearer("damaged").hash.String())
-	again := open(t, a, &table)
+	disk.Damage(tableTokens, tokens.bearer("damaged").hash.String())
+	again := open(t, a, &disk)
 	if n := len(again.tokens); n != 0 {
 		t.Errorf("%d tokens are known", n)
 	}
-	if keys := table.Keys(tableUnproven); len(keys) > 0 {
+	if keys := disk.Keys(tableUnproven); len(keys) > 0 {
 		t.Errorf("records of old are left: %v", keys)
 	}
 }
@@ -138,7 +138,7 @@ func TestHowLongATokenIsGoodOffline(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			tokens := open(t, newAPIServer(t), &buckettest.Table{}, func(o *Options) {
+			tokens := open(t, newAPIServer(t), &tabletest.Store{}, func(o *Options) {
 				o.Grace, o.Now = test.grace, func() time.Time { return time.Unix(expires, 0).Add(test.after) }
 			})
 			user := account("ns", "a")
@@ -159,24 +159,24 @@ func TestHowLongATokenIsGoodOffline(t *testing.T) {
 
 func TestUsingATokenIsNotedOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var table buckettest.Table
-		tokens := open(t, newAPIServer(t), &table)
+		var disk tabletest.Store
+		tokens := open(t, newAPIServer(t), &disk)
 		tokens.Issued("a", account("ns", "a"))
-		table.Clear()
+		disk.Clear()
 		tokens.offline("a")
-		if keys := table.Keys(tableTokens); len(keys) != 0 {
+		if keys := disk.Keys(tableTokens); len(keys) != 0 {
 			t.Error("each use of a token is written")
 		}
 		time.Sleep(noteUseEvery)
 		tokens.offline("a")
-		if keys := table.Keys(tableTokens); len(keys) != 1 {
+		if keys := disk.Keys(tableTokens); len(keys) != 1 {
 			t.Error("the use of a token is not written")
 		}
 	})
 }
 
 func BenchmarkAKnownToken(b *testing.B) {
-	tokens := New(Options{Table: &buckettest.Table{}, Now: time.Now})
+	tokens := New(Options{Table: &tabletest.Store{}, Now: time.Now})
 	if err := tokens.Load(salt); err != nil {
 		b.Fatal(err)
 	}

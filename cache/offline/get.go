@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // errNotKept is why there is no answer to what was read, but in a form that is not kept.
@@ -64,7 +64,7 @@ func (r *Request) Get() (*http.Response, error) {
 }
 
 // object answers with one object.
-func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
+func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
 	c.View.Touch(r.Answers.Now())
 	c.View.NoteRead(c.Name)
 	limit := pieceSize
@@ -83,7 +83,7 @@ func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, 
 }
 
 // Respond sends an object in a representation.
-func (r *Request) Respond(code int, o view.Object, to wire.Representation) (*http.Response, error) {
+func (r *Request) Respond(code int, o view.Object, to negotiation.Representation) (*http.Response, error) {
 	body, err := AppendObject(nil, o, to)
 	if errors.Is(err, convert.ErrUnknownType) {
 		return ErrorResponse(r.HTTP, NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))

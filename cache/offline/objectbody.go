@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -21,7 +22,7 @@ import (
 type objectBody struct {
 	asked  *Request
 	held   view.Copy
-	to     wire.Representation
+	to     negotiation.Representation
 	reader *store.Reader // keeps the copy on disk
 	out    waiting
 	hash   uint64 // of the whole body, once it was made
@@ -34,7 +35,7 @@ type objectBody struct {
 var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
-func (r *Request) largeObject(c *view.Copy, to wire.Representation) (*http.Response, error) {
+func (r *Request) largeObject(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
 	b := &objectBody{asked: r, held: *c, to: to, reader: c.View.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
@@ -72,7 +73,7 @@ func (b *objectBody) fill() {
 }
 
 // AppendObject appends an object as the body of an answer in the representation r.
-func AppendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, error) {
+func AppendObject(dst []byte, o view.Object, r negotiation.Representation) ([]byte, error) {
 	bare, t, err := o.Bare, o.Type, error(nil)
 	switch {
 	case o.Repr.Metadata != r.Metadata:

@@ -7,6 +7,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -165,5 +166,5 @@ func (r *Request) overlaid(o view.Object) view.Object {
 
 // OverlaidObject is an object of the overlay.
 func OverlaidObject(o overlay.Object) view.Object {
-	return view.Object{Type: o.Type, Repr: wire.Representation{Encoding: o.Encoding}, Bare: o.Bare}
+	return view.Object{Type: o.Type, Repr: negotiation.Representation{Encoding: o.Encoding}, Bare: o.Bare}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -12,8 +13,8 @@ import (
 // offer is an entry of an Accept header, and the representations in which cached
 // objects can be for it to be served: to itself first, and then those that are converted.
 type offer struct {
-	to   wire.Representation
-	from []wire.Representation
+	to   negotiation.Representation
+	from []negotiation.Representation
 }
 
 // inAcceptOrder returns what an Accept header asks for, in the order in which an
@@ -21,7 +22,7 @@ type offer struct {
 // the metadata of objects, and names plain JSON last, may not be able to read more.
 func inAcceptOrder(accept string) []offer {
 	var offers []offer
-	for _, to := range wire.Acceptable(accept) {
+	for _, to := range negotiation.Acceptable(accept) {
 		if to.Cacheable() {
 			offers = append(offers, offer{to, convertibleTo(to)})
 		}
@@ -30,11 +31,11 @@ func inAcceptOrder(accept string) []offer {
 }
 
 // convertibleTo returns the representations from which r can be made, r itself first.
-func convertibleTo(r wire.Representation) []wire.Representation {
-	all := []wire.Representation{r}
+func convertibleTo(r negotiation.Representation) []negotiation.Representation {
+	all := []negotiation.Representation{r}
 	for _, metadata := range slices.Compact([]string{r.Metadata, ""}) {
 		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if other := (wire.Representation{Encoding: e, Metadata: metadata}); other != r {
+			if other := (negotiation.Representation{Encoding: e, Metadata: metadata}); other != r {
 				all = append(all, other)
 			}
 		}
@@ -45,7 +46,7 @@ func convertibleTo(r wire.Representation) []wire.Representation {
 // Source is a view that can answer, if need be after a conversion.
 type Source struct {
 	View *view.View
-	Repr wire.Representation // asked for
+	Repr negotiation.Representation // asked for
 }
 
 // converts reports whether the view's objects are not what was asked for.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -66,7 +66,7 @@ func New(o Options) *Overlay {
 // the cache has it; earlier updates lie over it. The result is in the encoding in which
 // the object was cached when it was first updated.
 //
-// Errors are update.ErrUnsupported for all but the node's status, a pod's status and a
+// Errors are patch.ErrUnsupported for all but the node's status, a pod's status and a
 // lease; convert.ErrUnknownType; or an apierrors.APIStatus to answer with, after which
 // all is as before.
 func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
@@ -85,7 +85,7 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 	if err != nil {
 		return Object{}, fmt.Errorf("read the cached %s %s: %w", key.Resource, key.Name, err)
 	}
-	next, err := update.Apply(update.Request{
+	next, err := patch.Apply(patch.Request{
 		Method:      r.Method,
 		ContentType: r.ContentType,
 		Body:        r.Body,

@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -192,7 +192,7 @@ func TestWhatIsNotForTheOverlay(t *testing.T) {
 		{"the deletion of a status", podKey, http.MethodDelete, "status"},
 	} {
 		r := overlay.Request{Method: c.method, Subresource: c.sub, ContentType: strategic, Body: []byte(`{}`)}
-		if _, err := o.Apply(c.key, r, node(t, wire.JSON, "", "7")); !errors.Is(err, update.ErrUnsupported) {
+		if _, err := o.Apply(c.key, r, node(t, wire.JSON, "", "7")); !errors.Is(err, patch.ErrUnsupported) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

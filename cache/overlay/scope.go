@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 )
 
 // scope puts back into next what an update must not change, as the strategies of the
@@ -28,7 +28,7 @@ func scopeOf(key Key, subresource string) (scope, error) {
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	return nil, fmt.Errorf("update %s %s: %w", resource, key.Name, update.ErrUnsupported)
+	return nil, fmt.Errorf("update %s %s: %w", resource, key.Name, patch.ErrUnsupported)
 }
 
 // nodeStatus lets metadata through: by the status a kubelet also sets the labels and

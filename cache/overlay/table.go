@@ -7,7 +7,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Table keeps values on disk. See bucket.Bucket.
+// Table keeps values on disk. See table.Table.
 type Table interface {
 	Key(parts ...string) string
 	Put(key string, value []byte)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -46,7 +46,7 @@ func (u *Update) Over(m *wire.Meta, own bool) bool {
 	if !own {
 		return u.ResourceVersion == string(m.ResourceVersion)
 	}
-	return !update.Older(u.ResourceVersion, string(m.ResourceVersion))
+	return !patch.Older(u.ResourceVersion, string(m.ResourceVersion))
 }
 
 // Lay returns the cached object with the status that was reported, or cached itself

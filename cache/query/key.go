@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Key is the query that a view answers. It is kept with the view as JSON.
@@ -53,10 +53,10 @@ func (k *Key) Scope() string {
 }
 
 // Repr is the representation of the objects.
-func (k *Key) Repr() wire.Representation {
-	r, err := wire.ParseRepresentation(k.Representation)
+func (k *Key) Repr() negotiation.Representation {
+	r, err := negotiation.ParseRepresentation(k.Representation)
 	if err != nil {
-		return wire.Representation{} // never kept, so never asked for
+		return negotiation.Representation{} // never kept, so never asked for
 	}
 	return r
 }

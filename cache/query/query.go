@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/versions"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Query is what a request asks for, as far as the cache is concerned.
@@ -181,7 +181,7 @@ func (q *Query) Consistent() bool {
 }
 
 // Key is that of the view in a representation.
-func (q *Query) Key(r wire.Representation) Key {
+func (q *Query) Key(r negotiation.Representation) Key {
 	k := Key{
 		User: q.User, Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource,
 		Representation: r.String(),

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -50,8 +50,8 @@ type Records struct {
 	Viewed func() map[string]map[query.UserResource]bool
 
 	mu    sync.RWMutex
-	table *bucket.Bucket // nil until load
-	lost  bool           // some were lost on disk; see distrust
+	table *table.Table // nil until load
+	lost  bool         // some were lost on disk; see distrust
 	of    map[query.UserResource]*resourceRecord
 	users map[string]*userRecord
 	// counted are the versions that were seen, whoever saw them.

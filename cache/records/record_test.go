@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -33,7 +34,7 @@ func loadRecords(t *testing.T, r *Records, dir string) *disk.Disk {
 		Store:     store.Options{Logger: slog.New(slog.DiscardHandler)},
 		Lost:      func(id store.ID, err error) { t.Errorf("%v is lost: %v", id, err) },
 		Opened:    func(*store.Store, error) {},
-		Committed: func(store.CommitStats) {},
+		Committed: func(writeback.CommitStats) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -46,20 +46,20 @@ func savedAs(of query.UserResource) savedRecord {
 // of one that was damaged or could not be opened: what is in memory is newer, and is written
 // to that file, too. When all views are loaded, distrust has to follow.
 func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
-	table, err := bucket.Open(d, tableRecords, log)
+	t, err := table.Open(d, tableRecords, log)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.table = table
+	r.table = t
 	if err := d.CheckTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
 		log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
 		r.loseLocked()
 	} else if err != nil {
 		return fmt.Errorf("check the records of deleted and refused objects: %w", err)
 	}
-	found, err := readRecords(table)
+	found, err := readRecords(t)
 	if err != nil {
 		return fmt.Errorf("read the records of deleted and refused objects: %w", err)
 	}
@@ -81,16 +81,16 @@ func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 // readRecords returns what is on disk in an order that does not depend on the keys: where
 // there is more than is kept, it is the same that is kept each time. Users come last: the
 // record of a closed user is about further resources, not about those on disk.
-func readRecords(table *bucket.Bucket) (found []savedRecord, err error) {
-	err = table.All(func(key string, value []byte) {
+func readRecords(t *table.Table) (found []savedRecord, err error) {
+	err = t.All(func(key string, value []byte) {
 		var s savedRecord
 		if json.Unmarshal(value, &s) != nil || s.User == "" && !s.Lost {
-			table.Delete(key)
+			t.Delete(key)
 			return
 		}
 		found = append(found, s)
-		if now := table.Key(s.key()...); now != key {
-			table.Delete(key) // it is of a salt that was lost, and is written again under the new one
+		if now := t.Key(s.key()...); now != key {
+			t.Delete(key) // it is of a salt that was lost, and is written again under the new one
 		}
 	})
 	slices.SortFunc(found, func(a, b savedRecord) int {

@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -31,7 +32,7 @@ func emptyView(t *testing.T) *view.View {
 		Store:     store.Options{Logger: log},
 		Lost:      func(id store.ID, err error) { t.Errorf("%v is lost: %v", id, err) },
 		Opened:    func(*store.Store, error) {},
-		Committed: func(store.CommitStats) {},
+		Committed: func(writeback.CommitStats) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"net/url"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // values is a context with the values of a request that may have ended.
@@ -86,7 +86,7 @@ func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request,
 		}
 		return nil, &refusal{res.StatusCode}
 	}
-	if got := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.Repr {
+	if got := negotiation.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type")); got != v.Repr {
 		res.Body.Close()
 		return nil, fmt.Errorf("list: %w: the apiserver answered in %q, not %s", errUnfit, res.Header.Get("Content-Type"), v.Repr)
 	}
@@ -107,7 +107,7 @@ func IsFinal(err error) bool {
 }
 
 // AcceptOf returns the Accept header for lists in a representation.
-func AcceptOf(r wire.Representation) string {
+func AcceptOf(r negotiation.Representation) string {
 	if r.Metadata == "" {
 		return r.Encoding.MediaType()
 	}

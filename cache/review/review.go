@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/quota"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -28,8 +28,8 @@ type Options struct {
 
 // Reviews is the answers that are remembered.
 type Reviews struct {
-	bucket *bucket.Bucket
-	opts   Options
+	table *table.Table
+	opts  Options
 
 	mu      sync.Mutex
 	clock   *clock
@@ -39,8 +39,8 @@ type Reviews struct {
 }
 
 const (
-	// bucketName is the table's.
-	bucketName = "reviews"
+	// tableName is the one of the store's table.
+	tableName = "reviews"
 	// keyClock is the key of the time that the clock has shown last. The others are hashes.
 	keyClock = "clock"
 
@@ -54,18 +54,18 @@ const (
 )
 
 // Open returns the answers that t holds and that are not too old.
-func Open(t bucket.Table, o Options) (*Reviews, error) {
+func Open(t table.Store, o Options) (*Reviews, error) {
 	if o.MaxCount <= 0 {
 		o.MaxCount = 1000
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 4 << 20
 	}
-	b, err := bucket.Open(t, bucketName, o.Logger)
+	b, err := table.Open(t, tableName, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the kept reviews: %w", err)
 	}
-	k := &Reviews{bucket: b, opts: o, entries: make(map[string]*entry)}
+	k := &Reviews{table: b, opts: o, entries: make(map[string]*entry)}
 	var unreadable []string
 	err = b.All(func(key string, value []byte) {
 		r, err := parse(value)
@@ -129,15 +129,15 @@ func (k *Reviews) keepLocked(key string, answered *question) error {
 	}
 	next := r.entry(len(value))
 	if old := k.entries[key]; old != nil && old.sum == next.sum && now.Sub(old.written) < k.opts.TTL/writesPerTTL {
-		if _, there := k.bucket.Get(key); there { // the cache's file may have been replaced
+		if _, there := k.table.Get(key); there { // the cache's file may have been replaced
 			old.given = now
 			return nil
 		}
 	}
 	k.set(key, next)
-	k.bucket.Put(key, value)
+	k.table.Put(key, value)
 	k.marked = now
-	k.bucket.Delete(k.evict()...)
+	k.table.Delete(k.evict()...)
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (k *Reviews) recall(key string) []byte {
 		return nil
 	}
 	k.markLocked(now)
-	value, ok := k.bucket.Get(key)
+	value, ok := k.table.Get(key)
 	if !ok {
 		return nil // for this time: the disk may come round
 	}
@@ -192,7 +192,7 @@ func (k *Reviews) markLocked(now time.Time) {
 	if err != nil {
 		return
 	}
-	k.bucket.Put(keyClock, value)
+	k.table.Put(keyClock, value)
 	k.marked = now
 }
 
@@ -209,13 +209,13 @@ func (k *Reviews) key(q *question) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return k.bucket.Key(parts...), nil
+	return k.table.Key(parts...), nil
 }
 
 func (k *Reviews) forgetLocked(key string) {
 	if k.entries[key] != nil {
 		k.unset(key)
-		k.bucket.Delete(key)
+		k.table.Delete(key)
 	}
 }
 

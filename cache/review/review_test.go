@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/review"
+	"github.com/edgehub-io/edgehub/cache/table"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -35,7 +35,7 @@ var (
 	access = authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")
 )
 
-func open(tb testing.TB, t bucket.Table, o review.Options) *review.Reviews {
+func open(tb testing.TB, t table.Store, o review.Options) *review.Reviews {
 	tb.Helper()
 	k, err := review.Open(t, o)
 	if err != nil {
@@ -133,9 +133,9 @@ func says(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string)
 }
 
 func TestTheSameQuestionGetsTheSameYesAlsoAfterARestart(t *testing.T) {
-	var table buckettest.Table
+	var disk tabletest.Store
 	o := review.Options{TTL: time.Hour}
-	k := open(t, &table, o)
+	k := open(t, &disk, o)
 	token, may := tokenReview(secret, "b", "a"), accessReview("jane", "get", "x", "y")
 	keep(t, k, token, authenticated(token, "jane"))
 	keep(t, k, may, allowed(may))
@@ -152,20 +152,20 @@ func TestTheSameQuestionGetsTheSameYesAlsoAfterARestart(t *testing.T) {
 				}
 			}
 		}
-		k = open(t, &table, o)
+		k = open(t, &disk, o)
 	}
-	if _, inValues := table.Holds(secret); inValues {
+	if _, inValues := disk.Holds(secret); inValues {
 		t.Error("the token is on disk")
 	}
 	for _, text := range []string{secret, "jane", "nodes"} {
-		if inKeys, _ := table.Holds(text); inKeys {
+		if inKeys, _ := disk.Holds(text); inKeys {
 			t.Errorf("a key in the table tells %q", text)
 		}
 	}
 }
 
 func TestWhateverIsNotTheSameQuestionIsNo(t *testing.T) {
-	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour})
+	k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour})
 	token, may := tokenReview(secret, "a"), accessReview("jane", "get", "x")
 	keep(t, k, token, authenticated(token, "jane"))
 	keep(t, k, may, allowed(may))
@@ -212,8 +212,8 @@ func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
 	for name, answered := range map[string]runtime.Object{
 		"not authenticated": token, "an error": unknown, "not allowed": may, "denied": denied,
 	} {
-		var table buckettest.Table
-		k := open(t, &table, review.Options{TTL: time.Hour})
+		var disk tabletest.Store
+		k := open(t, &disk, review.Options{TTL: time.Hour})
 		asked, yes := runtime.Object(may), runtime.Object(allowed(may))
 		if _, ok := answered.(*authenticationv1.TokenReview); ok {
 			asked, yes = token, authenticated(token, "jane")
@@ -227,7 +227,7 @@ func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
 		if got := says(t, k, asked, kubelet); got != "no "+why {
 			t.Errorf("%s after a yes: %s", name, got)
 		}
-		if n := open(t, &table, review.Options{TTL: time.Hour}).Len(); n != 0 {
+		if n := open(t, &disk, review.Options{TTL: time.Hour}).Len(); n != 0 {
 			t.Errorf("%s after a yes: %d are on disk", name, n)
 		}
 	}
@@ -236,9 +236,9 @@ func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
 func TestAYesIsGivenAgainForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 24 * time.Hour
-		var table buckettest.Table
+		var disk tabletest.Store
 		o := review.Options{TTL: ttl}
-		k := open(t, &table, o)
+		k := open(t, &disk, o)
 		may := accessReview("jane", "get")
 		keep(t, k, may, allowed(may))
 		time.Sleep(ttl / 2)
@@ -248,21 +248,21 @@ func TestAYesIsGivenAgainForALimitedTime(t *testing.T) {
 			if got := says(t, k, may, kubelet); got != "yes RBAC" {
 				t.Errorf("just before its end: %s", got)
 			}
-			k = open(t, &table, o)
+			k = open(t, &disk, o)
 		}
 		time.Sleep(time.Second)
 		for range 2 {
 			if got := says(t, k, may, kubelet); got != "no "+why {
 				t.Errorf("at its end: %s", got)
 			}
-			k = open(t, &table, o)
+			k = open(t, &disk, o)
 		}
 		if k.Len() != 0 {
 			t.Errorf("%d are kept", k.Len())
 		}
 
 		keep(t, k, may, allowed(may))
-		k = open(t, &table, review.Options{TTL: 0})
+		k = open(t, &disk, review.Options{TTL: 0})
 		if got := says(t, k, may, kubelet); got != "no "+why {
 			t.Errorf("turned off: %s", got)
 		}
@@ -279,19 +279,19 @@ func TestAClockThatJumpsLengthensNothing(t *testing.T) {
 	may := accessReview("jane", "get")
 	o := review.Options{TTL: ttl}
 	// kept returns a table in which a yes was kept so long after 2000, and given again after some time.
-	kept := func(t *testing.T, after, use time.Duration) *buckettest.Table {
+	kept := func(t *testing.T, after, use time.Duration) *tabletest.Store {
 		t.Helper()
-		var table buckettest.Table
+		var disk tabletest.Store
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(after)
-			k := open(t, &table, o)
+			k := open(t, &disk, o)
 			keep(t, k, may, allowed(may))
 			time.Sleep(use)
 			if got := says(t, k, may, kubelet); got != "yes RBAC" {
 				t.Errorf("after %v: %s", use, got)
 			}
 		})
-		return &table
+		return &disk
 	}
 	t.Run("set back, and restarted again and again", func(t *testing.T) {
 		table := kept(t, 20*365*24*time.Hour, 0)
@@ -326,7 +326,7 @@ func TestAFloodOfReviewsPushesOutNoneOfOtherUsers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o.TTL = time.Hour
-				k := open(t, &buckettest.Table{}, o)
+				k := open(t, &tabletest.Store{}, o)
 				token, may := tokenReview(secret), accessReview("victim", "get")
 				keep(t, k, token, authenticated(token, "victim"))
 				keep(t, k, may, allowed(may))
@@ -351,28 +351,28 @@ func TestAFloodOfReviewsPushesOutNoneOfOtherUsers(t *testing.T) {
 
 func TestWhatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var table buckettest.Table
-		k := open(t, &table, review.Options{TTL: 24 * time.Hour})
+		var disk tabletest.Store
+		k := open(t, &disk, review.Options{TTL: 24 * time.Hour})
 		may := accessReview("jane", "get")
 		keep(t, k, may, allowed(may))
-		table.FailPuts(errors.New("it writes"))
+		disk.FailPuts(errors.New("it writes"))
 		time.Sleep(59 * time.Minute)
 		keep(t, k, may, allowed(may))
-		table.FailPuts(nil)
+		disk.FailPuts(nil)
 		time.Sleep(24*time.Hour - time.Second)
 		if got := says(t, k, may, kubelet); got != "yes RBAC" {
 			t.Errorf("23 hours after it was confirmed: %s", got)
 		}
-		table.Clear() // the file was replaced
+		disk.Clear() // the file was replaced
 		keep(t, k, may, allowed(may))
-		if got := says(t, open(t, &table, review.Options{TTL: time.Hour}), may, kubelet); got != "yes RBAC" {
+		if got := says(t, open(t, &disk, review.Options{TTL: time.Hour}), may, kubelet); got != "yes RBAC" {
 			t.Errorf("confirmed after the file was replaced: %s", got)
 		}
 	})
 }
 
 func TestWhatCannotBeReadIsAnErrorThatTellsNoToken(t *testing.T) {
-	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour})
+	k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour})
 	good, goodType := encode(t, protobuf, authenticated(tokenReview(secret), "jane"))
 	other, otherType := encode(t, asJSON, allowed(accessReview(secret, "get")))
 	for _, c := range []struct {
@@ -411,22 +411,22 @@ func TestWhatCannotBeReadIsAnErrorThatTellsNoToken(t *testing.T) {
 }
 
 func TestDamageIsNo(t *testing.T) {
-	var table buckettest.Table
+	var disk tabletest.Store
 	o := review.Options{TTL: time.Hour}
-	k := open(t, &table, o)
+	k := open(t, &disk, o)
 	may := accessReview("jane", "get")
 	keep(t, k, may, allowed(may))
-	table.Damage("reviews", table.Keys("reviews")[0])
+	disk.Damage("reviews", disk.Keys("reviews")[0])
 	for range 2 {
 		if got := says(t, k, may, kubelet); got != "no "+why {
 			t.Error(got)
 		}
-		k = open(t, &table, o)
+		k = open(t, &disk, o)
 	}
 }
 
 func TestConcurrentUse(t *testing.T) {
-	k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour, MaxCount: 5})
+	k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour, MaxCount: 5})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -442,7 +442,7 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	k, err := review.Open(&buckettest.Table{}, review.Options{TTL: time.Hour})
+	k, err := review.Open(&tabletest.Store{}, review.Options{TTL: time.Hour})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -466,7 +466,7 @@ func FuzzAnswer(f *testing.F) {
 // #17: nor does a namespace with many service accounts.
 func TestAFloodOfReviewsOfManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := open(t, &buckettest.Table{}, review.Options{TTL: time.Hour, MaxCount: 20})
+		k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour, MaxCount: 20})
 		const victim = "system:serviceaccount:victims:a"
 		for _, verb := range []string{"get", "list", "watch"} {
 			may := accessReview(victim, verb)

@@ -10,9 +10,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/quota"
+	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -32,11 +32,11 @@ type Options struct {
 
 // Tokens are the last token of each kind.
 type Tokens struct {
-	bucket *bucket.Bucket
-	opts   Options
+	table *table.Table
+	opts  Options
 
 	mu    sync.Mutex
-	known map[string]known // by key in the bucket
+	known map[string]known // by key in the table
 	node  held
 	other held
 }
@@ -54,8 +54,8 @@ type known struct {
 	size int64     // of its record
 }
 
-// bucketName is the table's.
-const bucketName = "service-account-tokens"
+// tableName is the one of the store's table.
+const tableName = "service-account-tokens"
 
 // maxBody bounds what is kept of one answer, in bytes; usual ones have 2,000.
 const maxBody = 64 << 10
@@ -70,7 +70,7 @@ var tokenRequest = wire.TypeMeta{
 }
 
 // Open returns the tokens that t holds.
-func Open(t bucket.Table, o Options) (*Tokens, error) {
+func Open(t table.Store, o Options) (*Tokens, error) {
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = 2000
 	}
@@ -80,11 +80,11 @@ func Open(t bucket.Table, o Options) (*Tokens, error) {
 	if o.MaxUnused <= 0 {
 		o.MaxUnused = 400 * 24 * time.Hour
 	}
-	b, err := bucket.Open(t, bucketName, o.Logger)
+	b, err := table.Open(t, tableName, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
 	}
-	k := &Tokens{bucket: b, opts: o, known: make(map[string]known)}
+	k := &Tokens{table: b, opts: o, known: make(map[string]known)}
 	var unreadable []string
 	err = b.All(func(key string, value []byte) {
 		r, err := parse(value)
@@ -128,7 +128,7 @@ func (k *Tokens) Keep(a Account, request []byte, requestType string, response []
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.putLocked(key, record{used: time.Now(), user: a.User, bare: bare})
-	k.bucket.Delete(k.forget()...)
+	k.table.Delete(k.forget()...)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (k *Tokens) Keep(a Account, request []byte, requestType string, response []
 func (k *Tokens) putLocked(key string, r record) {
 	value := r.bytes()
 	k.set(key, known{r.user, r.used, int64(len(value))})
-	k.bucket.Put(key, value)
+	k.table.Put(key, value)
 }
 
 var errNoToken = errors.New("there is none in the answer")
@@ -177,7 +177,7 @@ func (k *Tokens) read(key, user string) (record, bool) {
 	if !ok {
 		return record{}, false
 	}
-	value, ok := k.bucket.Get(key)
+	value, ok := k.table.Get(key)
 	if !ok {
 		return record{}, false // for this time: the disk may come round
 	}
@@ -202,7 +202,7 @@ func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 	parts = append(parts, bound.Kind, bound.Name, string(bound.UID))
 	audiences := slices.Clone(asked.Spec.Audiences)
 	slices.Sort(audiences)
-	return k.bucket.Key(append(parts, slices.Compact(audiences)...)...)
+	return k.table.Key(append(parts, slices.Compact(audiences)...)...)
 }
 
 // set and unset change what is known. The caller holds mu, or is alone.

@@ -14,25 +14,25 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const (
-	bucketName = "service-account-tokens"
-	kubelet    = "application/vnd.kubernetes.protobuf,application/json"
-	protobuf   = "application/vnd.kubernetes.protobuf"
-	secret     = "eyJhbGciOi.the-secret-part.of-a-token"
+	tableName = "service-account-tokens"
+	kubelet   = "application/vnd.kubernetes.protobuf,application/json"
+	protobuf  = "application/vnd.kubernetes.protobuf"
+	secret    = "eyJhbGciOi.the-secret-part.of-a-token"
 )
 
 var account = satoken.Account{User: "node", Namespace: "ns", Name: "default"}
 
-func open(tb testing.TB, t bucket.Table, o satoken.Options) *satoken.Tokens {
+func open(tb testing.TB, t table.Store, o satoken.Options) *satoken.Tokens {
 	tb.Helper()
 	k, err := satoken.Open(t, o)
 	if err != nil {
@@ -93,8 +93,8 @@ func given(tb testing.TB, k *satoken.Tokens, a satoken.Account, r *authenticatio
 }
 
 func TestTheLastTokenIsGivenAgainAlsoAfterARestart(t *testing.T) {
-	var table buckettest.Table
-	k := open(t, &table, satoken.Options{})
+	var disk tabletest.Store
+	k := open(t, &disk, satoken.Options{})
 	keep(t, k, account, request("p"), "first")
 	keep(t, k, account, request("p"), secret)
 	for range 2 {
@@ -103,17 +103,17 @@ func TestTheLastTokenIsGivenAgainAlsoAfterARestart(t *testing.T) {
 				t.Errorf("Accept %q: %q", accept, got)
 			}
 		}
-		k = open(t, &table, satoken.Options{})
+		k = open(t, &disk, satoken.Options{})
 	}
 	for _, text := range []string{secret, "default", "node"} {
-		if inKeys, _ := table.Holds(text); inKeys {
+		if inKeys, _ := disk.Holds(text); inKeys {
 			t.Errorf("a key in the table tells %q", text)
 		}
 	}
 }
 
 func TestATokenIsGivenForNothingElse(t *testing.T) {
-	k := open(t, &buckettest.Table{}, satoken.Options{})
+	k := open(t, &tabletest.Store{}, satoken.Options{})
 	keep(t, k, account, request("p"), secret)
 	type change = func(*authenticationv1.TokenRequest)
 	for _, c := range []struct {
@@ -148,8 +148,8 @@ func TestATokenIsGivenForNothingElse(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var table buckettest.Table
-		k := open(t, &table, satoken.Options{MaxTokens: 3})
+		var disk tabletest.Store
+		k := open(t, &disk, satoken.Options{MaxTokens: 3})
 		for i := range 4 {
 			keep(t, k, account, request(fmt.Sprint(i)), fmt.Sprint("token", i))
 			time.Sleep(time.Second)
@@ -164,15 +164,15 @@ func TestBounds(t *testing.T) {
 			t.Fatal("gone after 200 days")
 		}
 		time.Sleep(250 * 24 * time.Hour)
-		k = open(t, &table, satoken.Options{MaxTokens: 3})
-		if k.Len() != 1 || given(t, k, account, request("2"), kubelet) == "" || len(table.Keys(bucketName)) != 1 {
-			t.Errorf("after 400 days unused, %d are there, %d on disk", k.Len(), len(table.Keys(bucketName)))
+		k = open(t, &disk, satoken.Options{MaxTokens: 3})
+		if k.Len() != 1 || given(t, k, account, request("2"), kubelet) == "" || len(disk.Keys(tableName)) != 1 {
+			t.Errorf("after 400 days unused, %d are there, %d on disk", k.Len(), len(disk.Keys(tableName)))
 		}
 	})
 }
 
 func TestWhatIsNotKeptAndNeverSaysAToken(t *testing.T) {
-	k := open(t, &buckettest.Table{}, satoken.Options{})
+	k := open(t, &tabletest.Store{}, satoken.Options{})
 	good, goodType := encode(t, protobuf, request("p"))
 	issued := request("p")
 	issued.Status.Token = secret
@@ -205,12 +205,12 @@ func TestWhatIsNotKeptAndNeverSaysAToken(t *testing.T) {
 }
 
 func TestADamagedTokenIsMissing(t *testing.T) {
-	var table buckettest.Table
+	var disk tabletest.Store
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
-	keep(t, open(t, &table, satoken.Options{}), account, request("p"), secret)
-	table.Damage(bucketName, table.Keys(bucketName)[0])
-	k := open(t, &table, satoken.Options{Logger: log})
+	keep(t, open(t, &disk, satoken.Options{}), account, request("p"), secret)
+	disk.Damage(tableName, disk.Keys(tableName)[0])
+	k := open(t, &disk, satoken.Options{Logger: log})
 	if got := given(t, k, account, request("p"), kubelet); got != "" || k.Len() != 0 {
 		t.Errorf("given: %q", got)
 	}
@@ -224,7 +224,7 @@ func TestADamagedTokenIsMissing(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	k := open(t, &buckettest.Table{}, satoken.Options{MaxTokens: 5})
+	k := open(t, &tabletest.Store{}, satoken.Options{MaxTokens: 5})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -240,7 +240,7 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	k, err := satoken.Open(&buckettest.Table{}, satoken.Options{})
+	k, err := satoken.Open(&tabletest.Store{}, satoken.Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -260,8 +260,8 @@ func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
 	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 4000}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var table buckettest.Table
-				k := open(t, &table, o)
+				var disk tabletest.Store
+				k := open(t, &disk, o)
 				flooder := satoken.Account{User: "flooder", Namespace: "ns", Name: "default"}
 				pods := []string{"a", "b", "c"}
 				for _, pod := range pods {
@@ -271,7 +271,7 @@ func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
 					time.Sleep(time.Second)
 					keep(t, k, flooder, request(fmt.Sprint(i)), "flood")
 					if i == 100 {
-						k = open(t, &table, o)
+						k = open(t, &disk, o)
 					}
 				}
 				for _, pod := range pods {
@@ -289,20 +289,20 @@ func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
 
 // Tokens that an older version of the hub has kept do not name a user.
 func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
-	var table buckettest.Table
-	k := open(t, &table, satoken.Options{})
+	var disk tabletest.Store
+	k := open(t, &disk, satoken.Options{})
 	keep(t, k, account, request("p"), secret)
-	key := table.Keys(bucketName)[0]
-	value, err := table.Get(bucketName, key)
+	key := disk.Keys(tableName)[0]
+	value, err := disk.Get(tableName, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	value[0] = 1
 	old := slices.Concat(value[:9], value[9+1+len(account.User):])
-	if err := table.Put(store.Pair{Bucket: bucketName, Key: key, Value: old}); err != nil {
+	if err := disk.Put(store.Pair{Table: tableName, Key: key, Value: old}); err != nil {
 		t.Fatal(err)
 	}
-	k = open(t, &table, satoken.Options{})
+	k = open(t, &disk, satoken.Options{})
 	if got := given(t, k, account, request("p"), kubelet); got != secret {
 		t.Errorf("%q", got)
 	}
@@ -314,8 +314,8 @@ func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
 	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 3500}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var table buckettest.Table
-				k := open(t, &table, o)
+				var disk tabletest.Store
+				k := open(t, &disk, o)
 				pods := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 				for _, pod := range pods {
 					keep(t, k, account, request(pod), "token of "+pod)
@@ -324,7 +324,7 @@ func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
 					time.Sleep(time.Second)
 					keep(t, k, satoken.Account{User: fmt.Sprint("user", i), Namespace: "ns", Name: "default"}, request("p"), "flood")
 					if i == 100 {
-						k = open(t, &table, o)
+						k = open(t, &disk, o)
 					}
 				}
 				for _, pod := range pods {
@@ -352,7 +352,7 @@ func TestAFloodOfTokensByManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
 	}
 	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 8000}} {
 		t.Run(name, func(t *testing.T) {
-			k := open(t, &buckettest.Table{}, o)
+			k := open(t, &tabletest.Store{}, o)
 			victim, pods := of("victims", 1), []string{"a", "b", "c"}
 			for _, pod := range pods {
 				keep(t, k, victim, request(pod), "token of "+pod)

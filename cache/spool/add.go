@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -44,17 +44,17 @@ type Answer struct {
 
 // Add answers a request, and keeps its event. It keeps nothing of the body.
 //
-// Errors are ErrFull; update.ErrUnsupported for other methods, resources than events,
+// Errors are ErrFull; patch.ErrUnsupported for other methods, resources than events,
 // server-side apply, and callers on whose behalf nothing could be sent; convert.ErrNotAcceptable; or an apierrors.APIStatus: 404 where the
 // package's comment says so, 409 for a POST of what is in the spool, and those of
 // requests that make no sense.
 func (s *Spool) Add(r Request) (Answer, error) {
 	t := wire.TypeMeta{APIVersion: schema.GroupVersion{Group: r.Group, Version: r.Version}.String(), Kind: "Event"}
 	if t.APIVersion != corev1.SchemeGroupVersion.String() && t.APIVersion != eventsv1.SchemeGroupVersion.String() {
-		return Answer{}, fmt.Errorf("spool an event of %s: %w", t.APIVersion, update.ErrUnsupported)
+		return Answer{}, fmt.Errorf("spool an event of %s: %w", t.APIVersion, patch.ErrUnsupported)
 	}
 	if !r.Node && r.Authorization == "" {
-		return Answer{}, fmt.Errorf("spool an event of %s, who has no token to send it with: %w", r.User, update.ErrUnsupported)
+		return Answer{}, fmt.Errorf("spool an event of %s, who has no token to send it with: %w", r.User, patch.ErrUnsupported)
 	}
 	var (
 		event runtime.Object
@@ -69,7 +69,7 @@ func (s *Spool) Add(r Request) (Answer, error) {
 		code = http.StatusOK
 		event, err = s.merge(&r, t)
 	default:
-		err = fmt.Errorf("%s of an event: %w", r.Method, update.ErrUnsupported)
+		err = fmt.Errorf("%s of an event: %w", r.Method, patch.ErrUnsupported)
 	}
 	if err != nil {
 		if errors.Is(err, ErrFull) {
@@ -83,7 +83,7 @@ func (s *Spool) Add(r Request) (Answer, error) {
 
 // create spools a new event.
 func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
-	event, err := update.Decode(r.ContentType, r.Body, t)
+	event, err := patch.Decode(r.ContentType, r.Body, t)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 		return nil, fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.name(), s.order.Len(), s.bytes, ErrFull)
 	}
 	e := &entry{number: s.last + 1, name: h.name(), size: size, owner: h.owner}
-	s.bucket.Put(key(e.number), value)
+	s.table.Put(key(e.number), value)
 	s.push(e)
 	s.metrics.added.Inc()
 	return event, nil
@@ -164,7 +164,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 		return nil, missing
 	}
 	e := element.Value.(*entry)
-	value, ok := s.bucket.Get(key(e.number))
+	value, ok := s.table.Get(key(e.number))
 	if !ok {
 		return nil, missing
 	}
@@ -176,7 +176,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if err != nil {
 		return nil, missing
 	}
-	next, err := update.Apply(update.Request{Method: r.Method, ContentType: r.ContentType, Body: r.Body, Resource: r.resource()}, current)
+	next, err := patch.Apply(patch.Request{Method: r.Method, ContentType: r.ContentType, Body: r.Body, Resource: r.resource()}, current)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if grown > 0 && !s.makeRoomLocked(e.owner, e.size+grown, e) {
 		return nil, fmt.Errorf("change spooled event %s: there are %d bytes: %w", e.name, s.bytes, ErrFull)
 	}
-	s.bucket.Put(key(e.number), value)
+	s.table.Put(key(e.number), value)
 	e.size += grown
 	s.addBytes(grown)
 	e.owner = changed

@@ -25,7 +25,7 @@
 //
 // An event gets its name before it is sent, so a repeated POST gets 409, which counts as sent.
 // An event is sent twice only if it was deleted in the cloud in between. It is lost if the hub
-// is killed within a second after accepting it (see store.Writer), if the spool is full (the
+// is killed within a second after accepting it (see writeback.Writer), if the spool is full (the
 // tenant that holds the most gets 503, and loses its oldest events to others: see package
 // quota), or if the apiserver rejects it permanently.
 //

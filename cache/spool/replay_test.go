@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/spool"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -68,10 +68,10 @@ func sentBy(tb testing.TB, s *spool.Spool) []string {
 }
 
 func TestReplaySendsEachAsWhoPostedIt(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
+	s := open(t, &tabletest.Store{}, spool.Options{})
 	add(t, s, post("a"), http.StatusCreated)
 	add(t, s, byToken(post("b"), "someone", "t1"), http.StatusCreated)
-	add(t, s, byToken(patch("b", 3), "someone", "t2"), http.StatusOK)
+	add(t, s, byToken(patched("b", 3), "someone", "t2"), http.StatusOK)
 	var got []sending
 	if err := s.Replay(t.Context(), cloud(t, &got, nil)); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestWhatAnswersMean(t *testing.T) {
 		{"busy", 429, false, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := open(t, &buckettest.Table{}, spool.Options{})
+			s := open(t, &tabletest.Store{}, spool.Options{})
 			r := post("a")
 			if c.token {
 				r = byToken(r, "someone", "t")
@@ -129,7 +129,7 @@ func TestWhatAnswersMean(t *testing.T) {
 
 func TestReplayIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &buckettest.Table{}, spool.Options{PerSecond: 10})
+		s := open(t, &tabletest.Store{}, spool.Options{PerSecond: 10})
 		generated := post("")
 		generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
 		for range 25 {
@@ -148,7 +148,7 @@ func TestReplayIsPaced(t *testing.T) {
 
 func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &buckettest.Table{}, spool.Options{})
+		s := open(t, &tabletest.Store{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		var got []sending
 		if err := s.Replay(t.Context(), cloud(t, &got, http.Header{"Retry-After": {"20"}}, 429)); err != nil {
@@ -162,7 +162,7 @@ func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
 
 func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &buckettest.Table{}, spool.Options{})
+		s := open(t, &tabletest.Store{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -182,7 +182,7 @@ func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
 
 func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &buckettest.Table{}, spool.Options{})
+		s := open(t, &tabletest.Store{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		add(t, s, post("b"), http.StatusCreated)
 		var got []sending
@@ -198,7 +198,7 @@ func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
 
 func TestASecondReplayWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &buckettest.Table{}, spool.Options{})
+		s := open(t, &tabletest.Store{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		inside := make(chan struct{})
 		done := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
+	"github.com/edgehub-io/edgehub/cache/table"
 )
 
 // ErrFull is returned when an event would exceed a bound of the spool, and nobody holds
@@ -31,7 +31,7 @@ type Options struct {
 
 // Spool is the events that wait.
 type Spool struct {
-	bucket  *bucket.Bucket
+	table   *table.Table
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
@@ -64,11 +64,11 @@ type owner struct {
 // size is what an owner's event takes up. value is its record.
 func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
 
-// bucketName is the table's.
-const bucketName = "events"
+// tableName is the one of the store's table.
+const tableName = "events"
 
 // Open returns the spool that t holds.
-func Open(t bucket.Table, o Options) (*Spool, error) {
+func Open(t table.Store, o Options) (*Spool, error) {
 	if o.MaxCount == 0 {
 		o.MaxCount = 5000
 	}
@@ -81,12 +81,12 @@ func Open(t bucket.Table, o Options) (*Spool, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b, err := bucket.Open(t, bucketName, o.Logger)
+	b, err := table.Open(t, tableName, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the spool of events: %w", err)
 	}
 	s := &Spool{
-		bucket:  b,
+		table:   b,
 		opts:    o,
 		log:     o.Logger,
 		metrics: newMetrics(o.Registerer),
@@ -103,7 +103,7 @@ func Open(t bucket.Table, o Options) (*Spool, error) {
 // load reads what is on disk.
 func (s *Spool) load() error {
 	var unreadable, orphans []string
-	err := s.bucket.All(func(key string, value []byte) {
+	err := s.table.All(func(key string, value []byte) {
 		number, err := parseKey(key)
 		r, parseErr := parse(value)
 		switch {
@@ -127,7 +127,7 @@ func (s *Spool) load() error {
 	if n := s.order.Len(); n > 0 {
 		s.log.Info("events from before the restart wait for the cloud", "count", n)
 	}
-	s.bucket.Delete(append(unreadable, orphans...)...)
+	s.table.Delete(append(unreadable, orphans...)...)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (s *Spool) removeLocked(number uint64, name string) {
 	delete(s.byName, name)
 	s.order.Remove(element)
 	s.addBytes(-element.Value.(*entry).size)
-	s.bucket.Delete(key(number))
+	s.table.Delete(key(number))
 }
 
 // first returns the oldest event. One that cannot be read is dropped.
@@ -177,7 +177,7 @@ func (s *Spool) first() (entry, record, bool) {
 		if !ok {
 			return entry{}, record{}, false
 		}
-		if value, ok := s.bucket.Get(key(e.number)); ok {
+		if value, ok := s.table.Get(key(e.number)); ok {
 			if r, err := parse(value); err == nil {
 				return e, r, true
 			}

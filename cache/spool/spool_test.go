@@ -18,12 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/edgehub-io/edgehub/cache/bucket"
-	"github.com/edgehub-io/edgehub/cache/bucket/buckettest"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/spool"
-	"github.com/edgehub-io/edgehub/cache/update"
+	"github.com/edgehub-io/edgehub/cache/table"
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -32,7 +32,7 @@ const (
 	kubelet   = "application/vnd.kubernetes.protobuf,application/json"
 )
 
-func open(tb testing.TB, t bucket.Table, o spool.Options) *spool.Spool {
+func open(tb testing.TB, t table.Store, o spool.Options) *spool.Spool {
 	tb.Helper()
 	s, err := spool.Open(t, o)
 	if err != nil {
@@ -49,8 +49,8 @@ func post(name string) spool.Request {
 	}
 }
 
-// patch is a recorder's PATCH of what post has posted.
-func patch(name string, count int) spool.Request {
+// patched is a recorder's PATCH of what post has posted.
+func patched(name string, count int) spool.Request {
 	r := post(name)
 	r.Method, r.Name, r.ContentType = http.MethodPatch, name, strategic
 	r.Body = fmt.Appendf(nil, `{"count":%d}`, count)
@@ -77,7 +77,7 @@ func add(tb testing.TB, s *spool.Spool, r spool.Request, code int) *corev1.Event
 }
 
 func TestAPostIsAnsweredAsAnAPIServerDoes(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
+	s := open(t, &tabletest.Store{}, spool.Options{})
 	got := add(t, s, post("a"), http.StatusCreated)
 	if got.Name != "a" || got.Namespace != "ns" || got.UID == "" || got.CreationTimestamp.IsZero() || got.ResourceVersion != "" || got.Kind != "Event" || got.Count != 1 {
 		t.Errorf("%+v", got)
@@ -99,7 +99,7 @@ func TestAPostIsAnsweredAsAnAPIServerDoes(t *testing.T) {
 }
 
 func TestEventsOfTheNewGroup(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
+	s := open(t, &tabletest.Store{}, spool.Options{})
 	r := post("a")
 	r.Group = "events.k8s.io"
 	r.Body = []byte(`{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"a","namespace":"ns"},"note":"n"}`)
@@ -111,39 +111,39 @@ func TestEventsOfTheNewGroup(t *testing.T) {
 	if got, ok := event.(*eventsv1.Event); err != nil || !ok || got.Note != "n" {
 		t.Errorf("%v, %v", event, err)
 	}
-	series := patch("a", 2)
+	series := patched("a", 2)
 	series.Group, series.Body = r.Group, []byte(`{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`)
 	if a, err := s.Add(series); err != nil || a.Code != http.StatusOK {
 		t.Errorf("%v, %v", a, err)
 	}
-	if _, err := s.Add(patch("a", 2)); !apierrors.IsNotFound(err) {
+	if _, err := s.Add(patched("a", 2)); !apierrors.IsNotFound(err) {
 		t.Errorf("patched as another type: %v", err)
 	}
 }
 
 func TestAPatchIsMergedOrNotFound(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
-	if _, err := s.Add(patch("a", 2)); !apierrors.IsNotFound(err) {
+	s := open(t, &tabletest.Store{}, spool.Options{})
+	if _, err := s.Add(patched("a", 2)); !apierrors.IsNotFound(err) {
 		t.Errorf("a patch of what was not posted: %v", err)
 	}
 	first := add(t, s, post("a"), http.StatusCreated)
-	got := add(t, s, patch("a", 2), http.StatusOK)
+	got := add(t, s, patched("a", 2), http.StatusOK)
 	if got.Count != 2 || got.UID != first.UID || got.InvolvedObject.Name != "p" {
 		t.Errorf("%+v", got)
 	}
-	put := patch("a", 0)
+	put := patched("a", 0)
 	put.Method, put.ContentType, put.Body = http.MethodPut, "application/json", []byte(`{"metadata":{"name":"a"},"count":7}`)
 	if got := add(t, s, put, http.StatusOK); got.Count != 7 || got.UID != first.UID {
 		t.Errorf("%+v", got)
 	}
-	if _, err := s.Add(byToken(patch("a", 8), "eve", "t")); !apierrors.IsNotFound(err) {
+	if _, err := s.Add(byToken(patched("a", 8), "eve", "t")); !apierrors.IsNotFound(err) {
 		t.Errorf("somebody else changes the node's event: %v", err)
 	}
 	add(t, s, byToken(post("b"), "adam", "t"), http.StatusCreated)
-	if _, err := s.Add(byToken(patch("b", 8), "eve", "t")); !apierrors.IsNotFound(err) {
+	if _, err := s.Add(byToken(patched("b", 8), "eve", "t")); !apierrors.IsNotFound(err) {
 		t.Errorf("somebody changes another one's event: %v", err)
 	}
-	if _, err := s.Add(patch("b", 8)); !apierrors.IsNotFound(err) {
+	if _, err := s.Add(patched("b", 8)); !apierrors.IsNotFound(err) {
 		t.Errorf("the node changes another one's event: %v", err)
 	}
 	if s.Len() != 2 {
@@ -152,7 +152,7 @@ func TestAPatchIsMergedOrNotFound(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
+	s := open(t, &tabletest.Store{}, spool.Options{})
 	add(t, s, post("a"), http.StatusCreated)
 	for _, c := range []struct {
 		name   string
@@ -166,14 +166,14 @@ func TestRefusals(t *testing.T) {
 		{"another namespace", func(r *spool.Request) { r.Body = []byte(`{"metadata":{"name":"b","namespace":"other"}}`) }, 400, nil},
 		{"no namespace", func(r *spool.Request) { r.Namespace = "" }, 400, nil},
 		{"YAML", func(r *spool.Request) { r.ContentType = "application/yaml" }, 415, nil},
-		{"a patch that is none", func(r *spool.Request) { *r = patch("a", 2); r.Body = []byte("[]") }, 400, nil},
-		{"a patch to another name", func(r *spool.Request) { *r = patch("a", 2); r.Body = []byte(`{"metadata":{"name":"b"}}`) }, 400, nil},
-		{"an unknown type of patch", func(r *spool.Request) { *r = patch("a", 2); r.ContentType = "x/y" }, 415, nil},
-		{"server-side apply", func(r *spool.Request) { *r = patch("a", 2); r.ContentType = "application/apply-patch+yaml" }, 0, update.ErrUnsupported},
-		{"a deletion", func(r *spool.Request) { r.Method = http.MethodDelete }, 0, update.ErrUnsupported},
-		{"a group that has no events", func(r *spool.Request) { r.Group = "apps" }, 0, update.ErrUnsupported},
-		{"a caller without credentials who is not the node", func(r *spool.Request) { r.Node = false }, 0, update.ErrUnsupported},
-		{"a client that wants neither encoding", func(r *spool.Request) { *r = patch("a", 2); r.Accept = "text/html" }, 0, convert.ErrNotAcceptable},
+		{"a patch that is none", func(r *spool.Request) { *r = patched("a", 2); r.Body = []byte("[]") }, 400, nil},
+		{"a patch to another name", func(r *spool.Request) { *r = patched("a", 2); r.Body = []byte(`{"metadata":{"name":"b"}}`) }, 400, nil},
+		{"an unknown type of patch", func(r *spool.Request) { *r = patched("a", 2); r.ContentType = "x/y" }, 415, nil},
+		{"server-side apply", func(r *spool.Request) { *r = patched("a", 2); r.ContentType = "application/apply-patch+yaml" }, 0, patch.ErrUnsupported},
+		{"a deletion", func(r *spool.Request) { r.Method = http.MethodDelete }, 0, patch.ErrUnsupported},
+		{"a group that has no events", func(r *spool.Request) { r.Group = "apps" }, 0, patch.ErrUnsupported},
+		{"a caller without credentials who is not the node", func(r *spool.Request) { r.Node = false }, 0, patch.ErrUnsupported},
+		{"a client that wants neither encoding", func(r *spool.Request) { *r = patched("a", 2); r.Accept = "text/html" }, 0, convert.ErrNotAcceptable},
 	} {
 		r := post("b")
 		c.change(&r)
@@ -190,22 +190,22 @@ func TestRefusals(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	few := open(t, &buckettest.Table{}, spool.Options{MaxCount: 2, Registerer: metrics})
+	few := open(t, &tabletest.Store{}, spool.Options{MaxCount: 2, Registerer: metrics})
 	add(t, few, post("a"), http.StatusCreated)
 	add(t, few, post("b"), http.StatusCreated)
 	if _, err := few.Add(post("c")); !errors.Is(err, spool.ErrFull) {
 		t.Errorf("a third of two: %v", err)
 	}
-	add(t, few, patch("a", 2), http.StatusOK)
+	add(t, few, patched("a", 2), http.StatusOK)
 
-	small := open(t, &buckettest.Table{}, spool.Options{MaxBytes: 400})
+	small := open(t, &tabletest.Store{}, spool.Options{MaxBytes: 400})
 	add(t, small, post("a"), http.StatusCreated)
 	large := post("b")
 	large.Body = []byte(`{"metadata":{"name":"b"},"message":"` + strings.Repeat("m", 400) + `"}`)
 	if _, err := small.Add(large); !errors.Is(err, spool.ErrFull) {
 		t.Errorf("more bytes than allowed: %v", err)
 	}
-	growing := patch("a", 1)
+	growing := patched("a", 1)
 	growing.Body = []byte(`{"message":"` + strings.Repeat("m", 400) + `"}`)
 	if _, err := small.Add(growing); !errors.Is(err, spool.ErrFull) {
 		t.Errorf("grown beyond what is allowed: %v", err)
@@ -231,56 +231,56 @@ edgehub_event_spool_events 2
 }
 
 func TestARestartKeepsTheNodesEventsAndDropsThoseOfTokens(t *testing.T) {
-	var table buckettest.Table
+	var disk tabletest.Store
 	var logged bytes.Buffer
-	s := open(t, &table, spool.Options{})
+	s := open(t, &disk, spool.Options{})
 	for _, name := range []string{"a", "b", "c"} {
 		add(t, s, post(name), http.StatusCreated)
 	}
-	add(t, s, patch("b", 5), http.StatusOK)
+	add(t, s, patched("b", 5), http.StatusOK)
 	add(t, s, byToken(post("t"), "someone", "the-secret"), http.StatusCreated)
-	if inKeys, inValues := table.Holds("the-secret"); inKeys || inValues {
+	if inKeys, inValues := disk.Holds("the-secret"); inKeys || inValues {
 		t.Error("a token is on disk")
 	}
-	table.Damage("events", table.Keys("events")[0])
+	disk.Damage("events", disk.Keys("events")[0])
 
-	s = open(t, &table, spool.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	if s.Len() != 2 || len(table.Keys("events")) != 2 {
-		t.Errorf("%d events, %d on disk; want b and c", s.Len(), len(table.Keys("events")))
+	s = open(t, &disk, spool.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if s.Len() != 2 || len(disk.Keys("events")) != 2 {
+		t.Errorf("%d events, %d on disk; want b and c", s.Len(), len(disk.Keys("events")))
 	}
 	if !strings.Contains(logged.String(), "count=1") || !strings.Contains(logged.String(), "tokens") {
 		t.Errorf("logged: %s", &logged)
 	}
-	if got := add(t, s, patch("b", 6), http.StatusOK); got.Count != 6 || got.InvolvedObject.Name != "p" {
+	if got := add(t, s, patched("b", 6), http.StatusOK); got.Count != 6 || got.InvolvedObject.Name != "p" {
 		t.Errorf("%+v", got)
 	}
 	add(t, s, post("d"), http.StatusCreated)
 	if sent := sentBy(t, s); strings.Join(sent, " ") != "b c d" {
 		t.Errorf("sent %v", sent)
 	}
-	if left := table.Keys("events"); len(left) != 0 {
+	if left := disk.Keys("events"); len(left) != 0 {
 		t.Errorf("left on disk: %v", left)
 	}
 }
 
 func TestTheOrderOutlivesARestart(t *testing.T) {
-	var table buckettest.Table
-	s := open(t, &table, spool.Options{})
+	var disk tabletest.Store
+	s := open(t, &disk, spool.Options{})
 	var want []string
 	for i := range 40 {
 		want = append(want, fmt.Sprint(i))
 		add(t, s, post(want[i]), http.StatusCreated)
 		if i == 20 {
-			s = open(t, &table, spool.Options{})
+			s = open(t, &disk, spool.Options{})
 		}
 	}
-	if sent := sentBy(t, open(t, &table, spool.Options{PerSecond: 1000})); !slices.Equal(sent, want) {
+	if sent := sentBy(t, open(t, &disk, spool.Options{PerSecond: 1000})); !slices.Equal(sent, want) {
 		t.Errorf("sent %v", sent)
 	}
 }
 
 func TestConcurrentUse(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{})
+	s := open(t, &tabletest.Store{}, spool.Options{})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -288,7 +288,7 @@ func TestConcurrentUse(t *testing.T) {
 			if _, err := s.Add(post(name)); err != nil {
 				t.Error(err)
 			}
-			if _, err := s.Add(patch(name, 2)); err != nil {
+			if _, err := s.Add(patched(name, 2)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -304,7 +304,7 @@ func FuzzAdd(f *testing.F) {
 	f.Add(http.MethodPatch, "a", strategic, []byte(`{"count":2,"series":null}`))
 	f.Add(http.MethodPost, "", "application/vnd.kubernetes.protobuf", []byte("k8s\x00\n\x0b\n\x02v1\x12\x05Event\x12\x00\x1a\x00\"\x00"))
 	f.Fuzz(func(t *testing.T, method, name, contentType string, body []byte) {
-		s := open(t, &buckettest.Table{}, spool.Options{})
+		s := open(t, &tabletest.Store{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		r := post("")
 		r.Method, r.Name, r.ContentType, r.Body = method, name, contentType, body
@@ -328,7 +328,7 @@ func TestAFloodOfEventsTakesNoRoomFromOtherUsers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			metrics := prometheus.NewRegistry()
 			o.Registerer = metrics
-			s := open(t, &buckettest.Table{}, o)
+			s := open(t, &tabletest.Store{}, o)
 			add(t, s, byToken(post("before"), "victim", "t"), http.StatusCreated)
 			full := false
 			for i := range 100 {
@@ -340,12 +340,12 @@ func TestAFloodOfEventsTakesNoRoomFromOtherUsers(t *testing.T) {
 			if !full {
 				t.Fatal("the spool is never full")
 			}
-			for _, event := range []spool.Request{byToken(post("after"), "victim", "t"), post("ofTheNode"), byToken(patch("before", 2), "victim", "t")} {
+			for _, event := range []spool.Request{byToken(post("after"), "victim", "t"), post("ofTheNode"), byToken(patched("before", 2), "victim", "t")} {
 				if _, err := s.Add(event); err != nil {
 					t.Errorf("%s: %v", event.Body, err)
 				}
 			}
-			if _, err := s.Add(byToken(patch("flood0", 2), "flooder", "t")); !apierrors.IsNotFound(err) {
+			if _, err := s.Add(byToken(patched("flood0", 2), "flooder", "t")); !apierrors.IsNotFound(err) {
 				t.Errorf("the flooder's oldest event: %v", err)
 			}
 			if _, err := s.Add(byToken(post("floodOn"), "flooder", "t")); !errors.Is(err, spool.ErrFull) {
@@ -360,7 +360,7 @@ func TestAFloodOfEventsTakesNoRoomFromOtherUsers(t *testing.T) {
 
 // A token that is held for an event takes up room as the event does, and grows with it.
 func TestTokensCount(t *testing.T) {
-	s := open(t, &buckettest.Table{}, spool.Options{MaxBytes: 100_000})
+	s := open(t, &tabletest.Store{}, spool.Options{MaxBytes: 100_000})
 	for i := range 1000 {
 		_, err := s.Add(byToken(post(fmt.Sprint(i)), "u", strings.Repeat("t", 30_000)))
 		if err != nil && !errors.Is(err, spool.ErrFull) {
@@ -370,10 +370,10 @@ func TestTokensCount(t *testing.T) {
 	if s.Len() != 3 {
 		t.Errorf("%d events with tokens of 30,000 bytes are in 100,000 bytes", s.Len())
 	}
-	if _, err := s.Add(byToken(patch("0", 2), "u", strings.Repeat("t", 60_000))); !errors.Is(err, spool.ErrFull) {
+	if _, err := s.Add(byToken(patched("0", 2), "u", strings.Repeat("t", 60_000))); !errors.Is(err, spool.ErrFull) {
 		t.Errorf("a larger token: %v", err)
 	}
-	add(t, s, byToken(patch("0", 2), "u", "t"), http.StatusOK)
+	add(t, s, byToken(patched("0", 2), "u", "t"), http.StatusOK)
 	add(t, s, byToken(post("more"), "u", strings.Repeat("t", 25_000)), http.StatusCreated)
 }
 
@@ -384,7 +384,7 @@ func TestAFloodOfEventsByManyAccountsTakesNoRoomFromOtherUsers(t *testing.T) {
 	}
 	for name, o := range map[string]spool.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, &buckettest.Table{}, o)
+			s := open(t, &tabletest.Store{}, o)
 			for i := range 3 {
 				add(t, s, byToken(post(fmt.Sprint("victims", i)), account("victims", 1), "t"), http.StatusCreated)
 				add(t, s, post(fmt.Sprint("nodes", i)), http.StatusCreated)
@@ -395,7 +395,7 @@ func TestAFloodOfEventsByManyAccountsTakesNoRoomFromOtherUsers(t *testing.T) {
 				}
 			}
 			for i := range 3 {
-				for _, event := range []spool.Request{byToken(patch(fmt.Sprint("victims", i), 2), account("victims", 1), "t"), patch(fmt.Sprint("nodes", i), 2)} {
+				for _, event := range []spool.Request{byToken(patched(fmt.Sprint("victims", i), 2), account("victims", 1), "t"), patched(fmt.Sprint("nodes", i), 2)} {
 					if _, err := s.Add(event); err != nil {
 						t.Errorf("event %s of %s: %v", event.Name, event.User, err)
 					}

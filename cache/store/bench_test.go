@@ -85,7 +85,7 @@ func BenchmarkObjects5000(b *testing.B) {
 			b.SetBytes(benchPods * benchSize)
 			for b.Loop() {
 				n := 0
-				err := s.Objects(viewID(0), func(store.View) error { return nil }, func(o store.Object) error {
+				err := streamObjects(s, viewID(0), func(store.View) error { return nil }, func(o store.Object) error {
 					n += len(o.Bytes)
 					return nil
 				})

@@ -5,6 +5,10 @@ import (
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/pagecheck"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Check reads all of the store and returns all that is wrong with it: damage,
@@ -19,7 +23,7 @@ func (s *Store) Check() error {
 	err := checkPages(s.dir.file(fileMain), true)
 	if err == nil {
 		err = guarded(func() error {
-			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkCensuses(tx)) })
+			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkTableCounts(tx)) })
 		})
 	}
 	if err != nil {
@@ -28,7 +32,18 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// checkCopy does the same for a file that nobody uses.
+// checkPages looks at the pages of a file that bbolt does not write to: at the inner ones,
+// or with full at all. What is wrong with them is ErrDamaged.
+func checkPages(path string, full bool) error {
+	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: [][]byte{bucketMembers, bucketTables}})
+	var damage *pagecheck.Damage
+	if errors.As(err, &damage) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
+
+// checkCopy does the same as Check for a file that nobody uses.
 func (c codec) checkCopy(path string) error {
 	if err := checkPages(path, true); err != nil {
 		return err
@@ -75,8 +90,8 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	members, err := c.members(tx, v)
 	for _, m := range members {
 		k := m.key(v.Scope)
-		held[string(c.hide(kindObject, nil, k.bytes()))]++
-		object, wrong := c.object(tx, k, nil)
+		held[string(c.HashKey(seal.KindObject, nil, k.bytes()))]++
+		object, wrong := c.object(tx, k)
 		if wrong == nil && len(object) != m.Size {
 			wrong = errSize
 		}
@@ -89,13 +104,13 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 
 // checkObjects compares what lies in the file with what views hold.
 func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
-	l := &ledger{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), trash: tx.Bucket(bucketTrash)}
+	rc := &refcount{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), unreferenced: tx.Bucket(bucketUnreferenced)}
 	var wrong []error
-	for key, record := range entries(l.objects) {
+	for key, record := range entries(rc.objects) {
 		if err := c.checkObject(key, record); err != nil {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
-		n, err := l.count(key)
+		n, err := rc.count(key)
 		if err == nil && n != held[string(key)] {
 			err = corrupt(fmt.Errorf("%d views hold it, and %d are counted", held[string(key)], n))
 		}
@@ -103,7 +118,7 @@ func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 	}
-	for key := range entries(l.refs) {
+	for key := range entries(rc.refs) {
 		if held[string(key)] < 2 {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("counted, and held by one view or none"))})
 		}
@@ -117,12 +132,12 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 	for name := range entries(tables) {
 		table := tables.Bucket(name)
 		if table == nil {
-			wrong = append(wrong, &Error{Bucket: string(name), Err: corrupt(errors.New("it is no table"))})
+			wrong = append(wrong, &Error{Table: string(name), Err: corrupt(errors.New("it is no table"))})
 			continue
 		}
 		for key, record := range entries(table) {
-			if _, _, err := c.open(place{kindPair, name, key}, record); err != nil {
-				wrong = append(wrong, &Error{Bucket: string(name), Name: string(key), Err: err})
+			if _, _, err := c.Open(seal.At(seal.KindPair, name, key), record); err != nil {
+				wrong = append(wrong, &Error{Table: string(name), Name: string(key), Err: err})
 			}
 		}
 	}

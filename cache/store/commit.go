@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Commit does all of a batch in one transaction, and returns when it is on
@@ -47,24 +49,19 @@ func (s *Store) doubt(err error) error {
 		return ErrClosed
 	}
 	if damage := checkPages(s.dir.file(fileMain), true); damage != nil {
-		return s.marked(&fault{damage})
+		return s.marked(&corruption{damage})
 	}
 	return err
 }
 
-// DropView removes a view, damaged or not, and what only it held.
-func (s *Store) DropView(id ID) error {
-	return s.Commit(Batch{Changes: []Change{{ID: id, Op: Drop}}})
-}
-
 func (b *Batch) validate() error {
 	for i := range b.Changes {
-		if err := b.Changes[i].validate(); err != nil {
+		if err := b.Changes[i].Validate(); err != nil {
 			return err
 		}
 	}
 	for i := range b.Pairs {
-		if err := b.Pairs[i].validate(); err != nil {
+		if err := b.Pairs[i].Validate(); err != nil {
 			return err
 		}
 	}
@@ -74,20 +71,20 @@ func (b *Batch) validate() error {
 // edit is a batch on its way into a transaction.
 type edit struct {
 	codec
-	tx      *bolt.Tx
-	ledger  *ledger
-	roster  roster
-	changed bool            // the roster is
-	tables  *tableEdit      // nil while none is changed
-	doubted map[string]bool // tables that are counted anew if they are changed
+	tx               *bolt.Tx
+	refcount         *refcount
+	viewCount        viewCount
+	viewCountChanged bool
+	tables           *tableEdit      // nil while none is changed
+	doubted          map[string]bool // tables that are counted anew if they are changed
 }
 
 func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
-	r, err := s.codec.roster(tx)
+	r, err := s.codec.viewCount(tx)
 	if err != nil {
-		return nil, &fault{fmt.Sprintf("the number of views: %v", err)}
+		return nil, &corruption{fmt.Sprintf("the number of views: %v", err)}
 	}
-	return &edit{codec: s.codec, tx: tx, roster: r, ledger: s.newLedger(tx), doubted: s.doubted}, nil
+	return &edit{codec: s.codec, tx: tx, viewCount: r, refcount: s.newRefcount(tx), doubted: s.doubted}, nil
 }
 
 func (e *edit) commit(b *Batch) error {
@@ -104,22 +101,22 @@ func (e *edit) commit(b *Batch) error {
 			return err
 		}
 	}
-	if e.changed {
-		if err := e.putMeta(e.tx, keyViews, e.roster.encode()); err != nil {
+	if e.viewCountChanged {
+		if err := e.putMeta(e.tx, keyViews, e.viewCount.encode()); err != nil {
 			return err
 		}
 	}
-	if err := e.settleTables(); err != nil {
+	if err := e.putTouchedCounts(); err != nil {
 		return err
 	}
-	return e.ledger.settle()
+	return e.refcount.write()
 }
 
 // offer makes a change's bytes known to the others of the batch.
 func (e *edit) offer(c *Change) {
 	for i := range c.Put {
 		if o := &c.Put[i]; o.Bytes != nil {
-			e.ledger.offer(o.key(c.Header.Scope), o.Bytes)
+			e.refcount.offer(o.key(c.Header.Scope), o.Bytes)
 		}
 	}
 }
@@ -199,11 +196,11 @@ func (e *edit) create(id ID) error {
 		if err := all.DeleteBucket(id[:]); err != nil {
 			return err
 		}
-		e.ledger.uncertain = true
+		e.refcount.uncertain = true
 	}
 	_, err := all.CreateBucket(id[:])
-	e.roster.add(id)
-	e.changed = true
+	e.viewCount.add(id)
+	e.viewCountChanged = true
 	return err
 }
 
@@ -213,15 +210,15 @@ func (e *edit) drop(id ID, v View, damage error) error {
 		var members []Member
 		if members, damage = e.members(e.tx, v); damage == nil {
 			for _, m := range members {
-				e.ledger.release(m.key(v.Scope))
+				e.refcount.release(m.key(v.Scope))
 			}
 		}
 	}
 	if damage != nil {
-		e.ledger.uncertain = true
+		e.refcount.uncertain = true
 	}
-	e.roster.remove(id)
-	e.changed = true
+	e.viewCount.remove(id)
+	e.viewCountChanged = true
 	err := e.tx.Bucket(bucketMembers).DeleteBucket(id[:])
 	if err != nil && !errors.Is(err, bolt.ErrBucketNotFound) { //nolint:staticcheck // the same value as in bbolt/errors
 		return err
@@ -262,18 +259,18 @@ func (e *edit) inKeyOrder(c *Change) []keyed {
 	put := make([]keyed, len(c.Put))
 	for i := range c.Put {
 		o := &c.Put[i]
-		put[i] = keyed{e.hide(kindMember, c.ID[:], []byte(o.Name)), o}
+		put[i] = keyed{e.HashKey(seal.KindMember, c.ID[:], []byte(o.Name)), o}
 	}
 	slices.SortStableFunc(put, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
 	return put
 }
 
 func (e *edit) putView(v *View) error {
-	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.seal(place{kindView, nil, v.ID[:]}, nil, v.encode()))
+	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.Seal(seal.At(seal.KindView, nil, v.ID[:]), nil, v.encode()))
 }
 
 func (e *edit) pair(p *Pair) error {
-	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Bucket))
+	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Table))
 	if err != nil {
 		return err
 	}
@@ -284,10 +281,10 @@ func (e *edit) pair(p *Pair) error {
 	key := []byte(p.Key)
 	old := table.Get(key)
 	if p.Value == nil {
-		tables.replace(p.Bucket, key, old, nil)
+		tables.replace(p.Table, key, old, nil)
 		return table.Delete(key)
 	}
-	record := e.seal(place{kindPair, []byte(p.Bucket), key}, nil, p.Value)
-	tables.replace(p.Bucket, key, old, record)
+	record := e.Seal(seal.At(seal.KindPair, []byte(p.Table), key), nil, p.Value)
+	tables.replace(p.Table, key, old, record)
 	return table.Put(key, record)
 }

@@ -27,7 +27,7 @@ func (s *Store) compactIfSparse() error {
 		return nil
 	}
 	if err := guarded(s.writeCompacted); err != nil {
-		var f *fault
+		var f *corruption
 		if errors.As(err, &f) {
 			return err
 		}

@@ -153,7 +153,7 @@ func (d *damaged) refetch(s *store.Store, view int) {
 		if _, err := verify(s, v); err == nil && v != view {
 			continue
 		}
-		err := s.DropView(viewID(v))
+		err := s.Commit(store.Batch{Changes: []store.Change{{ID: viewID(v), Op: store.Drop}}})
 		if err == nil {
 			err = s.Commit(store.Batch{Changes: []store.Change{whole(v, 50)}})
 		}
@@ -239,9 +239,7 @@ func TestDamagedRecordIsNamedAndCanBeFetchedAgain(t *testing.T) {
 				t.Fatalf("views %v are damaged, want %d", views, tt.views)
 			}
 			for _, view := range views {
-				if err := s.DropView(viewID(view)); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, s, store.Change{ID: viewID(view), Op: store.Drop})
 				mustCommit(t, s, whole(view, 5))
 			}
 			mustHold(t, s, 5)

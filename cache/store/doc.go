@@ -16,9 +16,9 @@
 //
 // Open, Commit and read, Close. Open puts right what it finds: a file that is
 // damaged is moved aside and the last snapshot, or an empty store, takes its
-// place; [Store.Recovery] tells. Run takes snapshots. A Writer collects changes
-// and commits them once a second, so that nobody who serves clients waits for
-// the disk.
+// place; [Store.Recovery] tells. Run takes snapshots. Package writeback collects
+// changes and commits them once a second, so that nobody who serves clients waits
+// for the disk.
 //
 // # What holds
 //
@@ -47,13 +47,27 @@
 // # Encryption
 //
 // With a key, values, and the names and versions of objects, cannot be read on
-// disk: values are sealed with AES-256-GCM (with extended nonces, see xaes.go),
+// disk: values are sealed with AES-256-GCM (with extended nonces, see package seal),
 // and the keys under which members and objects lie are keyed hashes of their
 // names. In the clear are the IDs of views, the names of tables, the keys in
 // them (they are ordered, so they cannot be hashed), and how many records there
 // are and how long. So an ID should be a keyed hash of the query, and keys in
 // tables should tell nothing. A file of another key, or of none, is ErrKey, and is left as it was.
 //
-// A Store and a Writer are safe for concurrent use. One process at a time owns
+// # Parts
+//
+// Package pagecheck looks at the pages of a file before bbolt opens it: that comes too late
+// for bbolt's own check, because a damaged page can make bbolt recurse until the stack is
+// full, which cannot be caught. Package seal writes and reads records, package writeback
+// collects changes. What is in the file (views, members, objects, tables, and how many of
+// each) and when it is opened, copied and moved aside stay together here: they share
+// transactions and the types that callers see.
+//
+// Objects have a count of the views that hold them. To look for what no view holds at each
+// commit would be simpler, and would read the keys of all members and objects, thousands,
+// where a commit changes a few. It is done where damage has made the counts unknown: see
+// recount.go.
+//
+// A Store is safe for concurrent use. One process at a time owns
 // a folder.
 package store

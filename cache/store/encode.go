@@ -4,48 +4,9 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
-
-// What payloads are made of: unsigned varints, and bytes behind their length.
-
-func appendBytes[T string | []byte](b []byte, v T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
-}
-
-// reader takes a payload apart. After an error all it returns is zero.
-type reader struct {
-	b   []byte
-	err error
-}
-
-func (r *reader) uint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.b, r.err = nil, errShort
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) bytes() []byte {
-	n := r.uint()
-	if n > uint64(len(r.b)) {
-		r.b, r.err = nil, errShort
-		return nil
-	}
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
-}
-
-// copied is bytes that outlive the transaction.
-func (r *reader) copied() []byte {
-	if v := r.bytes(); len(v) > 0 {
-		return append([]byte(nil), v...)
-	}
-	return nil
-}
 
 const (
 	flagComplete = 1 << iota
@@ -61,10 +22,10 @@ func (v *View) encode() []byte {
 		flags |= flagStale
 	}
 	b := binary.AppendUvarint(nil, flags)
-	b = appendBytes(b, v.Key)
-	b = appendBytes(b, v.Scope)
-	b = appendBytes(b, v.ResourceVersion)
-	b = appendBytes(b, v.Blob)
+	b = seal.AppendBytes(b, v.Key)
+	b = seal.AppendBytes(b, v.Scope)
+	b = seal.AppendBytes(b, v.ResourceVersion)
+	b = seal.AppendBytes(b, v.Blob)
 	b = binary.AppendUvarint(b, uint64(max(v.LastUsed.UnixMilli(), 0)))
 	b = binary.AppendUvarint(b, uint64(v.Members))
 	b = binary.AppendUvarint(b, uint64(v.Bytes))
@@ -72,42 +33,42 @@ func (v *View) encode() []byte {
 }
 
 func decodeView(id ID, payload []byte) (View, error) {
-	r := reader{b: payload}
-	flags := r.uint()
+	r := seal.Fields{Rest: payload}
+	flags := r.Uint()
 	v := View{
 		ID: id,
 		Header: Header{
 			Complete:        flags&flagComplete != 0,
-			Key:             r.copied(),
-			Scope:           string(r.bytes()),
-			ResourceVersion: string(r.bytes()),
-			Blob:            r.copied(),
-			LastUsed:        time.UnixMilli(int64(r.uint())),
+			Key:             r.Copied(),
+			Scope:           string(r.Bytes()),
+			ResourceVersion: string(r.Bytes()),
+			Blob:            r.Copied(),
+			LastUsed:        time.UnixMilli(int64(r.Uint())),
 		},
 		Stale:   flags&flagStale != 0,
-		Members: int(r.uint()),
-		Bytes:   int64(r.uint()),
-		digest:  digest(r.uint()),
+		Members: int(r.Uint()),
+		Bytes:   int64(r.Uint()),
+		digest:  digest(r.Uint()),
 	}
-	if r.err != nil {
-		return View{}, corrupt(r.err)
+	if r.Err != nil {
+		return View{}, corrupt(r.Err)
 	}
 	return v, nil
 }
 
 func (m *Member) encode() []byte {
-	b := appendBytes(binary.AppendUvarint(nil, uint64(m.Size)), m.ResourceVersion)
+	b := seal.AppendBytes(binary.AppendUvarint(nil, uint64(m.Size)), m.ResourceVersion)
 	return append(b, m.Sum[:]...)
 }
 
 func decodeMember(name, payload []byte) (Member, error) {
-	r := reader{b: payload}
-	m := Member{Name: string(name), Size: int(r.uint()), ResourceVersion: string(r.bytes())}
-	if copy(m.Sum[:], r.b) != len(m.Sum) {
-		r.err = errShort
+	r := seal.Fields{Rest: payload}
+	m := Member{Name: string(name), Size: int(r.Uint()), ResourceVersion: string(r.Bytes())}
+	if copy(m.Sum[:], r.Rest) != len(m.Sum) {
+		r.Err = seal.ErrShort
 	}
-	if r.err != nil {
-		return Member{}, corrupt(r.err)
+	if r.Err != nil {
+		return Member{}, corrupt(r.Err)
 	}
 	return m, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Errors of Open.
@@ -36,15 +38,15 @@ var (
 
 // Errors of reads, and of Commit too.
 var (
-	// ErrNotFound is returned where there is no such view, object or key.
+	// ErrNotFound is returned where there is no such view or key.
 	ErrNotFound = errors.New("not in the store")
-	// ErrChanged is returned by Objects when an object was replaced before it
+	// ErrChanged is returned by Reader.Read when an object was replaced before it
 	// was read: what was handed out so far is one version's beginning. Start
 	// again.
 	ErrChanged = errors.New("the view has changed while it was read")
 	// ErrCorrupt is returned for a damaged record. The error is an *Error that
 	// says which.
-	ErrCorrupt = errors.New("damaged on disk")
+	ErrCorrupt = seal.ErrCorrupt
 	// ErrDamaged is returned when the file's pages are damaged. It is
 	// ErrCorrupt too. Close the store and open it again.
 	ErrDamaged = fmt.Errorf("%w: the pages of the cache file", ErrCorrupt)
@@ -55,10 +57,10 @@ var (
 // Error says which record an error is about. What does not apply is empty.
 type Error struct {
 	View ID     // the view; the zero ID where none is known
-	Name string // the object, "namespace/name", or the key in Bucket
-	// Bucket is the table that Name is a key of; "" for objects and views.
-	Bucket string
-	Err    error
+	Name string // the object, "namespace/name", or the key in Table
+	// Table is the one that Name is a key of; "" for objects and views.
+	Table string
+	Err   error
 }
 
 func (e *Error) Error() string {
@@ -67,8 +69,8 @@ func (e *Error) Error() string {
 		where = append(where, "view "+e.View.String())
 	}
 	switch {
-	case e.Bucket != "":
-		where = append(where, fmt.Sprintf("table %s, key %q", e.Bucket, e.Name))
+	case e.Table != "":
+		where = append(where, fmt.Sprintf("table %s, key %q", e.Table, e.Name))
 	case e.Name != "":
 		where = append(where, "object "+e.Name)
 	}
@@ -84,7 +86,7 @@ func ofView(id ID, name string, err error) error {
 	if err == nil || errors.As(err, &known) && known.View == id {
 		return err
 	}
-	if known != nil && known.View == (ID{}) && known.Bucket == "" {
+	if known != nil && known.View == (ID{}) && known.Table == "" {
 		if name == "" {
 			name = known.Name
 		}
@@ -103,3 +105,5 @@ func spaceError(err error) error {
 	}
 	return err
 }
+
+func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }

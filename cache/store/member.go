@@ -2,6 +2,8 @@ package store
 
 import (
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // memberEdit changes the members of one view, keeping its totals and the count
@@ -23,7 +25,7 @@ func (e *memberEdit) old(key []byte) (m Member, ok bool, err error) {
 }
 
 func (e *memberEdit) remove(name string) error {
-	key := e.hide(kindMember, e.view.ID[:], []byte(name))
+	key := e.HashKey(seal.KindMember, e.view.ID[:], []byte(name))
 	old, ok, err := e.old(key)
 	if err != nil || !ok {
 		return err
@@ -40,7 +42,7 @@ func (e *memberEdit) put(key []byte, o *Object) error {
 	object := o.key(e.view.Scope)
 	size := len(o.Bytes)
 	if o.Bytes == nil {
-		if size, err = e.ledger.size(object); err != nil {
+		if size, err = e.refcount.size(object); err != nil {
 			return err
 		}
 	}
@@ -51,12 +53,12 @@ func (e *memberEdit) put(key []byte, o *Object) error {
 	if ok {
 		e.forget(&old)
 	}
-	e.ledger.acquire(object)
+	e.refcount.acquire(object)
 	e.view.count(&now, +1)
-	return e.bucket.Put(key, e.seal(place{kindMember, e.view.ID[:], key}, []byte(now.Name), now.encode()))
+	return e.bucket.Put(key, e.Seal(seal.At(seal.KindMember, e.view.ID[:], key), []byte(now.Name), now.encode()))
 }
 
 func (e *memberEdit) forget(m *Member) {
-	e.ledger.release(m.key(e.view.Scope))
+	e.refcount.release(m.key(e.view.Scope))
 	e.view.count(m, -1)
 }

@@ -133,9 +133,9 @@ type Change struct {
 
 // Pair is a key of a table with its new value.
 type Pair struct {
-	Bucket string
-	Key    string
-	Value  []byte // nil deletes the key
+	Table string
+	Key   string
+	Value []byte // nil deletes the key
 }
 
 // Batch is what one Commit does: all of it or nothing.
@@ -148,7 +148,8 @@ type Batch struct {
 // namespace and a name have at most 317; three of these fit into a key of bbolt (32,768).
 const maxName = 4096
 
-func (c *Change) validate() error {
+// Validate returns an ErrInvalid for a change that Commit does not take.
+func (c *Change) Validate() error {
 	if c.ID == (ID{}) {
 		return fmt.Errorf("%w: the zero ID", ErrInvalid)
 	}
@@ -176,12 +177,13 @@ func (c *Change) validate() error {
 	return nil
 }
 
-func (p *Pair) validate() error {
-	if err := validName("table", p.Bucket); err != nil {
+// Validate returns an ErrInvalid for a pair that Commit does not take.
+func (p *Pair) Validate() error {
+	if err := validName("table", p.Table); err != nil {
 		return err
 	}
 	if p.Key == "" || len(p.Key) > maxName {
-		return fmt.Errorf("%w: table %s: a key of %d bytes", ErrInvalid, p.Bucket, len(p.Key))
+		return fmt.Errorf("%w: table %s: a key of %d bytes", ErrInvalid, p.Table, len(p.Key))
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func step(view, from int) store.Change {
 // returned is not the state of that version, or what the store said.
 func verify(s *store.Store, view int) (version int, err error) {
 	got := map[string]int{}
-	err = s.Objects(viewID(view), func(v store.View) error {
+	err = streamObjects(s, viewID(view), func(v store.View) error {
 		version, err = strconv.Atoi(v.ResourceVersion)
 		return err
 	}, func(o store.Object) error {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Open opens the store in a folder, which is made if it is not there. It reads
@@ -33,7 +35,7 @@ func Open(path string, opts Options) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.codec, err = newCodec(s.opts.Key); err != nil {
+	if s.codec.Codec, err = seal.New(s.opts.Key); err != nil {
 		return err
 	}
 	if err := s.dir.prepare(); err != nil {
@@ -53,14 +55,14 @@ func (s *Store) open() (err error) {
 }
 
 func (s *Store) openAs(before state) error {
-	care, opening := before.next()
+	level, opening := before.next()
 	if err := s.setState(opening); err != nil {
 		return err
 	}
-	if err := s.openBest(care); err != nil {
+	if err := s.openBest(level); err != nil {
 		return errors.Join(err, s.dir.setState(before)) // this was no crash
 	}
-	if err := s.setState(before.opened(care)); err != nil {
+	if err := s.setState(before.opened(level)); err != nil {
 		return errors.Join(err, s.closeFile())
 	}
 	return nil
@@ -97,10 +99,10 @@ func (d folder) prepare() error {
 }
 
 // openBest opens the file, or the snapshot, or an empty file.
-func (s *Store) openBest(c care) error {
+func (s *Store) openBest(level checkLevel) error {
 	damage := errors.New("the hub ended twice while it was opened, or met damage in it")
-	if c != careNone {
-		damage = s.openMain(c)
+	if level != noCheck {
+		damage = s.openMain(level)
 		if damage == nil || !isDamage(damage) {
 			return damage
 		}
@@ -141,12 +143,12 @@ func (d folder) quarantine() error {
 func (s *Store) openSnapshot() error {
 	err := s.dir.replace(fileSnapshot, fileMain)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.openMain(careQuick) // an empty one
+		return s.openMain(quickCheck) // an empty one
 	}
 	if err != nil {
 		return err
 	}
-	if err = s.openMain(careFull); err == nil {
+	if err = s.openMain(fullCheck); err == nil {
 		s.recovery.Snapshot = true
 		return nil
 	}
@@ -157,7 +159,7 @@ func (s *Store) openSnapshot() error {
 	if err := os.Remove(s.dir.file(fileMain)); err != nil {
 		return err
 	}
-	return s.openMain(careQuick)
+	return s.openMain(quickCheck)
 }
 
 // isDamage tells damage from what the machine does not allow. What is not known
@@ -175,8 +177,8 @@ func isDamage(err error) bool {
 }
 
 // openMain opens the file, makes it if it is not there, and checks it.
-func (s *Store) openMain(c care) error {
-	if err := checkPages(s.dir.file(fileMain), c == careFull); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (s *Store) openMain(level checkLevel) error {
+	if err := checkPages(s.dir.file(fileMain), level == fullCheck); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := s.openFile(fileMain); err != nil {
@@ -203,7 +205,7 @@ func (s *Store) openFile(name string) error {
 		s.db, err = bolt.Open(s.dir.file(name), 0o600, s.boltOptions(&file))
 		return err
 	})
-	var f *fault
+	var f *corruption
 	if errors.As(err, &f) && file != nil {
 		file.Close()
 	}

@@ -128,7 +128,7 @@ func TestEncryptedFileTellsNoNames(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{Key: make([]byte, 32)})
 	fill(t, s, 3, 5)
-	if err := s.Commit(store.Batch{Pairs: []store.Pair{{Bucket: "tokens", Key: "k", Value: []byte("a secret token")}}}); err != nil {
+	if err := s.Commit(store.Batch{Pairs: []store.Pair{{Table: "tokens", Key: "k", Value: []byte("a secret token")}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -195,9 +195,7 @@ func TestFileOfDroppedViewsIsMadeSmallAtOpenAndUsedAgainBefore(t *testing.T) {
 		if round == 1 {
 			once = size()
 		}
-		if err := s.DropView(big.ID); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
 	}
 	if now := size(); now > once+once/4 {
 		t.Fatalf("the file has grown from %d to %d bytes with what was dropped", once, now)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of a page in a bbolt file, as far as tests damage it: see page.go.
+// Of a page in a bbolt file, as far as tests damage it: see package pagecheck.
 const (
 	pageSize  = 4096
 	flagsAt   = 8

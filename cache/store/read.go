@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Views calls fn for each view, in order of their IDs, with its header only. A
@@ -28,19 +30,6 @@ func (s *Store) Views(fn func(View) error) error {
 	return nil
 }
 
-// View returns a view's header, or ErrNotFound.
-func (s *Store) View(id ID) (View, error) {
-	var v View
-	err := s.view(func(tx *bolt.Tx) (err error) {
-		v, err = s.codec.view(tx, id)
-		return err
-	})
-	if err != nil {
-		return View{}, fmt.Errorf("read view: %w", ofView(id, "", err))
-	}
-	return v, nil
-}
-
 // Members returns a view's header and all of its members, in order of their
 // names, as of one Commit. It never returns some of them: an error is all there
 // is if one is damaged or missing.
@@ -60,50 +49,33 @@ func (s *Store) Members(id ID) (View, []Member, error) {
 	return v, members, nil
 }
 
-// Object returns a copy of an object's bytes, or ErrNotFound.
-func (s *Store) Object(k ObjectKey) ([]byte, error) {
-	var b []byte
-	err := s.view(func(tx *bolt.Tx) (err error) {
-		b, err = s.codec.object(tx, k, nil)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read object: %w", &Error{Name: k.Name, Err: err})
-	}
-	return b, nil
-}
-
-// object appends an object's bytes to dst, which is not nil afterwards.
-func (c codec) object(tx *bolt.Tx, k ObjectKey, dst []byte) ([]byte, error) {
-	key := c.hide(kindObject, nil, k.bytes())
+// object returns an object's bytes, valid in the transaction, or ErrNotFound.
+func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
+	key := c.HashKey(seal.KindObject, nil, k.bytes())
 	record := tx.Bucket(bucketObjects).Get(key)
 	if record == nil {
-		return dst, ErrNotFound
+		return nil, ErrNotFound
 	}
-	b, err := c.openObject(key, record)
-	if dst == nil {
-		dst = make([]byte, 0, len(b))
-	}
-	return append(dst, b...), err
+	return c.openObject(key, record)
 }
 
 // Get returns a copy of a table's value for key, or ErrNotFound.
-func (s *Store) Get(bucket, key string) ([]byte, error) {
+func (s *Store) Get(table, key string) ([]byte, error) {
 	var value []byte
 	err := s.view(func(tx *bolt.Tx) error {
 		var record []byte
-		if table := tx.Bucket(bucketTables).Bucket([]byte(bucket)); table != nil {
-			record = table.Get([]byte(key))
+		if records := tx.Bucket(bucketTables).Bucket([]byte(table)); records != nil {
+			record = records.Get([]byte(key))
 		}
 		if record == nil {
 			return ErrNotFound
 		}
-		_, payload, err := s.codec.open(place{kindPair, []byte(bucket), []byte(key)}, record)
+		_, payload, err := s.codec.Open(seal.At(seal.KindPair, []byte(table), []byte(key)), record)
 		value = append([]byte{}, payload...)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read table: %w", &Error{Bucket: bucket, Name: key, Err: err})
+		return nil, fmt.Errorf("read table: %w", &Error{Table: table, Name: key, Err: err})
 	}
 	return value, nil
 }
@@ -116,16 +88,16 @@ const rangeChunk = 256 << 10
 // not. A damaged value ends it with an *Error that names its key: delete that,
 // and go on. So does an error of fn. Unlike with views, a key that damage has
 // removed is not noticed here: CheckTable does.
-func (s *Store) Range(bucket, from string, fn func(key string, value []byte) error) error {
+func (s *Store) Range(table, from string, fn func(key string, value []byte) error) error {
 	for next := []byte(from); next != nil; {
 		var chunk []Pair
 		var damage error
 		err := s.view(func(tx *bolt.Tx) error {
-			chunk, next, damage = s.codec.chunk(tx, bucket, next)
+			chunk, next, damage = s.codec.chunk(tx, table, next)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("read table %s: %w", bucket, err)
+			return fmt.Errorf("read table %s: %w", table, err)
 		}
 		for _, p := range chunk {
 			if err := fn(p.Key, p.Value); err != nil {
@@ -140,23 +112,23 @@ func (s *Store) Range(bucket, from string, fn func(key string, value []byte) err
 }
 
 // chunk returns some pairs, and the key of the next one, nil if there is none.
-func (c codec) chunk(tx *bolt.Tx, bucket string, from []byte) (chunk []Pair, next []byte, damage error) {
-	table := tx.Bucket(bucketTables).Bucket([]byte(bucket))
-	if table == nil {
+func (c codec) chunk(tx *bolt.Tx, table string, from []byte) (chunk []Pair, next []byte, damage error) {
+	records := tx.Bucket(bucketTables).Bucket([]byte(table))
+	if records == nil {
 		return nil, nil, nil
 	}
-	cursor := table.Cursor()
+	cursor := records.Cursor()
 	size := 0
 	for key, record := cursor.Seek(from); key != nil; key, record = cursor.Next() {
 		if size >= rangeChunk {
 			return chunk, bytes.Clone(key), nil
 		}
-		_, value, err := c.open(place{kindPair, []byte(bucket), key}, record)
+		_, value, err := c.Open(seal.At(seal.KindPair, []byte(table), key), record)
 		if err != nil {
-			return chunk, nil, &Error{Bucket: bucket, Name: string(key), Err: err}
+			return chunk, nil, &Error{Table: table, Name: string(key), Err: err}
 		}
 		size += len(key) + len(value)
-		chunk = append(chunk, Pair{bucket, string(key), append([]byte{}, value...)})
+		chunk = append(chunk, Pair{table, string(key), append([]byte{}, value...)})
 	}
 	return chunk, nil, nil
 }

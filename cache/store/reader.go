@@ -3,7 +3,13 @@ package store
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
+
+// pins counts the readers that may need objects which no view holds any more.
+type pins struct{ readers atomic.Int64 }
+
+func (p *pins) held() bool { return p.readers.Load() > 0 }
 
 // Reader reads objects of a view, whose names and versions the caller knows. While
 // it is open, what commits remove is kept, up to Options.MaxHeld, so a caller that
@@ -19,7 +25,7 @@ type Reader struct {
 func (s *Store) NewReader(id ID, scope string) *Reader {
 	s.pins.readers.Add(1)
 	return &Reader{
-		chunk: objectChunk{store: s, view: View{ID: id, Header: Header{Scope: scope}}},
+		chunk: objectChunk{store: s, id: id, scope: scope},
 		close: sync.OnceFunc(func() { s.pins.readers.Add(-1) }),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // recount takes all counts anew from the members of all views, and removes the
@@ -12,58 +14,58 @@ import (
 //
 // Of another damaged view only what is readable is counted: it must be dropped
 // or replaced in any case, and until then says that it is damaged.
-func (l *ledger) recount() error {
+func (rc *refcount) recount() error {
 	counts := map[string]int{}
-	views, err := l.views(l.tx)
+	views, err := rc.views(rc.tx)
 	for _, v := range views {
 		if v.Err == nil {
-			l.countMembers(v, counts)
+			rc.countMembers(v, counts)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if err := l.tx.DeleteBucket(bucketRefs); err != nil {
+	if err := rc.tx.DeleteBucket(bucketRefs); err != nil {
 		return err
 	}
-	if l.refs, err = l.tx.CreateBucket(bucketRefs); err != nil {
+	if rc.refs, err = rc.tx.CreateBucket(bucketRefs); err != nil {
 		return err
 	}
 	for key, n := range counts {
-		if err := l.setCount([]byte(key), n); err != nil {
+		if err := rc.setCount([]byte(key), n); err != nil {
 			return err
 		}
 	}
-	return l.removeUncounted(counts)
+	return rc.removeUncounted(counts)
 }
 
-func (l *ledger) countMembers(v View, counts map[string]int) {
-	bucket := l.tx.Bucket(bucketMembers).Bucket(v.ID[:])
+func (rc *refcount) countMembers(v View, counts map[string]int) {
+	bucket := rc.tx.Bucket(bucketMembers).Bucket(v.ID[:])
 	if bucket == nil {
 		return
 	}
 	for key, record := range entries(bucket) {
-		if m, err := l.openMember(v.ID, key, record); err == nil {
-			counts[string(l.hide(kindObject, nil, m.key(v.Scope).bytes()))]++
+		if m, err := rc.openMember(v.ID, key, record); err == nil {
+			counts[string(rc.HashKey(seal.KindObject, nil, m.key(v.Scope).bytes()))]++
 		}
 	}
 }
 
-func (l *ledger) removeUncounted(counts map[string]int) error {
+func (rc *refcount) removeUncounted(counts map[string]int) error {
 	var uncounted [][]byte
-	for key := range entries(l.objects) {
+	for key := range entries(rc.objects) {
 		if counts[string(key)] == 0 {
 			uncounted = append(uncounted, bytes.Clone(key))
 		}
 	}
-	for key := range entries(l.trash) {
+	for key := range entries(rc.unreferenced) {
 		uncounted = append(uncounted, bytes.Clone(key))
 	}
 	for _, key := range uncounted {
 		if counts[string(key)] > 0 {
-			continue // also in the trash, by damage
+			continue // also noted as unreferenced, by damage
 		}
-		if err := l.remove(key); err != nil {
+		if err := rc.remove(key); err != nil {
 			return err
 		}
 	}

@@ -85,16 +85,10 @@ func (s *Store) isEmpty() bool {
 
 var errNotEmpty = errors.New("there is a view")
 
-// Snapshot writes a copy of the file, from which Open restores a damaged one. A
+// snapshot writes a copy of the file, from which Open restores a damaged one. A
 // copy that is not whole does not take the place of the one before; that the
-// file itself is damaged is then known early.
-func (s *Store) Snapshot() error {
-	_, err := s.snapshot(-1)
-	return err
-}
-
-// snapshot returns the transaction that it is a snapshot of. If that is the
-// given one it writes nothing.
+// file itself is damaged is then known early. It returns the transaction that the
+// copy is of. If that is the given one it writes nothing.
 func (s *Store) snapshot(taken int) (at int, err error) {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
@@ -109,7 +103,7 @@ func (s *Store) snapshot(taken int) (at int, err error) {
 		return at, err
 	}
 	if err := s.codec.checkCopy(path); errors.Is(err, ErrDamaged) {
-		return 0, s.marked(&fault{err}) // the copy was read from damaged pages
+		return 0, s.marked(&corruption{err}) // the copy was read from damaged pages
 	} else if err != nil {
 		return 0, s.marked(err)
 	}

@@ -61,13 +61,13 @@ func (d folder) setState(s state) error {
 	return os.WriteFile(d.file(fileState), fmt.Appendf(nil, "%s %d\n", s.phase, s.times), 0o600)
 }
 
-// care is how much Open trusts a file.
-type care int
+// checkLevel is how much of a file Open reads before it is used.
+type checkLevel int
 
 const (
-	careQuick care = iota // look at its headers and inner pages
-	careFull              // read all of it first
-	careNone              // move it aside unread
+	quickCheck checkLevel = iota // look at its headers and inner pages
+	fullCheck                    // read all of it first
+	noCheck                      // move it aside unread
 )
 
 // fullAfter is after how many crashes in a row the whole file is read before it
@@ -76,30 +76,30 @@ const fullAfter = 3
 
 // next says how to treat the file after an owner that ended in s, and the
 // state to write before the file is touched.
-func (s state) next() (care, state) {
+func (s state) next() (checkLevel, state) {
 	switch s.phase {
 	case phaseClosed:
-		return careQuick, state{phaseOpening, 1}
+		return quickCheck, state{phaseOpening, 1}
 	case phaseDamaged:
-		return careNone, state{phaseOpening, 1}
+		return noCheck, state{phaseOpening, 1}
 	case phaseOpening:
 		// A kill at the wrong moment is likelier than damage that the careful
 		// reading of checkPages does not see. Twice in a row it is not.
 		if s.times >= 2 {
-			return careNone, state{phaseOpening, 1}
+			return noCheck, state{phaseOpening, 1}
 		}
-		return careFull, state{phaseOpening, s.times + 1}
+		return fullCheck, state{phaseOpening, s.times + 1}
 	case phaseOpen:
 		if s.times < fullAfter {
-			return careQuick, state{phaseOpening, 1}
+			return quickCheck, state{phaseOpening, 1}
 		}
 	}
-	return careFull, state{phaseOpening, 1}
+	return fullCheck, state{phaseOpening, 1}
 }
 
 // opened is the state while the store is open, after an owner that ended in s.
-func (s state) opened(c care) state {
-	if s.phase == phaseOpen && c == careQuick {
+func (s state) opened(level checkLevel) state {
+	if s.phase == phaseOpen && level == quickCheck {
 		return state{phaseOpen, s.times + 1}
 	}
 	return state{phaseOpen, 1}

@@ -28,8 +28,8 @@ type Options struct {
 	// which an SD card bears a few times a day.
 	SnapshotEvery time.Duration
 	// MaxHeld bounds the bytes of objects that no view holds any more, and that
-	// are kept for a running Objects only: 32 MiB by default. Beyond it they
-	// go, and Objects returns ErrChanged.
+	// are kept for an open Reader only: 32 MiB by default. Beyond it they
+	// go, and Read returns ErrChanged.
 	MaxHeld int64
 }
 
@@ -66,13 +66,13 @@ type Store struct {
 
 // Buckets of the file. Those of tables have a prefix of their own.
 var (
-	bucketMeta    = []byte("meta")
-	bucketViews   = []byte("views")   // ID → header
-	bucketMembers = []byte("members") // ID → bucket of name → version, sum, size
-	bucketObjects = []byte("objects") // scope, name, version, sum → bytes
-	bucketRefs    = []byte("refs")    // object's key → number of views, where there are more than one
-	bucketTrash   = []byte("trash")   // object's key → size; in no view, kept for a reader
-	bucketTables  = []byte("tables")  // name → bucket of key → value
+	bucketMeta         = []byte("meta")
+	bucketViews        = []byte("views")   // ID → header
+	bucketMembers      = []byte("members") // ID → bucket of name → version, sum, size
+	bucketObjects      = []byte("objects") // scope, name, version, sum → bytes
+	bucketRefs         = []byte("refs")    // object's key → number of views, where there are more than one
+	bucketUnreferenced = []byte("trash")   // object's key → size; in no view, kept for a reader
+	bucketTables       = []byte("tables")  // name → bucket of key → value
 )
 
 // Absent returns a store that is closed from the beginning, to stand for one that
@@ -159,12 +159,12 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 // marked passes an error of a transaction on. If it shows damage to the file's
 // pages, nothing is written any more, and the next Open will know.
 func (s *Store) marked(err error) error {
-	var f *fault
+	var f *corruption
 	switch {
 	case errors.Is(err, bolt.ErrDatabaseNotOpen): //nolint:staticcheck // the same value as in bbolt/errors
 		return ErrClosed
 	case errors.Is(err, bolt.ErrIncompatibleValue): //nolint:staticcheck // as above
-		f = &fault{err} // a bucket where a value belongs, or the other way round
+		f = &corruption{err} // a bucket where a value belongs, or the other way round
 	case !errors.As(err, &f):
 		return spaceError(err)
 	}
@@ -178,25 +178,25 @@ func (s *Store) marked(err error) error {
 	return damaged
 }
 
-// fault is a panic of bbolt, a memory fault, or a record that has gone: all
+// corruption is a panic of bbolt, a memory fault, or a record that has gone: all
 // mean that pages are not what they should be. bbolt finds a record by its
 // neighbours' keys; where one was lost, the next one written may be too.
-type fault struct{ cause any }
+type corruption struct{ cause any }
 
-func (f *fault) Error() string { return fmt.Sprintf("%v", f.cause) }
+func (f *corruption) Error() string { return fmt.Sprintf("%v", f.cause) }
 
-func (f *fault) Unwrap() error {
+func (f *corruption) Unwrap() error {
 	err, _ := f.cause.(error)
 	return err
 }
 
-// guarded runs fn and returns its panic or memory fault as a *fault. No callback
+// guarded runs fn and returns its panic or memory fault as a *corruption. No callback
 // may run within: its panics are not the file's.
 func guarded(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = &fault{cause}
+			err = &corruption{cause}
 		}
 	}()
 	return fn()

@@ -8,36 +8,35 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// census is what the records of a table add up to: how many there are, and a digest of
+// tableCount is what the records of a table add up to: how many there are, and a digest of
 // their keys and checksums. It is written in the transaction that changes the table, to
 // another page: a page that the disk did not write, so that what was there before is
 // read instead, is whole in itself, and shows only in that the two disagree.
-type census struct {
+type tableCount struct {
 	records int
 	digest  digest
 }
 
-func (c *census) add(key, record []byte) {
+func (c *tableCount) add(key, record []byte) {
 	c.records++
-	c.digest.add(string(key), checksumOf(record))
+	c.digest.add(string(key), seal.ChecksumOf(record))
 }
 
-func (c *census) remove(key, record []byte) {
+func (c *tableCount) remove(key, record []byte) {
 	c.records--
-	c.digest.remove(string(key), checksumOf(record))
+	c.digest.remove(string(key), seal.ChecksumOf(record))
 }
 
-// checksumOf stands for a record: its checksum covers all the rest of it.
-func checksumOf(record []byte) string { return string(record[:min(sumSize, len(record))]) }
-
-// keyTables is where the censuses of all tables are. A file of an earlier release has
+// keyTables is where the counts of all tables are. A file of an earlier release has
 // none: a table gets its own when it is next written to.
 var keyTables = []byte("tables")
 
-func (c codec) censuses(tx *bolt.Tx) (map[string]census, error) {
-	all := map[string]census{}
+func (c codec) tableCounts(tx *bolt.Tx) (map[string]tableCount, error) {
+	all := map[string]tableCount{}
 	if tx.Bucket(bucketMeta).Get(keyTables) == nil {
 		return all, nil
 	}
@@ -45,46 +44,46 @@ func (c codec) censuses(tx *bolt.Tx) (map[string]census, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := reader{b: payload}
-	for range r.uint() {
-		name := string(r.bytes())
-		all[name] = census{records: int(r.uint()), digest: digest(r.uint())}
-		if r.err != nil {
-			return nil, corrupt(r.err)
+	r := seal.Fields{Rest: payload}
+	for range r.Uint() {
+		name := string(r.Bytes())
+		all[name] = tableCount{records: int(r.Uint()), digest: digest(r.Uint())}
+		if r.Err != nil {
+			return nil, corrupt(r.Err)
 		}
 	}
 	return all, nil
 }
 
-func (c codec) putCensuses(tx *bolt.Tx, all map[string]census) error {
+func (c codec) putTableCounts(tx *bolt.Tx, all map[string]tableCount) error {
 	b := binary.AppendUvarint(nil, uint64(len(all)))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		b = appendBytes(b, []byte(name))
+		b = seal.AppendBytes(b, []byte(name))
 		b = binary.AppendUvarint(b, uint64(all[name].records))
 		b = binary.AppendUvarint(b, uint64(all[name].digest))
 	}
 	return c.putMeta(tx, keyTables, b)
 }
 
-// count takes the census of a table. The error is of the first record that is damaged.
-func (c codec) count(tx *bolt.Tx, name string) (found census, err error) {
+// countTable counts the records of a table. The error is of the first record that is damaged.
+func (c codec) countTable(tx *bolt.Tx, name string) (found tableCount, err error) {
 	table := tx.Bucket(bucketTables).Bucket([]byte(name))
 	if table == nil {
 		return found, nil
 	}
 	for key, record := range entries(table) {
 		found.add(key, record)
-		if damage := checkSum(place{kindPair, []byte(name), key}, record); damage != nil && err == nil {
-			err = &Error{Bucket: name, Name: string(key), Err: damage}
+		if damage := seal.CheckSum(seal.At(seal.KindPair, []byte(name), key), record); damage != nil && err == nil {
+			err = &Error{Table: name, Name: string(key), Err: damage}
 		}
 	}
 	return found, err
 }
 
-// tableEdit brings the censuses up to date with what one batch does to tables.
+// tableEdit brings the counts up to date with what one batch does to tables.
 type tableEdit struct {
-	known   map[string]census
-	recount map[string]bool // their censuses are not known
+	known   map[string]tableCount
+	recount map[string]bool // their counts are not known
 	touched map[string]bool
 }
 
@@ -92,9 +91,9 @@ func (e *edit) tableEdit() (*tableEdit, error) {
 	if e.tables != nil {
 		return e.tables, nil
 	}
-	known, err := e.censuses(e.tx)
+	known, err := e.tableCounts(e.tx)
 	if err != nil {
-		return nil, &fault{fmt.Sprintf("the number of records in tables: %v", err)}
+		return nil, &corruption{fmt.Sprintf("the number of records in tables: %v", err)}
 	}
 	e.tables = &tableEdit{known: known, recount: map[string]bool{}, touched: map[string]bool{}}
 	return e.tables, nil
@@ -107,7 +106,7 @@ func (t *tableEdit) replace(name string, key, old, record []byte) {
 	}
 	c, known := t.known[name]
 	t.touched[name] = true
-	if !known || old != nil && checkSum(place{kindPair, []byte(name), key}, old) != nil {
+	if !known || old != nil && seal.CheckSum(seal.At(seal.KindPair, []byte(name), key), old) != nil {
 		t.recount[name] = true // what it was counted as is not known
 		return
 	}
@@ -120,8 +119,8 @@ func (t *tableEdit) replace(name string, key, old, record []byte) {
 	t.known[name] = c
 }
 
-// settleTables writes the censuses.
-func (e *edit) settleTables() error {
+// putTouchedCounts writes the counts of tables that the batch has changed.
+func (e *edit) putTouchedCounts() error {
 	if e.tables == nil || len(e.tables.touched) == 0 {
 		return nil
 	}
@@ -133,26 +132,26 @@ func (e *edit) settleTables() error {
 		}
 	}
 	for name := range t.recount {
-		t.known[name], _ = e.count(e.tx, name) // damage is reported when the record is read
+		t.known[name], _ = e.countTable(e.tx, name) // damage is reported when the record is read
 	}
-	return e.putCensuses(e.tx, t.known)
+	return e.putTableCounts(e.tx, t.known)
 }
 
-// checkCensuses compares all tables with their censuses.
-func (c codec) checkCensuses(tx *bolt.Tx) error {
-	all, err := c.censuses(tx)
+// checkTableCounts compares all tables with their counts.
+func (c codec) checkTableCounts(tx *bolt.Tx) error {
+	all, err := c.tableCounts(tx)
 	wrong := []error{err}
 	for name := range all {
-		wrong = append(wrong, c.checkCensus(tx, all, name))
+		wrong = append(wrong, c.checkTableCount(tx, all, name))
 	}
 	return errors.Join(wrong...)
 }
 
-// checkCensus compares a table with its census, if it has one.
-func (c codec) checkCensus(tx *bolt.Tx, all map[string]census, name string) error {
-	found, err := c.count(tx, name)
+// checkTableCount compares a table with its count, if it has one.
+func (c codec) checkTableCount(tx *bolt.Tx, all map[string]tableCount, name string) error {
+	found, err := c.countTable(tx, name)
 	if want, known := all[name]; err == nil && known && found != want {
-		err = &Error{Bucket: name, Err: corrupt(fmt.Errorf("it has %d records of %d, or some are older ones", found.records, want.records))}
+		err = &Error{Table: name, Err: corrupt(fmt.Errorf("it has %d records of %d, or some are older ones", found.records, want.records))}
 	}
 	return err
 }
@@ -164,11 +163,11 @@ func (c codec) checkCensus(tx *bolt.Tx, all map[string]census, name string) erro
 // first, and writes down in that Commit what follows from it.
 func (s *Store) CheckTable(name string) error {
 	err := s.view(func(tx *bolt.Tx) error {
-		all, err := s.codec.censuses(tx)
+		all, err := s.codec.tableCounts(tx)
 		if err != nil {
 			return err
 		}
-		return s.codec.checkCensus(tx, all, name)
+		return s.codec.checkTableCount(tx, all, name)
 	})
 	if errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDamaged) {
 		s.doubtTable(name)

@@ -50,16 +50,16 @@ func commitPairs(t *testing.T, s *store.Store, pairs ...store.Pair) {
 
 func somePairs(n int) (pairs []store.Pair) {
 	for i := range n {
-		pairs = append(pairs, store.Pair{Bucket: "records", Key: fmt.Sprintf("key %02d", i), Value: []byte("a value that takes some room")})
+		pairs = append(pairs, store.Pair{Table: "records", Key: fmt.Sprintf("key %02d", i), Value: []byte("a value that takes some room")})
 	}
 	return pairs
 }
 
 func TestAnOlderPageOfATableIsNoticed(t *testing.T) {
 	for what, change := range map[string]store.Pair{
-		"a record that came":    {Bucket: "records", Key: "key 99", Value: []byte("v")},
-		"a record that went":    {Bucket: "records", Key: "key 07"},
-		"a record that changed": {Bucket: "records", Key: "key 07", Value: []byte("another value, as long as it")},
+		"a record that came":    {Table: "records", Key: "key 99", Value: []byte("v")},
+		"a record that went":    {Table: "records", Key: "key 07"},
+		"a record that changed": {Table: "records", Key: "key 07", Value: []byte("another value, as long as it")},
 	} {
 		for kind, opts := range map[string]store.Options{"plain": {}, "encrypted": {Key: make([]byte, 32)}} {
 			t.Run(what+"/"+kind, func(t *testing.T) {
@@ -84,11 +84,11 @@ func TestAnOlderPageOfATableIsNoticed(t *testing.T) {
 				if err := s.CheckTable("records"); !errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDamaged) {
 					t.Fatalf("with an older page: %v", err)
 				}
-				commitPairs(t, s, store.Pair{Bucket: "others", Key: "a", Value: []byte("v")})
+				commitPairs(t, s, store.Pair{Table: "others", Key: "a", Value: []byte("v")})
 				if err := s.CheckTable("records"); err == nil {
 					t.Error("a change of another table makes this one whole")
 				}
-				commitPairs(t, s, store.Pair{Bucket: "records", Key: "a", Value: []byte("v")})
+				commitPairs(t, s, store.Pair{Table: "records", Key: "a", Value: []byte("v")})
 				if err := errors.Join(s.CheckTable("records"), s.Check()); err != nil {
 					t.Errorf("after the next change: %v", err)
 				}
@@ -101,7 +101,7 @@ func TestADamagedRecordOfATableIsNoticedUntilItIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	commitPairs(t, s, somePairs(3)...)
-	commitPairs(t, s, store.Pair{Bucket: "records", Key: "x", Value: []byte("the one that is damaged")})
+	commitPairs(t, s, store.Pair{Table: "records", Key: "x", Value: []byte("the one that is damaged")})
 	s.Close()
 	flip(t, dir, []byte("the one that is damaged"))
 	s = mustOpen(t, dir, store.Options{})
@@ -110,7 +110,7 @@ func TestADamagedRecordOfATableIsNoticedUntilItIsGone(t *testing.T) {
 	if err := s.CheckTable("records"); !errors.As(err, &damaged) || damaged.Name != "x" {
 		t.Fatalf("with a damaged record: %v", err)
 	}
-	commitPairs(t, s, store.Pair{Bucket: "records", Key: "x"})
+	commitPairs(t, s, store.Pair{Table: "records", Key: "x"})
 	if err := errors.Join(s.CheckTable("records"), s.Check()); err != nil {
 		t.Errorf("after it was deleted: %v", err)
 	}

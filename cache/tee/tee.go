@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -38,7 +39,7 @@ type sink interface {
 
 // NewDecoder returns a decoder of a list in the representation r. take gets its items and, at
 // the end, its metadata.
-func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
+func NewDecoder(r negotiation.Representation, res *http.Response, take ItemHandler) *Decoder {
 	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.Item)
 	if err != nil {
 		return &Decoder{Failed: err}
@@ -144,7 +145,7 @@ type ItemHandler interface {
 type listSink struct {
 	*wire.Splitter
 	take ItemHandler
-	repr wire.Representation
+	repr negotiation.Representation
 }
 
 func (l *listSink) Close() error {

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -199,6 +200,6 @@ func (c *Copy) isGone(k *records.Known) bool {
 // Object is an object with its type and representation.
 type Object struct {
 	Type wire.TypeMeta
-	Repr wire.Representation
+	Repr negotiation.Representation
 	Bare []byte
 }

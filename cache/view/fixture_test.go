@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -29,7 +30,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 		Store:     store.Options{Logger: log},
 		Lost:      func(id store.ID, err error) { s.MarkStale(id, err) },
 		Opened:    func(*store.Store, error) {},
-		Committed: func(store.CommitStats) {},
+		Committed: func(writeback.CommitStats) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -55,7 +56,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 
 // unwrittenLocked returns the members that are not on disk yet. It reuses the result of an
 // earlier snapshot of the same state, which has at least these.
-func (v *View) unwrittenLocked(w *store.Writer) *unwritten {
+func (v *View) unwrittenLocked(w *writeback.Writer) *unwritten {
 	if w.Pending() == 0 {
 		return nil
 	}

@@ -11,11 +11,11 @@ import (
 	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // View is the cached result of one query. Its index is authoritative; the disk follows.
@@ -26,7 +26,7 @@ type View struct {
 	Key     query.Key
 	raw     []byte // of the key
 	Scope   string
-	Repr    wire.Representation
+	Repr    negotiation.Representation
 	disk    *disk.Disk
 	records *records.Records // of single objects
 	Highest *records.Highest // version of its resource; may be nil

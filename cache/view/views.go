@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -317,7 +318,7 @@ func (s *Views) Representations(q *query.Query) []*View {
 	var all []*View
 	for _, metadata := range []string{metav1.SchemeGroupVersion.Version, ""} {
 		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if v := s.Find(q.Key(wire.Representation{Encoding: e, Metadata: metadata})); v != nil {
+			if v := s.Find(q.Key(negotiation.Representation{Encoding: e, Metadata: metadata})); v != nil {
 				all = append(all, v)
 			}
 		}

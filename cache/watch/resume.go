@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // resume opens the watch upstream at the client's version. It returns only the error of ctx;
@@ -102,7 +102,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 		s.err = io.EOF
 	case changed != nil:
 		s.watches.looked(changed) // retried
-	case code == http.StatusOK && wire.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
+	case code == http.StatusOK && negotiation.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res); err != nil {
 			res.Body.Close()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -34,7 +35,7 @@ const (
 type stream struct {
 	watches *Watches
 	query   *query.Query
-	repr    wire.Representation
+	repr    negotiation.Representation
 	view    *view.View // acquired
 	req     *http.Request
 
@@ -70,7 +71,7 @@ type stream struct {
 
 // newStream returns the body of a watch in a representation. began is the version of its view
 // when the watch was opened.
-func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began string) *stream {
+func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.Representation, began string) *stream {
 	now := w.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,

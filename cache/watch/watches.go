@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -15,7 +16,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // maxResumes is how many watches resume at once.
@@ -59,7 +59,7 @@ func New(o Options) *Watches {
 
 // Keep replaces the body of a watch by one that stays open during outages. began is the
 // version of its view when the watch was opened.
-func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began string) {
+func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began string) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res); err != nil {
 		w.looked(err)

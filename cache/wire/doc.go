@@ -27,6 +27,13 @@
 // is checked at its top level and in its ObjectMeta. JSON is checked throughout, but for
 // UTF-8: clients replace what is not, and so it is done with what is read here.
 //
+// # Parts
+//
+// Package jsonscan finds values in JSON and knows nothing of Kubernetes. Lists, frames and
+// objects stay together here, because each of them reads the metadata of objects, in both
+// encodings: packages of their own would have to export how that is done. Which
+// representation a client takes is for package negotiation.
+//
 // # Memory and concurrency
 //
 // Nothing holds more than one item or one frame, up to a limit. Byte slices that are

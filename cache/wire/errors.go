@@ -1,18 +1,22 @@
 package wire
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
+)
 
 // Errors to branch on. What is returned wraps one of them and says what was found where.
 var (
 	// ErrTruncated is returned when bytes end before what they began.
-	ErrTruncated = errors.New("cut short")
+	ErrTruncated = jsonscan.ErrTruncated
 
 	// ErrMalformed is returned when bytes are not what their encoding allows, or
 	// what two readers could understand differently.
-	ErrMalformed = errors.New("malformed")
+	ErrMalformed = jsonscan.ErrMalformed
 
 	// ErrTooLarge is returned when an item, a frame or the nesting exceeds its limit.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = jsonscan.ErrTooLarge
 
 	// ErrNotList is returned when a body is sound, but not a list that could be put
 	// together again from its items.

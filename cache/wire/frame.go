@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // Frame is the next piece of a watch stream. Its slices hold until the next call of Next.
@@ -99,13 +101,13 @@ func protoStatusCode(object []byte) (code int, err error) {
 }
 
 func jsonStatusCode(object []byte) (code int, err error) {
-	m := membersAt(object, 0)
-	for m.next() {
-		if string(m.key) != "code" {
-			m.skip()
-		} else if n := m.count(); n != nil {
+	m := jsonscan.MembersAt(object, 0)
+	for m.Next() {
+		if string(m.Key) != "code" {
+			m.Skip()
+		} else if n := readCount(&m); n != nil {
 			code = int(int32(*n))
 		}
 	}
-	return code, m.err
+	return code, m.Err
 }

@@ -18,28 +18,28 @@ type FrameOptions struct {
 // stream is idle.
 type FrameReader struct {
 	r      io.Reader
-	cutter cutter
+	framer framer
 	max    int
 
 	buf        []byte
-	start, end int   // what is read and not handed out is buf[start:end]
-	readErr    error // why nothing more comes
-	cut        cut   // of what begins at start, once it is known
+	start, end int         // what is read and not handed out is buf[start:end]
+	readErr    error       // why nothing more comes
+	next       frameBounds // of what begins at start, once it is known
 	known      bool
 }
 
-// cutter finds and reads the frames of one encoding.
-type cutter interface {
+// framer finds and reads the frames of one encoding.
+type framer interface {
 	// find looks at what begins a frame, or goes on with one; of the same frame it is
 	// called again with more. It never returns more than it was given.
-	find(b []byte) cut
+	find(b []byte) frameBounds
 
 	// read reads a whole frame.
 	read(frame []byte, f *Frame) error
 }
 
-// cut is what a cutter has found: where n is 0, more has to come first.
-type cut struct {
+// frameBounds is what a framer has found: where n is 0, more has to come first.
+type frameBounds struct {
 	n     int
 	whole bool // b[:n] is an event, to be read
 	more  bool // Frame.More
@@ -63,9 +63,9 @@ func NewFrameReader(r io.Reader, e Encoding, o FrameOptions) (*FrameReader, erro
 	f := &FrameReader{r: r, max: o.MaxFrame}
 	switch e {
 	case Protobuf:
-		f.cutter = &protoCutter{max: o.MaxFrame}
+		f.framer = &protoFramer{max: o.MaxFrame}
 	case JSON:
-		f.cutter = &jsonCutter{max: o.MaxFrame}
+		f.framer = &jsonFramer{max: o.MaxFrame}
 	default:
 		return nil, fmt.Errorf("read watch stream: %w", ErrEncoding)
 	}
@@ -81,10 +81,10 @@ func (r *FrameReader) Next() (Frame, error) {
 		}
 		r.fill()
 	}
-	c := r.cut
+	c := r.next
 	f := Frame{Raw: r.buf[r.start : r.start+c.n], More: c.more, Err: c.err}
 	if c.whole {
-		if err := r.cutter.read(f.Raw, &f); err != nil {
+		if err := r.framer.read(f.Raw, &f); err != nil {
 			f = Frame{Raw: f.Raw, Err: err}
 		}
 	}
@@ -103,11 +103,11 @@ func (r *FrameReader) Ready() bool {
 	if len(rest) == 0 {
 		return false
 	}
-	r.cut = r.cutter.find(rest)
-	if r.cut.n == 0 && r.readErr != nil {
-		r.cut = cut{n: len(rest), more: true, err: fmt.Errorf("read watch stream: it ends within an event: %w", ErrTruncated)}
+	r.next = r.framer.find(rest)
+	if r.next.n == 0 && r.readErr != nil {
+		r.next = frameBounds{n: len(rest), more: true, err: fmt.Errorf("read watch stream: it ends within an event: %w", ErrTruncated)}
 	}
-	r.known = r.cut.n > 0
+	r.known = r.next.n > 0
 	return r.known
 }
 
@@ -120,7 +120,7 @@ func (r *FrameReader) fill() {
 		copy(r.buf, r.buf[r.start:r.end])
 		r.start, r.end = 0, r.end-r.start
 	}
-	if r.end == len(r.buf) { // a cutter asks for more only up to its limit
+	if r.end == len(r.buf) { // a framer asks for more only up to its limit
 		larger := make([]byte, 2*len(r.buf))
 		copy(larger, r.buf)
 		r.buf = larger

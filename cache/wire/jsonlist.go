@@ -3,6 +3,8 @@ package wire
 import (
 	"errors"
 	"fmt"
+
+	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // jsonList splits a list in JSON. Keys, values and items are taken where they are whole;
@@ -12,7 +14,7 @@ type jsonList struct {
 	emit itemFunc
 
 	held []byte
-	span span
+	span jsonscan.Span
 
 	expect expect
 	key    listKey
@@ -49,7 +51,7 @@ const (
 
 func (l *jsonList) write(p []byte) error {
 	if len(l.held) > 0 {
-		n, ended := l.span.scan(p)
+		n, ended := l.span.Scan(p)
 		if err := l.hold(p[:n]); err != nil || !ended {
 			return err
 		}
@@ -58,11 +60,11 @@ func (l *jsonList) write(p []byte) error {
 		}
 		p = p[n:]
 	}
-	for i := skipSpace(p, 0); i < len(p); i = skipSpace(p, i) {
+	for i := jsonscan.SkipSpace(p, 0); i < len(p); i = jsonscan.SkipSpace(p, i) {
 		end, err := l.take(p, i)
 		if end == i && errors.Is(err, ErrTruncated) {
-			l.span = span{}
-			l.span.scan(p[i:])
+			l.span = jsonscan.Span{}
+			l.span.Scan(p[i:])
 			return l.hold(p[i:])
 		}
 		if err != nil {
@@ -93,7 +95,7 @@ func (l *jsonList) takeHeld() error {
 	case err != nil:
 		return err
 	case end != len(l.held):
-		return errBadJSON(l.held, end)
+		return jsonscan.Unexpected(l.held, end)
 	}
 	l.held = l.held[:0]
 	return nil
@@ -129,24 +131,24 @@ func (l *jsonList) take(b []byte, i int) (end int, err error) {
 		}
 		return l.punctuation(b, i, c == ',', expectKey)
 	default:
-		return i, errBadJSON(b, i)
+		return i, jsonscan.Unexpected(b, i)
 	}
 }
 
 func (l *jsonList) punctuation(b []byte, i int, right bool, next expect) (int, error) {
 	if !right {
-		return i, errBadJSON(b, i)
+		return i, jsonscan.Unexpected(b, i)
 	}
 	l.expect = next
 	return i + 1, nil
 }
 
 func (l *jsonList) takeKey(b []byte, i int) (int, error) {
-	end, plain, err := skipString(b, i)
+	end, plain, err := jsonscan.SkipString(b, i)
 	if err != nil {
 		return i, err
 	}
-	key, err := unquote(b[i:end], plain)
+	key, err := jsonscan.Unquote(b[i:end], plain)
 	if err != nil {
 		return i, err
 	}
@@ -177,25 +179,25 @@ func (l *jsonList) takeValue(b []byte, i int) (int, error) {
 		return i + 1, nil
 	}
 	// One value, walked like a member that has been found already.
-	v := members{b: b, pos: i}
+	v := jsonscan.Members{Data: b, Pos: i}
 	switch l.key {
 	case keyItems: // null: what Go writes for a slice that is nil
 		if b[i] != 'n' {
-			return i, errBadJSON(b, i)
+			return i, jsonscan.Unexpected(b, i)
 		}
-		v.skip()
+		v.Skip()
 	case keyMetadata:
 		// The first error is that the value is not whole: nothing is kept then.
 		before := l.meta
-		if v.listMeta(&l.meta); v.err != nil {
+		if readListMeta(&v, &l.meta); v.Err != nil {
 			l.meta = before
 		}
 	default:
 		if b[i] != '"' {
-			return i, errBadJSON(b, i)
+			return i, jsonscan.Unexpected(b, i)
 		}
-		value := v.text()
-		if v.err != nil {
+		value := v.Text()
+		if v.Err != nil {
 			break
 		}
 		if l.key == keyKind {
@@ -204,11 +206,11 @@ func (l *jsonList) takeValue(b []byte, i int) (int, error) {
 			l.meta.APIVersion = string(value)
 		}
 	}
-	if v.err != nil {
-		return i, v.err
+	if v.Err != nil {
+		return i, v.Err
 	}
 	l.expect = expectValueEnd
-	return v.pos, nil
+	return v.Pos, nil
 }
 
 func (l *jsonList) takeItem(b []byte, i int) (int, error) {

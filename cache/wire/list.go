@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ListMeta is what a list says of itself.
@@ -55,3 +57,13 @@ const maxListMeta = 64 << 10
 // the size up to which client-go reads watch frames (rest.createRESTWatchDecoder). etcd
 // takes objects of up to 1.5 MiB.
 const DefaultMaxSize = 16 << 20
+
+const (
+	kindMetadata     = "PartialObjectMetadata"
+	kindMetadataList = "PartialObjectMetadataList"
+	listSuffix       = "List"
+
+	// oldMetadata is the version of PartialObjectMetadataList that has, in protobuf, the
+	// items in field 1 and the metadata in field 2, unlike every other list.
+	oldMetadata = metav1.GroupName + "/v1beta1"
+)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // AppendBare appends object, self-describing or bare, to dst in its bare form, which is
@@ -60,7 +62,7 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 	if len(object) < 2 || object[0] != '{' {
 		return "", nil, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
 	}
-	if isSpace(object[1]) {
+	if jsonscan.IsSpace(object[1]) {
 		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
 		if err := json.Compact(compact, object); err != nil {
 			return "", nil, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
@@ -83,7 +85,7 @@ func jsonTypeLength(object []byte) int {
 			return 0
 		}
 		var err error
-		if i, _, err = skipString(object, i+len(key)); err != nil {
+		if i, _, err = jsonscan.SkipString(object, i+len(key)); err != nil {
 			return 0
 		}
 	}
@@ -126,4 +128,9 @@ func jsonSaysType(object []byte) bool {
 	}
 	m, err := inspectJSON(object)
 	return err == nil && len(m.Kind) > 0
+}
+
+// appendJSONString appends s in quotes, escaped as apiservers do it.
+func appendJSONString(dst []byte, s string) []byte {
+	return append(dst, mustMarshal(s)...)
 }

@@ -9,33 +9,33 @@ import (
 // frame (apimachinery, util/framer).
 const frameHeader = 4
 
-// protoCutter cuts a stream of frames that say their length, header included.
-type protoCutter struct {
+// protoFramer cuts a stream of frames that say their length, header included.
+type protoFramer struct {
 	max  int
 	left int64 // bytes still to come of a frame that passes in pieces
 }
 
-func (c *protoCutter) find(b []byte) cut {
+func (c *protoFramer) find(b []byte) frameBounds {
 	if c.left == 0 {
 		if len(b) < frameHeader {
-			return cut{}
+			return frameBounds{}
 		}
 		length := int64(binary.BigEndian.Uint32(b))
 		if length <= int64(c.max) {
 			if int64(len(b)) < frameHeader+length {
-				return cut{}
+				return frameBounds{}
 			}
-			return cut{n: int(frameHeader + length), whole: true}
+			return frameBounds{n: int(frameHeader + length), whole: true}
 		}
 		c.left = frameHeader + length
 	}
 	n := min(c.left, int64(len(b)))
 	c.left -= n
-	return cut{n: int(n), more: c.left > 0, err: tooLarge(c.max)}
+	return frameBounds{n: int(n), more: c.left > 0, err: tooLarge(c.max)}
 }
 
 // read reads metav1.WatchEvent{1 type, 2 RawExtension{1 raw}}, which is bare.
-func (c *protoCutter) read(frame []byte, out *Frame) error {
+func (c *protoFramer) read(frame []byte, out *Frame) error {
 	var eventType, object []byte
 	f := fields{rest: frame[frameHeader:]}
 	for f.next() {

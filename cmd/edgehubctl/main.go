@@ -2,6 +2,10 @@
 // pull the images of a new version ahead, and upgrade. It speaks to the hub on the
 // node it runs on, through the API on loopback, and needs no kubeconfig and no
 // cloud. See help.go for what it tells its users.
+//
+// Commands, help and completion are written by hand, on pflag. With cobra, this program and
+// kubectl-edgehub had 12 lines less together and 0.25 MB more each, and cobra's completion
+// for bash runs what stands in $() on the line.
 package main
 
 import (

@@ -1,0 +1,152 @@
+package negotiation
+
+import (
+	"fmt"
+	"mime"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Representation is an encoding and what of an object is written in it. It is
+// comparable and may be part of a key. The zero value is a representation that is
+// never kept: a Table, another encoding, a transformation that is not known.
+type Representation struct {
+	Encoding wire.Encoding
+
+	// Metadata is empty for whole objects. For only their metadata it is the version
+	// of PartialObjectMetadata, "v1" or, in JSON, "v1beta1".
+	Metadata string
+}
+
+const (
+	kindMetadata     = "PartialObjectMetadata"
+	kindMetadataList = "PartialObjectMetadataList"
+	listSuffix       = "List"
+
+	// oldMetadata is the version of PartialObjectMetadata whose lists package wire does
+	// not read in protobuf. Clients ask for v1 since Kubernetes 1.15; so what they get is
+	// passed on and not kept.
+	oldMetadata = "v1beta1"
+)
+
+// Cacheable reports whether objects in r can be kept, and lists put together from them.
+func (r Representation) Cacheable() bool { return r.Encoding != 0 }
+
+// String is the canonical text of r, for keys, logs and files: "json",
+// "protobuf;as=PartialObjectMetadata;v=v1". ParseRepresentation reads it.
+func (r Representation) String() string {
+	if r.Metadata == "" {
+		return r.Encoding.String()
+	}
+	return r.Encoding.String() + metadataParameter + r.Metadata
+}
+
+const metadataParameter = ";as=" + kindMetadata + ";v="
+
+// ParseRepresentation reads what String wrote.
+func ParseRepresentation(s string) (Representation, error) {
+	encoding, version, _ := strings.Cut(s, metadataParameter)
+	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		r := Representation{Encoding: e, Metadata: version}
+		if encoding == e.String() && r.String() == s && r.known() {
+			return r, nil
+		}
+	}
+	return Representation{}, fmt.Errorf("read representation %q: %w", s, wire.ErrEncoding)
+}
+
+// known reports whether r is one that a request or an answer can lead to.
+func (r Representation) known() bool {
+	if r.Encoding == wire.Protobuf && r.Metadata == oldMetadata {
+		return false
+	}
+	return r.Metadata == "" || metadataVersion(r.Metadata)
+}
+
+// ContentType is what an apiserver says of a body in r. It never tells whole objects
+// from their metadata.
+func (r Representation) ContentType() string { return r.Encoding.MediaType() }
+
+// WatchContentType is what an apiserver says of a watch stream in r.
+func (r Representation) WatchContentType() string {
+	if r.Encoding == wire.Protobuf {
+		return r.Encoding.MediaType() + ";stream=watch"
+	}
+	return r.Encoding.MediaType()
+}
+
+// Holds reports whether objects of this type are in r: a client that asks for metadata
+// may get something else (a Status, or whole objects from an apiserver that does not know
+// the parameter), and a Table has the Content-Type of JSON. The type of a list counts as
+// that of its items.
+func (r Representation) Holds(t wire.TypeMeta) bool {
+	metadata, known := metadataOf(strings.TrimSuffix(t.Kind, listSuffix), t.APIVersion)
+	return r.Cacheable() && known && metadata == r.Metadata
+}
+
+// metadataOf returns what Representation.Metadata is for objects of a kind, and false
+// where they are never kept.
+func metadataOf(kind, apiVersion string) (metadata string, known bool) {
+	version, isMeta := strings.CutPrefix(apiVersion, metav1.GroupName+"/")
+	if !isMeta {
+		return "", true
+	}
+	if kind == kindMetadata && metadataVersion(version) {
+		return version, true
+	}
+	return "", false // a Table
+}
+
+func metadataVersion(v string) bool { return v == "v1" || v == oldMetadata }
+
+// ParseContentType returns the representation of a body or a watch stream. An apiserver
+// leaves out what was asked for with "as"; [Answered] finds it in the request.
+func ParseContentType(contentType string) Representation {
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return Representation{}
+	}
+	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		if mediaType == e.MediaType() {
+			r, _ := transformed(e, params)
+			return r
+		}
+	}
+	return Representation{}
+}
+
+// transformed reads the parameters of a media type, by the rules of the apiserver's
+// negotiation. It returns false where an apiserver ignores the media type because of
+// them, and the zero Representation where it answers with something that is not kept.
+func transformed(e wire.Encoding, params map[string]string) (_ Representation, ok bool) {
+	if stream := params["stream"]; stream != "" && stream != "watch" {
+		return Representation{}, false
+	}
+	if server := params["sv"]; server != "" && server != metav1.SchemeGroupVersion.Version {
+		return Representation{}, false
+	}
+	_, as := params["as"]
+	_, g := params["g"]
+	_, v := params["v"]
+	if !as && !g && !v {
+		return Representation{Encoding: e}, true
+	}
+	if params["g"] != metav1.GroupName || !metadataVersion(params["v"]) {
+		return Representation{}, false
+	}
+	switch params["as"] {
+	case kindMetadata, kindMetadataList:
+		r := Representation{Encoding: e, Metadata: params["v"]}
+		if !r.known() {
+			return Representation{}, true
+		}
+		return r, true
+	case "Table":
+		return Representation{}, e == wire.JSON // protobuf has no Table
+	default:
+		return Representation{}, false
+	}
+}
