@@ -48,6 +48,13 @@ func as(ctx context.Context, token string) context.Context {
 	return context.WithValue(ctx, tokenKey{}, token)
 }
 
+// gzipKey is the context's key of whether a client accepts gzip.
+type gzipKey struct{}
+
+func acceptingGzip(ctx context.Context) context.Context {
+	return context.WithValue(ctx, gzipKey{}, true)
+}
+
 // openCache opens a cache whose file is in dir. In a bubble its clock is the bubble's.
 func openCache(t *testing.T, dir string, u *upstream, more ...func(*Options)) *Cache {
 	t.Helper()
@@ -127,6 +134,9 @@ func newRequest(ctx context.Context, method, url string) *http.Request {
 	r.Header.Set("Accept", "application/json")
 	if accept, ok := ctx.Value(acceptKey{}).(string); ok {
 		r.Header.Set("Accept", accept)
+	}
+	if ctx.Value(gzipKey{}) != nil {
+		r.Header.Set("Accept-Encoding", "gzip")
 	}
 	if token, ok := ctx.Value(tokenKey{}).(string); ok {
 		r.Header.Set("Authorization", "Bearer "+token)

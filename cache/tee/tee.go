@@ -69,10 +69,12 @@ func Decode(res *http.Response, s sink) *Decoder {
 // unzippers are pooled: each takes 40 KB.
 var unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
+var errNoUnzipper = errors.New("not a gzip reader")
+
 func gunzip(w io.Writer, r io.Reader) error {
 	z, ok := unzippers.Get().(*gzip.Reader)
 	if !ok {
-		return errors.New("not a gzip reader")
+		return errNoUnzipper
 	}
 	defer unzippers.Put(z)
 	if err := z.Reset(r); err != nil {

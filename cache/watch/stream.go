@@ -3,13 +3,13 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -118,8 +118,8 @@ func (s *stream) endBuilder() {
 
 // attach makes res the stream's upstream.
 func (s *stream) attach(res *http.Response) error {
-	if e := res.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return fmt.Errorf("a watch in the encoding %q", e)
+	if err := tee.UnzipWatch(res); err != nil {
+		return err
 	}
 	frames, err := wire.NewFrameReader(res.Body, s.repr.Encoding, wire.FrameOptions{})
 	if err != nil {
