@@ -24,6 +24,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,7 @@ var builtIn = sync.OnceValue(func() *runtime.Scheme {
 		resourcev1.AddToScheme,
 		schedulingv1.AddToScheme,
 		storagev1.AddToScheme,
+		storagemigrationv1.AddToScheme,
 	} {
 		if err := add(types); err != nil {
 			panic(fmt.Sprintf("convert: types of k8s.io/api contradict each other: %v", err)) // a test would have met it

@@ -34,7 +34,7 @@ type recipe struct {
 type goBuild struct {
 	recipe
 	source  string // folder with go.mod and go.sum
-	version string // v1.36.3
+	version string // v1.37.2
 	key     string
 }
 

@@ -19,6 +19,8 @@ type call struct {
 	// vary matches what the apiserver makes up anew for each answer; it is
 	// masked on both sides.
 	vary *regexp.Regexp
+	// unzip is set where the apiserver compresses a watch, and the hub undoes it.
+	unzip bool
 }
 
 func (c call) newBody() io.Reader {
@@ -62,7 +64,7 @@ func newConfigMap(name, value string) string {
 var calls = []call{
 	{name: "GET", path: configMaps + "/cm", status: 200},
 	{name: "GET protobuf", path: configMaps + "/cm", header: accept(protobuf), status: 200},
-	{name: "GET as kubelet asks", path: configMaps + "/cm", header: map[string]string{"Accept": kubelet, "Accept-Encoding": "gzip", "User-Agent": "kubelet/v1.36.3"}, status: 200},
+	{name: "GET as kubelet asks", path: configMaps + "/cm", header: map[string]string{"Accept": kubelet, "Accept-Encoding": "gzip", "User-Agent": "kubelet/v1.37.2"}, status: 200},
 	{name: "GET YAML", path: configMaps + "/cm", header: accept("application/yaml"), status: 200},
 	{name: "GET CBOR", path: configMaps + "/cm", header: accept("application/cbor"), status: 406},
 	{name: "GET pretty", path: configMaps + "/cm?pretty=true", status: 200},

@@ -3,9 +3,12 @@
 package transparency
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -181,6 +184,22 @@ type answer struct {
 	body    []byte
 	trailer http.Header
 	err     error // of reading the body
+}
+
+// unzipped is the same answer as it was before it was compressed, if it was.
+func (a *answer) unzipped() *answer {
+	if a.header.Get("Content-Encoding") != "gzip" {
+		return a
+	}
+	plain := *a
+	plain.header = a.header.Clone()
+	plain.header.Del("Content-Encoding")
+	z, err := gzip.NewReader(bytes.NewReader(a.body))
+	if err == nil {
+		plain.body, err = io.ReadAll(z)
+	}
+	plain.err = errors.Join(a.err, err)
+	return &plain
 }
 
 // send makes the request at this end.

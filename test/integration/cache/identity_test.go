@@ -6,7 +6,7 @@ import (
 )
 
 // agents are User-Agents of those that other hubs trust.
-var agents = []string{"", "kubelet/v1.36.3 (linux/amd64) kubernetes/abcdef", "kube-proxy/v1.36.3", "edgehub/v1"} //nolint:gochecknoglobals // a table
+var agents = []string{"", "kubelet/v1.37.2 (linux/amd64) kubernetes/abcdef", "kube-proxy/v1.37.2", "edgehub/v1"} //nolint:gochecknoglobals // a table
 
 // invariant 18: offline, an identity reads what it has read itself, and nothing of
 // another's, whatever its User-Agent says; and so it is after a restart of the hub.

@@ -71,7 +71,7 @@ func TestOffline(t *testing.T) {
 // a watch of its own.
 func (r *rig) readAsKubelet(names ...string) {
 	r.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: r.hub.Plain, UserAgent: "kubelet/v1.36.3 (linux/amd64)", ContentConfig: rest.ContentConfig{
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: r.hub.Plain, UserAgent: "kubelet/v1.37.2 (linux/amd64)", ContentConfig: rest.ContentConfig{
 		AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
 	}})
 	r.must(err)
