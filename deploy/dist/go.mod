@@ -4,8 +4,8 @@ go 1.26.8
 
 require (
 	github.com/google/go-containerregistry v0.22.1
-	github.com/spf13/pflag v1.0.10
-	golang.org/x/sync v0.22.0
+	github.com/spf13/pflag v1.1.0
+	golang.org/x/sync v0.24.0
 )
 
 require (
