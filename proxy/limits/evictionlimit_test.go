@@ -4,6 +4,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,19 @@ import (
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEviction(2, time.Second)
+		var mu sync.Mutex // evictions run on goroutines of their own
 		var cut []string
-		join := func(name string) (leave func()) { return c.Add(func() { cut = append(cut, name) }) }
+		join := func(name string) (leave func()) {
+			return c.Add(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				cut = append(cut, name)
+			})
+		}
 		want := func(when, names string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(cut, " "); got != names {
 				t.Errorf("%s: cut %q, want %q", when, got, names)
 			}
