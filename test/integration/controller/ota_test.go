@@ -51,11 +51,16 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	// and the one that took v2 is not.
 	all := f.uids()
 	f.kubectl("rollout", "undo", "daemonset/"+name)
+	eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
+		for _, pod := range f.pods() {
+			if upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)) != v1 {
+				return false
+			}
+		}
+		return true
+	})
 	f.await(map[string]int{upToDate: nodes - 1, needsOne: 1})
 	for _, pod := range f.pods() {
-		if c := upgrade.Condition(pod, upgrade.NeedCondition); upgrade.RevisionOf(c) != v1 {
-			t.Errorf("pod %s says %q, want revision %s", pod.Name, c.Message, v1)
-		}
 		if !all[pod.UID] {
 			t.Errorf("pod %s was restarted by an undo", pod.Name)
 		}
