@@ -75,8 +75,8 @@ func TestCompressedInitialEventsAreKept(t *testing.T) {
 	})
 }
 
-// A client is told of the encoding once, and an apiserver compresses no watch that goes on
-// from a version.
+// The response header names the encoding once, and an apiserver does not compress a watch that
+// starts at a resourceVersion.
 func TestACompressedWatchGoesOnAfterAnOutage(t *testing.T) {
 	whole := func(t *testing.T) string { return zipped(t, podEvent("MODIFIED", "a", "110")) }
 	tests := map[string]struct {

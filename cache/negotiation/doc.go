@@ -1,4 +1,4 @@
-// Package negotiation tells which representations a client accepts and in which one an
+// Package negotiation finds which representations a client accepts and in which one an
 // apiserver has answered, by the rules of an apiserver's content negotiation: Accept,
 // Content-Type, and their parameter "as" for metadata only or a Table.
 //

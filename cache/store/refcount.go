@@ -21,9 +21,9 @@ type refcount struct {
 	tx                          *bolt.Tx
 
 	changes map[ObjectKey]*refChange
-	// uncertain says that damage has made a count unknown: all are taken anew.
+	// uncertain is set when damage has made a count unknown: all objects are recounted.
 	uncertain bool
-	// held says whether a Reader is open that may need what goes.
+	// held is set while a Reader is open that may need deleted objects.
 	held    func() bool
 	maxHeld int64
 }

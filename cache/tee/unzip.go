@@ -11,13 +11,15 @@ import (
 
 // UnzipWatch undoes the compression of a watch's body: an apiserver compresses initial
 // events, and what follows them, for clients that accept gzip (WatchListCompression, since
-// 1.37). The client gets them as they are: the way to it is short, and a watch goes on
-// over an outage in one encoding.
+// 1.37). The client gets them uncompressed: it is on the same node, and after an outage
+// the watch continues in the same encoding.
 func UnzipWatch(res *http.Response) error {
 	switch e := res.Header.Get("Content-Encoding"); e {
 	case "", "identity":
 	case "gzip":
 		res.Header.Del("Content-Encoding")
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
 		res.Body = &unzipped{Closer: res.Body, in: bufio.NewReader(res.Body)}
 	default:
 		return fmt.Errorf("a watch in the encoding %q", e)
@@ -25,9 +27,8 @@ func UnzipWatch(res *http.Response) error {
 	return nil
 }
 
-// unzipped is a gzip stream, decompressed. An apiserver ends a member of it whenever it
-// has nothing more to say; no decompressor is held until the next one begins, for there
-// are many watches, and most of them wait.
+// unzipped is a gzip stream, decompressed. An apiserver ends a gzip member when no more
+// events wait. Between two members no decompressor is held: most of a node's watches are idle.
 type unzipped struct {
 	io.Closer
 	in     *bufio.Reader

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A report counts as kept by the hub until the hub is killed. Who has its answer may get to
-// say so only after the kill.
+// A report counts as kept by the hub until the hub is killed. The test may note an
+// answer only after the kill.
 func TestAReportIsLostWithTheHubThatAnsweredIt(t *testing.T) {
 	kill := time.Now()
 	for name, tc := range map[string]struct {

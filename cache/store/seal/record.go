@@ -19,7 +19,7 @@ import (
 	"hash/crc32"
 )
 
-// Kind tells the records of different buckets apart.
+// Kind distinguishes the records of different buckets.
 type Kind byte
 
 // The kinds.
@@ -76,7 +76,7 @@ func New(key []byte) (Codec, error) {
 	return Codec{values: newXAES([32]byte(values)), names: names}, err
 }
 
-// Encrypts says whether there is a key.
+// Encrypts reports whether there is a key.
 func (c Codec) Encrypts() bool { return c.values != nil }
 
 // HashKey returns the key that a name is stored under: the name, or 16 bytes that

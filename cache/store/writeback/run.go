@@ -15,7 +15,7 @@ const maxRetry = 8
 // Run commits what is collected until ctx ends, and then once more; see
 // Options.Interval. It returns ErrDamaged or ErrClosed of the store when the store
 // cannot be used any more, and the error of the last commit; a commit that
-// fails for another reason is told to Options.Committed and tried again.
+// fails for another reason is reported to Options.Committed and tried again.
 func (w *Writer) Run(ctx context.Context) error {
 	pause := w.opts.Interval // after a commit, besides the time that changes are collected
 	var rested <-chan time.Time

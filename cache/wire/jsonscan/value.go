@@ -171,7 +171,7 @@ func skipDigits(b []byte, i int) (end int, err error) {
 	}
 }
 
-// IsSpace says whether c may stand between values.
+// IsSpace reports whether c may stand between values.
 func IsSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
 // SkipSpace returns the end of the blanks at b[i].

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const (
@@ -33,16 +34,7 @@ const patience = 2 * time.Minute
 // eventually polls until done holds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("after %v it is still not so that %s", patience, what)
-		case <-tick.C:
-		}
-	}
+	poll.Until(t, patience, what, done)
 }
 
 // fixture is a DaemonSet in a namespace of its own.

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // Patience is far beyond what anything here takes; a test that waits this long has
@@ -22,16 +24,7 @@ const Patience = 2 * time.Minute
 // Eventually polls until done holds.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(Patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			t.Fatalf("after %v it is still not so that %s", Patience, what)
-		case <-tick.C:
-		}
-	}
+	poll.Until(t, Patience, what, done)
 }
 
 // DaemonSet is one in a namespace of its own.
