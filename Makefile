@@ -6,6 +6,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Go is that of go.mod, fetched if the one installed is older. Some distributions' Go does so
+# only when told.
+GOTOOLCHAIN ?= auto
+export GOTOOLCHAIN
+
 # The release that this source is, or becomes: the docs and the chart name the same, and a
 # test compares them.
 release := v0.6.0
@@ -24,7 +29,7 @@ build_flags := -trimpath -buildvcs=false -tags grpcnotrace \
 programs := ./cmd/edgehub ./cmd/edgehubctl ./cmd/edgehub-controller ./cmd/kubectl-edgehub
 
 # What else decides about the bytes of a release is said here, and not by whoever builds it:
-# Go is that of go.mod, fetched if it is another than the one installed.
+# Go is that of go.mod, even if the one installed is newer.
 DIST ?= dist
 ARCHITECTURES ?= amd64 arm64
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
@@ -107,7 +112,7 @@ lint: lint-format lint-tidy lint-code ## check format, go.mod files and code
 
 .PHONY: lint-format
 lint-format:
-	@unformatted=$$(gofmt -l .); \
+	@unformatted=$$("$$(go env GOROOT)/bin/gofmt" -l .); \
 	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
 .PHONY: lint-tidy

@@ -1,6 +1,6 @@
 module github.com/edgehub-io/edgehub
 
-go 1.26.8
+go 1.27.4
 
 require (
 	github.com/containerd/containerd/api v1.11.1

@@ -1,6 +1,6 @@
 module github.com/edgehub-io/edgehub/test
 
-go 1.26.8
+go 1.27.4
 
 require (
 	github.com/edgehub-io/edgehub v0.0.0

@@ -1,6 +1,6 @@
 module github.com/edgehub-io/edgehub/ci/tools
 
-go 1.26.0
+go 1.27.4
 
 tool github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

@@ -150,12 +150,22 @@ func (b *goBuild) compile(ctx context.Context, target string, packages []string,
 func (b *goBuild) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.source
-	// A workspace of the user's, or flags for another module, must not leak in.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = goEnvironment()
 	// An interrupt ends the go command orderly, with its compilers.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopGrace
 	return cmd
+}
+
+// goEnvironment is that of every go command here. A workspace of the user's, or flags for
+// another module, must not leak in. A go that is too old has the one of go.mod fetched, also
+// where it was installed not to unless told.
+func goEnvironment() []string {
+	env := append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	if os.Getenv("GOTOOLCHAIN") == "" {
+		env = append(env, "GOTOOLCHAIN=auto")
+	}
+	return env
 }
 
 func (b *goBuild) goOutput(ctx context.Context, args ...string) (string, error) {

@@ -28,7 +28,7 @@ func (c *Cluster) buildPrograms(ctx context.Context) (programs, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder+"/",
 		"./nodeinit", "./images/pause", "./images/app")
 	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = goEnvironment()
 	if _, err := goOutput(cmd); err != nil {
 		return programs{}, fmt.Errorf("build the nodes' programs: %w", err)
 	}

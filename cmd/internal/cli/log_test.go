@@ -77,7 +77,7 @@ func TestLoggerTakesKlogAlong(t *testing.T) {
 	}{
 		"by default neither debug nor verbose klog lines": {nil, false, false},
 		"-v 2 shows klog lines of that verbosity":         {[]string{"-v=2"}, false, true},
-		"debug shows both":                                {[]string{"--log-level=debug"}, true, true},
+		"debug shows both kinds of lines":                 {[]string{"--log-level=debug"}, true, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ const commitLength = 7
 type Info struct {
 	Version  string // such as v1.2.3; Unknown if nothing tells
 	Commit   string // abbreviated; Unknown if nothing tells
-	Go       string // such as go1.26.8
+	Go       string // such as go1.27.4
 	Platform string // such as linux/amd64
 }
 
@@ -42,7 +42,7 @@ func Get() Info {
 }
 
 // String returns one line for people, such as
-// "edgehub v1.2.3 (commit abc1234, go1.26.8, linux/amd64)".
+// "edgehub v1.2.3 (commit abc1234, go1.27.4, linux/amd64)".
 func String(program string) string {
 	i := Get()
 	return fmt.Sprintf("%s %s (commit %s, %s, %s)", program, i.Version, i.Commit, i.Go, i.Platform)

@@ -1,6 +1,6 @@
 module github.com/edgehub-io/edgehub/test/cluster/containerd17
 
-go 1.26.0
+go 1.27.4
 
 tool (
 	github.com/containerd/containerd/cmd/containerd

@@ -1,6 +1,6 @@
 module github.com/edgehub-io/edgehub/test/cluster/containerd2
 
-go 1.26.8
+go 1.27.4
 
 tool (
 	github.com/containerd/containerd/v2/cmd/containerd

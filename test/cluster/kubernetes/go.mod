@@ -1,6 +1,9 @@
 module github.com/edgehub-io/edgehub/test/cluster/kubernetes
 
-go 1.26.0
+go 1.27.4
+
+// As in its releases.
+godebug default=go1.26
 
 require (
 	github.com/spf13/cobra v1.10.2
