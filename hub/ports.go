@@ -129,7 +129,8 @@ func (h *Hub) listenLimited(handler http.Handler) error {
 }
 
 // maxHeader returns the MaxHeaderBytes with which net/http refuses headers above this size:
-// net/http itself adds 4096 bytes.
+// net/http itself adds 4096 bytes. On a connection that has carried a request, it may have
+// read another 4096 before it counts.
 func maxHeader(bytes int) int { return bytes - 4096 }
 
 // lastServer returns the server of the port that was opened last.
