@@ -27,14 +27,15 @@ type Conn interface {
 
 // New returns Peers that count programs of these users as the node's. It fails if the machine does
 // not support the check.
-func New(users []uint32) (*Peers, error) { return newPeers(procfs, users) }
+func New(users []uint32) (*Peers, error) { return newPeers("/proc", users) }
 
 func newPeers(root string, users []uint32) (*Peers, error) {
 	own, err := ownCgroups(root)
 	if err != nil {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
-	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
+	procs := &processes{root: root, all: scanAll, recent: map[bool][]int{}}
+	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: procs}, nil
 }
 
 // Reason is why a peer does not count as a program of the node. The values are suitable as

@@ -308,11 +308,11 @@ func TestAProcessThatEndsIsNotAnother(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", cmd.Process.Pid), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := os.OpenRoot(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(dir)
+	defer dir.Close()
 	if p := describeProcess(dir, cmd.Process.Pid); p.err != nil || p.comm == "" {
 		t.Errorf("while it runs: %+v", p)
 	}
@@ -333,7 +333,7 @@ func TestSelfTest(t *testing.T) {
 	if err := here(t).SelfTest(); err != nil {
 		t.Error(err)
 	}
-	withoutCapability(t, capSysPtrace, func() {
+	withoutCapability(t, unix.CAP_SYS_PTRACE, func() {
 		err := here(t).SelfTest()
 		if err == nil || !strings.Contains(err.Error(), "lacks CAP_SYS_PTRACE (") {
 			t.Errorf("without CAP_SYS_PTRACE: %v", err)

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// procfs is the mount point of Linux's process information.
-const procfs = "/proc"
-
 // process is a process that held a socket at the time of a scan.
 type process struct {
 	pid     int
@@ -52,10 +49,6 @@ type scan struct {
 	holders map[uint32][]*process
 	done    bool // guarded by processes.scanning, as is err
 	err     error
-}
-
-func newProcesses(root string) *processes {
-	return &processes{root: root, all: scanAll, recent: map[bool][]int{}}
 }
 
 // holding returns the processes that hold the socket with this inode: one that had connections

@@ -82,7 +82,7 @@ func checkOthersReadable(root string) error {
 			seen++
 		}
 	}
-	missing := missingCapabilities(root)
+	missing := missingCapabilities()
 	switch {
 	case others == 0 && os.Getpid() != 1:
 		return errors.New("look into other processes: none are to be seen: they are hidden by the unit's ProtectProc=, or by how /proc is mounted (hidepid)")
@@ -106,36 +106,18 @@ func isReadable(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// The bits of the capabilities that it takes to look into other processes.
-const (
-	capDACReadSearch = 2
-	capSysPtrace     = 19
-)
-
-func missingCapabilities(root string) []string {
+// missingCapabilities returns which of the capabilities that it takes to look into other
+// processes the calling thread does not have.
+func missingCapabilities() []string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	_ = unix.Capget(&header, &have[0]) // on failure, all are missing
 	var missing []string
-	have := effectiveCapabilities(root)
-	for _, c := range []struct {
-		name string
-		bit  int
-	}{{"CAP_SYS_PTRACE", capSysPtrace}, {"CAP_DAC_READ_SEARCH", capDACReadSearch}} {
-		if have>>c.bit&1 == 0 {
-			missing = append(missing, c.name)
-		}
+	if have[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
+		missing = append(missing, "CAP_SYS_PTRACE")
+	}
+	if have[0].Effective&(1<<unix.CAP_DAC_READ_SEARCH) == 0 {
+		missing = append(missing, "CAP_DAC_READ_SEARCH")
 	}
 	return missing
-}
-
-func effectiveCapabilities(root string) uint64 {
-	status, err := os.ReadFile(filepath.Join(root, "thread-self", "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return set
-		}
-	}
-	return 0
 }
