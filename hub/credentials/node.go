@@ -20,36 +20,40 @@ import (
 )
 
 const (
-	// reloadInterval is how often the files are read. kubelet rotates its certificate weeks
-	// before the old one expires, so seconds do not matter, and neither does the cost of
-	// reading four small files.
+	// reloadInterval is the interval of reading the files. Seconds do not matter, since kubelet
+	// rotates its certificate weeks before the old one expires, and four small files cost little.
 	reloadInterval = 10 * time.Second
-	// urgentInterval is how often while the apiservers reject the present credentials.
+	// urgentInterval is the interval while the apiservers refuse the present credentials.
 	urgentInterval = time.Second
 )
 
-// Node keeps the node's credentials current. A file that cannot be read, in the middle of a
-// rotation for instance, changes nothing: the last good contents stay in use.
+// Node keeps the node's credentials current. If a file cannot be read, for example during a
+// rotation, the last good contents stay in use.
 type Node struct {
 	source     *Source
 	upstream   *upstream.Upstream
-	enrollment *enroll.Enrollment // renews the node's certificate; nil: kubelet does
+	enrollment *enroll.Enrollment // renews the node's certificate; nil: kubelet does that
 	log        *slog.Logger
 	expiry     prometheus.Gauge
 	server     *url.URL // in the kubeconfig at the start
 
 	clientCAs atomic.Pointer[x509.CertPool]
 	missing   atomic.Bool               // there are no credentials yet
-	expires   atomic.Pointer[time.Time] // the certificate; nil: there is none
+	expires   atomic.Pointer[time.Time] // when the certificate expires; nil: there is none
 
 	reloading sync.Mutex // guards what follows
 	loaded    [32]byte
 	failing   bool // the last reload failed, and was logged
 }
 
-// New starts from id, the first identity that source returned, which upstream already uses.
+// New returns a Node for id, the identity that source has loaded and upstream uses. The metrics
+// are registered on r.
 func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
-	n := &Node{source: source, upstream: upstream, log: log, expiry: newExpiryGauge(r), server: id.Server}
+	n := &Node{source: source, upstream: upstream, log: log, server: id.Server, expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
+		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
+	})}
+	r.MustRegister(n.expiry)
 	if err := n.loadClientCAs(id); err != nil {
 		return nil, err
 	}
@@ -58,8 +62,7 @@ func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r
 	return n, nil
 }
 
-// Run reloads credentials, and renews the hub's own certificate if there is one, until ctx
-// ends.
+// Run reloads the credentials, and renews the hub's certificate after Enroll, until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if n.enrollment != nil {
@@ -87,16 +90,7 @@ func (n *Node) follow(ctx context.Context) {
 	}
 }
 
-func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
-		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
-	})
-	r.MustRegister(g)
-	return g
-}
-
-// Reload reads the credentials, and uses them if they have changed.
+// Reload reads the credentials, and takes them into use if they have changed.
 func (n *Node) Reload() {
 	n.reloading.Lock()
 	defer n.reloading.Unlock()
@@ -121,7 +115,7 @@ func (n *Node) Reload() {
 	if id.Server.Host != n.server.Host && len(n.source.config.Servers) == 0 {
 		n.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", n.server.Host)
 	}
-	n.record(id) // before SetCredentials lets requests through, so that those see the new state
+	n.record(id) // first, since SetCredentials lets requests through, which read the new state
 	n.upstream.SetCredentials(id.Creds)
 	n.loaded = id.Digest
 	n.log.Info("node credentials changed and are in use", "from", n.source.File())
@@ -148,7 +142,7 @@ func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	return nil
 }
 
-// record keeps what the credentials are, for messages and metrics.
+// record stores the state of the credentials for messages and metrics.
 func (n *Node) record(id *kubeconfig.Identity) {
 	n.missing.Store(id.Creds.Missing != nil)
 	if id.Creds.Certificate == nil {
@@ -164,7 +158,7 @@ func (n *Node) record(id *kubeconfig.Identity) {
 	}
 }
 
-// describe returns a phrase for the certificate, or "" if there is none.
+// describe returns a description of the certificate, or "" if there is none.
 func (n *Node) describe() string {
 	end := n.expires.Load()
 	switch {

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
@@ -166,7 +168,7 @@ func TestARefusedCertificateIsReplacedByTheBootstrapFile(t *testing.T) {
 
 func TestWithoutABootstrapFileItSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := setUp(t, t.TempDir(), newCloud(t), func() (*Bootstrap, error) { return nil, errNoFile })
+		e, _ := setUp(t, t.TempDir(), newCloud(t), func() (string, *clientcmdapi.Cluster, error) { return "", nil, errNoFile })
 		stop := run(t, e)
 		defer stop()
 		after(time.Second)
@@ -327,7 +329,7 @@ func request(t *testing.T, s *Store, c *cloud) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := encodeKey(before)
+	key, err := keyutil.MarshalPrivateKeyToPEM(before)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func (r *reach) Lost(ctx context.Context) <-chan struct{} {
 var errNoFile = errors.New("no such file")
 
 // setUp returns an Enrollment that is not run yet.
-func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (*Bootstrap, error)) (*Enrollment, *reach) {
+func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (string, *clientcmdapi.Cluster, error)) (*Enrollment, *reach) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s, err := Open(dir, log)
@@ -204,8 +204,8 @@ func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (*Bootstrap, err
 	}
 	way := &reach{refused: make(chan struct{})}
 	if bootstrap == nil {
-		bootstrap = func() (*Bootstrap, error) {
-			return &Bootstrap{Token: "token", Cluster: &clientcmdapi.Cluster{Server: "https://cloud.example.com:6443"}}, nil
+		bootstrap = func() (string, *clientcmdapi.Cluster, error) {
+			return "token", &clientcmdapi.Cluster{Server: "https://cloud.example.com:6443"}, nil
 		}
 	}
 	e, err := New(s, Options{
