@@ -125,9 +125,6 @@ func (o *outage) save() {
 }
 
 func (o *outage) remove() {
-	if _, err := os.Stat(o.file); os.IsNotExist(err) {
-		return // the usual case needs no fsync
-	}
 	if err := durable.Remove(o.file); err != nil {
 		o.log.Warn("an outage that is over cannot be forgotten", "file", o.file, "err", err)
 	}
