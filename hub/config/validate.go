@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -19,11 +18,10 @@ import (
 const (
 	// minCacheBytes is the smallest cache, in bytes.
 	minCacheBytes = 1 << 20
-	// minBandwidth is the smallest bandwidth for images, in bytes a second: below it, a
-	// manifest takes longer than a registry waits.
+	// minBandwidth is the smallest bandwidth for images, in bytes a second. With less, a
+	// manifest would take longer than a registry waits.
 	minBandwidth = 1000
-	// MinConnections is the lowest --max-connections: what a node's own programs need, with
-	// some headroom.
+	// MinConnections is the lowest --max-connections: a node's own programs need fewer.
 	MinConnections = 64
 )
 
@@ -32,19 +30,6 @@ type problems []error
 
 func (p *problems) add(flag, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
-}
-
-// err joins the problems, each text once: two ports share one address flag.
-func (p *problems) err() error {
-	seen := map[string]bool{}
-	var out []error
-	for _, err := range *p {
-		if !seen[err.Error()] {
-			seen[err.Error()] = true
-			out = append(out, err)
-		}
-	}
-	return errors.Join(out...)
 }
 
 func (c *Config) checkRequired(p *problems) {
@@ -106,7 +91,7 @@ func (c *Config) checkCallers(p *problems) {
 		p.add("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
 	}
 	for _, id := range c.NodeIdentityUsers {
-		if id >= math.MaxUint32 { // which stands for no user
+		if id >= math.MaxUint32 { // the largest value stands for no user
 			p.add("node-identity-users", "%d is no user ID", id)
 		}
 		c.IdentityUIDs = append(c.IdentityUIDs, uint32(id))
@@ -137,12 +122,13 @@ func (c *Config) checkPulls(p *problems) {
 }
 
 func (c *Config) checkAddresses(p *problems) {
-	c.ServeAddress = p.address("bind-address", c.BindAddress, "serve-port", c.ServePort, 1)
-	c.ProxyAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-port", c.ProxyPort, 0)
-	c.SecureAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-secure-port", c.ProxySecurePort, 0)
-	c.ProxyHost, _ = netip.ParseAddr(c.BindProxyAddress)
-	if ip, err := netip.ParseAddr(c.BindAddress); err == nil && !ip.IsLoopback() && c.ServeClientCAFile == "" {
-		p.add("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", ip)
+	serveHost := p.host("bind-address", c.BindAddress)
+	c.ProxyHost = p.host("bind-proxy-address", c.BindProxyAddress)
+	c.ServeAddress = p.address(serveHost, "serve-port", c.ServePort, 1)
+	c.ProxyAddress = p.address(c.ProxyHost, "proxy-port", c.ProxyPort, 0)
+	c.SecureAddress = p.address(c.ProxyHost, "proxy-secure-port", c.ProxySecurePort, 0)
+	if serveHost.IsValid() && !serveHost.IsLoopback() && c.ServeClientCAFile == "" {
+		p.add("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", serveHost)
 	}
 	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0 {
 		p.add("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
@@ -153,26 +139,32 @@ func (c *Config) checkAddresses(p *problems) {
 	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
 		if clash[0] != "" && clash[0] == clash[1] {
 			p.add("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
+			break
 		}
 	}
 }
 
-// address returns host:port, or "" for port 0 and for invalid values.
-func (p *problems) address(hostFlag, host, portFlag string, port, lowest int) string {
-	ip, err := netip.ParseAddr(host)
+// host returns the zero Addr if the flag's value is invalid.
+func (p *problems) host(flag, value string) netip.Addr {
+	ip, err := netip.ParseAddr(value)
 	if err != nil {
-		p.add(hostFlag, "%q is no IP address", host)
+		p.add(flag, "%q is no IP address", value)
 	}
-	if port < lowest || port > 65535 {
-		p.add(portFlag, "%d is not a port from %d to 65535", port, lowest)
-	}
-	if port == 0 || err != nil {
-		return ""
-	}
-	return netip.AddrPortFrom(ip, uint16(port)).String()
+	return ip
 }
 
-// checkServers runs after checkAddresses, since no apiserver may be the hub itself.
+// address returns host:port, or "" for port 0 and an invalid host.
+func (p *problems) address(host netip.Addr, flag string, port, lowest int) string {
+	if port < lowest || port > 65535 {
+		p.add(flag, "%d is not a port from %d to 65535", port, lowest)
+	}
+	if port == 0 || !host.IsValid() {
+		return ""
+	}
+	return netip.AddrPortFrom(host, uint16(port)).String()
+}
+
+// checkServers needs the results of checkAddresses, since no apiserver may be the hub itself.
 func (c *Config) checkServers(p *problems) {
 	for word := range strings.SplitSeq(c.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word == "" {
