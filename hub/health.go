@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,13 +19,13 @@ func (h *Hub) ready() error {
 	return h.creds.Missing()
 }
 
-// alive requests the hub's own health endpoint, as a program on the node would: an answer
-// shows that the hub accepts connections and runs handlers. Over TLS the request has no
-// client certificate, and any answer will do.
+// alive requests the hub's health endpoint, as a program on the node would: an answer shows that
+// the hub accepts connections and runs handlers. Over TLS any answer is good, since the request
+// has no client certificate.
 func (h *Hub) alive(ctx context.Context) error {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it asks whether this very process answers, and tells it nothing
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the request is to this very process, and has no secrets
 	}}
 	scheme, secure := "http", h.config.ServeClientCAFile != ""
 	if secure {
@@ -37,7 +38,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	res, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() == nil && h.isFull("--serve-port") {
-			return nil // rejected by a hub that is alive; a restart would only cut kubelet off
+			return nil // a hub that is alive has rejected it, and a restart would only cut kubelet off
 		}
 		return err
 	}
@@ -48,7 +49,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	return nil
 }
 
-// isFull reports whether all unreserved connections of the port of this flag are taken.
+// isFull reports whether all unreserved connections of a flag's port are taken.
 func (h *Hub) isFull(flag string) bool {
 	for _, p := range h.ports {
 		if l, ok := p.listener.(*access.Listener); ok && p.name == flag {
@@ -60,8 +61,5 @@ func (h *Hub) isFull(flag string) bool {
 
 // status returns one line for `systemctl status`.
 func (h *Hub) status() string {
-	if offline := h.offline(); offline != "" {
-		return offline
-	}
-	return "online"
+	return cmp.Or(h.offline(), "online")
 }

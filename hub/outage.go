@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -16,13 +17,13 @@ import (
 // ones do not wear out flash.
 const minOutage = 10 * time.Second
 
-// outage keeps the begin of an outage across restarts of the hub, for "offline since". The
-// file is written when an outage begins, when it ends, and when the hub stops.
+// outage keeps the beginning of an outage across restarts of the hub, for "offline since". The
+// file is written when an outage begins or ends, and when the hub stops.
 type outage struct {
 	file     string
 	upstream *upstream.Upstream
 	log      *slog.Logger
-	loaded   time.Time // from the file at the start; zero: none
+	loaded   time.Time // read from the file at the start; zero: none
 }
 
 // outageFile is the contents of the file. One of the two is set.
@@ -36,26 +37,25 @@ type outageFile struct {
 func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)
-	if err != nil {
-		if !os.IsNotExist(err) {
-			log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
-		}
+	if os.IsNotExist(err) {
 		return o
 	}
 	var was outageFile
-	switch err := json.Unmarshal(text, &was); {
-	case err != nil:
-		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
-	case was.Lost != nil:
-		o.loaded = *was.Lost
-	case was.Answered != nil:
-		o.loaded = *was.Answered
+	if err == nil {
+		err = json.Unmarshal(text, &was)
 	}
-	upstream.Recall(o.loaded)
+	if err != nil {
+		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
+		return o
+	}
+	if at := cmp.Or(was.Lost, was.Answered); at != nil {
+		o.loaded = *at
+		upstream.Recall(o.loaded)
+	}
 	return o
 }
 
-// run keeps the file current until ctx ends. An outage from before the start stays in it
+// run keeps the file current until ctx ends. An outage from before the start stays in the file
 // until an apiserver answers, whatever the clock says meanwhile.
 func (o *outage) run(ctx context.Context) {
 	if upstream.Plausible(o.loaded) {
@@ -95,8 +95,8 @@ func (o *outage) follow(ctx context.Context) {
 	}
 }
 
-// save writes the present state. Nothing is known, and written, if no apiserver has answered
-// since the start and none counts as lost.
+// save writes the present state. It writes nothing if the state is unknown: no apiserver has
+// answered since the start, and none counts as lost.
 func (o *outage) save() {
 	var now outageFile
 	answered := false

@@ -23,7 +23,7 @@ func (h *Hub) offline() string {
 		state.Since.UTC().Format(time.RFC3339))
 }
 
-// nodeIsAway reports whether the node cannot use the cloud: no apiserver is reachable, or
+// nodeIsAway reports whether the node cannot use the cloud: no apiserver can be reached, or
 // they refuse the node's credentials.
 func (h *Hub) nodeIsAway() bool {
 	select {
