@@ -38,7 +38,7 @@ func Load(path string) (*Identity, error) {
 }
 
 func load(path string) (*Identity, error) {
-	config, err := loadConfig(path)
+	config, err := LoadREST(path)
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +115,10 @@ func checkToken(token string) error {
 	return nil
 }
 
-// loadConfig reads the kubeconfig's current context. It does not use client-go's deferred loader,
-// which would read the in-cluster configuration for an empty file, such as one that is being
-// written.
-func loadConfig(path string) (*rest.Config, error) {
+// LoadREST reads the kubeconfig's current context, without the files that it refers to. Its errors
+// contain no secrets. It does not use client-go's deferred loader, which would read the in-cluster
+// configuration for an empty file, such as one that is being written.
+func LoadREST(path string) (*rest.Config, error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, redactQuotes(err)

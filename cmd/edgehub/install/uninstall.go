@@ -118,12 +118,11 @@ func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer)
 	return c.result()
 }
 
-// uninstall points kubelet at the apiserver first, and then removes the hub. Each step may be
-// repeated after a crash.
+// uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated
+// after a crash.
 func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writer) error {
 	originals := j.Installed.Originals
-	kubelets := map[string]files.Entry{dropInFile: originals[dropInFile]}
-	if err := j.restore(kubelets); err != nil {
+	if err := j.restore(map[string]files.Entry{dropInFile: originals[dropInFile]}); err != nil {
 		return err
 	}
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
@@ -140,22 +139,21 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}
-	stopHub(ctx)
+	forHubUnits(ctx, "stop")
 	if err := j.restore(originals); err != nil {
 		return err
 	}
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	resetFailed(ctx)
-	root := j.Installed.RootDir
-	if j.Change.Purge {
+	forHubUnits(ctx, "reset-failed")
+	root, purge := j.Installed.RootDir, j.Change.Purge
+	if purge {
 		if err := os.RemoveAll(root); err != nil {
 			return fmt.Errorf("remove the hub's folder: %w", err)
 		}
 	}
 	files.RemoveDirs(j.Installed.Folders)
-	purged := j.Change.Purge
 	j.Installed, j.Change = nil, nil
 	if err := j.save(); err != nil {
 		return err
@@ -164,7 +162,7 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 		return fmt.Errorf("edgehub is removed, but %w", notReady)
 	}
 	fmt.Fprintln(out, "done: the node lives on its own")
-	if !purged {
+	if !purge {
 		fmt.Fprintf(out, "the hub's folder %s was kept; --purge removes it\n", root)
 	}
 	return nil
