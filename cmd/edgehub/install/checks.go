@@ -23,11 +23,11 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// checks prints the result of each check in a line. All checks run, so that all problems are
-// known at once.
+// checks prints the result of each check on a line. All checks run, so that all problems are known at
+// once.
 type checks struct {
-	out  io.Writer
-	errs []error
+	out    io.Writer
+	failed bool
 }
 
 func (c *checks) ok(format string, args ...any) {
@@ -40,15 +40,13 @@ func (c *checks) warn(format string, args ...any) {
 
 func (c *checks) fail(err error) {
 	fmt.Fprintf(c.out, "  FAIL  %s\n", err)
-	c.errs = append(c.errs, err)
+	c.failed = true
 }
 
-// errChecks is returned by an install that did not start.
-var errChecks = errors.New("nothing was changed: see FAIL above")
-
+// result returns an error if a check has failed.
 func (c *checks) result() error {
-	if len(c.errs) > 0 {
-		return errChecks
+	if c.failed {
+		return errors.New("nothing was changed: see FAIL above")
 	}
 	return nil
 }
@@ -104,7 +102,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	return p, c.result()
 }
 
-// checkUnmodified fails for files of an earlier install that were modified since.
+// checkUnmodified checks that nobody has changed the files of an earlier install.
 func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
 		ok, err := files.Same(path, earlier.Written[path])
@@ -133,8 +131,8 @@ func (c *checks) checkRuntime(k *kubelet) {
 	}
 }
 
-// checkIdentity checks the node's identity; it returns nil if no further check is possible. A
-// hub may be upgraded with an expired certificate: the newer version may be the fix.
+// checkIdentity checks the node's identity. It returns nil if no further check is possible. A hub may
+// be upgraded with an expired certificate, since the newer version may be the fix.
 func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
@@ -184,7 +182,7 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 	return cloud
 }
 
-// checkReadable checks a file that the hub reads: its unit hides some folders from it.
+// checkReadable checks that the hub can read a file: its unit hides some folders.
 func (c *checks) checkReadable(flag, path string) {
 	if path == "" {
 		return
@@ -199,7 +197,7 @@ func (c *checks) checkReadable(flag, path string) {
 	}
 }
 
-// checkOnline asks the apiserver for the node. An upgrade of the hub alone does not need it.
+// checkOnline checks that the node is Ready. An upgrade of the hub alone does not need the apiserver.
 func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	node, err := p.cloud.Node(ctx, p.options.NodeName)
 	switch {
@@ -220,7 +218,7 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// checkPorts fails for ports that are in use, except by the sockets of an installed hub.
+// checkPorts checks that ports are free, or used by the sockets of the installed hub.
 func (c *checks) checkPorts(p *plan, earlier *installed) {
 	if !p.sockets {
 		return
@@ -245,8 +243,7 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 	}
 }
 
-// checkDisk fails where there is less space than the cache, and a second binary during an
-// upgrade, take at most.
+// checkDisk checks that there is space for a full cache, and for a second binary during an upgrade.
 func (c *checks) checkDisk(p *plan) {
 	for dir, need := range map[string]uint64{
 		p.config.RootDir:         uint64(p.config.CacheMaxBytes), //nolint:gosec // checked: at least 1 MiB
