@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // ready returns why the hub does not serve the node, or nil.
@@ -31,7 +32,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	if secure {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+"/v1/healthz", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+nodeapi.Healthz, http.NoBody)
 	if err != nil {
 		return err
 	}

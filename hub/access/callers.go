@@ -108,8 +108,7 @@ type clientConn struct {
 	known   bool
 	refusal error
 
-	named sync.Once
-	name  string // see PeerOf
+	name func() string // see PeerOf
 }
 
 // ConnContext is the http.Server.ConnContext for ports that use Refuse, Admit or PeerOf. If
@@ -122,7 +121,9 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, connKey{}, &clientConn{Conn: tcp, peers: c.peers})
+	client := &clientConn{Conn: tcp, peers: c.peers}
+	client.name = sync.OnceValue(client.newName)
+	return context.WithValue(ctx, connKey{}, client)
 }
 
 // Refuse returns why the caller of r does not get the node's identity, as a message for the

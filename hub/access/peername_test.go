@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,8 +37,7 @@ func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 		"127.0.0.1:6": "loopback", "127.1.2.3:7": "loopback", "[::1]:8": "loopback",
 	} {
 		from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(remote))
-		conn := &clientConn{Conn: connFrom{&net.TCPConn{}, from}, peers: c.peers}
-		if got := PeerOf(context.WithValue(t.Context(), connKey{}, conn)); got != want {
+		if got := PeerOf(c.ConnContext(t.Context(), connFrom{&net.TCPConn{}, from})); got != want {
 			t.Errorf("%s is %q, want %q", remote, got, want)
 		}
 	}

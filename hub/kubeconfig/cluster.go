@@ -3,18 +3,14 @@ package kubeconfig
 import (
 	"errors"
 
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // ClusterOf returns the cluster of a kubeconfig's current context, with the contents of the
 // files that it refers to.
 func ClusterOf(file string) (*clientcmdapi.Cluster, error) {
-	all, err := clientcmd.LoadFromFile(file)
+	all, err := loadFile(file)
 	if err != nil {
-		return nil, err
-	}
-	if err := clientcmd.ResolveLocalPaths(all); err != nil {
 		return nil, err
 	}
 	if err := clientcmdapi.MinifyConfig(all); err != nil {

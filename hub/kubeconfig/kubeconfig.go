@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -119,6 +120,18 @@ func checkToken(token string) error {
 // contain no secrets. It does not use client-go's deferred loader, which would read the in-cluster
 // configuration for an empty file, such as one that is being written.
 func LoadREST(path string) (*rest.Config, error) {
+	file, err := loadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	if err != nil {
+		return nil, redactSecrets(err, file)
+	}
+	return config, nil
+}
+
+func loadFile(path string) (*clientcmdapi.Config, error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, redactQuotes(err)
@@ -126,11 +139,7 @@ func LoadREST(path string) (*rest.Config, error) {
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
 		return nil, redactSecrets(err, file)
 	}
-	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
-	if err != nil {
-		return nil, redactSecrets(err, file)
-	}
-	return config, nil
+	return file, nil
 }
 
 // onlyHTTPProxy returns choose, by default the environment's, without proxies that are reached over

@@ -90,7 +90,8 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if err := p.addFiles(values, env); err != nil {
 		return nil, err
 	}
-	return p, p.compare(ctx)
+	err = p.compare(ctx)
+	return p, err
 }
 
 // values returns pairs of a placeholder and its value, for the templates.
