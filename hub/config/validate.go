@@ -32,34 +32,28 @@ func (p *problems) add(flag, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
 }
 
+func (p *problems) addIf(wrong bool, flag, format string, args ...any) {
+	if wrong {
+		p.add(flag, format, args...)
+	}
+}
+
 func (c *Config) checkRequired(p *problems) {
 	if c.NodeName == "" {
 		p.add("node-name", "is required: the name that `kubectl get nodes` shows for this node")
 	} else if reasons := validation.IsDNS1123Subdomain(c.NodeName); len(reasons) > 0 {
 		p.add("node-name", "%q is no node name: %s", c.NodeName, reasons[0])
 	}
-	if c.Balance != upstream.RoundRobin && c.Balance != upstream.Priority {
-		p.add("lb-mode", "%q is neither rr nor priority", c.Balance)
-	}
-	if c.Kubeconfig == "" && c.BootstrapFile == "" {
-		p.add("kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
-	}
-	if c.RootDir == "" {
-		p.add("root-dir", "is required")
-	}
-	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		p.add("tls-cert-file", "goes with --tls-private-key-file: give both or neither")
-	}
-	if c.ShutdownGrace < 0 {
-		p.add("shutdown-grace-period", "%v is negative", c.ShutdownGrace)
-	}
+	p.addIf(c.Balance != upstream.RoundRobin && c.Balance != upstream.Priority, "lb-mode", "%q is neither rr nor priority", c.Balance)
+	p.addIf(c.Kubeconfig == "" && c.BootstrapFile == "", "kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
+	p.addIf(c.RootDir == "", "root-dir", "is required")
+	p.addIf((c.TLSCertFile == "") != (c.TLSKeyFile == ""), "tls-cert-file", "goes with --tls-private-key-file: give both or neither")
+	p.addIf(c.ShutdownGrace < 0, "shutdown-grace-period", "%v is negative", c.ShutdownGrace)
 }
 
 func (c *Config) checkBounds(p *problems) {
 	atLeast := func(flag string, got, least time.Duration, why string) {
-		if got < least {
-			p.add(flag, "%v is less than %v: %s", got, least, why)
-		}
+		p.addIf(got < least, flag, "%v is less than %v: %s", got, least, why)
 	}
 	atLeast("upstream-loss-timeout", c.Limits.Loss, 500*time.Millisecond, "a busy apiserver that is well would be taken for lost")
 	atLeast("upstream-probe-interval", c.Limits.Probe, 100*time.Millisecond, "an apiserver that comes back is busy enough")
@@ -67,50 +61,28 @@ func (c *Config) checkBounds(p *problems) {
 	atLeast("reconnect-jitter", c.ReconnectJitter, 0, "0 is none")
 	atLeast("offline-authorization-ttl", c.OfflineAuthorizationTTL, 0, "0 lets nobody use kubelet's API without the cloud")
 	atLeast("offline-token-grace", c.OfflineTokenGrace, 0, "0 is the whole outage")
-	if c.Limits.BadAnswers < 1 {
-		p.add("upstream-bad-answers", "%d is less than 1", c.Limits.BadAnswers)
-	}
-	if c.CacheMaxBytes < minCacheBytes {
-		p.add("cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", c.CacheMaxBytes, minCacheBytes)
-	}
-	if c.EventSpoolMaxCount < 0 {
-		p.add("event-spool-max-count", "%d is negative; 0 keeps no events", c.EventSpoolMaxCount)
-	}
-	if c.EventSpoolMaxBytes < 0 {
-		p.add("event-spool-max-bytes", "%d is negative; 0 keeps no events", c.EventSpoolMaxBytes)
-	}
+	p.addIf(c.Limits.BadAnswers < 1, "upstream-bad-answers", "%d is less than 1", c.Limits.BadAnswers)
+	p.addIf(c.CacheMaxBytes < minCacheBytes, "cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", c.CacheMaxBytes, minCacheBytes)
+	p.addIf(c.EventSpoolMaxCount < 0, "event-spool-max-count", "%d is negative; 0 keeps no events", c.EventSpoolMaxCount)
+	p.addIf(c.EventSpoolMaxBytes < 0, "event-spool-max-bytes", "%d is negative; 0 keeps no events", c.EventSpoolMaxBytes)
 }
 
 func (c *Config) checkCallers(p *problems) {
-	switch c.CallerCheck {
-	case CheckAuto, CheckRequired, CheckOff:
-	default:
-		p.add("caller-check", "%q is none of auto, required and off", c.CallerCheck)
-	}
-	if c.MaxConnections < MinConnections {
-		p.add("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
-	}
+	known := c.CallerCheck == CheckAuto || c.CallerCheck == CheckRequired || c.CallerCheck == CheckOff
+	p.addIf(!known, "caller-check", "%q is none of auto, required and off", c.CallerCheck)
+	p.addIf(c.MaxConnections < MinConnections, "max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
 	for _, id := range c.NodeIdentityUsers {
-		if id >= math.MaxUint32 { // the largest value stands for no user
-			p.add("node-identity-users", "%d is no user ID", id)
-		}
+		p.addIf(id >= math.MaxUint32, "node-identity-users", "%d is no user ID", id) // the largest value stands for no user
 		c.IdentityUIDs = append(c.IdentityUIDs, uint32(id))
 	}
 }
 
 func (c *Config) checkPulls(p *problems) {
-	if e := c.RuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
-		p.add("container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", e)
-	}
-	if c.PullParallelism < 1 {
-		p.add("image-pull-parallelism", "%d is less than 1", c.PullParallelism)
-	}
-	if c.PullMinFree < 0 || c.PullMinFree > 99 {
-		p.add("image-pull-min-free", "%d is no percentage from 0 to 99", c.PullMinFree)
-	}
-	if c.PullJitter < 0 {
-		p.add("image-pull-jitter", "%v is negative; 0 is none", c.PullJitter)
-	}
+	isSocket := filepath.IsAbs(strings.TrimPrefix(c.RuntimeEndpoint, "unix://"))
+	p.addIf(c.RuntimeEndpoint != "" && !isSocket, "container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", c.RuntimeEndpoint)
+	p.addIf(c.PullParallelism < 1, "image-pull-parallelism", "%d is less than 1", c.PullParallelism)
+	p.addIf(c.PullMinFree < 0 || c.PullMinFree > 99, "image-pull-min-free", "%d is no percentage from 0 to 99", c.PullMinFree)
+	p.addIf(c.PullJitter < 0, "image-pull-jitter", "%v is negative; 0 is none", c.PullJitter)
 	rate, err := resource.ParseQuantity(c.PullBandwidth)
 	switch {
 	case err != nil:
@@ -127,15 +99,11 @@ func (c *Config) checkAddresses(p *problems) {
 	c.ServeAddress = p.address(serveHost, "serve-port", c.ServePort, 1)
 	c.ProxyAddress = p.address(c.ProxyHost, "proxy-port", c.ProxyPort, 0)
 	c.SecureAddress = p.address(c.ProxyHost, "proxy-secure-port", c.ProxySecurePort, 0)
-	if serveHost.IsValid() && !serveHost.IsLoopback() && c.ServeClientCAFile == "" {
-		p.add("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", serveHost)
-	}
-	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0 {
-		p.add("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
-	}
-	if c.ProxyPort == 0 && c.ProxySecurePort == 0 {
-		p.add("proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
-	}
+	p.addIf(serveHost.IsValid() && !serveHost.IsLoopback() && c.ServeClientCAFile == "",
+		"bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", serveHost)
+	p.addIf(c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0,
+		"bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
+	p.addIf(c.ProxyPort == 0 && c.ProxySecurePort == 0, "proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
 	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
 		if clash[0] != "" && clash[0] == clash[1] {
 			p.add("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
@@ -147,17 +115,13 @@ func (c *Config) checkAddresses(p *problems) {
 // host returns the zero Addr if the flag's value is invalid.
 func (p *problems) host(flag, value string) netip.Addr {
 	ip, err := netip.ParseAddr(value)
-	if err != nil {
-		p.add(flag, "%q is no IP address", value)
-	}
+	p.addIf(err != nil, flag, "%q is no IP address", value)
 	return ip
 }
 
 // address returns host:port, or "" for port 0 and an invalid host.
 func (p *problems) address(host netip.Addr, flag string, port, lowest int) string {
-	if port < lowest || port > 65535 {
-		p.add(flag, "%d is not a port from %d to 65535", port, lowest)
-	}
+	p.addIf(port < lowest || port > 65535, flag, "%d is not a port from %d to 65535", port, lowest)
 	if port == 0 || !host.IsValid() {
 		return ""
 	}
