@@ -74,12 +74,11 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 		_, err := systemctl.Run(ctx, "start", hubSocket)
 		errs = append(errs, err, restartHub(ctx, wait, ""))
 	}
-	if ch.Kubelet && c != nil {
-		fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
+	if ch.Kubelet {
+		if c != nil {
+			fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
+		}
 		errs = append(errs, j.restartKubelet(ctx, c, name, wait, ""))
-	} else if ch.Kubelet {
-		_, err := systemctl.Run(ctx, "restart", kubeletService)
-		errs = append(errs, err)
 	}
 	j.Change = nil
 	errs = append(errs, j.save())

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -99,21 +98,21 @@ func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer)
 	c := &checks{out: out}
 	c.checkUnmodified(j.Installed, force)
 	name, cloud := j.originalNode(ctx)
+	var err error
+	if cloud != nil {
+		_, err = cloud.Node(ctx, name)
+	}
 	switch {
 	case cloud == nil && !force:
-		c.fail(errors.New("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same"))
+		c.fail("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same")
 	case cloud == nil:
 		c.warn("the node's own kubeconfig cannot be used")
+	case err == nil:
+		c.ok("the apiserver answers for node %s", name)
+	case force:
+		c.warn("the apiserver does not answer: %v", err)
 	default:
-		_, err := cloud.Node(ctx, name)
-		switch {
-		case err == nil:
-			c.ok("the apiserver answers for node %s", name)
-		case force:
-			c.warn("the apiserver does not answer: %v", err)
-		default:
-			c.fail(fmt.Errorf("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %w", err))
-		}
+		c.fail("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %v", err)
 	}
 	return c.result()
 }
@@ -129,13 +128,8 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 		return err
 	}
 	name, cloud := j.originalNode(ctx)
-	var notReady error
 	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
-	if cloud != nil {
-		notReady = j.restartKubelet(ctx, cloud, name, wait, "")
-	} else {
-		_, notReady = systemctl.Run(ctx, "restart", kubeletService)
-	}
+	notReady := j.restartKubelet(ctx, cloud, name, wait, "")
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}

@@ -105,17 +105,23 @@ func (c *Client) Ready(ctx context.Context, name string, since time.Time) error 
 	if !lease.Spec.RenewTime.After(since) {
 		return fmt.Errorf("the lease of node %s was last renewed at %s, before kubelet's restart", name, lease.Spec.RenewTime.Format(time.RFC3339))
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status != corev1.ConditionTrue {
-			return fmt.Errorf("node %s is not Ready: %s", name, c.Message)
-		}
-		if c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) { // whole seconds
-			return fmt.Errorf("node %s has not told its status since kubelet's restart", name)
-		}
-		return nil
+	switch ready := ReadyCondition(node); {
+	case ready.Status == "":
+		return fmt.Errorf("node %s has no condition Ready", name)
+	case ready.Status != corev1.ConditionTrue:
+		return fmt.Errorf("node %s is not Ready: %s", name, ready.Message)
+	case ready.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)): // it has whole seconds
+		return fmt.Errorf("node %s has not told its status since kubelet's restart", name)
 	}
-	return fmt.Errorf("node %s has no condition Ready", name)
+	return nil
+}
+
+// ReadyCondition returns the node's condition Ready, or the zero condition if it has none.
+func ReadyCondition(node *corev1.Node) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
 }
