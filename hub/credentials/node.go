@@ -1,8 +1,10 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
@@ -60,6 +63,25 @@ func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r
 	n.loaded = id.Digest
 	n.record(id)
 	return n, nil
+}
+
+// Enroll prepares to request a certificate for the hub, if --bootstrap-file is given. hub sends
+// requests through the hub itself. It must be called before Run, Missing and Refused.
+func (n *Node) Enroll(hub *rest.Config, r prometheus.Registerer) (err error) {
+	if n.source.own == nil {
+		return nil
+	}
+	n.enrollment, err = enroll.New(n.source.own, enroll.Options{
+		NodeName:      n.source.config.NodeName,
+		BootstrapFile: n.source.config.BootstrapFile,
+		ReadBootstrap: n.source.readBootstrap,
+		Hub:           hub,
+		Cloud:         n.upstream,
+		Changed:       n.Reload,
+		Registerer:    r,
+		Logger:        n.log,
+	})
+	return err
 }
 
 // Run reloads the credentials, and renews the hub's certificate after Enroll, until ctx ends.
@@ -156,6 +178,33 @@ func (n *Node) record(id *kubeconfig.Identity) {
 	if time.Now().After(end) {
 		n.log.Warn("the node's client certificate has expired; the apiserver will refuse the node until there is another one", "expired", end, "from", n.source.File())
 	}
+}
+
+// Missing returns an error while the hub waits for its first certificate, and nil otherwise.
+func (n *Node) Missing() error {
+	if !n.missing.Load() {
+		return nil
+	}
+	if !n.upstream.State().Up {
+		return errors.New("the node has no certificate yet, and no apiserver can be reached to ask for one")
+	}
+	if problem := n.enrollment.Problem(); problem != nil {
+		return fmt.Errorf("the node has no certificate yet: %w", problem)
+	}
+	return fmt.Errorf("the node has no certificate yet; one is being asked for with --bootstrap-file %s", n.source.config.BootstrapFile)
+}
+
+// Refused returns a message that the apiservers refuse the node's credentials, and what to do.
+func (n *Node) Refused(state upstream.State) string {
+	todo := fmt.Sprintf("renew it, or put another into --kubeconfig %s, which is looked at every second", n.source.config.Kubeconfig)
+	if n.source.config.BootstrapFile != "" {
+		todo = "another one is asked for with --bootstrap-file " + n.source.config.BootstrapFile
+		if problem := n.enrollment.Problem(); problem != nil {
+			todo = problem.Error()
+		}
+	}
+	return fmt.Sprintf("%s is refused by the apiserver since %s, and the node is served from the cache: %s",
+		cmp.Or(n.describe(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
 }
 
 // describe returns a description of the certificate, or "" if there is none.

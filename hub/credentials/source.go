@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
@@ -80,3 +82,16 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 
 // File returns the path of the kubeconfig that names the apiserver.
 func (s *Source) File() string { return cmp.Or(s.config.BootstrapFile, s.config.Kubeconfig) }
+
+// readBootstrap returns the token in the bootstrap file, and its cluster.
+func (s *Source) readBootstrap() (token string, cluster *clientcmdapi.Cluster, err error) {
+	id, err := kubeconfig.Load(s.config.BootstrapFile)
+	if err != nil {
+		return "", nil, err
+	}
+	if id.Creds.Certificate != nil || id.Creds.Token == "" {
+		return "", nil, fmt.Errorf("kubeconfig %s: it has a client certificate, and no bootstrap token", s.config.BootstrapFile)
+	}
+	cluster, err = kubeconfig.ClusterOf(s.config.BootstrapFile)
+	return id.Creds.Token, cluster, err
+}
