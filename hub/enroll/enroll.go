@@ -48,10 +48,12 @@ type Enrollment struct {
 	store    *Store
 	failures prometheus.Counter
 
-	mu      sync.Mutex
+	// Only the goroutine of Run uses these.
 	current *certificate // nil: none yet
 	due     time.Time    // when to renew it
-	problem error        // see Problem
+
+	mu      sync.Mutex
+	problem error // see Problem
 }
 
 // New returns an Enrollment that keeps its certificate in s, which nobody else may use from now on.
@@ -74,9 +76,8 @@ func (e *Enrollment) load(since time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read the hub's certificate: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current, e.problem = current, nil; current != nil {
+	e.setProblem(nil)
+	if e.current = current; current != nil {
 		if since.IsZero() {
 			since = current.written
 		}
@@ -112,6 +113,12 @@ func (e *Enrollment) Problem() error {
 	return e.problem
 }
 
+func (e *Enrollment) setProblem(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problem = err
+}
+
 // Run renews the certificate whenever needed, until ctx ends. It returns nil.
 func (e *Enrollment) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
@@ -128,12 +135,9 @@ const checkEvery = time.Minute
 // untilNeeded waits until a certificate is needed, or ctx ends.
 func (e *Enrollment) untilNeeded(ctx context.Context) {
 	for ctx.Err() == nil && !e.needed(ctx) {
-		e.mu.Lock()
-		wait := min(time.Until(e.due), checkEvery)
-		e.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(min(time.Until(e.due), checkEvery)):
 		case <-e.Cloud.Lost(authn.AsNode(ctx)): // the node is refused, or no apiserver can be reached
 			_ = e.Cloud.WaitUp(ctx) // fails only when ctx has ended
 		}
@@ -142,12 +146,7 @@ func (e *Enrollment) untilNeeded(ctx context.Context) {
 
 // needed reports whether to request a certificate now.
 func (e *Enrollment) needed(ctx context.Context) bool {
-	if e.refused(ctx) {
-		return true
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current == nil || !time.Now().Before(e.due) {
+	if e.refused(ctx) || e.current == nil || !time.Now().Before(e.due) {
 		return true
 	}
 	key, err := e.store.pendingKey()
@@ -186,29 +185,22 @@ func (e *Enrollment) renew(ctx context.Context) {
 		e.failed(err)
 		e.pause(ctx, try)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.problem = nil
+	e.setProblem(nil)
 }
 
 // failed counts a failed attempt, and logs its reason if that is new.
 func (e *Enrollment) failed(err error) {
 	e.failures.Inc()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.problem == nil || e.problem.Error() != err.Error() {
+	if last := e.Problem(); last == nil || last.Error() != err.Error() {
 		e.Logger.Warn("the hub has asked for a client certificate and got none; it goes on asking", "err", err)
 	}
-	e.problem = err
+	e.setProblem(err)
 }
 
 // attempt requests a certificate once: with the present certificate, or else with the bootstrap file.
 func (e *Enrollment) attempt(ctx context.Context) error {
-	e.mu.Lock()
-	current := e.current
-	e.mu.Unlock()
-	if current != nil && !e.refused(ctx) {
-		err := e.obtain(ctx, e.Hub, current.cluster, "itself")
+	if e.current != nil && !e.refused(ctx) {
+		err := e.obtain(ctx, e.Hub, e.current.cluster, "itself")
 		if err == nil || !e.refused(ctx) {
 			return err
 		}
@@ -269,25 +261,20 @@ const (
 	checkFileEvery = time.Second
 )
 
-// pause waits before the next attempt, unless something has changed.
+// pause waits before the next attempt. It ends early if the bootstrap file changes, or the cloud is lost.
 func (e *Enrollment) pause(ctx context.Context, try int) {
 	wait := min(firstPause<<min(try, 16), lastPause)
-	end := time.After(wait/2 + rand.N(wait)) //nolint:gosec // jitter
+	ctx, cancel := context.WithTimeout(ctx, wait/2+rand.N(wait)) //nolint:gosec // jitter
+	defer cancel()
 	ticker := time.NewTicker(checkFileEvery)
 	defer ticker.Stop()
-	before := stampOf(e.BootstrapFile)
-	for {
+	for before := stampOf(e.BootstrapFile); stampOf(e.BootstrapFile) == before; {
 		select {
 		case <-ctx.Done():
-			return
-		case <-end:
 			return
 		case <-e.Cloud.Lost(ctx):
 			return
 		case <-ticker.C:
-			if stampOf(e.BootstrapFile) != before {
-				return
-			}
 		}
 	}
 }
