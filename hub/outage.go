@@ -28,8 +28,8 @@ type outage struct {
 
 // outageFile is the contents of the file. One of the two is set.
 type outageFile struct {
-	Lost     *time.Time `json:"lost,omitempty"`     // when the current outage began
-	Answered *time.Time `json:"answered,omitempty"` // when an apiserver last answered, as far as is known
+	Lost     time.Time `json:"lost,omitzero"`     // when the current outage began
+	Answered time.Time `json:"answered,omitzero"` // when an apiserver is known to have answered last
 }
 
 // loadOutage reads the file and passes the outage to upstream. A file that cannot be read
@@ -48,10 +48,8 @@ func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *out
 		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
 		return o
 	}
-	if at := cmp.Or(was.Lost, was.Answered); at != nil {
-		o.loaded = *at
-		upstream.Recall(o.loaded)
-	}
+	o.loaded = cmp.Or(was.Lost, was.Answered)
+	upstream.Recall(o.loaded)
 	return o
 }
 
@@ -107,11 +105,9 @@ func (o *outage) save() {
 	}
 	switch state := o.upstream.State(); {
 	case !state.Up:
-		at := state.Since.UTC().Round(0)
-		now.Lost = &at
+		now.Lost = state.Since.UTC().Round(0)
 	case answered:
-		at := time.Now().UTC().Round(0)
-		now.Answered = &at
+		now.Answered = time.Now().UTC().Round(0)
 	default:
 		return
 	}
