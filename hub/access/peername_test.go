@@ -16,7 +16,7 @@ type connFrom struct {
 
 func (c connFrom) RemoteAddr() net.Addr { return c.remote }
 
-// What names a peer is nothing that it may choose freely.
+// A peer cannot choose its name freely.
 func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 	c := lookingCallers(t)
 	me := fmt.Sprint("user ", os.Geteuid())
