@@ -40,7 +40,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// client returns a certificate that is good for so long, or for a server only.
+// client returns a certificate with this validity, for clients or only for servers.
 func (i *issuer) client(t *testing.T, usage x509.ExtKeyUsage, good time.Duration) *tls.Certificate {
 	t.Helper()
 	return i.sign(t, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{usage}}, good)
@@ -73,8 +73,8 @@ func (i *issuer) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.cert.Raw})
 }
 
-// withClientCAs has n offer its API to the clients of these CAs, at an address that
-// is not on loopback if the machine has one.
+// withClientCAs makes n offer its API to clients of these CAs, at an address that is not on loopback
+// if the machine has one.
 func (n *node) withClientCAs(t *testing.T, cas ...*issuer) {
 	t.Helper()
 	var all []byte
@@ -87,8 +87,7 @@ func (n *node) withClientCAs(t *testing.T, cas ...*issuer) {
 	n.config.ServeClientCAFile = n.path("clients.crt")
 }
 
-// outerAddress is one of the machine's addresses that is not on loopback, or one
-// that is, where there is none.
+// outerAddress returns an address of the machine that is not on loopback, or else one that is.
 func outerAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -104,7 +103,7 @@ func outerAddress(t *testing.T) string {
 	return "127.0.0.1"
 }
 
-// clientOf trusts the hub's certificate, and shows one of its own, or none.
+// clientOf returns a client that trusts the hub's certificate, and presents own unless that is nil.
 func (n *node) clientOf(t *testing.T, own *tls.Certificate) *http.Client {
 	t.Helper()
 	serving, err := os.ReadFile(filepath.Join(n.config.RootDir, "pki", "serving.crt"))
@@ -158,7 +157,7 @@ func TestAPIOverTLSIsForItsClientCAsOnly(t *testing.T) {
 	}
 }
 
-func TestAPIOverTLSKnowsItsName(t *testing.T) {
+func TestTheAPIAcceptsTheNameInItsCertificate(t *testing.T) {
 	n := newNode(t, echoToken)
 	ca := newIssuer(t)
 	n.withClientCAs(t, ca)
@@ -183,7 +182,7 @@ func TestAPIOverTLSKnowsItsName(t *testing.T) {
 	}
 }
 
-func TestRotatedClientCAsAreTakenUp(t *testing.T) {
+func TestRotatedClientCAsAreReloaded(t *testing.T) {
 	n := newNode(t, echoToken)
 	synctest.Test(t, func(t *testing.T) {
 		before, after := newIssuer(t), newIssuer(t)
@@ -267,7 +266,7 @@ func TestWebPagesGetNothing(t *testing.T) {
 	}
 }
 
-// A browser cannot set the header of a WebSocket's GET, but Origin is always there.
+// Browsers always send Origin in the GET of a WebSocket; pages cannot set other headers.
 func TestWebSocketsOfWebPagesGetNothing(t *testing.T) {
 	n := newNode(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reached the apiserver", r.URL) })
 	n.start(t)

@@ -41,7 +41,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		TokenGrace:       c.OfflineTokenGrace,
 		AuthorizationTTL: c.OfflineAuthorizationTTL,
 		ReconnectJitter:  c.ReconnectJitter,
-		SpoolCount:       cmp.Or(c.EventSpoolMaxCount, -1), // 0 is none here, and the default there
+		SpoolCount:       cmp.Or(c.EventSpoolMaxCount, -1), // 0 means none here, and the default there
 		SpoolBytes:       cmp.Or(c.EventSpoolMaxBytes, -1),
 		Registerer:       r,
 		Logger:           log,
@@ -54,14 +54,14 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 
 // unreachable reports whether err says that a request reached no apiserver.
 func unreachable(err error) bool {
-	var lost *upstream.UnreachableError
-	return errors.As(err, &lost) && !lost.Delivered
+	lost, ok := errors.AsType[*upstream.UnreachableError](err)
+	return ok && !lost.Delivered
 }
 
-// keySize is that of an AES-256 key, in bytes.
+// keySize is the size of an AES-256 key, in bytes.
 const keySize = 32
 
-// readKey reads a key of 32 bytes: as they are, or as hexadecimal or base64 text.
+// readKey reads a key of keySize bytes, raw or as hexadecimal or base64 text.
 func readKey(file string) ([]byte, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2Client speaks HTTP/2 to the TLS port frame by frame, as no library would.
+// http2Client speaks HTTP/2 to the TLS port frame by frame, in ways that no library would.
 type http2Client struct {
 	*http2.Framer
 	conn    *tls.Conn
@@ -52,7 +52,7 @@ func dialHTTP2(t *testing.T, address string) (c *http2Client, settings map[http2
 	return c, settings
 }
 
-// open begins a request with a token, on a stream that it returns.
+// open begins a request with a token, and returns its stream.
 func (c *http2Client) open(path string, more ...hpack.HeaderField) (uint32, error) {
 	c.headers.Reset()
 	for _, f := range append([]hpack.HeaderField{
@@ -66,7 +66,7 @@ func (c *http2Client) open(path string, more ...hpack.HeaderField) (uint32, erro
 	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// What net/http bounds by itself is bounded in the hub: nothing here switches it off.
+// The limits of net/http apply in the hub: nothing switches them off.
 func TestHTTP2IsBounded(t *testing.T) {
 	var running, most atomic.Int64
 	n := newNode(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -180,7 +180,7 @@ func TestHTTP2IsBounded(t *testing.T) {
 	})
 }
 
-// answer is the status of the answer on a stream, or how it was ended.
+// answer returns the status of the response on a stream, or how the stream ended.
 func (c *http2Client) answer(t *testing.T, stream uint32) string {
 	t.Helper()
 	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)

@@ -33,20 +33,19 @@ type Hub struct {
 	upstream *upstream.Upstream
 	outage   *outage
 	creds    *credentials.Node
-	ports    []port                 // the first is in process, for the hub itself
+	ports    []port                 // the first is in process, for the hub's own requests
 	own      *http.Transport        // for the hub's own requests
 	images   *images                // nil: images are not pulled
 	cert     *servertls.Certificate // nil until a port needs it
 	callers  *access.Callers
 	conns    *access.Connections
-	sockets  systemd.Listeners // inherited, and not taken by a port yet
+	sockets  systemd.Listeners // inherited, and not used by a port yet
 	systemd  *systemd.Notifier
 	serving  atomic.Bool
 }
 
-// New reads the node's credentials and binds the hub's ports. userAgent is sent with the
-// hub's own requests. Metrics are registered on r. The caller must call Run or Close on the
-// Hub that it returns.
+// New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
+// own requests. Metrics are registered on r. The caller must call Run or Close.
 func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
 	source, err := credentials.Open(c, log)
 	if err != nil {
@@ -93,7 +92,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	}
 	h.conns = access.NewConnections(r)
 	local := newInproc()
-	h.serve("in process", local, h.proxy.Handler(authn.Loopback))
+	h.serve("in process", local, &http.Server{Handler: h.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
 	h.own = &http.Transport{DialContext: local.Dial}
 
 	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}

@@ -27,8 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is everything a hub under test needs: an apiserver, a kubeconfig, and
-// ports of its own.
+// node has everything that a hub under test needs: an apiserver, a kubeconfig and its own ports.
 type node struct {
 	config *config.Config
 	api    *httptest.Server
@@ -80,8 +79,7 @@ func (n *node) hub() (*Hub, error) {
 	return New(n.config, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&n.logs, nil)))
 }
 
-// start runs a hub until the test ends, or until the function it returns is
-// called, which gives what Run returned.
+// start runs a hub until the test ends, or until stop is called, which returns the result of Run.
 func (n *node) start(t *testing.T) (*Hub, func() error) {
 	t.Helper()
 	h, err := n.hub()
@@ -91,7 +89,7 @@ func (n *node) start(t *testing.T) (*Hub, func() error) {
 	return h, n.run(t, h)
 }
 
-// run is start for a hub that there is.
+// run is like start, for an existing hub.
 func (n *node) run(t *testing.T, h *Hub) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -171,7 +169,7 @@ func TestHubServesAllPorts(t *testing.T) {
 	}
 }
 
-func TestSecurePortAnswers401ToStrangersAndKeepsItsCertificate(t *testing.T) {
+func TestSecurePortRequiresCredentialsAndKeepsItsCertificate(t *testing.T) {
 	n := newNode(t, echoToken)
 	_, stop := n.start(t)
 	certFile := filepath.Join(n.config.RootDir, "pki", "serving.crt")
@@ -229,7 +227,7 @@ func TestDamagedServingKeyIsReplaced(t *testing.T) {
 	}
 }
 
-func TestRotatedTokenFileIsTakenUp(t *testing.T) {
+func TestRotatedTokenFileIsReloaded(t *testing.T) {
 	n := newNode(t, echoToken)
 	h, _ := n.start(t)
 	url := "http://" + n.config.ProxyAddress + "/api"
@@ -291,7 +289,7 @@ func TestStopEndsWatchesAndWaitsForRequests(t *testing.T) {
 	}
 }
 
-// begin returns what is left of url's body after "begin ".
+// begin reads "begin " from the body of url, and returns the rest of the body.
 func begin(t *testing.T, url string) io.Reader {
 	t.Helper()
 	res, err := http.Get(url)

@@ -26,8 +26,7 @@ type images struct {
 	puller  *imagepull.Puller
 }
 
-// newImages does not connect yet: containerd may start after the hub, and the cloud may be
-// unreachable.
+// newImages does not connect: containerd may start after the hub, and the cloud may be away.
 func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	client, err := coreclient.New(cloud)
 	if err != nil {
@@ -69,7 +68,7 @@ func newImages(c *config.Config, cloud *rest.Config, online func() bool, r prome
 	return i, nil
 }
 
-// run pulls until ctx ends.
+// run pulls images until ctx ends.
 func (i *images) run(ctx context.Context, cloud *upstream.Upstream) error {
 	if i == nil {
 		return nil

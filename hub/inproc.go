@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// inproc is a net.Listener inside the process. The hub's own requests go through the proxy,
-// as those of the node's clients do, without needing one of its ports.
+// inproc is a net.Listener inside the process. Through it the hub's own requests go through the
+// proxy, as those of the node's clients do, without one of the hub's ports.
 type inproc struct {
 	conns  chan net.Conn // unbuffered: Dial returns when the connection is accepted
 	closed chan struct{}

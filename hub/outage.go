@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -16,19 +17,19 @@ import (
 // ones do not wear out flash.
 const minOutage = 10 * time.Second
 
-// outage keeps the begin of an outage across restarts of the hub, for "offline since". The
-// file is written when an outage begins, when it ends, and when the hub stops.
+// outage keeps the beginning of an outage across restarts of the hub, for "offline since". The
+// file is written when an outage begins or ends, and when the hub stops.
 type outage struct {
 	file     string
 	upstream *upstream.Upstream
 	log      *slog.Logger
-	loaded   time.Time // from the file at the start; zero: none
+	loaded   time.Time // read from the file at the start; zero: none
 }
 
 // outageFile is the contents of the file. One of the two is set.
 type outageFile struct {
-	Lost     *time.Time `json:"lost,omitempty"`     // when the current outage began
-	Answered *time.Time `json:"answered,omitempty"` // when an apiserver last answered, as far as is known
+	Lost     time.Time `json:"lost,omitzero"`     // when the current outage began
+	Answered time.Time `json:"answered,omitzero"` // when an apiserver is known to have answered last
 }
 
 // loadOutage reads the file and passes the outage to upstream. A file that cannot be read
@@ -36,26 +37,23 @@ type outageFile struct {
 func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *outage {
 	o := &outage{file: filepath.Join(root, "outage.json"), upstream: upstream, log: log}
 	text, err := os.ReadFile(o.file)
-	if err != nil {
-		if !os.IsNotExist(err) {
-			log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
-		}
+	if os.IsNotExist(err) {
 		return o
 	}
 	var was outageFile
-	switch err := json.Unmarshal(text, &was); {
-	case err != nil:
-		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
-	case was.Lost != nil:
-		o.loaded = *was.Lost
-	case was.Answered != nil:
-		o.loaded = *was.Answered
+	if err == nil {
+		err = json.Unmarshal(text, &was)
 	}
+	if err != nil {
+		log.Warn("it cannot be read since when the cloud is away", "file", o.file, "err", err)
+		return o
+	}
+	o.loaded = cmp.Or(was.Lost, was.Answered)
 	upstream.Recall(o.loaded)
 	return o
 }
 
-// run keeps the file current until ctx ends. An outage from before the start stays in it
+// run keeps the file current until ctx ends. An outage from before the start stays in the file
 // until an apiserver answers, whatever the clock says meanwhile.
 func (o *outage) run(ctx context.Context) {
 	if upstream.Plausible(o.loaded) {
@@ -95,8 +93,8 @@ func (o *outage) follow(ctx context.Context) {
 	}
 }
 
-// save writes the present state. Nothing is known, and written, if no apiserver has answered
-// since the start and none counts as lost.
+// save writes the present state. It writes nothing if the state is unknown: no apiserver has
+// answered since the start, and none counts as lost.
 func (o *outage) save() {
 	var now outageFile
 	answered := false
@@ -107,11 +105,9 @@ func (o *outage) save() {
 	}
 	switch state := o.upstream.State(); {
 	case !state.Up:
-		at := state.Since.UTC().Round(0)
-		now.Lost = &at
+		now.Lost = state.Since.UTC().Round(0)
 	case answered:
-		at := time.Now().UTC().Round(0)
-		now.Answered = &at
+		now.Answered = time.Now().UTC().Round(0)
 	default:
 		return
 	}
@@ -125,9 +121,6 @@ func (o *outage) save() {
 }
 
 func (o *outage) remove() {
-	if _, err := os.Stat(o.file); os.IsNotExist(err) {
-		return // the usual case needs no fsync
-	}
 	if err := durable.Remove(o.file); err != nil {
 		o.log.Warn("an outage that is over cannot be forgotten", "file", o.file, "err", err)
 	}

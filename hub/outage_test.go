@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// until waits for something that has to happen.
+// until waits until a condition holds.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
@@ -20,7 +20,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// offlineSince is what the hub says of the cloud that is away.
+// offlineSince returns since when the hub reports the cloud as away.
 func offlineSince(t *testing.T, n *node, h *Hub) string {
 	t.Helper()
 	until(t, "the hub knows that the cloud is away", func() bool {
@@ -32,7 +32,7 @@ func offlineSince(t *testing.T, n *node, h *Hub) string {
 
 func answersAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 
-// An outage that goes on over a restart of the hub began when it began.
+// An outage that continues across a restart of the hub keeps its beginning.
 func TestOfflineSinceSurvivesARestart(t *testing.T) {
 	n := newNode(t, answersAll)
 	h, stop := n.start(t)
@@ -56,7 +56,7 @@ func TestOfflineSinceSurvivesARestart(t *testing.T) {
 	}
 }
 
-// A hub that stopped while the cloud was there, and finds it away, says when it was there.
+// A hub that stopped online and starts offline reports when the cloud answered last.
 func TestOfflineSinceTheCloudAnsweredLast(t *testing.T) {
 	n := newNode(t, answersAll)
 	_, stop := n.start(t)
@@ -75,9 +75,8 @@ func TestOfflineSinceTheCloudAnsweredLast(t *testing.T) {
 	}
 }
 
-// What the hub remembers is forgotten when the cloud answers, and a file that makes no
-// sense does no harm.
-func TestAnOutageIsForgottenWhenItIsOver(t *testing.T) {
+// The file is removed when the cloud answers, and a malformed file does no harm.
+func TestAnOutageThatIsOverIsRemoved(t *testing.T) {
 	for name, text := range map[string]string{
 		"an outage":            `{"lost":"2024-05-06T07:08:09Z"}`,
 		"the last answer":      `{"answered":"2024-05-06T07:08:09Z"}`,

@@ -19,14 +19,17 @@ import (
 const (
 	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 30 * time.Second
-	// keepAlive is how long an idle client connection is kept. It is longer than
-	// the 90 s after which Go clients drop theirs, so that the hub never closes a
-	// connection that a client is about to use.
+	// keepAlive is how long an idle client connection is kept. It is longer than the 90 s
+	// after which Go clients close theirs, so that the hub never closes a connection that a
+	// client is about to use.
 	keepAlive = 3 * time.Minute
-	// proxyHeader is how large the header of a request to the proxy ports may be, in bytes.
-	// An apiserver allows a megabyte; many unfinished headers of that size would exhaust
-	// the hub's memory before any client has to authenticate.
-	proxyHeader = 64 << 10
+	// headerSlack is by how many bytes a header may exceed a server's MaxHeaderBytes. On a
+	// connection that has carried a request it may be twice as many.
+	headerSlack = 4096
+	// proxyHeader limits the header of a request to the proxy ports to 64 KiB. An apiserver
+	// allows a megabyte; many unfinished headers of that size would exhaust the hub's
+	// memory before any client has to authenticate.
+	proxyHeader = 64<<10 - headerSlack
 )
 
 // port is a bound address with the server that answers there.
@@ -36,7 +39,8 @@ type port struct {
 	server   *http.Server
 }
 
-func (h *Hub) listen(flag, address string, handler http.Handler) error {
+// listen opens the port of this flag. It does nothing for an empty address.
+func (h *Hub) listen(flag, address string, server *http.Server) error {
 	if address == "" {
 		return nil
 	}
@@ -48,95 +52,61 @@ func (h *Hub) listen(flag, address string, handler http.Handler) error {
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	h.serve(flag, h.conns.Limit(flag, tcp, h.config.MaxConnections, h.callers.IsNode, h.log), handler)
+	h.serve(flag, h.conns.Limit(flag, tcp, h.config.MaxConnections, h.callers.IsNode, h.log), server)
 	return nil
+}
+
+// serve adds a port. It sets what the servers of all ports have in common.
+func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
+	server.ConnContext = h.callers.ConnContext
+	server.ReadHeaderTimeout = headerTimeout
+	server.IdleTimeout = keepAlive
+	server.ErrorLog = slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug)
+	h.ports = append(h.ports, port{name, l, server})
 }
 
 // listenPlain opens the plain HTTP port, on which callers get the node's identity.
 func (h *Hub) listenPlain() error {
-	if h.config.ProxyAddress == "" {
-		return nil
-	}
 	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
-	if err := h.listen("--proxy-port", h.config.ProxyAddress, h.proxy.Handler(who)); err != nil {
-		return err
-	}
-	h.lastServer().ConnContext = h.callers.ConnContext
-	return nil
+	return h.listen("--proxy-port", h.config.ProxyAddress, &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader})
 }
 
+// listenTLS opens the proxy port over TLS.
 func (h *Hub) listenTLS() error {
 	if h.config.SecureAddress == "" {
-		return nil
+		return nil // without reading or creating a certificate
 	}
 	cert, err := h.servingCert()
 	if err != nil {
 		return err
 	}
-	nodeUser := "system:node:" + h.config.NodeName
-	handler := h.proxy.Handler(authn.ClientCert(nodeUser, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace))
-	if err := h.listen("--proxy-secure-port", h.config.SecureAddress, handler); err != nil {
-		return err
-	}
-	h.lastServer().TLSConfig = cert.ServerConfig()
-	h.lastServer().ConnContext = h.callers.ConnContext
-	return nil
-}
-
-func (h *Hub) serve(name string, l net.Listener, handler http.Handler) {
-	h.ports = append(h.ports, port{name, l, &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       keepAlive,
-		MaxHeaderBytes:    maxHeader(proxyHeader),
-		ErrorLog:          slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug),
-	}})
+	who := authn.ClientCert("system:node:"+h.config.NodeName, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace)
+	return h.listen("--proxy-secure-port", h.config.SecureAddress, &http.Server{
+		Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
+	})
 }
 
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
 // outside of containers, or over TLS for clients with a certificate.
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
-	handler := csrf.Handler(api)
+	server := &http.Server{Handler: csrf.Handler(api), MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
 	if h.config.ServeClientCAFile == "" {
-		local := h.callers.ForAPI(h.config.ServeToContainers, r)
-		if err := h.listenLimited(local.Admit(handler)); err != nil {
+		server.Handler = h.callers.ForAPI(h.config.ServeToContainers, r).Admit(server.Handler)
+	} else {
+		cas, err := servertls.NewClientCAs(h.config.ServeClientCAFile, h.log)
+		if err != nil {
 			return err
 		}
-		h.lastServer().ConnContext = h.callers.ConnContext
-		return nil
+		cert, err := h.servingCert()
+		if err != nil {
+			return err
+		}
+		server.Handler, server.TLSConfig = cas.Admit(server.Handler), cert.ServerConfig()
 	}
-	cas, err := servertls.NewClientCAs(h.config.ServeClientCAFile, h.log)
-	if err != nil {
-		return err
-	}
-	cert, err := h.servingCert()
-	if err != nil {
-		return err
-	}
-	if err := h.listenLimited(cas.Admit(handler)); err != nil {
-		return err
-	}
-	h.lastServer().TLSConfig = cert.ServerConfig()
-	return nil
+	return h.listen("--serve-port", h.config.ServeAddress, server)
 }
 
-func (h *Hub) listenLimited(handler http.Handler) error {
-	if err := h.listen("--serve-port", h.config.ServeAddress, handler); err != nil {
-		return err
-	}
-	h.lastServer().MaxHeaderBytes = maxHeader(ota.MaxHeaderBytes)
-	return nil
-}
-
-// maxHeader returns the MaxHeaderBytes with which net/http refuses headers above this size:
-// net/http itself adds 4096 bytes. On a connection that has carried a request, it may have
-// read another 4096 before it counts.
-func maxHeader(bytes int) int { return bytes - 4096 }
-
-// lastServer returns the server of the port that was opened last.
-func (h *Hub) lastServer() *http.Server { return h.ports[len(h.ports)-1].server }
-
-// servingCert returns the certificate that all TLS ports share, which is read once.
+// servingCert returns the certificate that all TLS ports share. It reads the certificate once.
 func (h *Hub) servingCert() (*servertls.Certificate, error) {
 	if h.cert == nil {
 		cert, err := servertls.NewCertificate(h.config, h.log)

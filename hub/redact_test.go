@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A password in a place that is wrong is a secret all the same.
+// A password in a wrong place is a secret, too.
 func TestErrorsOfKubeconfigsKeepSecrets(t *testing.T) {
 	const secret = "PLANTED-b7d1"
 	const rest = "\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"

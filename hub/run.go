@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cutTimeout is how long requests may take to end after their context was cancelled.
+// cutTimeout is how long requests may take to end after their context was canceled.
 const cutTimeout = 2 * time.Second
 
-// Run serves until ctx ends or a port fails. It returns nil after a stop that
-// ctx asked for. Nothing is left open when it returns.
+// Run serves until ctx ends or a port fails. It returns nil if ctx has ended. Nothing is left
+// open when it returns.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.upstream.Close()
 	defer h.images.close()
-	// Requests outlive ctx: they complete, or are cancelled at the end of the grace period.
+	// Requests outlive ctx: they complete, or are canceled at the end of the grace period.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	// The cache stops last, so that it stores what the last requests read.
@@ -72,8 +72,8 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
 	own, others := h.ports[0], h.ports[1:]
-	// Connections are not reused from here on: a watch that ends and is reopened at once
-	// must reach the next process, or nothing, rather than this one.
+	// No connection is reused from here on: a watch that ends and is reopened at once must not
+	// reach this process again.
 	var closed sync.WaitGroup
 	var g errgroup.Group
 	for _, p := range others {

@@ -30,20 +30,6 @@ const uninstallUsage = `edgehub uninstall puts everything back that edgehub inst
 Flags:
 `
 
-// subcommand runs what the program does beside being the hub, if args name that.
-func subcommand(ctx context.Context, args []string) (ran bool, err error) {
-	if len(args) == 0 {
-		return false, nil
-	}
-	switch args[0] {
-	case "install":
-		return true, runInstall(ctx, args[1:])
-	case "uninstall":
-		return true, runUninstall(ctx, args[1:])
-	}
-	return false, nil
-}
-
 func runInstall(ctx context.Context, args []string) error {
 	o := install.NewOptions()
 	fs := newFlags("edgehub install", installUsage)
@@ -52,7 +38,7 @@ func runInstall(ctx context.Context, args []string) error {
 		return flagError(err, "edgehub install")
 	}
 	if dash := fs.ArgsLenAtDash(); dash >= 0 {
-		o.Extra = append([]string{}, fs.Args()[dash:]...) // not nil: also none were given
+		o.Extra = append([]string{}, fs.Args()[dash:]...) // not nil, even if none follow the dash
 	}
 	if fs.NArg() > len(o.Extra) {
 		return fmt.Errorf("unexpected argument %q: flags of the hub come after --; see edgehub install --help", fs.Arg(0))
@@ -77,8 +63,7 @@ func runUninstall(ctx context.Context, args []string) error {
 	return install.Uninstall(ctx, o, os.Stdout)
 }
 
-// outliveTerminal lets a connection that breaks end a change in order: what is to be
-// said is lost then, and nothing else.
+// outliveTerminal makes a broken connection to the terminal end a change in order. Only output is lost.
 func outliveTerminal(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
@@ -91,7 +76,7 @@ func newFlags(name, usage string) *pflag.FlagSet {
 	return fs
 }
 
-// flagError is nil for --help, which has been answered.
+// flagError returns nil for --help, whose text was printed by Parse.
 func flagError(err error, command string) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil

@@ -1,5 +1,5 @@
-// Command edgehub is the hub of one edge node: the apiserver for whatever runs
-// on the node, and the owner's way to upgrade it.
+// Command edgehub is the hub of one edge node: the apiserver for the programs on the node, and the
+// API with which the node's owner upgrades pods.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// hubFlags binds the flags of the hub to options and logs, and --version to showVersion.
+// hubFlags returns the flags of the hub, bound to options and logs, and the value of --version.
 func hubFlags(options *config.Options, logs *cli.LogOptions) (fs *pflag.FlagSet, showVersion *bool) {
 	fs = newFlags("edgehub", usage)
 	options.AddFlags(fs)
@@ -48,8 +48,11 @@ func hubFlags(options *config.Options, logs *cli.LogOptions) (fs *pflag.FlagSet,
 }
 
 func run(ctx context.Context, args []string) error {
-	if ran, err := subcommand(ctx, args); ran {
-		return err
+	if len(args) > 0 && args[0] == "install" {
+		return runInstall(ctx, args[1:])
+	}
+	if len(args) > 0 && args[0] == "uninstall" {
+		return runUninstall(ctx, args[1:])
 	}
 	options, logs := config.NewOptions(), cli.LogOptions{}
 	fs, showVersion := hubFlags(options, &logs)

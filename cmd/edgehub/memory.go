@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// leastMemory is what the hub is to get by with, in bytes. It is a soft limit: garbage,
-	// of which large lists make much, is collected and given back before there is more.
+	// leastMemory is the lowest memory limit, in bytes. It is a soft limit: garbage, of which
+	// large lists make much, is collected and returned before the hub takes more memory.
 	leastMemory = 64 << 20
-	// spareMemory is the part of what is in use, one in so many, that may be garbage
-	// where the least does not do. A watch takes some 70 KB, and a node has a thousand:
-	// with a limit below what is in use, collections would follow one another without end.
-	// With an eighth, half of which is gaps between objects after half an hour, it takes
-	// twice the CPU that a quarter does; with a quarter, 5,000 pods take more than 80 MB.
+	// spareMemory is the part of the memory in use, as its divisor, that may be garbage if
+	// leastMemory does not suffice. A watch takes some 70 KB, and a node has a thousand. With
+	// a limit below the memory in use, collections would never pause. With an eighth, half of
+	// which is gaps between objects after half an hour, the hub takes twice the CPU time that
+	// it takes with a quarter; with a quarter, 5,000 pods take more than 80 MB.
 	spareMemory = 6
-	// memoryPeriod is the time between two looks at what is in use.
+	// memoryPeriod is the interval of measuring the memory in use.
 	memoryPeriod = 5 * time.Second
 )
 
-// boundMemory has the runtime collect garbage early, until stop is called or ctx ends.
-// Where GOMEMLIMIT says how much there may be, nothing is done.
+// boundMemory makes the runtime collect garbage early, until stop is called or ctx ends. If
+// GOMEMLIMIT is set, it does nothing.
 func boundMemory(ctx context.Context) (stop func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -50,13 +50,13 @@ func boundMemory(ctx context.Context) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// limitFor is the limit while so many bytes are in use.
+// limitFor returns the limit for this number of bytes in use.
 func limitFor(inUse uint64) int64 {
 	return max(leastMemory, int64(inUse+inUse/spareMemory))
 }
 
-// memoryInUse is what the limit counts, without what is garbage or free: the heap that the
-// last collection found to be live, stacks, and what the runtime needs for itself.
+// memoryInUse returns the memory that counts towards the limit, without garbage and free memory: the
+// heap that the last collection found live, stacks, and the runtime's own memory.
 func memoryInUse() uint64 {
 	names := []string{
 		"/memory/classes/total:bytes",

@@ -20,7 +20,7 @@ func TestTheMemoryLimitLeavesRoomForGarbage(t *testing.T) {
 	}
 }
 
-func TestMemoryInUseIsThatWhichIsNotGarbage(t *testing.T) {
+func TestMemoryInUseExcludesGarbage(t *testing.T) {
 	const much = 32 << 20
 	before := inUseAfterCollection()
 	kept := make([]byte, much)

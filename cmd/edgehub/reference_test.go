@@ -45,8 +45,8 @@ func TestMetricsReference(t *testing.T) {
 	}
 }
 
-// completeConfig is that of a hub with all parts that have metrics. Its addresses are its
-// own as long as the process lives, so that the usual ports are free there.
+// completeConfig returns the configuration of a hub with all parts that have metrics. Its addresses are
+// this process's own, so that the usual ports are free there.
 func completeConfig(t *testing.T) *config.Config {
 	t.Helper()
 	bootstrap := filepath.Join(t.TempDir(), "bootstrap.conf")

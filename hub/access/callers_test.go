@@ -19,7 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/peer"
 )
 
-// lookingCallers look at connections, of whichever users are the node's.
+// lookingCallers returns Callers that check connections, with these users as the node's.
 func lookingCallers(t testing.TB, users ...uint32) *Callers {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -35,7 +35,7 @@ func lookingCallers(t testing.TB, users ...uint32) *Callers {
 	return c
 }
 
-// requestOn is a request that came by conn.
+// requestOn returns a request that arrived on conn.
 func requestOn(t testing.TB, c *Callers, conn net.Conn) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(c.ConnContext(t.Context(), conn), http.MethodGet, "/", http.NoBody)
@@ -62,7 +62,7 @@ func connectedPair(t testing.TB) (server, client net.Conn) {
 	return server, client
 }
 
-func TestAConnectionIsLookedAtOnce(t *testing.T) {
+func TestAConnectionIsCheckedOnce(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for name, tt := range map[string]struct {
 		user    uint32
@@ -86,7 +86,7 @@ func TestAConnectionIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBeFoundOutIsAskedAgain(t *testing.T) {
+func TestAnUnknownPeerIsCheckedAgain(t *testing.T) {
 	c := lookingCallers(t, uint32(os.Geteuid()))
 	server, client := connectedPair(t)
 	client.Close()
@@ -111,7 +111,7 @@ func TestARequestWithoutAConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkKnownConnection is what the check adds to each request but the first.
+// BenchmarkKnownConnection measures the check of all requests on a connection but the first.
 func BenchmarkKnownConnection(b *testing.B) {
 	c := lookingCallers(b, uint32(os.Geteuid()))
 	server, _ := connectedPair(b)
@@ -123,7 +123,7 @@ func BenchmarkKnownConnection(b *testing.B) {
 	}
 }
 
-func TestOneWhoCallsFromAllLoopbackAddressesIsSaidOnce(t *testing.T) {
+func TestACallerFromManyLoopbackAddressesIsLoggedOnce(t *testing.T) {
 	limit := newLogLimit()
 	lines := 0
 	for i := range 200 {

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxChecks is how many connections are checked at a time, which costs little more than
-// one. The others wait in the kernel. It has to be small compared with the reserve, or a
-// flood of connections would use that up while they are checked.
+// maxChecks is how many connections are checked at a time. They share scans, so that many cost
+// little more than one. The others wait in the kernel. maxChecks must be small compared with the
+// reserve, which a flood of unchecked connections would use up otherwise.
 const maxChecks = 64
 
-// sendBuffer is how many bytes of a response the kernel may buffer for a client that does
-// not read; on loopback it would buffer megabytes, which count as the hub's memory.
+// sendBuffer is how many bytes of a response the kernel may buffer for a client that does not
+// read. On loopback it would buffer megabytes by default, which count as the hub's memory.
 const sendBuffer = 128 << 10
 
 // Listener is a port's listener with a limit on open connections. The last quarter is

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// flood opens connections to a limited listener that accepts all it gets.
+// flood opens connections to a limited listener, which accepts all of them.
 type flood struct {
 	t       *testing.T
 	l       *Listener
@@ -74,7 +74,7 @@ func (c *flood) awaitOpen(n int64) {
 	}
 }
 
-func TestTheLastQuarterIsForTheNode(t *testing.T) {
+func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 	c := newFlood(t, 8)
 	var first net.Conn
 	for i := range 6 {
@@ -101,7 +101,7 @@ func TestTheLastQuarterIsForTheNode(t *testing.T) {
 	}
 }
 
-func TestACrowdOfStrangersLeavesRoom(t *testing.T) {
+func TestAFloodLeavesRoomForTheNode(t *testing.T) {
 	c := newFlood(t, 40)
 	for range 3 * 40 {
 		c.dial()
@@ -113,7 +113,7 @@ func TestACrowdOfStrangersLeavesRoom(t *testing.T) {
 	}
 }
 
-func TestALimitedListenerThatClosesLetsGo(t *testing.T) {
+func TestClosingALimitedListenerEndsAccept(t *testing.T) {
 	c := newFlood(t, 8)
 	c.l.Close()
 	if _, err := c.l.Accept(); !errors.Is(err, net.ErrClosed) {

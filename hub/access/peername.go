@@ -6,20 +6,18 @@ import (
 	"net"
 )
 
-// PeerOf names the client of a request, for fair queueing: by its address or, on the host
-// network, by its user, since a program there may choose among 16 million loopback
-// addresses. The name is empty if the connection is unknown.
+// PeerOf names the client of a request, for fair queueing: by its address or, on the host network,
+// by its user, since a program there may choose among 16 million loopback addresses. The name is
+// empty if the connection is unknown.
 //
-// Limits: programs of one user on the host network are one peer, and so are pods behind a
-// source NAT. A program that may add addresses to its pod's network can appear as many
-// peers.
+// Limits: programs of one user on the host network are one peer, as are pods behind a source NAT. A
+// program that may add addresses to its pod's network can appear as many peers.
 func PeerOf(ctx context.Context) string {
 	conn, ok := ctx.Value(connKey{}).(*clientConn)
 	if !ok {
 		return ""
 	}
-	conn.named.Do(func() { conn.name = conn.newName() })
-	return conn.name
+	return conn.name()
 }
 
 func (k *clientConn) newName() string {

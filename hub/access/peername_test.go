@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,7 +16,7 @@ type connFrom struct {
 
 func (c connFrom) RemoteAddr() net.Addr { return c.remote }
 
-// What names a peer is nothing that it may choose freely.
+// A peer cannot choose its name freely.
 func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 	c := lookingCallers(t)
 	me := fmt.Sprint("user ", os.Geteuid())
@@ -38,8 +37,7 @@ func TestPeersAreNamedByUserOrAddress(t *testing.T) {
 		"127.0.0.1:6": "loopback", "127.1.2.3:7": "loopback", "[::1]:8": "loopback",
 	} {
 		from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(remote))
-		conn := &clientConn{Conn: connFrom{&net.TCPConn{}, from}, peers: c.peers}
-		if got := PeerOf(context.WithValue(t.Context(), connKey{}, conn)); got != want {
+		if got := PeerOf(c.ConnContext(t.Context(), connFrom{&net.TCPConn{}, from})); got != want {
 			t.Errorf("%s is %q, want %q", remote, got, want)
 		}
 	}

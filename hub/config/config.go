@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,14 +9,14 @@ import (
 	"path/filepath"
 )
 
-// CallerCheck is whether callers on the plain port are identified before they get the
-// node's identity.
+// CallerCheck says whether callers on the plain port are checked before they get the node's
+// identity.
 type CallerCheck string
 
 // The values of --caller-check.
 const (
-	CheckAuto     CallerCheck = "auto"     // if the kernel supports it, which is tested at start
-	CheckRequired CallerCheck = "required" // or the hub does not start
+	CheckAuto     CallerCheck = "auto"     // if the kernel supports it, as tested at the start
+	CheckRequired CallerCheck = "required" // the hub does not start without it
 	CheckOff      CallerCheck = "off"
 )
 
@@ -45,8 +46,8 @@ func (o *Options) Config() (*Config, error) {
 	c.checkPulls(&p)
 	c.checkAddresses(&p)
 	c.checkServers(&p)
-	if err := p.err(); err != nil {
-		return nil, err
+	if len(p) > 0 {
+		return nil, errors.Join(p...)
 	}
 	return c, nil
 }
@@ -54,8 +55,8 @@ func (o *Options) Config() (*Config, error) {
 // PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
 
-// CheckLoop returns an error if server is the hub itself, as it would be with the kubeconfig
-// of a kubelet that already talks to the hub.
+// CheckLoop returns an error if server is the hub itself, as in the kubeconfig of a kubelet that
+// already talks to the hub.
 func (c *Config) CheckLoop(server *url.URL) error {
 	host := server.Hostname()
 	if host == "localhost" {

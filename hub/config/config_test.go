@@ -134,7 +134,7 @@ func TestSecurePortAloneMayBeForEveryone(t *testing.T) {
 	}
 }
 
-func TestBadAddressIsToldOnce(t *testing.T) {
+func TestABadAddressIsReportedOnce(t *testing.T) {
 	_, err := configOf(t, "--node-name=n", "--bind-proxy-address=nowhere")
 	if err == nil || strings.Count(err.Error(), "nowhere") != 1 {
 		t.Errorf("two ports share the flag; the error is\n%v", err)

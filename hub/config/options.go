@@ -15,8 +15,8 @@ type Options struct {
 	NodeName      string
 	ServerAddr    string // apiservers, as a list; empty: the kubeconfig's
 	Balance       upstream.Balance
-	Kubeconfig    string // not read where there is a BootstrapFile
-	BootstrapFile string // or empty: the hub has no certificate of its own
+	Kubeconfig    string // ignored if BootstrapFile is set
+	BootstrapFile string // empty: the hub has no certificate of its own
 	RootDir       string
 
 	BindAddress       string
@@ -94,8 +94,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", 256<<20, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")
 	fs.StringVar(&o.CacheKeyFile, "cache-encryption-key-file", "", "file with the key that cached objects are encrypted with; empty: they are not")
 	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", 0, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
-	// Long enough to find out during a working day's outage why a pod does not run; a
-	// user whose access is taken away in the cloud meanwhile keeps it no longer.
+	// Long enough to investigate, during a working day's outage, why a pod does not run, and a
+	// limit for users whose access is revoked in the cloud meanwhile.
 	fs.DurationVar(&o.OfflineAuthorizationTTL, "offline-authorization-ttl", 24*time.Hour, "how long after the apiserver allowed it a user may go on using kubelet's own API (logs, exec, metrics) while the cloud is away; 0: not at all")
 	fs.IntVar(&o.EventSpoolMaxCount, "event-spool-max-count", 1000, "how many events are kept for the cloud while it is away")
 	fs.Int64Var(&o.EventSpoolMaxBytes, "event-spool-max-bytes", 4<<20, "how many bytes of events are kept for the cloud while it is away")

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -19,11 +18,10 @@ import (
 const (
 	// minCacheBytes is the smallest cache, in bytes.
 	minCacheBytes = 1 << 20
-	// minBandwidth is the smallest bandwidth for images, in bytes a second: below it, a
-	// manifest takes longer than a registry waits.
+	// minBandwidth is the smallest bandwidth for images, in bytes a second. With less, a
+	// manifest would take longer than a registry waits.
 	minBandwidth = 1000
-	// MinConnections is the lowest --max-connections: what a node's own programs need, with
-	// some headroom.
+	// MinConnections is the lowest --max-connections: a node's own programs need fewer.
 	MinConnections = 64
 )
 
@@ -34,17 +32,10 @@ func (p *problems) add(flag, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
 }
 
-// err joins the problems, each text once: two ports share one address flag.
-func (p *problems) err() error {
-	seen := map[string]bool{}
-	var out []error
-	for _, err := range *p {
-		if !seen[err.Error()] {
-			seen[err.Error()] = true
-			out = append(out, err)
-		}
+func (p *problems) addIf(wrong bool, flag, format string, args ...any) {
+	if wrong {
+		p.add(flag, format, args...)
 	}
-	return errors.Join(out...)
 }
 
 func (c *Config) checkRequired(p *problems) {
@@ -53,28 +44,16 @@ func (c *Config) checkRequired(p *problems) {
 	} else if reasons := validation.IsDNS1123Subdomain(c.NodeName); len(reasons) > 0 {
 		p.add("node-name", "%q is no node name: %s", c.NodeName, reasons[0])
 	}
-	if c.Balance != upstream.RoundRobin && c.Balance != upstream.Priority {
-		p.add("lb-mode", "%q is neither rr nor priority", c.Balance)
-	}
-	if c.Kubeconfig == "" && c.BootstrapFile == "" {
-		p.add("kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
-	}
-	if c.RootDir == "" {
-		p.add("root-dir", "is required")
-	}
-	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		p.add("tls-cert-file", "goes with --tls-private-key-file: give both or neither")
-	}
-	if c.ShutdownGrace < 0 {
-		p.add("shutdown-grace-period", "%v is negative", c.ShutdownGrace)
-	}
+	p.addIf(c.Balance != upstream.RoundRobin && c.Balance != upstream.Priority, "lb-mode", "%q is neither rr nor priority", c.Balance)
+	p.addIf(c.Kubeconfig == "" && c.BootstrapFile == "", "kubeconfig", "is required: the node's credentials; or --bootstrap-file, with which the hub gets its own")
+	p.addIf(c.RootDir == "", "root-dir", "is required")
+	p.addIf((c.TLSCertFile == "") != (c.TLSKeyFile == ""), "tls-cert-file", "goes with --tls-private-key-file: give both or neither")
+	p.addIf(c.ShutdownGrace < 0, "shutdown-grace-period", "%v is negative", c.ShutdownGrace)
 }
 
 func (c *Config) checkBounds(p *problems) {
 	atLeast := func(flag string, got, least time.Duration, why string) {
-		if got < least {
-			p.add(flag, "%v is less than %v: %s", got, least, why)
-		}
+		p.addIf(got < least, flag, "%v is less than %v: %s", got, least, why)
 	}
 	atLeast("upstream-loss-timeout", c.Limits.Loss, 500*time.Millisecond, "a busy apiserver that is well would be taken for lost")
 	atLeast("upstream-probe-interval", c.Limits.Probe, 100*time.Millisecond, "an apiserver that comes back is busy enough")
@@ -82,50 +61,28 @@ func (c *Config) checkBounds(p *problems) {
 	atLeast("reconnect-jitter", c.ReconnectJitter, 0, "0 is none")
 	atLeast("offline-authorization-ttl", c.OfflineAuthorizationTTL, 0, "0 lets nobody use kubelet's API without the cloud")
 	atLeast("offline-token-grace", c.OfflineTokenGrace, 0, "0 is the whole outage")
-	if c.Limits.BadAnswers < 1 {
-		p.add("upstream-bad-answers", "%d is less than 1", c.Limits.BadAnswers)
-	}
-	if c.CacheMaxBytes < minCacheBytes {
-		p.add("cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", c.CacheMaxBytes, minCacheBytes)
-	}
-	if c.EventSpoolMaxCount < 0 {
-		p.add("event-spool-max-count", "%d is negative; 0 keeps no events", c.EventSpoolMaxCount)
-	}
-	if c.EventSpoolMaxBytes < 0 {
-		p.add("event-spool-max-bytes", "%d is negative; 0 keeps no events", c.EventSpoolMaxBytes)
-	}
+	p.addIf(c.Limits.BadAnswers < 1, "upstream-bad-answers", "%d is less than 1", c.Limits.BadAnswers)
+	p.addIf(c.CacheMaxBytes < minCacheBytes, "cache-max-bytes", "%d is less than %d (1 MiB): what the node itself reads would not fit", c.CacheMaxBytes, minCacheBytes)
+	p.addIf(c.EventSpoolMaxCount < 0, "event-spool-max-count", "%d is negative; 0 keeps no events", c.EventSpoolMaxCount)
+	p.addIf(c.EventSpoolMaxBytes < 0, "event-spool-max-bytes", "%d is negative; 0 keeps no events", c.EventSpoolMaxBytes)
 }
 
 func (c *Config) checkCallers(p *problems) {
-	switch c.CallerCheck {
-	case CheckAuto, CheckRequired, CheckOff:
-	default:
-		p.add("caller-check", "%q is none of auto, required and off", c.CallerCheck)
-	}
-	if c.MaxConnections < MinConnections {
-		p.add("max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
-	}
+	known := c.CallerCheck == CheckAuto || c.CallerCheck == CheckRequired || c.CallerCheck == CheckOff
+	p.addIf(!known, "caller-check", "%q is none of auto, required and off", c.CallerCheck)
+	p.addIf(c.MaxConnections < MinConnections, "max-connections", "%d is less than %d: kubelet and the other programs of the node would not find room", c.MaxConnections, MinConnections)
 	for _, id := range c.NodeIdentityUsers {
-		if id >= math.MaxUint32 { // which stands for no user
-			p.add("node-identity-users", "%d is no user ID", id)
-		}
+		p.addIf(id >= math.MaxUint32, "node-identity-users", "%d is no user ID", id) // the largest value stands for no user
 		c.IdentityUIDs = append(c.IdentityUIDs, uint32(id))
 	}
 }
 
 func (c *Config) checkPulls(p *problems) {
-	if e := c.RuntimeEndpoint; e != "" && !filepath.IsAbs(strings.TrimPrefix(e, "unix://")) {
-		p.add("container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", e)
-	}
-	if c.PullParallelism < 1 {
-		p.add("image-pull-parallelism", "%d is less than 1", c.PullParallelism)
-	}
-	if c.PullMinFree < 0 || c.PullMinFree > 99 {
-		p.add("image-pull-min-free", "%d is no percentage from 0 to 99", c.PullMinFree)
-	}
-	if c.PullJitter < 0 {
-		p.add("image-pull-jitter", "%v is negative; 0 is none", c.PullJitter)
-	}
+	isSocket := filepath.IsAbs(strings.TrimPrefix(c.RuntimeEndpoint, "unix://"))
+	p.addIf(c.RuntimeEndpoint != "" && !isSocket, "container-runtime-endpoint", "%q is no socket: write unix:///run/containerd/containerd.sock", c.RuntimeEndpoint)
+	p.addIf(c.PullParallelism < 1, "image-pull-parallelism", "%d is less than 1", c.PullParallelism)
+	p.addIf(c.PullMinFree < 0 || c.PullMinFree > 99, "image-pull-min-free", "%d is no percentage from 0 to 99", c.PullMinFree)
+	p.addIf(c.PullJitter < 0, "image-pull-jitter", "%v is negative; 0 is none", c.PullJitter)
 	rate, err := resource.ParseQuantity(c.PullBandwidth)
 	switch {
 	case err != nil:
@@ -137,42 +94,41 @@ func (c *Config) checkPulls(p *problems) {
 }
 
 func (c *Config) checkAddresses(p *problems) {
-	c.ServeAddress = p.address("bind-address", c.BindAddress, "serve-port", c.ServePort, 1)
-	c.ProxyAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-port", c.ProxyPort, 0)
-	c.SecureAddress = p.address("bind-proxy-address", c.BindProxyAddress, "proxy-secure-port", c.ProxySecurePort, 0)
-	c.ProxyHost, _ = netip.ParseAddr(c.BindProxyAddress)
-	if ip, err := netip.ParseAddr(c.BindAddress); err == nil && !ip.IsLoopback() && c.ServeClientCAFile == "" {
-		p.add("bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", ip)
-	}
-	if c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0 {
-		p.add("bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
-	}
-	if c.ProxyPort == 0 && c.ProxySecurePort == 0 {
-		p.add("proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
-	}
+	serveHost := p.host("bind-address", c.BindAddress)
+	c.ProxyHost = p.host("bind-proxy-address", c.BindProxyAddress)
+	c.ServeAddress = p.address(serveHost, "serve-port", c.ServePort, 1)
+	c.ProxyAddress = p.address(c.ProxyHost, "proxy-port", c.ProxyPort, 0)
+	c.SecureAddress = p.address(c.ProxyHost, "proxy-secure-port", c.ProxySecurePort, 0)
+	p.addIf(serveHost.IsValid() && !serveHost.IsLoopback() && c.ServeClientCAFile == "",
+		"bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", serveHost)
+	p.addIf(c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0,
+		"bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
+	p.addIf(c.ProxyPort == 0 && c.ProxySecurePort == 0, "proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
 	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
 		if clash[0] != "" && clash[0] == clash[1] {
 			p.add("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
+			break
 		}
 	}
 }
 
-// address returns host:port, or "" for port 0 and for invalid values.
-func (p *problems) address(hostFlag, host, portFlag string, port, lowest int) string {
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		p.add(hostFlag, "%q is no IP address", host)
-	}
-	if port < lowest || port > 65535 {
-		p.add(portFlag, "%d is not a port from %d to 65535", port, lowest)
-	}
-	if port == 0 || err != nil {
-		return ""
-	}
-	return netip.AddrPortFrom(ip, uint16(port)).String()
+// host returns the zero Addr if the flag's value is invalid.
+func (p *problems) host(flag, value string) netip.Addr {
+	ip, err := netip.ParseAddr(value)
+	p.addIf(err != nil, flag, "%q is no IP address", value)
+	return ip
 }
 
-// checkServers runs after checkAddresses, since no apiserver may be the hub itself.
+// address returns host:port, or "" for port 0 and an invalid host.
+func (p *problems) address(host netip.Addr, flag string, port, lowest int) string {
+	p.addIf(port < lowest || port > 65535, flag, "%d is not a port from %d to 65535", port, lowest)
+	if port == 0 || !host.IsValid() {
+		return ""
+	}
+	return netip.AddrPortFrom(host, uint16(port)).String()
+}
+
+// checkServers needs the results of checkAddresses, since no apiserver may be the hub itself.
 func (c *Config) checkServers(p *problems) {
 	for word := range strings.SplitSeq(c.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word == "" {

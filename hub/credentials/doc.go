@@ -1,7 +1,7 @@
 // Package credentials keeps the node's credentials current: it reads them at the start
-// ([Source.Load]), notices when their files change ([Node.Run]), and gets the node a
-// certificate of its own where --bootstrap-file asks for one ([Node.Enroll]).
+// ([Source.Load]), follows changes of their files ([Node.Run]), and with --bootstrap-file
+// obtains a certificate for the hub ([Node.Enroll]).
 //
-// The order is [Open], Load, then a upstream.Upstream with what was loaded, [New], Enroll, Run.
-// Run blocks until its context ends; a Node is safe for concurrent use.
+// The order is [Open], Load, an upstream.Upstream with the loaded credentials, [New], Enroll,
+// Run. Run blocks until its context ends. A Node is safe for concurrent use.
 package credentials

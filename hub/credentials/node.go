@@ -1,8 +1,10 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
@@ -20,36 +23,40 @@ import (
 )
 
 const (
-	// reloadInterval is how often the files are read. kubelet rotates its certificate weeks
-	// before the old one expires, so seconds do not matter, and neither does the cost of
-	// reading four small files.
+	// reloadInterval is the interval of reading the files. Seconds do not matter, since kubelet
+	// rotates its certificate weeks before the old one expires, and four small files cost little.
 	reloadInterval = 10 * time.Second
-	// urgentInterval is how often while the apiservers reject the present credentials.
+	// urgentInterval is the interval while the apiservers refuse the present credentials.
 	urgentInterval = time.Second
 )
 
-// Node keeps the node's credentials current. A file that cannot be read, in the middle of a
-// rotation for instance, changes nothing: the last good contents stay in use.
+// Node keeps the node's credentials current. If a file cannot be read, for example during a
+// rotation, the last good contents stay in use.
 type Node struct {
 	source     *Source
 	upstream   *upstream.Upstream
-	enrollment *enroll.Enrollment // renews the node's certificate; nil: kubelet does
+	enrollment *enroll.Enrollment // renews the node's certificate; nil: kubelet does that
 	log        *slog.Logger
 	expiry     prometheus.Gauge
 	server     *url.URL // in the kubeconfig at the start
 
 	clientCAs atomic.Pointer[x509.CertPool]
 	missing   atomic.Bool               // there are no credentials yet
-	expires   atomic.Pointer[time.Time] // the certificate; nil: there is none
+	expires   atomic.Pointer[time.Time] // when the certificate expires; nil: there is none
 
 	reloading sync.Mutex // guards what follows
 	loaded    [32]byte
 	failing   bool // the last reload failed, and was logged
 }
 
-// New starts from id, the first identity that source returned, which upstream already uses.
+// New returns a Node for id, the identity that source has loaded and upstream uses. The metrics
+// are registered on r.
 func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
-	n := &Node{source: source, upstream: upstream, log: log, expiry: newExpiryGauge(r), server: id.Server}
+	n := &Node{source: source, upstream: upstream, log: log, server: id.Server, expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
+		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
+	})}
+	r.MustRegister(n.expiry)
 	if err := n.loadClientCAs(id); err != nil {
 		return nil, err
 	}
@@ -58,8 +65,26 @@ func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r
 	return n, nil
 }
 
-// Run reloads credentials, and renews the hub's own certificate if there is one, until ctx
-// ends.
+// Enroll prepares to request a certificate for the hub, if --bootstrap-file is given. hub sends
+// requests through the hub itself. It must be called before Run, Missing and Refused.
+func (n *Node) Enroll(hub *rest.Config, r prometheus.Registerer) (err error) {
+	if n.source.own == nil {
+		return nil
+	}
+	n.enrollment, err = enroll.New(n.source.own, enroll.Options{
+		NodeName:      n.source.config.NodeName,
+		BootstrapFile: n.source.config.BootstrapFile,
+		ReadBootstrap: n.source.readBootstrap,
+		Hub:           hub,
+		Cloud:         n.upstream,
+		Changed:       n.Reload,
+		Registerer:    r,
+		Logger:        n.log,
+	})
+	return err
+}
+
+// Run reloads the credentials, and renews the hub's certificate after Enroll, until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if n.enrollment != nil {
@@ -87,16 +112,7 @@ func (n *Node) follow(ctx context.Context) {
 	}
 }
 
-func newExpiryGauge(r prometheus.Registerer) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
-		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
-	})
-	r.MustRegister(g)
-	return g
-}
-
-// Reload reads the credentials, and uses them if they have changed.
+// Reload reads the credentials, and takes them into use if they have changed.
 func (n *Node) Reload() {
 	n.reloading.Lock()
 	defer n.reloading.Unlock()
@@ -121,7 +137,7 @@ func (n *Node) Reload() {
 	if id.Server.Host != n.server.Host && len(n.source.config.Servers) == 0 {
 		n.log.Warn("the kubeconfig names another apiserver; restart the hub to use it", "server", id.Server.Host, "in-use", n.server.Host)
 	}
-	n.record(id) // before SetCredentials lets requests through, so that those see the new state
+	n.record(id) // first, since SetCredentials lets requests through, which read the new state
 	n.upstream.SetCredentials(id.Creds)
 	n.loaded = id.Digest
 	n.log.Info("node credentials changed and are in use", "from", n.source.File())
@@ -148,7 +164,7 @@ func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	return nil
 }
 
-// record keeps what the credentials are, for messages and metrics.
+// record stores the state of the credentials for messages and metrics.
 func (n *Node) record(id *kubeconfig.Identity) {
 	n.missing.Store(id.Creds.Missing != nil)
 	if id.Creds.Certificate == nil {
@@ -164,7 +180,34 @@ func (n *Node) record(id *kubeconfig.Identity) {
 	}
 }
 
-// describe returns a phrase for the certificate, or "" if there is none.
+// Missing returns an error while the hub waits for its first certificate, and nil otherwise.
+func (n *Node) Missing() error {
+	if !n.missing.Load() {
+		return nil
+	}
+	if !n.upstream.State().Up {
+		return errors.New("the node has no certificate yet, and no apiserver can be reached to ask for one")
+	}
+	if problem := n.enrollment.Problem(); problem != nil {
+		return fmt.Errorf("the node has no certificate yet: %w", problem)
+	}
+	return fmt.Errorf("the node has no certificate yet; one is being asked for with --bootstrap-file %s", n.source.config.BootstrapFile)
+}
+
+// Refused returns a message that the apiservers refuse the node's credentials, and what to do.
+func (n *Node) Refused(state upstream.State) string {
+	todo := fmt.Sprintf("renew it, or put another into --kubeconfig %s, which is looked at every second", n.source.config.Kubeconfig)
+	if n.source.config.BootstrapFile != "" {
+		todo = "another one is asked for with --bootstrap-file " + n.source.config.BootstrapFile
+		if problem := n.enrollment.Problem(); problem != nil {
+			todo = problem.Error()
+		}
+	}
+	return fmt.Sprintf("%s is refused by the apiserver since %s, and the node is served from the cache: %s",
+		cmp.Or(n.describe(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
+}
+
+// describe returns a description of the certificate, or "" if there is none.
 func (n *Node) describe() string {
 	end := n.expires.Load()
 	switch {

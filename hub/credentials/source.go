@@ -8,20 +8,22 @@ import (
 	"io/fs"
 	"log/slog"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/enroll"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Source is where the node's identity is read from: --kubeconfig, or the hub's own
-// certificate and the bootstrap file.
+// Source reads the node's identity: from --kubeconfig, or from the hub's own certificate and the
+// bootstrap file.
 type Source struct {
 	config *config.Config
-	own    *enroll.Store // nil: the hub uses kubelet's certificate
+	own    *enroll.Store // nil: --kubeconfig is used
 }
 
-// Open opens the store of the hub's own certificate, if --bootstrap-file is given.
+// Open returns the Source for c. With --bootstrap-file, it opens the store of the hub's certificate.
 func Open(c *config.Config, log *slog.Logger) (*Source, error) {
 	if c.BootstrapFile == "" {
 		return &Source{config: c}, nil
@@ -33,7 +35,7 @@ func Open(c *config.Config, log *slog.Logger) (*Source, error) {
 	return &Source{config: c, own: own}, nil
 }
 
-// Load reads the node's present identity. Its error names the flag.
+// Load reads the node's identity. Its error names the flag.
 func (s *Source) Load() (*kubeconfig.Identity, error) {
 	if s.own == nil {
 		id, err := kubeconfig.Load(s.config.Kubeconfig)
@@ -50,9 +52,9 @@ func (s *Source) Load() (*kubeconfig.Identity, error) {
 	return id, nil
 }
 
-// withBootstrap takes the apiserver and its CA from the bootstrap file while that exists: an
-// operator may replace the file when they change. Without a certificate there are no
-// credentials yet: those in the bootstrap file are only used to request one.
+// withBootstrap combines the hub's certificate, if it has one, with the apiserver and CA in the
+// bootstrap file, if that exists: an operator may replace the file when they change. Without a
+// certificate there are no credentials: those in the bootstrap file are only for requesting one.
 func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubeconfig.Identity, error) {
 	bootstrap, err := kubeconfig.Load(s.config.BootstrapFile)
 	switch {
@@ -61,7 +63,7 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 	case ownErr != nil && err != nil:
 		return nil, fmt.Errorf("%w, and there is no certificate from an earlier start in %s: put a bootstrap kubeconfig there", err, s.config.PKIDir())
 	case err != nil:
-		return own, nil //nolint:nilerr // it may be removed once there is a certificate
+		return own, nil //nolint:nilerr // the file may be removed once there is a certificate
 	}
 	id := *bootstrap
 	creds := *bootstrap.Creds
@@ -80,3 +82,16 @@ func (s *Source) withBootstrap(own *kubeconfig.Identity, ownErr error) (*kubecon
 
 // File returns the path of the kubeconfig that names the apiserver.
 func (s *Source) File() string { return cmp.Or(s.config.BootstrapFile, s.config.Kubeconfig) }
+
+// readBootstrap returns the token in the bootstrap file, and its cluster.
+func (s *Source) readBootstrap() (token string, cluster *clientcmdapi.Cluster, err error) {
+	id, err := kubeconfig.Load(s.config.BootstrapFile)
+	if err != nil {
+		return "", nil, err
+	}
+	if id.Creds.Certificate != nil || id.Creds.Token == "" {
+		return "", nil, fmt.Errorf("kubeconfig %s: it has a client certificate, and no bootstrap token", s.config.BootstrapFile)
+	}
+	cluster, err = kubeconfig.ClusterOf(s.config.BootstrapFile)
+	return id.Creds.Token, cluster, err
+}

@@ -18,7 +18,7 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `
 
-func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
+func TestIdentityWithABootstrapFile(t *testing.T) {
 	tests := map[string]struct {
 		own, bootstrap string // the servers in the two files; empty: there is none
 		server         string
@@ -67,7 +67,7 @@ func TestWhoTheNodeIsWithABootstrapFile(t *testing.T) {
 	}
 }
 
-// Another token in the bootstrap file makes no other node: nothing is to be opened anew.
+// Another token in the bootstrap file does not change the node's identity: connections stay open.
 func TestAnotherBootstrapTokenChangesNothing(t *testing.T) {
 	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), BootstrapFile: filepath.Join(t.TempDir(), "bootstrap.kubeconfig")}}
 	source, err := Open(c, slog.New(slog.DiscardHandler))

@@ -1,14 +1,12 @@
-// Package csrf tells requests that web pages make, in a browser that runs on
-// the node, from those of programs: a page of any website may send requests to
-// the node's loopback, with the node's address or, by DNS rebinding, under a
-// name of its own.
+// Package csrf rejects requests that web pages make in a browser on the node. A page of any
+// website may send requests to the node's loopback: to its address or, by DNS rebinding, to a
+// name of the website.
 //
-// [Check] looks at one request and [Handler] at all that a handler gets. They
-// keep nothing and are safe for concurrent use.
+// [Check] checks one request, [Handler] all requests to a handler. They keep no state and are
+// safe for concurrent use.
 //
-// It is http.CrossOriginProtection made stricter: that lets every GET of a
-// foreign page pass, and here a GET can open a WebSocket to a container; and it
-// does not look at Host.
+// The package is stricter than http.CrossOriginProtection, which ignores Host and passes every
+// GET of a foreign page. On the hub, a GET can open a WebSocket to a container.
 package csrf
 
 import (
@@ -20,8 +18,8 @@ import (
 	"strings"
 )
 
-// Check returns why r may come from a web page that is not the API's own, and
-// nil if it cannot. It is one line for the caller.
+// Check returns why r may come from a web page of another origin, as one line for the caller, or
+// nil if it cannot.
 func Check(r *http.Request) error {
 	if !hostAllowed(r) {
 		return fmt.Errorf("its Host is %.100q, which a website may have made mean this machine: call it by its IP address or as localhost", r.Host)
@@ -39,13 +37,13 @@ func Check(r *http.Request) error {
 	return nil
 }
 
-// hostAllowed reports whether r's Host is none that DNS could lend a website. A
-// browser sends a Host always, so that none at all, as in HTTP/1.0, is a
-// program's. No program needs 0.0.0.0, which browsers take for a foreign address
-// without saying so in Sec-Fetch-Site.
+// hostAllowed reports whether the Host of r cannot be a website's name for this machine. A request
+// without a Host, as in HTTP/1.0, comes from a program, since browsers always send one. 0.0.0.0 is
+// not allowed: no program needs it, and for browsers it is another site, which Sec-Fetch-Site does
+// not show.
 //
-// Over TLS a name is good if the handshake was for it: a browser has checked it
-// against the certificate then.
+// Over TLS a name is allowed if it is the one in the handshake: a browser has checked it against
+// the certificate.
 func hostAllowed(r *http.Request) bool {
 	if r.Host == "" {
 		return true
@@ -60,13 +58,13 @@ func hostAllowed(r *http.Request) bool {
 	return isLocalhost(host) || (r.TLS != nil && strings.EqualFold(host, r.TLS.ServerName))
 }
 
-// isLocalhost is about ASCII: EqualFold alone takes ſ for an s.
+// isLocalhost ignores the case of ASCII letters only: for EqualFold, ſ equals s.
 func isLocalhost(host string) bool {
 	return len(host) == len("localhost") && strings.EqualFold(host, "localhost")
 }
 
-// hostOf returns hostPort without its port, which may be left out, and without
-// the brackets of an IPv6 address.
+// hostOf returns hostPort without the port, which is optional, and without the brackets of an IPv6
+// address.
 func hostOf(hostPort string) (string, bool) {
 	if host, port, err := net.SplitHostPort(hostPort); err == nil {
 		return host, isPort(port) && strings.HasPrefix(hostPort, "[") == strings.Contains(host, ":")
@@ -82,7 +80,7 @@ func isPort(s string) bool {
 	return len(s) <= 5 && strings.Trim(s, "0123456789") == ""
 }
 
-// sameOrigin reports whether origin is the address that r was sent to.
+// sameOrigin reports whether origin is the address to which r was sent.
 func sameOrigin(r *http.Request, origin string) bool {
 	scheme, port := "http://", ":80"
 	if r.TLS != nil {
@@ -92,8 +90,7 @@ func sameOrigin(r *http.Request, origin string) bool {
 	return ok && host != "" && strings.EqualFold(strings.TrimSuffix(host, port), strings.TrimSuffix(r.Host, port))
 }
 
-// Handler answers requests that pass Check with next, and others with 403 and
-// one line of text.
+// Handler passes requests that pass Check to next, and answers others with 403 and one line of text.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := Check(r); err != nil {
@@ -104,12 +101,12 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Refuse answers a request that goes no further, in one line of text, and closes
-// its connection: the body, if any, is not read.
+// Refuse answers a request with one line of text, and closes the connection, since the body was not
+// read.
 func Refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, "refused: "+why+"\n") // fails when the caller is gone
+	_, _ = io.WriteString(w, "refused: "+why+"\n") // fails if the caller is gone
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// request is one that came to host, over TLS if name is not empty, with headers
-// given as name and value in turn.
+// request returns a request to host, over TLS if name is not empty. headers are names and values in turn.
 func request(host, name string, headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/pods", nil)
 	r.Host = host
@@ -99,8 +98,8 @@ func TestProgramsAnswers403InOneLine(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds what must be true of every Host and Origin that passes: no
-// name that DNS could lend a website, and no page of elsewhere.
+// FuzzCheck checks every Host and Origin that passes: the Host is not a website's name, and the Origin
+// is not another site.
 func FuzzCheck(f *testing.F) {
 	for _, host := range []string{"127.0.0.1:10267", "localhost", "[::1]:1", "evil.example.com", "127.0.0.1.evil", "[::1", "::1", "a:b:c", "", "[fe80::1%lo]:80", "0x7f.1", "127.1", "LocalHost:10267", "127.0.0.1:", "[127.0.0.1]:1", "1.2.3.4@evil", "１２７.0.0.1"} {
 		f.Add(host, "", "")
@@ -133,5 +132,5 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// isNameLetter is true of what an IPv4 address and a port cannot have.
+// isNameLetter reports whether r cannot be part of an IPv4 address and a port.
 func isNameLetter(r rune) bool { return !strings.ContainsRune("0123456789.:", r) }

@@ -19,52 +19,44 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
-// Cloud reports whether apiservers can be reached by the user of a request with the context: see
-// upstream.Upstream.
+// Cloud reports whether the apiservers can be reached, and accept the user that the context stands
+// for. It is an upstream.Upstream.
 type Cloud interface {
 	WaitUp(ctx context.Context) error
 	Lost(ctx context.Context) <-chan struct{}
 }
 
-// Bootstrap is the content of the bootstrap file.
-type Bootstrap struct {
-	// Token is the bootstrap token.
-	Token string
-	// Cluster is written beside the certificate, all files in it as contents.
-	Cluster *clientcmdapi.Cluster
-}
-
 // Options of an Enrollment. All are required.
 type Options struct {
-	NodeName string
-	// BootstrapFile is checked for changes, and read by ReadBootstrap.
+	NodeName      string
 	BootstrapFile string
-	ReadBootstrap func() (*Bootstrap, error)
+	// ReadBootstrap returns the token and the cluster in BootstrapFile. The cluster, which must not
+	// refer to other files, is written beside the certificate.
+	ReadBootstrap func() (token string, cluster *clientcmdapi.Cluster, err error)
 	// Hub sends requests as the node, or as the user of the bearer token if there is one.
-	Hub *rest.Config
-	// Cloud is the availability of the apiservers.
-	Cloud Cloud
-	// Changed is called when there is a new certificate.
-	Changed func()
-	// Registerer registers the metrics.
+	Hub     *rest.Config
+	Cloud   Cloud
+	Changed func() // called when there is a new certificate
+
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
 
-// Enrollment obtains the hub's certificate, and renews it.
+// Enrollment obtains and renews the hub's certificate.
 type Enrollment struct {
 	Options
 	store    *Store
 	failures prometheus.Counter
 
-	mu      sync.Mutex
+	// Only the goroutine of Run uses these.
 	current *certificate // nil: none yet
 	due     time.Time    // when to renew it
-	problem error        // of the last attempt to; nil: there is none
+
+	mu      sync.Mutex
+	problem error // see Problem
 }
 
-// New returns an Enrollment that keeps its certificate in a store, which is its own from
-// now on.
+// New returns an Enrollment that keeps its certificate in s, which nobody else may use from now on.
 func New(s *Store, o Options) (*Enrollment, error) {
 	e := &Enrollment{Options: o, store: s, failures: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "edgehub_client_certificate_renewal_failures_total",
@@ -77,15 +69,15 @@ func New(s *Store, o Options) (*Enrollment, error) {
 	return e, nil
 }
 
-// load takes up what the store has since a time; zero: since it was written.
+// load reads the certificate from the store. It is in use since the given time; zero: since it was
+// written.
 func (e *Enrollment) load(since time.Time) error {
 	current, err := e.store.current()
 	if err != nil {
 		return fmt.Errorf("read the hub's certificate: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current, e.problem = current, nil; current != nil {
+	e.setProblem(nil)
+	if e.current = current; current != nil {
 		if since.IsZero() {
 			since = current.written
 		}
@@ -95,9 +87,9 @@ func (e *Enrollment) load(since time.Time) error {
 }
 
 // dueAt returns when to renew a certificate that is in use since a time. Its life is counted from
-// then: signers backdate certificates by some minutes, which may be most of a short life. A
-// wrong clock causes only an unnecessary renewal: the apiserver decides whether a certificate
-// is valid.
+// then, since signers backdate certificates by some minutes, which may be most of a short life. A
+// wrong clock only causes an unnecessary renewal: the apiserver decides whether a certificate is
+// valid.
 func dueAt(leaf *x509.Certificate, since, now time.Time) time.Time {
 	if since.After(now) {
 		since = leaf.NotBefore
@@ -113,15 +105,21 @@ func dueAt(leaf *x509.Certificate, since, now time.Time) time.Time {
 // shortestWait is the shortest time between two renewals.
 const shortestWait = 5 * time.Second
 
-// Problem returns why there is no new certificate although one is needed; nil if none is needed,
-// or no apiserver could be reached yet.
+// Problem returns why the last attempt got no certificate. It is nil if no certificate is needed, or
+// no apiserver could be reached yet.
 func (e *Enrollment) Problem() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.problem
 }
 
-// Run renews the certificate whenever that is needed, until ctx ends. It returns nil.
+func (e *Enrollment) setProblem(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problem = err
+}
+
+// Run renews the certificate whenever needed, until ctx ends. It returns nil.
 func (e *Enrollment) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		e.untilNeeded(ctx)
@@ -134,36 +132,28 @@ func (e *Enrollment) Run(ctx context.Context) error {
 // the machine was suspended, or its clock was set.
 const checkEvery = time.Minute
 
-// untilNeeded returns when a certificate is needed, or ctx has ended.
+// untilNeeded waits until a certificate is needed, or ctx ends.
 func (e *Enrollment) untilNeeded(ctx context.Context) {
 	for ctx.Err() == nil && !e.needed(ctx) {
-		e.mu.Lock()
-		wait := min(time.Until(e.due), checkEvery)
-		e.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(min(time.Until(e.due), checkEvery)):
 		case <-e.Cloud.Lost(authn.AsNode(ctx)): // the node is refused, or no apiserver can be reached
 			_ = e.Cloud.WaitUp(ctx) // fails only when ctx has ended
 		}
 	}
 }
 
-// needed reports whether a certificate is to be asked for now.
+// needed reports whether to request a certificate now.
 func (e *Enrollment) needed(ctx context.Context) bool {
-	if e.refused(ctx) {
-		return true
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current == nil || !time.Now().Before(e.due) {
+	if e.refused(ctx) || e.current == nil || !time.Now().Before(e.due) {
 		return true
 	}
 	key, err := e.store.pendingKey()
-	return key != nil && err == nil // one was asked for before a crash
+	return key != nil && err == nil // the certificate was requested before a crash
 }
 
-// refused reports whether apiservers can be reached, and not by the node.
+// refused reports whether apiservers can be reached but refuse the node.
 func (e *Enrollment) refused(ctx context.Context) bool {
 	return isOpen(e.Cloud.Lost(ctx)) && !isOpen(e.Cloud.Lost(authn.AsNode(ctx)))
 }
@@ -177,7 +167,7 @@ func isOpen(lost <-chan struct{}) bool {
 	}
 }
 
-// renew tries until there is a new certificate, or none is needed any more.
+// renew tries until there is a new certificate, or none is needed any longer.
 func (e *Enrollment) renew(ctx context.Context) {
 	for try := 0; ctx.Err() == nil && e.needed(ctx); try++ {
 		if e.Cloud.WaitUp(ctx) != nil {
@@ -189,50 +179,39 @@ func (e *Enrollment) renew(ctx context.Context) {
 			return
 		}
 		if ctx.Err() != nil || !isOpen(e.Cloud.Lost(ctx)) {
-			try = -1 // at once when the cloud is back
+			try = -1 // no pause when the cloud is back
 			continue
 		}
 		e.failed(err)
 		e.pause(ctx, try)
 	}
-	e.solved()
+	e.setProblem(nil)
 }
 
-func (e *Enrollment) solved() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.problem = nil
-}
-
-// failed notes why there is no certificate, once for each reason.
+// failed counts a failed attempt, and logs its reason if that is new.
 func (e *Enrollment) failed(err error) {
 	e.failures.Inc()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.problem == nil || e.problem.Error() != err.Error() {
+	if last := e.Problem(); last == nil || last.Error() != err.Error() {
 		e.Logger.Warn("the hub has asked for a client certificate and got none; it goes on asking", "err", err)
 	}
-	e.problem = err
+	e.setProblem(err)
 }
 
-// attempt asks once, in each way that there is.
+// attempt requests a certificate once: with the present certificate, or else with the bootstrap file.
 func (e *Enrollment) attempt(ctx context.Context) error {
-	e.mu.Lock()
-	current := e.current
-	e.mu.Unlock()
-	if current != nil && !e.refused(ctx) {
-		err := e.obtain(ctx, e.Hub, current.cluster, "itself")
+	if e.current != nil && !e.refused(ctx) {
+		err := e.obtain(ctx, e.Hub, e.current.cluster, "itself")
 		if err == nil || !e.refused(ctx) {
 			return err
 		}
 	}
-	bootstrap, err := e.ReadBootstrap()
+	token, cluster, err := e.ReadBootstrap()
 	if err != nil {
 		return fmt.Errorf("--bootstrap-file: %w: put a bootstrap kubeconfig there, with a token that `kubeadm token create` prints", err)
 	}
 	config := rest.CopyConfig(e.Hub)
-	config.BearerToken = bootstrap.Token
-	err = e.obtain(ctx, config, bootstrap.Cluster, "bootstrap file")
+	config.BearerToken = token
+	err = e.obtain(ctx, config, cluster, "bootstrap file")
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the apiserver does not take the credentials in --bootstrap-file %s (%w); they may have expired: put a token there that `kubeadm token create` prints", e.BootstrapFile, err)
@@ -242,7 +221,7 @@ func (e *Enrollment) attempt(ctx context.Context) error {
 	return err
 }
 
-// obtain asks with one set of credentials, and keeps what it gets.
+// obtain requests a certificate with the credentials in config, and stores it.
 func (e *Enrollment) obtain(ctx context.Context, config *rest.Config, cluster *clientcmdapi.Cluster, by string) error {
 	client, err := newRequests(config)
 	if err != nil {
@@ -276,46 +255,35 @@ func (e *Enrollment) obtain(ctx context.Context, config *rest.Config, cluster *c
 }
 
 const (
-	// The pause after a failed attempt: all hubs may have the same reason to ask.
+	// The pause after a failed attempt. It grows, since all hubs may need a certificate at once.
 	firstPause, lastPause = time.Second, 5 * time.Minute
 	// checkFileEvery is the interval of checks whether the bootstrap file has changed.
 	checkFileEvery = time.Second
 )
 
-// pause waits before the next attempt, unless something has changed.
+// pause waits before the next attempt. It ends early if the bootstrap file changes, or the cloud is lost.
 func (e *Enrollment) pause(ctx context.Context, try int) {
 	wait := min(firstPause<<min(try, 16), lastPause)
-	end := time.After(wait/2 + rand.N(wait)) //nolint:gosec // no secret
+	ctx, cancel := context.WithTimeout(ctx, wait/2+rand.N(wait)) //nolint:gosec // jitter
+	defer cancel()
 	ticker := time.NewTicker(checkFileEvery)
 	defer ticker.Stop()
-	before := stampOf(e.BootstrapFile)
-	for {
+	for before := stampOf(e.BootstrapFile); stampOf(e.BootstrapFile) == before; {
 		select {
 		case <-ctx.Done():
-			return
-		case <-end:
 			return
 		case <-e.Cloud.Lost(ctx):
 			return
 		case <-ticker.C:
-			if stampOf(e.BootstrapFile) != before {
-				return
-			}
 		}
 	}
 }
 
-// stamp tells whether a file has changed.
-type stamp struct {
-	size    int64
-	changed time.Time
-	err     string
-}
-
-func stampOf(file string) stamp {
+// stampOf returns a text that changes when the file does.
+func stampOf(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {
-		return stamp{err: err.Error()}
+		return err.Error()
 	}
-	return stamp{size: info.Size(), changed: info.ModTime()}
+	return fmt.Sprint(info.Size(), info.ModTime())
 }

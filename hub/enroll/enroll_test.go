@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
@@ -45,13 +47,13 @@ func counter(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// after is some time later, when all that happens then has happened.
+// after lets time pass, and waits until everything that it causes has happened.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestItAsksOnceAndRenewsInTime(t *testing.T) {
+func TestACertificateIsRequestedOnceAndRenewedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
 		e, _ := setUp(t, t.TempDir(), c, nil)
@@ -75,7 +77,7 @@ func TestItAsksOnceAndRenewsInTime(t *testing.T) {
 	})
 }
 
-// A node's clock that is wrong makes it ask neither all the time nor never.
+// With a wrong clock, a node requests certificates neither all the time nor never.
 func TestANodeWithAWrongClock(t *testing.T) {
 	for name, late := range map[string]time.Duration{"it is two days ahead": 48 * time.Hour, "it is two days behind": -48 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +100,7 @@ func TestANodeWithAWrongClock(t *testing.T) {
 	}
 }
 
-func TestWhenACertificateIsDue(t *testing.T) {
+func TestRenewalTime(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hours := func(n float64) time.Time { return begin.Add(time.Duration(n * float64(time.Hour))) }
 	leaf := &x509.Certificate{NotBefore: begin, NotAfter: hours(10)}
@@ -124,7 +126,7 @@ func TestWhenACertificateIsDue(t *testing.T) {
 	}
 }
 
-// The times of renewal of many nodes that were made at once lie apart.
+// Nodes that were created at the same time renew their certificates at different times.
 func TestRenewalsAreSpread(t *testing.T) {
 	c := newCloud(t)
 	earliest, latest := time.Hour, time.Duration(0)
@@ -164,9 +166,9 @@ func TestARefusedCertificateIsReplacedByTheBootstrapFile(t *testing.T) {
 	})
 }
 
-func TestWithoutABootstrapFileItSaysWhatToDo(t *testing.T) {
+func TestAMissingBootstrapFileIsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := setUp(t, t.TempDir(), newCloud(t), func() (*Bootstrap, error) { return nil, errNoFile })
+		e, _ := setUp(t, t.TempDir(), newCloud(t), func() (string, *clientcmdapi.Cluster, error) { return "", nil, errNoFile })
 		stop := run(t, e)
 		defer stop()
 		after(time.Second)
@@ -180,7 +182,7 @@ func TestWithoutABootstrapFileItSaysWhatToDo(t *testing.T) {
 	})
 }
 
-// Somebody approves when there is time for it; the request stays the same.
+// An administrator may approve late; the request stays the same.
 func TestARequestThatWaitsForApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
@@ -205,7 +207,7 @@ func TestARequestThatWaitsForApproval(t *testing.T) {
 	})
 }
 
-func TestWhatIsAnsweredWithoutACertificate(t *testing.T) {
+func TestRequestsThatAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		change func(*cloud)
 		want   string
@@ -235,7 +237,7 @@ func TestWhatIsAnsweredWithoutACertificate(t *testing.T) {
 	}
 }
 
-// What a crash may leave.
+// A crash may leave files of any step.
 func TestAfterACrash(t *testing.T) {
 	tests := map[string]struct {
 		crash func(t *testing.T, s *Store, c *cloud)
@@ -292,8 +294,7 @@ func TestAfterACrash(t *testing.T) {
 	}
 }
 
-// A certificate that was issued to a pending key, and has expired before anybody fetched
-// it, is not taken into use.
+// A certificate that was issued for a pending key, and has expired before it was fetched, is not used.
 func TestAPendingCertificateThatHasExpired(t *testing.T) {
 	c, dir := newCloud(t), t.TempDir()
 	s, err := Open(dir, slog.New(slog.DiscardHandler))
@@ -319,7 +320,7 @@ func pend(t *testing.T, s *Store) {
 	}
 }
 
-// request asks as an Enrollment does, and forgets what was answered.
+// request requests a certificate as an Enrollment does, and drops the answer.
 func request(t *testing.T, s *Store, c *cloud) {
 	t.Helper()
 	e, _ := setUp(t, filepath.Dir(s.pending), c, nil)
@@ -327,7 +328,7 @@ func request(t *testing.T, s *Store, c *cloud) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := encodeKey(before)
+	key, err := keyutil.MarshalPrivateKeyToPEM(before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +339,7 @@ func request(t *testing.T, s *Store, c *cloud) {
 	}
 }
 
-// commit does all but removing the key.
+// commit stores a certificate as Store.commit does, but keeps the pending key.
 func commit(t *testing.T, s *Store, c *cloud) {
 	t.Helper()
 	request(t, s, c)
@@ -355,7 +356,7 @@ func commit(t *testing.T, s *Store, c *cloud) {
 	}
 }
 
-// spoil leaves half of a file.
+// spoil truncates a file to its first half.
 func spoil(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cloud is an apiserver in memory, which can be reached in the node's name, or by others
-// only, or not at all. It signs, or does not, for as long as life says.
+// cloud is an apiserver in memory. It can refuse users, and may or may not sign certificates, which are
+// valid for life.
 type cloud struct {
 	key *ecdsa.PrivateKey
 	ca  *x509.Certificate
@@ -69,7 +69,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// RoundTrip is how requests arrive, without a network.
+// RoundTrip handles requests without a network.
 func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func answer(w http.ResponseWriter, code int, object any) {
 	}
 }
 
-// judge says what becomes of a request.
+// judge sets the status of a request.
 func (c *cloud) judge(csr *certificatesv1.CertificateSigningRequest) {
 	if c.verdict == "" {
 		return
@@ -156,7 +156,7 @@ func (c *cloud) judge(csr *certificatesv1.CertificateSigningRequest) {
 	csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// approveAll is the administrator's.
+// approveAll approves all requests, as an administrator does.
 func (c *cloud) approveAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *cloud) set(change func()) {
 	change()
 }
 
-// reach is a Cloud that is always there.
+// reach is a Cloud that can always be reached.
 type reach struct {
 	refused chan struct{} // closed: the node is not let in
 }
@@ -194,8 +194,8 @@ func (r *reach) Lost(ctx context.Context) <-chan struct{} {
 
 var errNoFile = errors.New("no such file")
 
-// setUp returns an Enrollment that is not run yet.
-func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (*Bootstrap, error)) (*Enrollment, *reach) {
+// setUp returns an Enrollment that does not run.
+func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (string, *clientcmdapi.Cluster, error)) (*Enrollment, *reach) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s, err := Open(dir, log)
@@ -204,8 +204,8 @@ func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (*Bootstrap, err
 	}
 	way := &reach{refused: make(chan struct{})}
 	if bootstrap == nil {
-		bootstrap = func() (*Bootstrap, error) {
-			return &Bootstrap{Token: "token", Cluster: &clientcmdapi.Cluster{Server: "https://cloud.example.com:6443"}}, nil
+		bootstrap = func() (string, *clientcmdapi.Cluster, error) {
+			return "token", &clientcmdapi.Cluster{Server: "https://cloud.example.com:6443"}, nil
 		}
 	}
 	e, err := New(s, Options{

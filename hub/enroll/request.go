@@ -3,7 +3,6 @@ package enroll
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 )
 
 const (
@@ -39,9 +39,9 @@ const resource = "certificatesigningrequests"
 // requests is a client for CertificateSigningRequests.
 type requests struct{ rest.Interface }
 
-// newRequests does not change config.
+// newRequests returns a client. It does not change config.
 func newRequests(config *rest.Config) (*requests, error) {
-	scheme := runtime.NewScheme() // the clientset's has every group there is
+	scheme := runtime.NewScheme() // the clientset's scheme contains every API group
 	if err := certificatesv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func newRequests(config *rest.Config) (*requests, error) {
 // errGivenUp is returned if no certificate will be issued for this key.
 var errGivenUp = errors.New("another one will be asked for")
 
-// certify returns the certificate that the cluster has issued, or issues now, to a node
-// for key, in PEM. fresh says that it was issued now.
+// certify requests a certificate for a node and key, and returns it in PEM. fresh is false if it
+// was requested before.
 func (r *requests) certify(ctx context.Context, node string, key *ecdsa.PrivateKey) (certPEM []byte, fresh bool, err error) {
 	csr, err := newRequest(node, key)
 	if err != nil {
@@ -71,14 +71,13 @@ func (r *requests) certify(ctx context.Context, node string, key *ecdsa.PrivateK
 	return certPEM, fresh, err
 }
 
-// newRequest is named for its key: asking twice finds what was asked for before.
+// newRequest returns a request whose name derives from the key, so that a second one finds the first.
 func newRequest(node string, key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}
-	subject := pkix.Name{CommonName: userOf(node), Organization: []string{"system:nodes"}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	csr, err := cert.MakeCSR(key, &pkix.Name{CommonName: userOf(node), Organization: []string{"system:nodes"}}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func newRequest(node string, key *ecdsa.PrivateKey) (*certificatesv1.Certificate
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "edgehub-csr-" + hex.EncodeToString(sum[:16])},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Request:    csr,
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
@@ -95,7 +94,7 @@ func newRequest(node string, key *ecdsa.PrivateKey) (*certificatesv1.Certificate
 
 func userOf(node string) string { return "system:node:" + node }
 
-// await waits until a request has been approved and signed.
+// await waits until a request is approved and signed, and returns the certificate.
 func (r *requests) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	until := time.Now().Add(approvalTimeout)
 	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
@@ -117,7 +116,7 @@ func (r *requests) await(ctx context.Context, csr *certificatesv1.CertificateSig
 	}
 }
 
-// issued returns the certificate; nil if that is still to come.
+// issued returns the certificate, or nil if it is still to come.
 func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if c.Status == corev1.ConditionFalse {
@@ -131,7 +130,7 @@ func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	return csr.Status.Certificate, nil
 }
 
-// check returns the certificate if it is the node's, and for key.
+// check parses a certificate, and returns an error unless it is for the node and key.
 func check(certPEM []byte, node string, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	block, _ := pem.Decode(certPEM)
 	if block == nil {

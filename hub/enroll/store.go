@@ -17,66 +17,50 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
-// Store is what survives a crash. Its methods are for one goroutine, Kubeconfig excepted.
-type Store struct {
-	kubeconfig string // file
-	pending    string // file
-}
+// Store keeps the hub's certificate and the key of a pending request on disk. Except for Kubeconfig,
+// its methods are not safe for concurrent use.
+type Store struct{ kubeconfig, pending string } // files
 
-// Open opens the store in a folder, which is made if it is not there. What is damaged is
-// moved aside.
+// Open opens the store in a folder, which it creates if needed. It moves damaged files aside.
 func Open(dir string, log *slog.Logger) (*Store, error) {
-	s, err := open(dir, log)
+	s := &Store{kubeconfig: filepath.Join(dir, "hub.kubeconfig"), pending: filepath.Join(dir, "hub.key.pending")}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		_, certErr := s.current()
+		_, keyErr := s.pendingKey()
+		err = errors.Join(setAside(s.kubeconfig, certErr, log), setAside(s.pending, keyErr, log))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open folder of the hub's certificate: %w", err)
 	}
 	return s, nil
 }
 
-// Kubeconfig is the file with the certificate, which need not be there yet.
-func (s *Store) Kubeconfig() string { return s.kubeconfig }
-
-func open(dir string, log *slog.Logger) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	s := &Store{kubeconfig: filepath.Join(dir, "hub.kubeconfig"), pending: filepath.Join(dir, "hub.key.pending")}
-	if _, err := s.current(); err != nil {
-		if err := setAside(s.kubeconfig, err, log); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := s.pendingKey(); err != nil {
-		if err := setAside(s.pending, err, log); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// setAside moves a file away whose contents are at fault, and reports whatever else is
-// wrong.
+// setAside moves a file away if it was read and its contents are damaged. It returns any other error.
 func setAside(file string, why error, log *slog.Logger) error {
-	var path *fs.PathError
-	if errors.As(why, &path) {
+	if _, unreadable := errors.AsType[*fs.PathError](why); unreadable || why == nil {
 		return why
 	}
 	log.Error("file is damaged, and is moved aside; another certificate is asked for", "file", file, "err", why)
 	return os.Rename(file, file+".damaged")
 }
 
-// certificate is one that the hub has.
+// Kubeconfig returns the path of the file with the certificate, which need not exist yet.
+func (s *Store) Kubeconfig() string { return s.kubeconfig }
+
+// certificate is the hub's certificate.
 type certificate struct {
 	leaf    *x509.Certificate
 	written time.Time
-	cluster *clientcmdapi.Cluster // which it is for
+	cluster *clientcmdapi.Cluster // that has issued it
 }
 
-// current returns the certificate in use; nil if there is none.
+// current returns the certificate in use, or nil if there is none.
 func (s *Store) current() (*certificate, error) {
 	info, err := os.Stat(s.kubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,9 +87,9 @@ func (s *Store) current() (*certificate, error) {
 // entry is the name of everything in the kubeconfig.
 const entry = "edgehub"
 
-// commit takes a certificate into use, and forgets that it was asked for.
+// commit stores a certificate and its key, and removes the pending key.
 func (s *Store) commit(cluster *clientcmdapi.Cluster, certPEM []byte, key *ecdsa.PrivateKey) error {
-	keyPEM, err := encodeKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return err
 	}
@@ -133,17 +117,17 @@ func (s *Store) key() (*ecdsa.PrivateKey, error) {
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, err
 	}
-	data, err := encodeKey(key)
+	data, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, err
 	}
 	return key, durable.Write(s.pending, data)
 }
 
-// forget gives up the certificate that was asked for.
+// forget removes the pending key, so that the next request has another.
 func (s *Store) forget() error { return durable.Remove(s.pending) }
 
-// pendingKey returns nil if nothing has been asked for.
+// pendingKey returns the key of a pending request, or nil if there is none.
 func (s *Store) pendingKey() (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(s.pending)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,12 +141,4 @@ func (s *Store) pendingKey() (*ecdsa.PrivateKey, error) {
 		return nil, errors.New("it holds no PEM block")
 	}
 	return x509.ParseECPrivateKey(block.Bytes)
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }

@@ -1,8 +1,8 @@
-// Package kubeconfig reads the node's identity from a kubeconfig: which apiserver is
-// meant, how it is trusted, and the credentials to present to it.
+// Package kubeconfig reads the node's identity from a kubeconfig: the apiserver, the CAs to
+// trust, and the credentials to present.
 //
-// [Load] reads the file and every file that it refers to. Its errors name the file and
-// never contain a secret of it. What the hub cannot use (credential plugins, passwords,
-// impersonation, HTTPS proxies) is an error rather than ignored. The package keeps no
-// state and is safe for concurrent use.
+// [Load] reads the file and all files that it refers to. Its errors name the file and never
+// contain its secrets. Settings that the hub does not support (credential plugins, passwords,
+// impersonation, HTTPS proxies) are errors; they are not ignored. The package keeps no state
+// and is safe for concurrent use.
 package kubeconfig

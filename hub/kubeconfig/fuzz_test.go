@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzKubeconfig reads what a kubeconfig may have become: the hub says in one
-// answer what is wrong, or has an apiserver over https and credentials for it.
+// FuzzKubeconfig checks that any kubeconfig gives either an error, or an apiserver over https and
+// credentials for it.
 func FuzzKubeconfig(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "kubeconfig")
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -34,8 +34,8 @@ func FuzzKubeconfig(f *testing.F) {
 	})
 }
 
-// FuzzServer holds of every address that is taken for an apiserver's: https, a host
-// and a port, and nothing else; and of every error, that it keeps a password.
+// FuzzServer checks that an accepted address has https, a host, a port and nothing else, and that no
+// error has a password.
 func FuzzServer(f *testing.F) {
 	const password = "Pa55-planted"
 	for _, s := range []string{"https://h:6443", "h", "h:1", "[::1]:6443", "http://h", "https://u:" + password + "@h", "u:" + password + "@h:1?x", "https://h/?t", "https://h:0", "https://h:99999", "//h", "https://u:" + password + "@ /", "@", "https://[::1", "a:b:c", "https://h#x", "%", "https://h\x00"} {

@@ -1,8 +1,10 @@
 package kubeconfig
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,68 +15,94 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// Identity is the node's identity as a kubeconfig has it.
+// Identity is the node's identity, as read from a kubeconfig.
 type Identity struct {
 	Server *url.URL // of the kubeconfig's current context
 	Creds  *upstream.Credentials
 	CAPEM  []byte // the apiserver's CAs; empty: the system's
-	// Digest is equal for equal contents of the kubeconfig and the files it
-	// names.
+	// Digest is equal for equal contents of the kubeconfig and the files that it refers to.
 	Digest [32]byte
 }
 
 // Load reads the kubeconfig at path and all files that it refers to.
 func Load(path string) (*Identity, error) {
-	config, err := loadConfig(path)
+	id, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return id, nil
+}
+
+func load(path string) (*Identity, error) {
+	config, err := LoadREST(path)
+	if err != nil {
+		return nil, err
 	}
 	server, err := ParseServer(config.Host)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: server %w", path, err)
+		return nil, fmt.Errorf("server %w", err)
 	}
 	if err := checkSupported(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, err
 	}
 	if err := readFiles(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, err
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, err
 	}
 	id := &Identity{Server: server, CAPEM: config.CAData, Digest: digestOf(raw, config), Creds: &upstream.Credentials{
 		ServerName: config.ServerName,
 		Insecure:   config.Insecure,
-		Proxy:      config.Proxy,
+		Proxy:      onlyHTTPProxy(config.Proxy),
 		Token:      strings.TrimSpace(config.BearerToken),
 	}}
-	if id.Creds.Proxy == nil {
-		id.Creds.Proxy = http.ProxyFromEnvironment
-	}
-	id.Creds.Proxy = onlyHTTPProxy(id.Creds.Proxy)
 	if len(config.CAData) > 0 {
 		if id.Creds.CAs, err = ParseCAs(config.CAData); err != nil {
-			return nil, fmt.Errorf("kubeconfig %s: certificate-authority: %w", path, err)
+			return nil, fmt.Errorf("certificate-authority: %w", err)
 		}
 	}
-	if len(config.CertData) > 0 {
-		certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %s: client certificate: %w", path, err)
-		}
-		id.Creds.Certificate = &certificate
+	if len(config.CertData) == 0 {
+		return id, checkToken(id.Creds.Token)
 	}
-	if id.Creds.Certificate == nil {
-		if err := checkToken(id.Creds.Token); err != nil {
-			return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
-		}
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		return nil, fmt.Errorf("client certificate: %w", err)
 	}
+	id.Creds.Certificate = &certificate
 	return id, nil
+}
+
+// readFiles reads the files that config refers to into config.
+func readFiles(config *rest.Config) error {
+	if config.BearerTokenFile != "" {
+		data, err := os.ReadFile(config.BearerTokenFile)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			return fmt.Errorf("token file %s is empty", config.BearerTokenFile)
+		}
+		config.BearerToken = string(data)
+	}
+	return rest.LoadTLSFiles(config)
+}
+
+// digestOf returns a digest of the kubeconfig, raw, and of the files that it refers to, whose
+// contents are in config.
+func digestOf(raw []byte, config *rest.Config) [32]byte {
+	h := sha256.New()
+	for _, part := range [][]byte{raw, []byte(config.BearerToken), config.CAData, config.CertData, config.KeyData} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return [32]byte(h.Sum(nil))
 }
 
 // checkToken returns why a token cannot be sent in a header, or nil.
@@ -88,16 +116,13 @@ func checkToken(token string) error {
 	return nil
 }
 
-// loadConfig reads the kubeconfig's current context. It does not use client-go's deferred
-// loader, which takes an empty file, such as one that is being written, for the in-cluster
-// configuration.
-func loadConfig(path string) (*rest.Config, error) {
-	file, err := clientcmd.LoadFromFile(path)
+// LoadREST reads the kubeconfig's current context, without the files that it refers to. Its errors
+// contain no secrets. It does not use client-go's deferred loader, which would read the in-cluster
+// configuration for an empty file, such as one that is being written.
+func LoadREST(path string) (*rest.Config, error) {
+	file, err := loadFile(path)
 	if err != nil {
-		return nil, redactQuotes(err)
-	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, redactSecrets(err, file)
+		return nil, err
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
 	if err != nil {
@@ -106,9 +131,43 @@ func loadConfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// onlyHTTPProxy rejects HTTP proxies that are reached over TLS: they would be presented with
-// the node's client certificate.
+// ClusterOf returns the cluster of a kubeconfig's current context, with the contents of the
+// files that it refers to.
+func ClusterOf(file string) (*clientcmdapi.Cluster, error) {
+	all, err := loadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.MinifyConfig(all); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.FlattenConfig(all); err != nil {
+		return nil, err
+	}
+	for _, cluster := range all.Clusters {
+		cluster.LocationOfOrigin, cluster.Extensions = "", nil
+		return cluster, nil
+	}
+	return nil, errors.New("it names no cluster")
+}
+
+func loadFile(path string) (*clientcmdapi.Config, error) {
+	file, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, redactQuotes(err)
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, redactSecrets(err, file)
+	}
+	return file, nil
+}
+
+// onlyHTTPProxy returns choose, by default the environment's, without proxies that are reached over
+// TLS: the hub would present the node's client certificate to them.
 func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	if choose == nil {
+		choose = http.ProxyFromEnvironment
+	}
 	return func(r *http.Request) (*url.URL, error) {
 		proxy, err := choose(r)
 		if err == nil && proxy != nil && proxy.Scheme != "http" {
@@ -118,7 +177,7 @@ func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Requ
 	}
 }
 
-// checkSupported rejects ways to authenticate that the hub would silently ignore.
+// checkSupported rejects ways to authenticate that the hub would otherwise ignore.
 func checkSupported(config *rest.Config) error {
 	switch {
 	case config.ExecProvider != nil || config.AuthProvider != nil:

@@ -13,17 +13,17 @@ import (
 // redacted replaces a secret.
 const redacted = "[redacted]"
 
-// quoted matches what a parser quotes of the text that it could not read.
+// quoted matches what a parser quotes from the text that it could not parse.
 var quoted = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']*'")
 
-// redactQuotes returns err without what it quotes from a file with secrets: a YAML parser
-// reports a token that begins with an asterisk as "unknown anchor 'TOKEN'".
+// redactQuotes returns err without its quotes from a file with secrets: a YAML parser reports a
+// token that begins with an asterisk as "unknown anchor 'TOKEN'".
 func redactQuotes(err error) error {
 	return replaceText(err, quoted.ReplaceAllLiteralString(err.Error(), redacted))
 }
 
-// redactSecrets returns err without the secrets of a kubeconfig, which client-go repeats in
-// errors: the URL of a proxy, a key in place of its path.
+// redactSecrets returns err without the secrets of a kubeconfig that client-go repeats in errors:
+// the URL of a proxy, or a key in place of its path.
 func redactSecrets(err error, file *clientcmdapi.Config) error {
 	text := err.Error()
 	hide := func(secrets ...string) {
@@ -62,16 +62,16 @@ func replaceText(err error, text string) error {
 	return errors.New(text)
 }
 
-// redactUser returns an address, which need not be valid, without its user information and
-// query, which may contain passwords and tokens.
+// redactUser returns an address, which may be invalid, without user information and query. Those
+// may contain passwords and tokens.
 func redactUser(address string) string {
 	address, _, _ = strings.Cut(address, "?")
-	if at := strings.LastIndex(address, "@"); at >= 0 {
-		scheme, _, ok := strings.Cut(address[:at], "://")
-		if ok {
-			return scheme + "://" + redacted + address[at:]
-		}
-		return redacted + address[at:]
+	at := strings.LastIndex(address, "@")
+	if at < 0 {
+		return address
 	}
-	return address
+	if scheme, _, ok := strings.Cut(address[:at], "://"); ok {
+		return scheme + "://" + redacted + address[at:]
+	}
+	return redacted + address[at:]
 }

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// membership is one line of /proc/PID/cgroup: the group that a process is in, in
-// one hierarchy. Version 1 has a line for each, version 2 a single one, and a
-// hybrid has both.
+// membership is one line of /proc/PID/cgroup: the group of a process in one hierarchy.
+// Version 1 has one line per hierarchy, version 2 a single line, and a hybrid has both.
 type membership struct {
 	hierarchy string   // its controllers; empty for version 2
 	path      []string // from the root of the reader's control group namespace
 }
 
-// parseCgroups reads /proc/PID/cgroup. What it does not understand is an error:
-// nobody is to be let in by a line that was skipped.
+// parseCgroups parses /proc/PID/cgroup. A line that it does not understand is an error:
+// if it were skipped, a container could count as the host.
 func parseCgroups(text string) ([]membership, error) {
 	var all []membership
 	for line := range strings.Lines(text) {
@@ -39,7 +38,7 @@ func parseCgroups(text string) ([]membership, error) {
 	return all, nil
 }
 
-// Container is what a control group's path tells of one.
+// Container describes a container by its control group.
 type Container struct {
 	Group string // the path
 	ID    string // 64 hexadecimal digits, or empty
@@ -56,7 +55,7 @@ func (c Container) String() string {
 	return "a container, in control group " + c.Group
 }
 
-// hosts are the hosts in all hierarchies, by their controllers.
+// hosts returns the host of each hierarchy, by its controllers.
 func hosts(own []membership) map[string]host {
 	all := map[string]host{}
 	for _, m := range own {
@@ -65,8 +64,8 @@ func hosts(own []membership) map[string]host {
 	return all
 }
 
-// inContainer reports whether a process in these groups is in a container, and which. It
-// is in one if any hierarchy shows it there.
+// inContainer reports whether a process in these groups is in a container, and in which.
+// It is in one if any hierarchy shows it there.
 func inContainer(hosts map[string]host, groups []membership) (Container, bool) {
 	for _, m := range groups {
 		if !hosts[m.hierarchy].has(m.path) {
@@ -91,8 +90,8 @@ func describe(path []string) Container {
 
 const idLength = 64
 
-// containerID is the ID in a group's name, as in cri-containerd-ID.scope: a run of
-// exactly 64 hexadecimal digits.
+// containerID returns the container ID in a group's name such as
+// cri-containerd-ID.scope: a run of exactly 64 hexadecimal digits.
 func containerID(component string) string {
 	for rest := component; len(rest) >= idLength; {
 		n := 0
@@ -109,8 +108,9 @@ func containerID(component string) string {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
 
-// podUID is the UID in podUID, or in kubepods-besteffort-podUID.slice, where
-// systemd's names have no room for dashes. A static pod's is a hash.
+// podUID returns the pod's UID in a group's name such as podUID or
+// kubepods-besteffort-podUID.slice. In slices it has underscores, since a dash separates
+// parent slices there. The UID of a static pod is a hash.
 func podUID(component string) string {
 	name := strings.TrimSuffix(component, ".slice")
 	if i := strings.LastIndex(name, "-pod"); i >= 0 {

@@ -91,7 +91,7 @@ func parsed(t *testing.T, text string) []membership {
 	return all
 }
 
-func TestWhatIsNoListOfControlGroupsIsRefused(t *testing.T) {
+func TestMalformedControlGroupsAreRejected(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                    "",
 		"an empty line":              "\n",
@@ -108,8 +108,9 @@ func TestWhatIsNoListOfControlGroupsIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzCgroups: whatever a path is, a process in a group of kubelet's, or of a container's
-// ID, is in a container, unless the whole node is in that; and whoever looks is in none.
+// FuzzCgroups checks, for any path, that a process in a group of kubelet's pods, or with a
+// container's ID, is in a container, unless the whole node is in that container, and that a process
+// is in no container as seen from itself.
 func FuzzCgroups(f *testing.F) {
 	f.Add("0::/", "1:cpu:/a b\n0::/kubepods.slice/x")
 	f.Add("0::/docker/"+id, "0::/docker/"+id+"/system.slice/kubelet.service")

@@ -1,36 +1,34 @@
-// Package peer tells which program of this machine is at the other end of a TCP
-// connection, and whether it belongs to the node itself: run by an allowed user,
+// Package peer identifies the program at the other end of a TCP connection on this
+// machine, and reports whether it belongs to the node itself: run by an allowed user,
 // and in no container.
 //
 // # How
 //
 //	peer's address ── sock_diag ──▶ its socket: user, inode
 //	inode ── /proc/*/fd ──▶ the processes that hold it
-//	process ── /proc/PID/cgroup ──▶ the container it is in, if any
-//	own socket ── TCP_INFO ──▶ still connected, or all of this is about another program
+//	process ── /proc/PID/cgroup ──▶ its container, if any
+//	own socket ── TCP_INFO ──▶ still connected; otherwise the above may be about another program
 //
-// A socket that this machine's network namespace does not have is somebody
-// else's, whatever address it shows: that is so for a pod with a network of its
-// own, also where a route brings its packets to loopback. A pod on the host's
-// network is known by its control group. Where anything of this cannot be found
-// out, the answer is no.
+// A socket that is not in this machine's network namespace is not the node's, whatever
+// address it shows. That covers pods with their own network, even if a route delivers
+// their packets to loopback. A pod on the host's network is recognized by its control
+// group. If any of the steps fails, the answer is no.
 //
-// # What it cannot tell
+// # Limits
 //
-// A container is known by its control group. Where systemd has started the hub, the
-// groups of the host are known: services, logins and the like (see host.has), and
-// every other group is a container's. Elsewhere only the names are known that kubelet
-// and the more common container runtimes give: a container that was made by hand
-// (ctr run, runc) under another name, on the host's network, as root, is taken for
-// the host's there. So is, anywhere, a container without a control group of its own
-// (podman run --cgroups=disabled, bubblewrap, chroot). Nor does it matter on whose
-// behalf a program acts: kubelet's own probes, and a port-forward to a pod on the
-// host's network, are connections of the node's programs.
+// A container is recognized by its control group. If systemd has started the hub, the
+// host's groups are known (services, logins and the like, see host.has), and every other
+// group counts as a container. Otherwise only the group names of kubelet and the common
+// container runtimes are known: a container that was started by hand (ctr run, runc)
+// under another name, on the host's network and as root, counts as the host. So does,
+// everywhere, a container without its own control group (podman run --cgroups=disabled,
+// bubblewrap, chroot). It does not matter for whom a program acts: kubelet's probes, and
+// a port-forward to a pod on the host's network, are connections of the node's programs.
 //
 // # Life cycle
 //
-// [New] looks at this process alone. [Peers.SelfTest] finds out whether this
-// kernel and this process's rights suffice; without it every answer may be no.
-// Nothing is kept open, and no verdict is remembered, only where to look first.
+// [New] looks only at this process. [Peers.SelfTest] checks that the kernel and this
+// process's permissions suffice; without them every answer may be no. The package keeps
+// nothing open and remembers no verdict, only which processes to look at first.
 // Everything here is safe for concurrent use.
 package peer

@@ -6,11 +6,11 @@ import (
 )
 
 // host distinguishes, in one hierarchy, the groups of the host's programs from those of
-// containers. It recognizes the host by the group of this process.
+// containers. It infers the host's groups from the group of this process.
 type host struct {
-	own     []string // this process's group
-	outer   []string // that of the container that the whole node runs in, as kind's do; or nil
-	systemd bool     // below outer, systemd starts every program, and has a unit for each
+	own     []string // group of this process
+	outer   []string // group of the container that the whole node runs in, as with kind; nil: none
+	systemd bool     // below outer, systemd starts all programs, each in a unit
 }
 
 func newHost(own []string) host {
@@ -27,14 +27,14 @@ func newHost(own []string) host {
 	return host{own: own}
 }
 
-// has reports whether a process in the group at path is the host's.
+// has reports whether a process in the group at path belongs to the host.
 //
-// Where systemd has started this process, it has started all of the host's programs, and
-// only those in groups that are a unit of the host are the node's: a container runtime
-// may choose any other group, and there are too many runtimes to know what each chooses.
-// Elsewhere, also outside of a container that the whole node runs in, nothing is known of
-// the host's own groups (they have as many names as there are programs that start others),
-// and only groups that are known for containers are refused.
+// If systemd has started this process, it has started all of the host's programs, and only
+// groups that are units of the host belong to the host: a container runtime may choose any
+// other group, and there are too many runtimes to know all their choices. Without systemd,
+// and outside of a container that the whole node runs in, the names of the host's groups are
+// unknown, since any program may create some. There, only groups that are known to be
+// containers are refused.
 func (h host) has(path []string) bool {
 	if slices.Equal(path, h.own) {
 		return true
@@ -45,7 +45,7 @@ func (h host) has(path []string) bool {
 	} else {
 		systemd = false
 	}
-	for len(path) > 0 && path[0] == ".." { // out of this control group namespace
+	for len(path) > 0 && path[0] == ".." { // outside of this control group namespace
 		path, systemd = path[1:], false
 	}
 	if len(path) == 0 {
@@ -57,9 +57,9 @@ func (h host) has(path []string) bool {
 	return !slices.ContainsFunc(path, isContainer)
 }
 
-// isKubelets reports whether kubelet makes this group for programs of the node: for itself
-// (--kubelet-cgroups, which k3s sets to /systemd and the slices that it was started in) or
-// for all programs that are in the root group (--system-cgroups).
+// isKubelets reports whether kubelet creates this group for programs of the node: for itself
+// (--kubelet-cgroups, which k3s sets to /systemd and the slices that k3s was started in) or
+// for the programs in the root group (--system-cgroups).
 func isKubelets(path []string) bool {
 	if path[0] == "systemd" {
 		return isHostUnit(path[1:])
@@ -75,12 +75,12 @@ func isUnit(name string) bool {
 	return strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope")
 }
 
-// isHostUnit reports whether path is that of a service, or of a scope for a login or a
+// isHostUnit reports whether path is the group of a service, or of a scope for a login or a
 // command, in slices that are not for containers. In version 1 it may end with a slice.
 //
-// A group below a service is not the host's: a service that makes groups of its own, as
-// garden, systemd-nspawn and podman's do, makes them for containers. The manager of a
-// user's services is an exception: it has units below it.
+// A group below a service is not the host's: services that create groups, such as garden's,
+// systemd-nspawn's and podman's, create them for containers. The manager of a user's
+// services (user@UID.service) is an exception: it has units below it.
 func isHostUnit(path []string) bool {
 	for i, name := range path {
 		switch last := i == len(path)-1; {
@@ -94,10 +94,10 @@ func isHostUnit(path []string) bool {
 	return len(path) > 0
 }
 
-// isHostScope reports whether the scope is not a container's but one of systemd itself,
-// a login, systemd-run --scope, a desktop or terminal, snapd, or the program that
-// monitors a container of CRI-O or Podman. All container runtimes make scopes, and no
-// services, named after the runtime and the container.
+// isHostScope reports whether a scope belongs not to a container but to systemd itself, a
+// login, systemd-run --scope, a desktop or terminal, snapd, or the program that monitors a
+// container of CRI-O or Podman. Container runtimes create scopes, never services, and name
+// them after the runtime and the container.
 func isHostScope(name string) bool {
 	for _, prefix := range [...]string{"init.scope", "session-", "run-", "app-", "tmux-spawn-", "vte-spawn-", "snap.", "crio-conmon-", "libpod-conmon-"} {
 		if strings.HasPrefix(name, prefix) {
@@ -107,8 +107,7 @@ func isHostScope(name string) bool {
 	return false
 }
 
-// isParent reports whether the group holds nothing but containers, whatever their
-// groups are called.
+// isParent reports whether all groups below this one are containers, whatever their names.
 func isParent(name string) bool {
 	switch name {
 	case "buildkit", "default", "docker", "ecs", "firecracker", "garden", "k8s.io", "kubepods", "libpod_parent", "lxc",
@@ -118,10 +117,10 @@ func isParent(name string) bool {
 	return false
 }
 
-// isContainer reports whether name, a single component of a path, is known to belong to a
-// container, or to a group of containers.
+// isContainer reports whether name, one component of a path, is known to be a container, or
+// a group of containers.
 func isContainer(name string) bool {
-	if slice, ok := strings.CutSuffix(name, ".slice"); ok { // kubelet-kubepods.slice is kubelet's with --cgroup-root
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok { // with --cgroup-root, pods are in kubelet-kubepods.slice
 		parts := strings.Split(slice, "-")
 		return parts[0] == "machine" || slices.Contains(parts, "kubepods") || containerID(slice) != ""
 	}
@@ -130,7 +129,7 @@ func isContainer(name string) bool {
 		return !isHostScope(name)
 	case strings.HasSuffix(name, ".service"):
 		return strings.HasPrefix(name, "systemd-nspawn@")
-	case strings.Contains(name, ":"): // SLICE:RUNTIME:ID, a name for systemd's driver that was given to cgroupfs's
+	case strings.Contains(name, ":"): // SLICE:RUNTIME:ID is for the systemd driver; the cgroupfs driver takes it literally
 		return slices.ContainsFunc(strings.Split(name, ":"), isContainer)
 	}
 	return isParent(name) || strings.HasPrefix(name, "lxc.payload.") || containerID(name) != ""

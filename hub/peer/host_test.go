@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What control groups are, as they are found on real machines. ID, SHORT and UID stand
-// for a container's ID, one that is no run of 64 digits, and a pod's UID.
+// The control groups are those of real machines. ID, SHORT and UID stand for a container's ID, an ID
+// that does not have 64 digits, and a pod's UID.
 func TestControlGroupsOfHostsAndContainers(t *testing.T) {
 	const (
 		ofHost      = iota // whoever looks

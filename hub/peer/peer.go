@@ -9,32 +9,33 @@ import (
 	"syscall"
 )
 
-// Peers distinguishes programs of the node from others.
+// Peers identifies the programs at the other ends of connections.
 type Peers struct {
 	users []uint32
-	hosts map[string]host // by hierarchy
-	find  func(local, remote netip.AddrPort) (socket, error)
-	state func(syscall.Conn) (tcpState, error)
+	hosts map[string]host                                    // by hierarchy
+	find  func(local, remote netip.AddrPort) (socket, error) // findSocket; tests replace it
+	state func(syscall.Conn) (tcpState, error)               // stateOf; tests replace it
 	procs *processes
 }
 
-// Conn is a TCP connection that this process has accepted, as *net.TCPConn is.
+// Conn is an accepted TCP connection, such as a *net.TCPConn.
 type Conn interface {
 	syscall.Conn
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 }
 
-// New returns Peers for which programs of these users belong to the node. It fails if the machine
-// does not support the check.
-func New(users []uint32) (*Peers, error) { return newPeers(procfs, users) }
+// New returns Peers that count programs of these users as the node's. It fails if the machine does
+// not support the check.
+func New(users []uint32) (*Peers, error) { return newPeers("/proc", users) }
 
 func newPeers(root string, users []uint32) (*Peers, error) {
 	own, err := ownCgroups(root)
 	if err != nil {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
-	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root)}, nil
+	procs := &processes{root: root, all: scanAll, recent: map[bool][]int{}}
+	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: procs}, nil
 }
 
 // Reason is why a peer does not count as a program of the node. The values are suitable as
@@ -43,17 +44,13 @@ type Reason string
 
 // The reasons.
 const (
-	// NotLocal is a socket that is not in this machine's network namespace.
-	NotLocal Reason = "not-local"
-	// OtherUser is a program of a user who was not named.
-	OtherUser Reason = "user"
-	// InContainer is a program in a container.
-	InContainer Reason = "container"
-	// Unknown is a peer that could not be identified; a retry may succeed.
-	Unknown Reason = "unknown"
+	NotLocal    Reason = "not-local" // the socket is not in this machine's network namespace
+	OtherUser   Reason = "user"      // the program's user is not allowed
+	InContainer Reason = "container" // the program is in a container
+	Unknown     Reason = "unknown"   // the peer could not be identified; a retry may succeed
 )
 
-// Reasons are all of them.
+// Reasons returns all reasons.
 func Reasons() []Reason { return []Reason{NotLocal, OtherUser, InContainer, Unknown} }
 
 // Refusal is the error for a peer that does not count as a program of the node. Unknown fields are
@@ -83,13 +80,13 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Check returns nil if the program at the other end of c is one of the node's, or
-// else a *Refusal. The verdict holds for all that was and will be read from c.
+// Check returns nil if the program at the other end of c is the node's, and a *Refusal
+// otherwise. The verdict covers everything that was and will be read from c.
 func (p *Peers) Check(c Conn) error {
 	return p.checkConn(c, func(uid uint32) bool { return slices.Contains(p.users, uid) })
 }
 
-// CheckAnyUser is Check where it does not matter whose program it is.
+// CheckAnyUser is Check without the condition on the user.
 func (p *Peers) CheckAnyUser(c Conn) error {
 	return p.checkConn(c, func(uint32) bool { return true })
 }
@@ -97,7 +94,7 @@ func (p *Peers) CheckAnyUser(c Conn) error {
 func (p *Peers) checkConn(c Conn, allowed func(uid uint32) bool) error {
 	local, remote := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
 	refusal := p.checkPeer(local, remote, allowed)
-	if err := p.connected(c); err != nil { // last: see there
+	if err := p.connected(c); err != nil { // after the lookup: see connected
 		refusal = &Refusal{Reason: Unknown, Err: err}
 	}
 	if refusal == nil {
@@ -107,22 +104,23 @@ func (p *Peers) checkConn(c Conn, allowed func(uid uint32) bool) error {
 	return refusal
 }
 
-// connected returns nil if the socket that was looked up before by c's two addresses
-// is c's other end.
+// connected returns nil if c is still connected. Only then is a socket that was looked
+// up before, by c's two addresses, the other end of c.
 //
-// It need not be. A client that sends a request and resets the connection frees its
-// port, while the request can still be read from c. The next program that draws this
-// port gets a connection of its own with the same two addresses, and the request would
-// pass for that program's. Nor does a client need to free its port: one that has bound
-// its socket to a device shares its addresses with sockets that are bound to none.
+// Otherwise it may be another program's. A client that sends a request and resets the
+// connection frees its port, while the request can still be read from c. The next
+// program that gets this port may open a connection with the same two addresses, and
+// the request would count as that program's. A client does not even have to free its
+// port: a socket that is bound to a device does not keep its addresses from sockets
+// that are bound to no device.
 //
-// As long as c is connected, the kernel gives c every packet with these addresses,
-// connection requests too, so that no other socket completes a handshake with them.
-// One that has completed its handshake is therefore c's other end (see
-// socket.isConnected), provided that c was still connected when it was looked up. A
-// socket that was reset is closed for good, which is why it is enough to look at c
-// afterwards. Where the client has only ended its own sending (CLOSE_WAIT), c is
-// connected: it still waits for packets with these addresses.
+// As long as c is connected, the kernel delivers every packet with these addresses to
+// c, connection requests included, so that no other socket can complete a handshake
+// with them. A socket that has completed its handshake (see socket.isConnected) is
+// therefore the other end of c, if c was still connected at the lookup. A connection
+// that was reset stays closed, so checking c after the lookup is enough. If the client
+// has only ended its own sending (CLOSE_WAIT), c is connected: it still waits for
+// packets with these addresses.
 func (p *Peers) connected(c Conn) error {
 	state, err := p.state(c)
 	if err != nil {
@@ -134,8 +132,8 @@ func (p *Peers) connected(c Conn) error {
 	return nil
 }
 
-// Owner returns the user of the program at the other end of c. ok is false if this
-// machine's own network has no such program, or if that cannot be determined.
+// Owner returns the user of the program at the other end of c. ok is false if there is
+// no such program in this machine's network namespace, or if that cannot be determined.
 func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
 	s, err := p.find(addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
 	if err != nil || s.inode == 0 || !s.isConnected() || p.connected(c) != nil {
@@ -144,7 +142,7 @@ func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
 	return s.uid, true
 }
 
-// checkPeer returns nil for a program of the node.
+// checkPeer returns nil if the socket with these addresses belongs to a program of the node.
 func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32) bool) *Refusal {
 	s, err := p.find(local, remote)
 	switch {
@@ -152,7 +150,7 @@ func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32)
 		return &Refusal{Reason: Unknown, Err: err}
 	case !s.found:
 		return &Refusal{Reason: NotLocal}
-	case s.inode == 0: // its program has closed it; the user that is told then is 0
+	case s.inode == 0: // its program has closed it, and the kernel reports user 0
 		return &Refusal{Reason: Unknown, Err: errOrphan}
 	case !s.isConnected():
 		return &Refusal{Reason: Unknown, Err: errReset}
@@ -166,7 +164,7 @@ func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32)
 	if err != nil {
 		return &Refusal{Reason: Unknown, UID: s.uid, Err: err}
 	}
-	for _, h := range holders { // all of them: a socket may be handed on
+	for _, h := range holders { // all of them: a process may pass its socket to another
 		r := p.checkProcess(h)
 		p.procs.remember(h.pid, r == nil)
 		if r != nil {
@@ -188,8 +186,8 @@ func (p *Peers) checkProcess(h *process) *Refusal {
 	return nil
 }
 
-// Identify fills in fields that Check omits because they require a scan of all processes:
-// who is behind an OtherUser.
+// Identify fills in the process behind an OtherUser, which Check leaves out since it may take
+// a scan of all processes.
 func (p *Peers) Identify(c Conn, r *Refusal) {
 	if r.Reason != OtherUser {
 		return
@@ -198,7 +196,7 @@ func (p *Peers) Identify(c Conn, r *Refusal) {
 	if err != nil || s.inode == 0 || !s.isConnected() {
 		return
 	}
-	holders, _ := p.procs.holding(s.inode) // none: then nobody is named
+	holders, _ := p.procs.holding(s.inode) // without any, r stays as it is
 	if p.connected(c) != nil {
 		return
 	}
@@ -208,7 +206,7 @@ func (p *Peers) Identify(c Conn, r *Refusal) {
 	}
 }
 
-// addrPort is zero, and nobody's, where a is no address of TCP.
+// addrPort returns the zero AddrPort, which no socket has, if a is not a TCP address.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

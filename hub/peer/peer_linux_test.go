@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// here takes programs of the user who runs the tests for the node's.
+// here returns Peers that count programs of the user who runs the tests as the node's.
 func here(t testing.TB) *Peers {
 	t.Helper()
 	p, err := New([]uint32{uint32(os.Geteuid())})
@@ -29,7 +29,7 @@ func here(t testing.TB) *Peers {
 	return p
 }
 
-// connect opens a connection, and returns both ends.
+// connect opens a connection and returns both ends.
 func connect(t testing.TB, network, listen, dial string) (server, client net.Conn) {
 	t.Helper()
 	l, err := net.Listen(network, listen)
@@ -77,7 +77,7 @@ func wantReason(t *testing.T, err error, reason Reason) {
 	}
 }
 
-// refusalOf fails the test where err is none.
+// refusalOf fails the test if err is not a refusal.
 func refusalOf(t *testing.T, err error) *Refusal {
 	t.Helper()
 	var r *Refusal
@@ -99,8 +99,8 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 }
 
-// A packet of theirs, for what the kernel knows, would be for whoever listens here.
-func TestAnAddressThatSomebodyOnlyListensAtIsRefused(t *testing.T) {
+// For a connection that it does not know, the kernel reports the socket that listens at the address.
+func TestAListenersAddressIsRefused(t *testing.T) {
 	server, _ := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
 		l, err := net.Listen("tcp", listen)
@@ -121,9 +121,9 @@ type redirected struct {
 
 func (r redirected) RemoteAddr() net.Addr { return r.remote }
 
-func TestAConnectionThatItsProgramHasLeftIsRefused(t *testing.T) {
+func TestAConnectionThatItsProgramHasClosedIsRefused(t *testing.T) {
 	server, client := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
-	client.Close() // it waits for the server's end now
+	client.Close() // the socket waits for the server's end now
 	wantReason(t, here(t).check(server), Unknown)
 }
 
@@ -150,7 +150,7 @@ func (root fakeProc) process(t *testing.T, pid int, cgroup string, sockets ...ui
 	}
 }
 
-// flags are those of the kernel, in a stat of a process whose name means to be all of it.
+// flags writes a stat with the kernel's flags. The process's name looks like further fields.
 func (root fakeProc) flags(t *testing.T, pid int, flags uint64) {
 	t.Helper()
 	stat := fmt.Sprintf("%d (a) S 1 1 1 0 -1 0 b) S 1 %d %d 0 -1 %d 1 0 0 0\n", pid, pid, pid, flags)
@@ -180,8 +180,8 @@ func TestAProcessThatIsExitingIsNotTakenForTheHosts(t *testing.T) {
 
 const onHost, inPod = "0::/system.slice/kubelet.service\n", "0::/kubepods/pod" + uid + "/" + id + "\n"
 
-// among returns Peers that see the processes of root, and where each peer has the
-// socket that its port is the number of.
+// among returns Peers that see the processes of root. The inode of each peer's socket is the peer's
+// port.
 func among(t *testing.T, root fakeProc) *Peers {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(string(root), "self"), 0o755); err != nil {
@@ -205,7 +205,7 @@ func (p *Peers) checkInode(inode uint16) error {
 	return p.Check(redirected{&net.TCPConn{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(inode)}})
 }
 
-func TestAllWhoHoldASocketCount(t *testing.T) {
+func TestAllHoldersOfASocketAreChecked(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100, 101, 101, 102, 103)
 	root.process(t, 11, inPod, 101, 200)
@@ -228,7 +228,7 @@ func TestAllWhoHoldASocketCount(t *testing.T) {
 	wantReason(t, fresh.checkInode(102), Unknown)
 }
 
-func TestProgramsThatComeAgainAreLookedAtFirst(t *testing.T) {
+func TestKnownProgramsAreScannedFirst(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100, 101)
 	for i := range 3 * maxRecent { // more than are remembered
@@ -262,7 +262,7 @@ func TestProgramsThatComeAgainAreLookedAtFirst(t *testing.T) {
 	wantReason(t, p.checkInode(101), InContainer)
 }
 
-func TestHoweverManyAskTwoScansSuffice(t *testing.T) {
+func TestConcurrentCallersShareTwoScans(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100)
 	p := among(t, root)
@@ -302,17 +302,17 @@ func TestHoweverManyAskTwoScansSuffice(t *testing.T) {
 	}
 }
 
-// What is read after a process has ended must not be another's who has its number.
-func TestAProcessThatEndsIsNotAnother(t *testing.T) {
+// A process that ends while it is read must not be confused with one that reuses its PID.
+func TestAReusedPIDIsNotTheSameProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", cmd.Process.Pid), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := os.OpenRoot(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(dir)
+	defer dir.Close()
 	if p := describeProcess(dir, cmd.Process.Pid); p.err != nil || p.comm == "" {
 		t.Errorf("while it runs: %+v", p)
 	}
@@ -333,7 +333,7 @@ func TestSelfTest(t *testing.T) {
 	if err := here(t).SelfTest(); err != nil {
 		t.Error(err)
 	}
-	withoutCapability(t, capSysPtrace, func() {
+	withoutCapability(t, unix.CAP_SYS_PTRACE, func() {
 		err := here(t).SelfTest()
 		if err == nil || !strings.Contains(err.Error(), "lacks CAP_SYS_PTRACE (") {
 			t.Errorf("without CAP_SYS_PTRACE: %v", err)
@@ -341,7 +341,7 @@ func TestSelfTest(t *testing.T) {
 	})
 }
 
-// withoutCapability runs body in a thread that has lost a capability, and ends with it.
+// withoutCapability runs body in a thread that has dropped a capability, and then ends the thread.
 func withoutCapability(t *testing.T, bit int, body func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -372,7 +372,7 @@ func TestSelfTestSaysWhatHidesProcesses(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck is one check among some hundred processes.
+// BenchmarkCheck measures one check among some hundred processes.
 func BenchmarkCheck(b *testing.B) {
 	const others = 300
 	for range others {

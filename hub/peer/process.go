@@ -7,60 +7,55 @@ import (
 	"time"
 )
 
-// procfs is the mount point of Linux's process information.
-const procfs = "/proc"
-
-// process is a process that holds a socket, at the time of the scan.
+// process is a process that held a socket at the time of a scan.
 type process struct {
 	pid     int
 	comm    string
 	cgroups []membership
-	err     error // why cgroups are unknown
+	err     error // why cgroups are unknown, or nil
 }
 
-// maxRecent is how many processes of either kind are remembered. A node has a handful of
-// programs that connect repeatedly.
+// maxRecent is how many processes are remembered of the node, and how many others. A node has
+// a handful of programs that connect repeatedly.
 const maxRecent = 16
 
-// processes finds out which processes hold a socket.
+// processes finds the processes that hold a socket.
 type processes struct {
-	root string // of procfs
-	all  func(root string, holders map[uint32][]*process) error
+	root string                                                 // of procfs
+	all  func(root string, holders map[uint32][]*process) error // scanAll; tests replace it
 
 	mu sync.Mutex
-	// IDs of processes that had a connection before, by whether they are the node's, so that
-	// others do not displace these; the latest last.
+	// recent are the PIDs of processes that had a connection before, the latest last. The key is
+	// whether they are the node's: other programs must not displace those.
 	recent map[bool][]int
-	next   *scan // has not begun yet; nil: none is needed
+	next   *scan // has not begun; nil: nobody waits for one
 
-	scanning sync.Mutex
-	nextScan time.Time // earliest time of the next scan of all processes; under scanning
+	scanning sync.Mutex // held during a scan
+	nextScan time.Time  // earliest time of the next scan of all processes
 }
 
 // After a scan of all processes, the next one is delayed by pauseFactor times its duration, at
-// most maxPause: a client that opens connections from ever new processes costs only a fraction
-// of a core. All that wait share the next scan.
+// most maxPause: a client that connects from ever new processes takes only a fraction of a core.
+// All callers that wait share the next scan.
 const (
 	pauseFactor = 3
 	maxPause    = 250 * time.Millisecond
 )
 
-// scan is one search for the holders of some sockets, shared by all that wait for it.
+// scan is one search for the holders of some sockets, shared by all callers that wait for it.
 type scan struct {
-	holders map[uint32][]*process // by inode; wanted ones have a key. Under processes.mu until the scan begins
-	done    bool                  // under processes.scanning
+	// holders are by inode, and have a key for each wanted one. processes.mu guards it until the
+	// scan begins, processes.scanning afterwards.
+	holders map[uint32][]*process
+	done    bool // guarded by processes.scanning, as is err
 	err     error
 }
 
-func newProcesses(root string) *processes {
-	return &processes{root: root, all: scanAll, recent: map[bool][]int{}}
-}
-
-// holding returns the processes that hold the socket with this inode: the first one found among
-// those that had connections before, or else all. An error means that there may be more.
+// holding returns the processes that hold the socket with this inode: one that had connections
+// before, if there is one, and otherwise all. With an error, there may be more.
 //
-// A scan costs some microseconds for each open file. Concurrent calls wait for two scans at
-// most: one that has begun already, and one for all calls since.
+// A scan takes some microseconds per open file. A call waits for two scans at most: one that has
+// begun before, and one for all calls since.
 func (p *processes) holding(inode uint32) ([]*process, error) {
 	s := p.join(inode)
 	p.scanning.Lock()
@@ -75,7 +70,7 @@ func (p *processes) holding(inode uint32) ([]*process, error) {
 	return s.holders[inode], s.err
 }
 
-// find fills in the holders of the sockets that holders has keys for. scanning is held.
+// find fills in the holders of the sockets that are keys of holders. The caller holds scanning.
 func (p *processes) find(holders map[uint32][]*process) error {
 	missing := maps.Clone(holders)
 	for _, pid := range p.recentPIDs() {
@@ -111,7 +106,7 @@ func (p *processes) join(inode uint32) *scan {
 	return p.next
 }
 
-// remember makes holding scan this process first.
+// remember makes later calls of holding look at this process first.
 func (p *processes) remember(pid int, node bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +117,7 @@ func (p *processes) remember(pid int, node bool) {
 	p.recent[node] = append(list, pid)
 }
 
-// recentPIDs returns the node's own processes first, of either kind the latest first.
+// recentPIDs returns the node's processes and then the others, each the latest first.
 func (p *processes) recentPIDs() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestStrangersGetAFractionOfACore(t *testing.T) {
+func TestScansForUnknownProgramsTakeAFractionOfACore(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100)
 	for name, tt := range map[string]struct{ scan, rest time.Duration }{

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialFrom connects from a port that may have been used before, or may be in use by a
-// socket that is bound to another device than this one; none: "".
+// dialFrom connects from an address that may have been used before, or may be in use by a socket that
+// is bound to another device. If device is not empty, it binds the socket to it.
 func dialFrom(t *testing.T, local, remote net.Addr, device string) *net.TCPConn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: local, Control: func(_, _ string, raw syscall.RawConn) (err error) {
@@ -44,8 +44,8 @@ func accept(t *testing.T, l net.Listener) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// A request is read from a connection that was reset before it was accepted, while its
-// port is another program's already.
+// A request can be read from a connection that was reset before it was accepted, when another program
+// already has its port.
 func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
 	for name, network := range map[string]struct{ listen, address string }{
 		"IPv4":                   {"127.0.0.1:0", "127.0.0.1"},
@@ -94,9 +94,8 @@ func TestAResetConnectionIsNotItsPortsNextOwner(t *testing.T) {
 	}
 }
 
-// A port may be drawn while its former owner still has it: a socket that is bound to a
-// device, which any user may do since Linux 5.7, does not keep its two addresses from
-// sockets that are not.
+// A program can get a port that another one still has: a socket that is bound to a device, which any
+// user may do since Linux 5.7, does not keep its addresses from sockets that are bound to none.
 func TestAConnectionIsNotItsPortsOtherOwners(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -117,8 +116,8 @@ func TestAConnectionIsNotItsPortsOtherOwners(t *testing.T) {
 	}
 }
 
-// Some clients end their sending with the request, and wait for the answer.
-func TestAClientThatHasEndedItsSendingIsStillThere(t *testing.T) {
+// Some clients end their sending after the request, and wait for the answer.
+func TestAHalfClosedConnectionIsAccepted(t *testing.T) {
 	server, client := connect(t, "tcp4", "127.0.0.1:0", "127.0.0.1")
 	if err := client.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -131,10 +130,9 @@ func TestAClientThatHasEndedItsSendingIsStillThere(t *testing.T) {
 	}
 }
 
-// A socket is at the other end of nothing until its handshake is complete: the two
-// addresses may be those of a connection whose client is gone, but whose reset has not
-// arrived.
-func TestASocketThatIsConnectingIsNobodysOtherEnd(t *testing.T) {
+// A socket has no other end until its handshake is complete: its addresses may be those of a connection
+// whose client is gone, but whose reset has not arrived.
+func TestAConnectingSocketIsNotAPeer(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100)
 	p := among(t, root)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SelfTest tries on this process and on others whether peers can be told. Its error
-// says what is missing.
+// SelfTest checks whether peers can be identified on this machine, with a connection to
+// itself and a look at other processes. Its error says what is missing.
 func (p *Peers) SelfTest() error {
 	if err := p.findSelf(); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (p *Peers) SelfTest() error {
 	return checkOthersReadable(p.procs.root)
 }
 
-// findSelf looks up both ends of a connection to itself.
+// findSelf identifies this process at the other end of a connection to itself.
 func (p *Peers) findSelf() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,9 +60,9 @@ func netlinkHint(err error) string {
 	return "; the kernel needs CONFIG_INET_DIAG, or its module inet_diag"
 }
 
-// checkOthersReadable checks that the open files of other processes can be
-// seen. One that a security module shields, though this process has all rights, does
-// not matter.
+// checkOthersReadable checks that this process can see the open files of other processes.
+// If it has the capabilities and sees some, those that a security module shields do not
+// matter.
 func checkOthersReadable(root string) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -82,7 +82,7 @@ func checkOthersReadable(root string) error {
 			seen++
 		}
 	}
-	missing := missingCapabilities(root)
+	missing := missingCapabilities()
 	switch {
 	case others == 0 && os.Getpid() != 1:
 		return errors.New("look into other processes: none are to be seen: they are hidden by the unit's ProtectProc=, or by how /proc is mounted (hidepid)")
@@ -95,8 +95,8 @@ func checkOthersReadable(root string) error {
 	}
 }
 
-// isReadable reports whether an open file can be seen. A kernel thread has none, and what
-// has ended meanwhile is no error.
+// isReadable reports whether an open file of a process can be seen, given its fd folder. A
+// kernel thread has none.
 func isReadable(dir string) (bool, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) == 0 {
@@ -106,36 +106,18 @@ func isReadable(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// The bits of the capabilities that it takes to look into other processes.
-const (
-	capDACReadSearch = 2
-	capSysPtrace     = 19
-)
-
-func missingCapabilities(root string) []string {
+// missingCapabilities returns which of the capabilities that it takes to look into other
+// processes the calling thread does not have.
+func missingCapabilities() []string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	_ = unix.Capget(&header, &have[0]) // on failure, all are missing
 	var missing []string
-	have := effectiveCapabilities(root)
-	for _, c := range []struct {
-		name string
-		bit  int
-	}{{"CAP_SYS_PTRACE", capSysPtrace}, {"CAP_DAC_READ_SEARCH", capDACReadSearch}} {
-		if have>>c.bit&1 == 0 {
-			missing = append(missing, c.name)
-		}
+	if have[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
+		missing = append(missing, "CAP_SYS_PTRACE")
+	}
+	if have[0].Effective&(1<<unix.CAP_DAC_READ_SEARCH) == 0 {
+		missing = append(missing, "CAP_DAC_READ_SEARCH")
 	}
 	return missing
-}
-
-func effectiveCapabilities(root string) uint64 {
-	status, err := os.ReadFile(filepath.Join(root, "thread-self", "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return set
-		}
-	}
-	return 0
 }

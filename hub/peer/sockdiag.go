@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// socket is what the kernel tells of a TCP socket.
+// socket is what the kernel reports about a TCP socket.
 type socket struct {
-	found bool // it is in this network namespace
+	found bool // in this network namespace
 	state tcpState
-	uid   uint32
-	inode uint32 // 0: no program holds it yet, or any more; uid says nothing then
+	uid   uint32 // meaningless if inode is 0
+	inode uint32 // 0: no program holds it yet, or any longer
 }
 
-// The layouts of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h: numbers
-// are in the machine's order, but ports in the network's.
+// The layouts of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h. Numbers are in
+// the machine's byte order, ports and addresses in the network's.
 const (
 	netlinkHeader = 16
 	typeError     = 2  // NLMSG_ERROR
@@ -43,14 +43,14 @@ const (
 	stateListen      tcpState = 10
 )
 
-// isConnected reports whether the socket has completed its handshake, and its other end,
-// if there still is one, has not closed the connection. A socket that is connecting has no
-// other end yet: the socket with the same addresses reversed may belong to another one.
+// isConnected reports whether the socket has completed its handshake, and its other end, if
+// that still exists, has not closed the connection. A socket that is still connecting has no
+// other end yet: the socket with its two addresses reversed may be connected to another one.
 func (s socket) isConnected() bool {
 	return s.state == stateEstablished || s.state == stateFinWait1 || s.state == stateFinWait2
 }
 
-// diagRequest asks for the one socket that is bound to own and connected to other.
+// diagRequest returns a request for the socket that is bound to own and connected to other.
 func diagRequest(own, other netip.AddrPort, sequence uint32) []byte {
 	b := make([]byte, requestLength)
 	order := binary.NativeEndian
@@ -59,13 +59,13 @@ func diagRequest(own, other netip.AddrPort, sequence uint32) []byte {
 	order.PutUint16(b[6:], flagRequest)
 	order.PutUint32(b[8:], sequence)
 	b[16], b[17] = family(own), protocolTCP
-	order.PutUint32(b[20:], ^uint32(0)) // in whatever state
+	order.PutUint32(b[20:], ^uint32(0)) // in any state
 	id := b[24:]
 	binary.BigEndian.PutUint16(id[0:], own.Port())
 	binary.BigEndian.PutUint16(id[2:], other.Port())
 	copy(id[4:20], own.Addr().AsSlice())
 	copy(id[20:36], other.Addr().AsSlice())
-	order.PutUint32(id[40:], ^uint32(0)) // whatever its cookie
+	order.PutUint32(id[40:], ^uint32(0)) // with any cookie
 	order.PutUint32(id[44:], ^uint32(0))
 	return b
 }
@@ -79,10 +79,10 @@ func family(a netip.AddrPort) byte {
 
 // parseDiag reads the kernel's reply to diagRequest.
 //
-// The kernel looks for a socket that would get a packet of this connection. Where
-// nobody has the connection, as one that came here through a route, that is
-// whoever listens at the port: the reply counts only if it is for both addresses
-// and a connection.
+// The kernel looks for the socket that would receive a packet of this connection. If no
+// socket has the connection, for example since it came here through a route, it returns a
+// socket that listens at the port. So the reply counts only if it has both addresses and
+// is not about a listener.
 func parseDiag(b []byte, own, other netip.AddrPort, sequence uint32) (socket, error) {
 	order := binary.NativeEndian
 	if len(b) < netlinkHeader+4 {
@@ -113,8 +113,8 @@ func parseDiag(b []byte, own, other netip.AddrPort, sequence uint32) (socket, er
 	return socket{found: true, state: state, uid: order.Uint32(b[replyLength-8:]), inode: order.Uint32(b[replyLength-4:])}, nil
 }
 
-// address is zero where the family is none that is known. A socket of IPv6 may be
-// connected to an address of IPv4.
+// address returns the zero AddrPort for an unknown family. An IPv6 socket may have IPv4
+// addresses.
 func address(family byte, b []byte, port uint16) netip.AddrPort {
 	switch family {
 	case familyIPv4:
@@ -125,7 +125,7 @@ func address(family byte, b []byte, port uint16) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// diagError is a number that the kernel refuses a request with.
+// diagError is the error number with which the kernel refuses a request.
 type diagError struct{ errno int32 }
 
 func (e *diagError) Error() string {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// reply is the kernel's, as it lays it out.
+// reply is a reply of the kernel, which bytes encodes.
 type reply struct {
 	kind          uint16
 	sequence      uint32
@@ -82,7 +82,7 @@ func TestParseDiag(t *testing.T) {
 	}
 }
 
-// FuzzDiagReply: no reply gives a socket but one with both addresses.
+// FuzzDiagReply checks that only a reply with both addresses gives a socket.
 func FuzzDiagReply(f *testing.F) {
 	own, other := netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:10261")
 	good := reply{kind: typeDiag, sequence: 7, family: familyIPv4, state: byte(stateEstablished), own: own.String(), other: other.String(), uid: 1000, inode: 99}

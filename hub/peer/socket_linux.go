@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerTimeout bounds the wait for the kernel, in seconds: it answers before send
-// returns.
+// answerTimeout bounds the wait for the kernel, in seconds. The kernel answers before
+// sendto returns.
 const answerTimeout = 1
 
-var sequence atomic.Uint32 //nolint:gochecknoglobals // tells replies apart; it stands for nothing
+var sequence atomic.Uint32 //nolint:gochecknoglobals // numbers the requests, so that replies can be matched
 
-// findSocket finds the socket of the peer at remote, which is connected to local.
+// findSocket finds the socket that is bound to remote and connected to local.
 func findSocket(local, remote netip.AddrPort) (socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -36,12 +36,12 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 		return socket{}, os.NewSyscallError("recvfrom(sock_diag)", err)
 	}
 	if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
-		return socket{}, fmt.Errorf("a reply that is not the kernel's, but %v's", from)
+		return socket{}, fmt.Errorf("the reply is from %v, not from the kernel", from)
 	}
 	return parseDiag(reply[:n], remote, local, number)
 }
 
-// stateOf is the state of a connection of this process's own.
+// stateOf returns the state of a connection of this process.
 func stateOf(c syscall.Conn) (tcpState, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 // reloadInterval is the minimum time between two reads of a file.
 const reloadInterval = 10 * time.Second
 
-// cachedFile caches what was read from files that may change. It reads them again on use,
-// if the cached value is older than reloadInterval. If that fails, the last good value stays
-// in use. It is safe for concurrent use.
+// cachedFile caches a value that was read from files that may change. get reads them again if
+// the value is older than reloadInterval. If that fails, the last good value stays in use. It is
+// safe for concurrent use.
 type cachedFile[T any] struct {
 	read   func() (T, error)
 	failed func(error) // called for the first of several failures in a row

@@ -28,13 +28,12 @@ import (
 // and is safe for concurrent use.
 type Certificate struct{ pair *cachedFile[*tls.Certificate] }
 
-// NewCertificate uses --tls-cert-file and its key, or else a self-signed certificate for the
-// node's name and addresses, which is kept under --root-dir.
+// NewCertificate returns the certificate in --tls-cert-file or, by default, a self-signed one for
+// the node's name and addresses, which is kept under --root-dir.
 func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" {
-		dir := c.PKIDir()
-		certFile, keyFile = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+		certFile, keyFile = filepath.Join(c.PKIDir(), "serving.crt"), filepath.Join(c.PKIDir(), "serving.key")
 		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, servedHosts(c), log); err != nil {
 			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
 		}
@@ -74,8 +73,8 @@ func servedHosts(c *config.Config) []netip.Addr {
 	return hosts
 }
 
-// ensureSelfSigned makes sure that the two files have a usable pair: it keeps the present one
-// if that names the node and hosts and does not expire within a month.
+// ensureSelfSigned makes sure that the two files contain a usable pair. It keeps the present pair
+// if that names the node and hosts, and does not expire within a month.
 func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *slog.Logger) error {
 	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, host := range hosts {
@@ -84,14 +83,21 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 		}
 	}
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	switch {
-	case err == nil && isFor(pair.Leaf, names, addresses) && !isExpiring(pair.Leaf):
+	var reason string
+	switch _, unreadable := errors.AsType[*fs.PathError](err); {
+	case unreadable && !errors.Is(err, fs.ErrNotExist):
+		return err // for an administrator; damaged or mismatched files are replaced
+	case err != nil:
+	case isExpiring(pair.Leaf):
+		reason = "it has expired, or is about to: was the clock wrong when it was made?"
+	case !isFor(pair.Leaf, names, addresses):
+		reason = "it does not name this node, or an address that the hub serves"
+	default:
 		return nil
-	case err == nil:
+	}
+	if reason != "" {
 		log.Warn("the hub's self-signed serving certificate is replaced: whoever has pinned it has to read it again",
-			"certificate", certFile, "reason", replaceReason(pair.Leaf), "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
-	case !errors.Is(err, fs.ErrNotExist) && !isBadPair(err):
-		return err
+			"certificate", certFile, "reason", reason, "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
 	}
 	certPEM, keyPEM, err := selfSigned(names, addresses)
 	if err != nil {
@@ -106,25 +112,11 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 	return durable.Write(certFile, certPEM)
 }
 
-// isBadPair reports whether the files are damaged or do not match, and can be replaced. Files
-// that cannot be read are left for an administrator.
-func isBadPair(err error) bool {
-	var path *fs.PathError
-	return !errors.As(err, &path)
-}
-
 // isExpiring reports whether leaf has expired, or will within a month. Earlier builds issued
 // it for ten years from the clock at the first start, which may have said 1970.
 func isExpiring(leaf *x509.Certificate) bool {
 	const month = 30 * 24 * time.Hour
 	return time.Now().Add(month).After(leaf.NotAfter)
-}
-
-func replaceReason(leaf *x509.Certificate) string {
-	if isExpiring(leaf) {
-		return "it has expired, or is about to: was the clock wrong when it was made?"
-	}
-	return "it does not name this node, or an address that the hub serves"
 }
 
 func isFor(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
@@ -142,8 +134,9 @@ func isFor(leaf *x509.Certificate, names []string, addresses []net.IP) bool {
 }
 
 // The validity of a self-signed certificate does not depend on the clock: a node without a
-// battery-backed clock starts in 1970, and kubelet pins what it finds. noExpiration is the
-// date of RFC 5280, 4.1.2.5, for certificates without a well-defined expiration.
+// battery-backed clock starts in 1970, and kubelet pins the certificate that it finds.
+// noExpiration is the date in RFC 5280, 4.1.2.5, for certificates without a well-defined
+// expiration.
 //
 //nolint:gochecknoglobals // constants
 var (

@@ -23,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// pinned reads the certificate as a client that pins it does.
+// pinned reads the certificate like a client that pins it.
 func pinned(t *testing.T, file string) (*x509.Certificate, *x509.CertPool) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -39,8 +39,8 @@ func pinned(t *testing.T, file string) (*x509.Certificate, *x509.CertPool) {
 	return leaf, roots
 }
 
-// A hub that starts for the first time while the clock says 1970 (or 2000, where a
-// synctest bubble begins) makes a certificate that is valid when the clock is right.
+// A hub that first starts when the clock says 1970 (or 2000, where a synctest bubble begins) creates a
+// certificate that is valid when the clock is right.
 func TestTheServingCertificateIsValidWhateverTheClockSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it is the year 2000
 		dir := t.TempDir()
@@ -86,8 +86,8 @@ func TestAServingCertificateFrom1970IsReplaced(t *testing.T) {
 	}
 }
 
-// A certificate that was named with --tls-cert-file is somebody else's.
-func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
+// The hub does not own a certificate in --tls-cert-file.
+func TestACertificateFromAFlagIsNeverReplaced(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "mine.crt"), filepath.Join(dir, "mine.key")
 	writeOld(t, cert, key)
@@ -103,7 +103,7 @@ func TestACertificateThatWasNamedIsNeverReplaced(t *testing.T) {
 	}
 }
 
-// writeOld makes a pair as an earlier build did in 1970.
+// writeOld writes a pair as an earlier build did in 1970.
 func writeOld(t *testing.T, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,18 +11,15 @@ import (
 	"time"
 )
 
-// firstFD is the first file descriptor that systemd passes on
-// (sd_listen_fds(3)).
+// firstFD is the first file descriptor that systemd passes (sd_listen_fds(3)).
 const firstFD = 3
 
-// Listeners are the sockets that systemd has opened for this process, by address. They stay
-// open in systemd when the process ends: during a restart or an upgrade, connections wait
-// for the next process and are not refused.
+// Listeners are the sockets that systemd has opened for this process, by address. systemd keeps
+// them open when the process ends, so that connections wait for the next process during a restart
+// or an upgrade.
 type Listeners map[string]net.Listener
 
-// InheritListeners returns the sockets that systemd has opened, and removes its variables
-// from the environment, so that child processes do not see them. Without systemd it returns
-// nil and no error.
+// InheritListeners returns the sockets that systemd has opened, or nil without systemd.
 func InheritListeners() (Listeners, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -49,7 +46,7 @@ func InheritListeners() (Listeners, error) {
 	return all, nil
 }
 
-// Take returns the listener for an address, or opens one.
+// Take returns and removes the listener for an address, or opens one.
 func (i Listeners) Take(address string) (net.Listener, error) {
 	if l, ok := i[address]; ok {
 		delete(i, address)
@@ -59,8 +56,8 @@ func (i Listeners) Take(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// Reject closes connections to the sockets that were not taken, which no flag names. Without
-// it they would hang, since systemd keeps those sockets open.
+// Reject closes connections to the sockets that were not taken, until Close. Without it these
+// connections would hang, since systemd keeps the sockets open.
 func (i Listeners) Reject(log *slog.Logger) {
 	for address, l := range i {
 		log.Warn("systemd has opened a socket that no flag of the hub names; run edgehub install again, so that edgehub.socket is as the flags are", "address", address)

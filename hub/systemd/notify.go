@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// Notifier sends state to systemd, if that has started this process (sd_notify(3)). systemd
-// starts kubelet after READY=1, shows the STATUS line, and restarts the hub when watchdog
-// notifications stop.
+// Notifier sends the hub's state to systemd, if systemd has started this process. systemd starts
+// kubelet after READY=1, shows the STATUS line, and restarts the hub when watchdog notifications
+// stop.
 type Notifier struct {
-	socket   string        // of systemd; empty: not started by systemd
-	watchdog time.Duration // time without a notification after which systemd kills the hub; 0: never
+	socket   string        // of systemd; empty: systemd has not started this process
+	watchdog time.Duration // without a notification for so long, systemd restarts the hub; 0: never
 	log      *slog.Logger
 }
 
-// NewNotifier reads systemd's variables and removes them from the environment, so that no
-// child process notifies in the hub's name.
+// NewNotifier returns a Notifier that is configured by systemd's variables.
 func NewNotifier(log *slog.Logger) *Notifier {
 	n := &Notifier{socket: os.Getenv("NOTIFY_SOCKET"), log: log}
 	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
@@ -33,13 +32,13 @@ func NewNotifier(log *slog.Logger) *Notifier {
 	return n
 }
 
-// Notify sends a state such as READY=1. A failure is logged and otherwise ignored: systemd
-// acts by itself when notifications are missing.
+// Notify sends a state such as READY=1. It only logs a failure: systemd acts when notifications are
+// missing.
 func (n *Notifier) Notify(state string) {
 	if n.socket == "" {
 		return
 	}
-	// A name that begins with @ is in the abstract namespace, for package net as well.
+	// For package net, too, a name that begins with @ is in the abstract namespace.
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
 	if err == nil {
 		defer conn.Close()
@@ -50,7 +49,7 @@ func (n *Notifier) Notify(state string) {
 	}
 }
 
-// statusInterval is how often the STATUS line is updated.
+// statusInterval is the interval of updates of the STATUS line.
 const statusInterval = time.Second
 
 // Run updates the STATUS line and the watchdog until ctx ends. It calls alive before each
@@ -80,7 +79,8 @@ func (n *Notifier) Run(ctx context.Context, status func() string, alive func(con
 	}
 }
 
-// feedWatchdog gives alive little enough time that another attempt is possible.
+// feedWatchdog notifies the watchdog if the hub is alive. It limits the time of alive so that another
+// attempt is possible.
 func (n *Notifier) feedWatchdog(ctx context.Context, alive func(context.Context) error) {
 	attempt, cancel := context.WithTimeout(ctx, n.watchdog/4)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// listenAsSystemd is the socket that systemd hears its services on.
+// listenAsSystemd returns the socket on which systemd receives notifications.
 func listenAsSystemd(t *testing.T) (*net.UnixConn, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -68,7 +68,7 @@ func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 	}
 }
 
-func TestWithoutSystemdNothingIsSaid(t *testing.T) {
+func TestNothingIsSentWithoutSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s := NewNotifier(slog.New(slog.DiscardHandler))
 	s.Notify("READY=1")
@@ -96,7 +96,7 @@ func TestSocketsOfSystemdAreTaken(t *testing.T) {
 	}
 }
 
-func TestWhoConnectsToASocketThatNoFlagNamesIsToldSo(t *testing.T) {
+func TestConnectionsToUnusedSocketsAreClosed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

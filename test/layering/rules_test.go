@@ -12,8 +12,8 @@ var layers = map[string][]string{
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/files", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable",
 	},
-	"cmd/edgehub/install/apiserver": {},
-	"cmd/edgehub/install/files":     {},
+	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
+	"cmd/edgehub/install/files":     {"hub/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller"},
 	"cmd/edgehubctl":                {"cmd/internal", "ota/nodeapi", "ota/upgrade"},

@@ -23,11 +23,11 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// checks prints the result of each check in a line. All checks run, so that all problems are
-// known at once.
+// checks prints the result of each check on a line. All checks run, so that all problems are known at
+// once.
 type checks struct {
-	out  io.Writer
-	errs []error
+	out    io.Writer
+	failed bool
 }
 
 func (c *checks) ok(format string, args ...any) {
@@ -38,17 +38,15 @@ func (c *checks) warn(format string, args ...any) {
 	fmt.Fprintf(c.out, "  note  %s\n", fmt.Sprintf(format, args...))
 }
 
-func (c *checks) fail(err error) {
-	fmt.Fprintf(c.out, "  FAIL  %s\n", err)
-	c.errs = append(c.errs, err)
+func (c *checks) fail(format string, args ...any) {
+	fmt.Fprintf(c.out, "  FAIL  %s\n", fmt.Sprintf(format, args...))
+	c.failed = true
 }
 
-// errChecks is returned by an install that did not start.
-var errChecks = errors.New("nothing was changed: see FAIL above")
-
+// result returns an error if a check has failed.
 func (c *checks) result() error {
-	if len(c.errs) > 0 {
-		return errChecks
+	if c.failed {
+		return errors.New("nothing was changed: see FAIL above")
 	}
 	return nil
 }
@@ -75,12 +73,12 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	}
 	k, err := inspectKubelet(ctx)
 	if err != nil {
-		c.fail(err)
+		c.fail("%v", err)
 		return nil, c.result()
 	}
 	c.ok("kubelet runs (process %d)", k.pid)
 	if err := checkKubeletUnit(ctx); err != nil {
-		c.fail(err)
+		c.fail("%v", err)
 	} else {
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
@@ -94,7 +92,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	}
 	p, err := newPlan(ctx, o, k, earlier, version)
 	if err != nil {
-		c.fail(err)
+		c.fail("%v", err)
 		return nil, c.result()
 	}
 	p.cloud = cloud
@@ -104,7 +102,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	return p, c.result()
 }
 
-// checkUnmodified fails for files of an earlier install that were modified since.
+// checkUnmodified checks that nobody has changed the files of an earlier install.
 func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
 		ok, err := files.Same(path, earlier.Written[path])
@@ -113,7 +111,7 @@ func (c *checks) checkUnmodified(earlier *installed, force bool) {
 		case force:
 			c.warn("%s was changed since edgehub wrote it; that is lost, by --force", path)
 		default:
-			c.fail(fmt.Errorf("%s was changed since edgehub wrote it: put what is special on this node into %s, or say --force to lose the change", path, envFile))
+			c.fail("%s was changed since edgehub wrote it: put what is special on this node into %s, or say --force to lose the change", path, envFile)
 		}
 	}
 }
@@ -123,18 +121,18 @@ func (c *checks) checkRuntime(k *kubelet) {
 	info, err := os.Stat(socket)
 	switch {
 	case k.endpoint == "":
-		c.fail(errors.New("neither kubelet's flags nor its configuration name a container runtime endpoint"))
+		c.fail("neither kubelet's flags nor its configuration name a container runtime endpoint")
 	case err != nil:
-		c.fail(fmt.Errorf("container runtime: %w", err))
+		c.fail("container runtime: %v", err)
 	case info.Mode()&os.ModeSocket == 0:
-		c.fail(fmt.Errorf("container runtime: %s is no socket", socket))
+		c.fail("container runtime: %s is no socket", socket)
 	default:
 		c.ok("container runtime at %s", k.endpoint)
 	}
 }
 
-// checkIdentity checks the node's identity; it returns nil if no further check is possible. A
-// hub may be upgraded with an expired certificate: the newer version may be the fix.
+// checkIdentity checks the node's identity. It returns nil if no further check is possible. A hub may
+// be upgraded with an expired certificate, since the newer version may be the fix.
 func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
@@ -147,16 +145,16 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 		err = rest.LoadTLSFiles(config)
 	}
 	if err != nil {
-		c.fail(fmt.Errorf("the node's kubeconfig: %w", err))
+		c.fail("the node's kubeconfig: %v", err)
 		return nil
 	}
 	if len(config.CertData) == 0 {
-		c.fail(fmt.Errorf("kubeconfig %s has no client certificate", o.Kubeconfig))
+		c.fail("kubeconfig %s has no client certificate", o.Kubeconfig)
 		return nil
 	}
 	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil {
-		c.fail(fmt.Errorf("client certificate in %s: %w", o.Kubeconfig, err))
+		c.fail("client certificate in %s: %v", o.Kubeconfig, err)
 		return nil
 	}
 	name, isNode := strings.CutPrefix(pair.Leaf.Subject.CommonName, "system:node:")
@@ -166,61 +164,55 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 	override := k.flag("hostname-override", o.NodeName)
 	switch {
 	case !isNode || name != o.NodeName || override != o.NodeName:
-		c.fail(fmt.Errorf("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
-			o.Kubeconfig, pair.Leaf.Subject.CommonName, override, o.NodeName))
+		c.fail("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
+			o.Kubeconfig, pair.Leaf.Subject.CommonName, override, o.NodeName)
 		return nil
 	case time.Now().After(pair.Leaf.NotAfter) && upgrade:
 		c.warn("the client certificate of node %s has expired on %s; the hub is upgraded all the same", name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	case time.Now().After(pair.Leaf.NotAfter):
-		c.fail(fmt.Errorf("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly)))
+		c.fail("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
 	c.checkReadable("--kubeconfig", o.Kubeconfig)
 	c.checkReadable("--bootstrap-file", o.BootstrapFile)
 	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
-		c.fail(fmt.Errorf("--kubelet-port=%d needs kubelet's own, rotated certificate: %w", securePort, err))
+		c.fail("--kubelet-port=%d needs kubelet's own, rotated certificate: %v", securePort, err)
 	}
 	return cloud
 }
 
-// checkReadable checks a file that the hub reads: its unit hides some folders from it.
+// checkReadable checks that the hub can read a file: its unit hides some folders.
 func (c *checks) checkReadable(flag, path string) {
 	if path == "" {
 		return
 	}
 	if _, err := os.Stat(path); err != nil {
-		c.fail(fmt.Errorf("%s: %w", flag, err))
+		c.fail("%s: %v", flag, err)
 	}
 	for _, hidden := range []string{"/root/", "/home/", "/run/user/", "/tmp/", "/var/tmp/"} {
 		if strings.HasPrefix(path, hidden) {
-			c.fail(fmt.Errorf("%s: the hub sees nothing of %s (ProtectHome=, PrivateTmp=): put %s into /etc/kubernetes", flag, hidden, path))
+			c.fail("%s: the hub sees nothing of %s (ProtectHome=, PrivateTmp=): put %s into /etc/kubernetes", flag, hidden, path)
 		}
 	}
 }
 
-// checkOnline asks the apiserver for the node. An upgrade of the hub alone does not need it.
+// checkOnline checks that the node is Ready. An upgrade of the hub alone does not need the apiserver.
 func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	node, err := p.cloud.Node(ctx, p.options.NodeName)
 	switch {
-	case err == nil && !isReady(node):
-		c.fail(fmt.Errorf("node %s is not Ready as it is: mend that first, for install waits until it is", p.options.NodeName))
+	case err == nil && apiserver.ReadyCondition(node).Status != corev1.ConditionTrue:
+		c.fail("node %s is not Ready as it is: mend that first, for install waits until it is", p.options.NodeName)
 	case err == nil:
 		c.ok("the apiserver at %s answers, and says that node %s is Ready", strings.Join(p.cloud.Servers, ", "), p.options.NodeName)
 	case !p.first && !p.kubelet:
 		c.warn("the apiserver does not answer: the hub is upgraded, and whether the cloud sees the node Ready is not waited for")
 	default:
-		c.fail(fmt.Errorf("the apiserver does not answer for node %s: %w", p.options.NodeName, err))
+		c.fail("the apiserver does not answer for node %s: %v", p.options.NodeName, err)
 	}
 }
 
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// checkPorts fails for ports that are in use, except by the sockets of an installed hub.
+// checkPorts checks that ports are free, or used by the sockets of the installed hub.
 func (c *checks) checkPorts(p *plan, earlier *installed) {
 	if !p.sockets {
 		return
@@ -237,7 +229,7 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 		}
 		l, err := config.Listen(context.Background(), "tcp", address)
 		if err != nil {
-			c.fail(fmt.Errorf("%s is not free: %w", address, err))
+			c.fail("%s is not free: %v", address, err)
 			continue
 		}
 		l.Close()
@@ -245,8 +237,7 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 	}
 }
 
-// checkDisk fails where there is less space than the cache, and a second binary during an
-// upgrade, take at most.
+// checkDisk checks that there is space for a full cache, and for a second binary during an upgrade.
 func (c *checks) checkDisk(p *plan) {
 	for dir, need := range map[string]uint64{
 		p.config.RootDir:         uint64(p.config.CacheMaxBytes), //nolint:gosec // checked: at least 1 MiB
@@ -260,11 +251,11 @@ func (c *checks) checkDisk(p *plan) {
 		}
 		var stat syscall.Statfs_t
 		if err := syscall.Statfs(there, &stat); err != nil {
-			c.fail(fmt.Errorf("free space of %s: %w", there, err))
+			c.fail("free space of %s: %v", there, err)
 			continue
 		}
 		if free := stat.Bavail * uint64(stat.Bsize); free < need { //nolint:gosec // a block size is not negative
-			c.fail(fmt.Errorf("%s has %d MiB free, and up to %d MiB will be needed there", there, free>>20, need>>20))
+			c.fail("%s has %d MiB free, and up to %d MiB will be needed there", there, free>>20, need>>20)
 		}
 	}
 }

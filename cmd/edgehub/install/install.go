@@ -13,13 +13,9 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// ErrRolledBack is wrapped by the error of an install that was rolled back.
-var ErrRolledBack = errors.New("everything was put back as it was")
-
-// Install switches the node to a hub, or upgrades the hub on it. given reports which flags
-// were given, version is this program's. It prints its progress to out. If it fails after it
-// has started to change the node, or ctx ends, it rolls back and returns an error that wraps
-// ErrRolledBack.
+// Install switches the node to a hub, or upgrades the node's hub. given reports which flags were
+// given, version is this program's. It prints its progress to out. If it fails after it has started to
+// change the node, or ctx ends, it rolls back and returns an error.
 func Install(ctx context.Context, o *Options, given func(string) bool, version string, out io.Writer) error {
 	if err := checkPrerequisites(); err != nil {
 		return err
@@ -63,11 +59,11 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	}
 	if err := p.apply(ctx, j, out); err != nil {
 		fmt.Fprintf(out, "FAILED: %v\n", err)
-		err = firstLine(err) // all of it was said
+		line, _, _ := strings.Cut(err.Error(), "\n") // the rest, a journal, was printed
 		if undoErr := j.rollback(context.WithoutCancel(ctx), p.cloud, o.NodeName, max(o.Wait, DefaultWait), out); undoErr != nil {
-			return fmt.Errorf("%w\nand not all is as it was: %w", err, undoErr)
+			return fmt.Errorf("%s\nand not all is as it was: %w", line, undoErr)
 		}
-		return fmt.Errorf("%w: %w", ErrRolledBack, err)
+		return fmt.Errorf("everything was put back as it was: %s", line)
 	}
 	if err := j.commit(p); err != nil {
 		return err
@@ -76,15 +72,9 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	return nil
 }
 
-func firstLine(err error) error {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return errors.New(line)
-}
-
-// begin backs up and records what is there before anything is changed.
+// begin backs up the files that the plan replaces, and records the change.
 func (j *journal) begin(p *plan) error {
 	c := &change{Before: map[string]files.Entry{}, Sockets: p.sockets}
-	seen := map[string]bool{}
 	for _, f := range p.all {
 		e, err := j.backUp(f.path)
 		if err != nil {
@@ -92,8 +82,7 @@ func (j *journal) begin(p *plan) error {
 		}
 		c.Before[f.path] = e
 		for _, dir := range files.MissingDirs(f.path) {
-			if !seen[dir] {
-				seen[dir] = true
+			if !slices.Contains(c.Folders, dir) {
 				c.Folders = append(c.Folders, dir)
 			}
 		}
@@ -125,8 +114,8 @@ func (j *journal) commit(p *plan) error {
 	return nil
 }
 
-// apply writes the files and restarts the services. kubelet's files come last: until the hub
-// answers, kubelet is not affected by whatever happens to this program or the machine.
+// apply writes the files and restarts the services. Kubelet's drop-in comes last: until the hub
+// answers, kubelet is not affected if this program or the machine fails.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	if p.sockets && !p.first {
 		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
@@ -137,8 +126,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		return err
 	}
 	if p.restart {
-		// In the unit it is the one folder that can be written to; StateDirectory= makes
-		// only the one that is there by default.
+		// The unit allows writing to this folder only; StateDirectory= creates just the default one.
 		if err := os.MkdirAll(p.config.RootDir, 0o700); err != nil {
 			return fmt.Errorf("make the hub's folder: %w", err)
 		}
@@ -162,7 +150,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	return j.restartKubelet(ctx, p.cloud, p.options.NodeName, p.options.Wait, kubeletKubeconfig)
 }
 
-// writeFiles writes the chosen ones of the changed files, and reloads systemd.
+// writeFiles writes the changed files that are chosen, and reloads systemd.
 func (p *plan) writeFiles(ctx context.Context, chosen func(path string) bool) error {
 	for _, f := range p.changed {
 		if !chosen(f.path) {
@@ -187,13 +175,9 @@ func (p *plan) startHub(ctx context.Context) error {
 			return err
 		}
 	}
-	return restartHub(ctx, p.options.Wait, p.readyURL())
-}
-
-// readyURL is empty if the API requires a client certificate.
-func (p *plan) readyURL() string {
+	readyURL := "http://" + p.config.ServeAddress + "/v1/readyz"
 	if p.config.ServeClientCAFile != "" {
-		return ""
+		readyURL = "" // the API requires a client certificate
 	}
-	return "http://" + p.config.ServeAddress + "/v1/readyz"
+	return restartHub(ctx, p.options.Wait, readyURL)
 }

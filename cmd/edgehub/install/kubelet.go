@@ -14,8 +14,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// kubelet is how the node's kubelet was started, by its command line rather than by files
-// that may have changed since.
+// kubelet is how the node's kubelet was started, according to its command line. Files may have changed
+// since.
 type kubelet struct {
 	pid      int
 	flags    map[string]string
@@ -44,10 +44,10 @@ func inspectKubelet(ctx context.Context) (*kubelet, error) {
 	return k, err
 }
 
-// commandLine returns the command line of a service's main process. It fails while that is
-// still the process of systemd that is about to execute the service's program.
+// commandLine returns the command line of a service's main process. It fails while that process is
+// still systemd, about to execute the service's program.
 func commandLine(pid int) ([]byte, error) {
-	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // before the line, which changes after it
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)) // first: it changes before the command line
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (k *kubelet) flag(name, fallback string) string {
 
 func (k *kubelet) rootDir() string { return k.flag("root-dir", "/var/lib/kubelet") }
 
-// certificate is the path of kubelet's rotated client certificate and its key.
+// certificate returns the path of kubelet's rotated client certificate and its key.
 func (k *kubelet) certificate() string {
 	return filepath.Join(k.flag("cert-dir", filepath.Join(k.rootDir(), "pki")), "kubelet-client-current.pem")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,8 +58,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
-// inherit takes over the options of an earlier install that were not given now. given reports
-// whether the flag of this name was given.
+// inherit keeps the options of an earlier install whose flags are not given now.
 func (o *Options) inherit(earlier Options, given func(string) bool) {
 	for name, take := range map[string]func(){
 		"node-name":      func() { o.NodeName = earlier.NodeName },
@@ -129,13 +129,7 @@ func hubConfig(args []string) (*config.Config, error) {
 
 // sockets returns the addresses on which the hub listens.
 func sockets(c *config.Config) []string {
-	var all []string
-	for _, address := range []string{c.ProxyAddress, c.ServeAddress, c.SecureAddress} {
-		if address != "" {
-			all = append(all, address)
-		}
-	}
-	return all
+	return slices.DeleteFunc([]string{c.ProxyAddress, c.ServeAddress, c.SecureAddress}, func(a string) bool { return a == "" })
 }
 
 // kubeletServer returns the URL at which kubelet reaches the hub.

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(o *Options)
 		want   string
@@ -35,7 +35,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeKeepsWhatWasChosen(t *testing.T) {
+func TestAnUpgradeKeepsTheOptionsOfTheInstall(t *testing.T) {
 	o := &Options{KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://new.example.com", Wait: time.Second}
 	o.inherit(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
 	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != 0 || o.ServerAddr != "https://new.example.com" {
@@ -51,7 +51,7 @@ func TestFlagsOfKubelet(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIntoAUnit(t *testing.T) {
+func TestArgumentsThatAUnitWouldChangeAreRejected(t *testing.T) {
 	for _, a := range []string{"--kubeconfig=/etc/a b", "--server-addr=x\nExecStartPre=/bin/sh", "--root-dir=/%h", "--kubeconfig=/a$B", `--kubeconfig=/a\b`, "--kubeconfig='/a'", "--x=\x00"} {
 		if err := validateUnitArgs("--node-name=edge1", a); err == nil {
 			t.Errorf("%q is taken for good", a)
@@ -70,12 +70,15 @@ func TestWhatDoesNotFitIntoAUnit(t *testing.T) {
 	}
 }
 
-func TestTheHubsFolderIsItsOwn(t *testing.T) {
+func TestFoldersWithForeignFilesAreRejected(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"cache", "pki", "lost+found"} {
 		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "outage.json"), nil, 0o600); err != nil { // the hub leaves it when it stops
+		t.Fatal(err)
 	}
 	if err := errors.Join(checkRootDir(root), checkRootDir(filepath.Join(root, "new")), checkRootDir(filepath.Join(root, "cache"))); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -55,23 +56,22 @@ type plan struct {
 	config  *config.Config
 	version string
 	all     []plannedFile     // kubelet's drop-in is the last
-	changed []plannedFile     // those that differ from what is there
-	sockets bool              // differ from those that are open
-	restart bool              // of the hub
-	kubelet bool              // has to be restarted
-	cloud   *apiserver.Client // the apiserver, with the node's own credentials
-	first   bool              // the first install
+	changed []plannedFile     // the files that differ from those on the node
+	sockets bool              // the sockets are replaced
+	restart bool              // the hub is restarted
+	kubelet bool              // kubelet is restarted
+	cloud   *apiserver.Client // with the node's own credentials
+	first   bool              // no hub is installed
 }
 
-// newPlan renders everything that is to be written, and compares it with what is there.
+// newPlan renders all files, and compares them with those on the node.
 func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, version string) (*plan, error) {
 	p := &plan{options: o, version: version, first: earlier == nil}
 	env, extra, err := environment(o)
 	if err != nil {
 		return nil, err
 	}
-	endpoint := k.endpoint
-	args := o.hubArgs(endpoint, k.rootDir())
+	args := o.hubArgs(k.endpoint, k.rootDir())
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
@@ -90,10 +90,8 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if err := p.addFiles(values, env); err != nil {
 		return nil, err
 	}
-	if err := p.compare(ctx); err != nil {
-		return nil, err
-	}
-	return p, nil
+	err = p.compare(ctx)
+	return p, err
 }
 
 // values returns pairs of a placeholder and its value, for the templates.
@@ -102,68 +100,35 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 	if err != nil {
 		return nil, err
 	}
-	const afterGrace = 15 * time.Second // for what is cut, and the cache's last write
-	values := []string{
+	var rootDir, backoff, authority string
+	if p.config.RootDir != config.NewOptions().RootDir { // which StateDirectory= covers
+		rootDir = "\nReadWritePaths=" + p.config.RootDir
+	}
+	const stepsSince = 254 // version of systemd
+	if systemctl.Version(ctx) >= stepsSince {
+		backoff = "\nRestartSteps=6\nRestartMaxDelaySec=30"
+	}
+	user := " {}"
+	if p.options.KubeletPort == securePort { // TLS, with the hub's certificate pinned as the CA, and kubelet's own
+		pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
+		authority = "\n    certificate-authority: " + pinned
+		user = "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate()
+	}
+	const afterGrace = 15 * time.Second // for requests that are cut, and the cache's last write
+	return []string{
 		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
-		"{{SOCKETS}}", lines("ListenStream=", sockets(p.config)...),
-		"{{BACKOFF}}", backoff(ctx),
+		"{{SOCKETS}}", "\nListenStream=" + strings.Join(sockets(p.config), "\nListenStream="),
+		"{{BACKOFF}}", backoff,
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
-		"{{ROOT_DIR}}", lines("ReadWritePaths=", nonDefaultRoot(p.config.RootDir)...),
-		"{{KUBELET_SERVER}}", server,
-	}
-	return append(values, p.credentials(k)...), nil
-}
-
-// credentials returns the values for kubelet's kubeconfig: over TLS its own certificate, and
-// the hub's, pinned as the CA.
-func (p *plan) credentials(k *kubelet) []string {
-	if p.options.KubeletPort != securePort {
-		return []string{"{{AUTHORITY}}", "", "{{USER}}", " {}"}
-	}
-	pinned := p.config.TLSCertFile
-	if pinned == "" {
-		pinned = filepath.Join(p.config.RootDir, "pki", "serving.crt")
-	}
-	return []string{
-		"{{AUTHORITY}}", "\n    certificate-authority: " + pinned,
-		"{{USER}}", "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate(),
-	}
-}
-
-// lines renders a setting of a unit once for each value.
-func lines(setting string, values ...string) string {
-	var text strings.Builder
-	for _, value := range values {
-		text.WriteString("\n" + setting + value)
-	}
-	return text.String()
-}
-
-// backoff renders an increasing delay between restarts, if systemd supports it.
-func backoff(ctx context.Context) string {
-	const stepsSince = 254
-	if systemctl.Version(ctx) < stepsSince {
-		return ""
-	}
-	return "\nRestartSteps=6\nRestartMaxDelaySec=30"
-}
-
-// nonDefaultRoot returns root unless StateDirectory= in the unit covers it.
-func nonDefaultRoot(root string) []string {
-	if root == config.NewOptions().RootDir {
-		return nil
-	}
-	return []string{root}
+		"{{ROOT_DIR}}", rootDir,
+		"{{KUBELET_SERVER}}", server, "{{AUTHORITY}}", authority, "{{USER}}", user,
+	}, nil
 }
 
 // addFiles lists the files. env is the content of the environment file; nil: the template's.
 func (p *plan) addFiles(values []string, env []byte) error {
-	program := p.options.Binary
-	if program == "" {
-		program = "/proc/self/exe" // also where its file was replaced meanwhile
-	}
-	binary, err := os.ReadFile(program)
+	binary, err := os.ReadFile(cmp.Or(p.options.Binary, "/proc/self/exe")) // the latter also if its file was replaced meanwhile
 	if err != nil {
 		return fmt.Errorf("read the program to install: %w", err)
 	}
@@ -173,28 +138,27 @@ func (p *plan) addFiles(values []string, env []byte) error {
 	link := func(path, target string) {
 		p.all = append(p.all, plannedFile{path, files.Entry{Kind: files.KindLink, Target: target}, nil})
 	}
-	texts := map[string][]byte{}
-	for _, name := range []string{hubService, hubSocket, "edgehub.env", "edgehub-kubelet.conf", "20-edgehub.conf"} {
-		if texts[name], err = render(name, values); err != nil {
-			return err
-		}
+	rendered := func(name string) []byte {
+		content, renderErr := render(name, values)
+		err = errors.Join(err, renderErr)
+		return content
 	}
-	if env != nil {
-		texts["edgehub.env"] = env
+	if env == nil {
+		env = rendered("edgehub.env")
 	}
 	file(binaryFile, 0o755, binary)
-	file(envFile, 0o644, texts["edgehub.env"])
-	file(socketFile, 0o644, texts[hubSocket])
-	file(serviceFile, 0o644, texts[hubService])
+	file(envFile, 0o644, env)
+	file(socketFile, 0o644, rendered(hubSocket))
+	file(serviceFile, 0o644, rendered(hubService))
 	link(socketLink, socketFile)
 	link(serviceLink, serviceFile)
-	file(kubeletKubeconfig, 0o600, texts["edgehub-kubelet.conf"])
-	file(dropInFile, 0o644, texts["20-edgehub.conf"])
-	return nil
+	file(kubeletKubeconfig, 0o600, rendered("edgehub-kubelet.conf"))
+	file(dropInFile, 0o644, rendered("20-edgehub.conf"))
+	return err
 }
 
-// render fills in a template with a strings.Replacer: text/template would keep the linker from
-// removing unused methods, 9 MB of them.
+// render fills in a template. With text/template instead of strings.Replacer, the linker could not
+// remove unused methods, 9 MB of them.
 func render(name string, values []string) ([]byte, error) {
 	text, err := templates.ReadFile("templates/" + name)
 	if err != nil {
@@ -203,7 +167,8 @@ func render(name string, values []string) ([]byte, error) {
 	return []byte(strings.NewReplacer(values...).Replace(string(text))), nil
 }
 
-// environment returns the content of the environment file if it is kept, and the flags in it.
+// environment returns the content of the environment file, or nil if it is not kept, and the flags
+// that it has or will have.
 func environment(o *Options) (keep []byte, extra []string, err error) {
 	content, err := os.ReadFile(envFile)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.Extra != nil {

@@ -18,8 +18,7 @@ import (
 // stateDir has the record, and the backups of the files that were replaced.
 const stateDir = "/var/lib/edgehub-install"
 
-// record is what edgehub has done on this node, and what it is about to do. It is written
-// before each step.
+// record is what edgehub has done on this node, and is about to do. It is written before each step.
 type record struct {
 	Installed *installed `json:"installed,omitempty"`
 	Change    *change    `json:"change,omitempty"` // in progress, or interrupted
@@ -29,21 +28,21 @@ type record struct {
 type installed struct {
 	Options   Options                `json:"options"`
 	Version   string                 `json:"version"`
-	Originals map[string]files.Entry `json:"originals"` // before the first install
+	Originals map[string]files.Entry `json:"originals"` // the files before the first install
 	Written   map[string]files.Entry `json:"written"`
 	Folders   []string               `json:"folders"` // created by the install, the outermost first
 	RootDir   string                 `json:"rootDir"` // of the hub
 }
 
-// change is in progress: an install, which is rolled back if it was interrupted, or an
-// uninstall, which is completed then.
+// change is an install or uninstall in progress. If it is interrupted, an install is rolled back, and
+// an uninstall is completed.
 type change struct {
 	Uninstall bool                   `json:"uninstall,omitempty"`
 	Purge     bool                   `json:"purge,omitempty"`
 	Before    map[string]files.Entry `json:"before"`
 	Folders   []string               `json:"folders"`
 	Sockets   bool                   `json:"sockets"` // the change replaces them
-	Kubelet   bool                   `json:"kubelet"` // was, or is about to be, restarted
+	Kubelet   bool                   `json:"kubelet"` // the change restarts it, or has done so
 	// FreshRoot is the hub's root folder, if the change creates it.
 	FreshRoot string `json:"freshRoot,omitempty"`
 }
@@ -105,7 +104,7 @@ func (j *journal) close() {
 	j.lock.Close()
 }
 
-// save is the commit point of each step.
+// save writes the record to disk. It is the commit point of each step.
 func (j *journal) save() error {
 	content, err := json.MarshalIndent(j.record, "", "  ")
 	if err == nil {
@@ -117,7 +116,7 @@ func (j *journal) save() error {
 	return nil
 }
 
-// backUp returns what is at a path, and stores a file's content.
+// backUp stores the content of a file, and returns the entry at its path.
 func (j *journal) backUp(path string) (files.Entry, error) {
 	e, content, err := files.Read(path)
 	if err != nil || e.Kind != files.KindFile {
@@ -132,7 +131,7 @@ func (j *journal) backUp(path string) (files.Entry, error) {
 	return e, nil
 }
 
-// restore restores what was backed up. It does not touch paths that are unchanged.
+// restore restores entries from the backups. It does not touch paths that are unchanged.
 func (j *journal) restore(entries map[string]files.Entry) error {
 	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(entries)) {
@@ -158,19 +157,13 @@ func (j *journal) restore(entries map[string]files.Entry) error {
 	return errors.Join(errs...)
 }
 
-// prune removes backups that are no longer referenced.
+// prune removes the backups that an uninstall does not need. No change may be in progress.
 func (j *journal) prune() {
 	needed := map[string]bool{}
-	note := func(entries map[string]files.Entry) {
-		for _, e := range entries {
+	if j.Installed != nil {
+		for _, e := range j.Installed.Originals {
 			needed[e.Sum] = true
 		}
-	}
-	if j.Installed != nil {
-		note(j.Installed.Originals)
-	}
-	if j.Change != nil {
-		note(j.Change.Before)
 	}
 	kept, err := os.ReadDir(filepath.Join(stateDir, "content"))
 	if err != nil {

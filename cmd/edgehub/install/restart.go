@@ -1,11 +1,9 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,11 +12,11 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// maxRestarts is after how many restarts a new hub has failed.
+// maxRestarts is the number of restarts after which a new hub counts as failed.
 const maxRestarts = 3
 
-// restartHub restarts the hub and waits until the new process is ready. The sockets stay open
-// in systemd meanwhile.
+// restartHub restarts the hub and waits until the new process is ready; with an empty readyURL, until
+// it runs. The sockets stay open in systemd meanwhile.
 func restartHub(ctx context.Context, wait time.Duration, readyURL string) error {
 	before, err := systemctl.MainPID(ctx, hubService)
 	if err != nil {
@@ -42,30 +40,11 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 		if readyURL == "" {
 			return nil
 		}
-		return checkReady(ctx, readyURL)
+		_, err = apiserver.Get(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, readyURL)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
-	}
-	return nil
-}
-
-const maxReason = 500 // bytes
-
-func checkReady(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Timeout: apiserver.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, maxReason))
-		return fmt.Errorf("%s answers %s: %s", url, res.Status, bytes.TrimSpace(why))
 	}
 	return nil
 }
@@ -80,8 +59,9 @@ func readOwnNode(ctx context.Context, name string) error {
 	return err
 }
 
-// restartKubelet records and does a restart of kubelet, and waits until the node is Ready
-// again and kubelet uses the kubeconfig; empty: any.
+// restartKubelet records a restart of kubelet, restarts it, and waits until the node is Ready again. If
+// kubeconfig is not empty, kubelet must have been started with it. If c is nil, restartKubelet does not
+// wait.
 func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, kubeconfig string) error {
 	if j.Change != nil && !j.Change.Kubelet {
 		j.Change.Kubelet = true
@@ -90,7 +70,7 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 		}
 	}
 	since := time.Now()
-	if _, err := systemctl.Run(ctx, "restart", kubeletService); err != nil {
+	if _, err := systemctl.Run(ctx, "restart", kubeletService); err != nil || c == nil {
 		return err
 	}
 	err := waitFor(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
@@ -112,39 +92,24 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 // permanentError is an error that waiting does not resolve.
 type permanentError struct{ error }
 
-// waitFor polls check until it succeeds or wait has passed.
+const pollInterval = 200 * time.Millisecond
+
+// waitFor calls check until it succeeds, wait has passed, or ctx ends. Its error wraps the last one of
+// check.
 func waitFor(ctx context.Context, wait time.Duration, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%v have passed", wait))
 	defer cancel()
-	var final *permanentError
-	err := poll(ctx, func(ctx context.Context) error {
-		err := check(ctx)
-		if errors.As(err, &final) {
-			return nil
-		}
-		return err
-	})
-	if final != nil {
-		err = final.error
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-const pollInterval = 200 * time.Millisecond
-
-// poll calls check until it succeeds. If ctx ends first, it returns the last error of check.
-func poll(ctx context.Context, check func(context.Context) error) error {
 	for {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
+		if final, ok := errors.AsType[*permanentError](err); ok {
+			return fmt.Errorf("%s: %w", what, final.error)
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+			return fmt.Errorf("%s: %w (%w)", what, err, context.Cause(ctx))
 		case <-time.After(pollInterval):
 		}
 	}

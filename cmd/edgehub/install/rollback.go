@@ -13,8 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// recoverChange handles a change that was interrupted: it rolls back an install, and completes
-// an uninstall.
+// recoverChange rolls back an install that was interrupted, and completes an uninstall.
 func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.Writer) error {
 	if j.Change == nil {
 		return nil
@@ -28,8 +27,7 @@ func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.
 	return j.rollback(ctx, cloud, name, wait, out)
 }
 
-// originalNode returns the node's name and its own access to the apiserver; nil if that cannot
-// be determined.
+// originalNode returns the node's name and a client with its own credentials, or nil if there are none.
 func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client) {
 	o := NewOptions()
 	if j.Installed != nil {
@@ -50,14 +48,14 @@ func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.C
 	return o.NodeName, c
 }
 
-// rollback restores everything as it was before the change in progress, and restarts what
-// needs it. It may be called again after a crash.
+// rollback restores everything as it was before the change in progress, and restarts the services
+// that the change affects. It may be called again after a crash.
 func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, out io.Writer) error {
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
 	first := j.Installed == nil
 	if first || ch.Sockets {
-		stopHub(ctx)
+		forHubUnits(ctx, "stop")
 	}
 	if err := j.restore(ch.Before); err != nil {
 		return err
@@ -68,7 +66,7 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	}
 	var errs []error
 	if first {
-		resetFailed(ctx)
+		forHubUnits(ctx, "reset-failed")
 		if ch.FreshRoot != "" {
 			errs = append(errs, os.RemoveAll(ch.FreshRoot))
 		}
@@ -76,12 +74,11 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 		_, err := systemctl.Run(ctx, "start", hubSocket)
 		errs = append(errs, err, restartHub(ctx, wait, ""))
 	}
-	if ch.Kubelet && c != nil {
-		fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
+	if ch.Kubelet {
+		if c != nil {
+			fmt.Fprintln(out, "restarting kubelet as it was, and waiting until the node is Ready")
+		}
 		errs = append(errs, j.restartKubelet(ctx, c, name, wait, ""))
-	} else if ch.Kubelet {
-		_, err := systemctl.Run(ctx, "restart", kubeletService)
-		errs = append(errs, err)
 	}
 	j.Change = nil
 	errs = append(errs, j.save())
@@ -89,16 +86,10 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	return errors.Join(errs...)
 }
 
-// stopHub stops the units, which may not exist.
-func stopHub(ctx context.Context) {
+// forHubUnits runs a command of systemctl for the hub's units, which may not exist: stop, or
+// reset-failed, after which systemd forgets the failures of units that are gone.
+func forHubUnits(ctx context.Context, command string) {
 	for _, unit := range []string{hubService, hubSocket} {
-		_, _ = systemctl.Run(ctx, "stop", unit)
-	}
-}
-
-// resetFailed makes systemd forget failures of units that are gone.
-func resetFailed(ctx context.Context) {
-	for _, unit := range []string{hubService, hubSocket} {
-		_, _ = systemctl.Run(ctx, "reset-failed", unit)
+		_, _ = systemctl.Run(ctx, command, unit)
 	}
 }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -99,63 +98,56 @@ func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer)
 	c := &checks{out: out}
 	c.checkUnmodified(j.Installed, force)
 	name, cloud := j.originalNode(ctx)
+	var err error
+	if cloud != nil {
+		_, err = cloud.Node(ctx, name)
+	}
 	switch {
 	case cloud == nil && !force:
-		c.fail(errors.New("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same"))
+		c.fail("the node's own kubeconfig cannot be used, and kubelet would be left without one; --force leaves all the same")
 	case cloud == nil:
 		c.warn("the node's own kubeconfig cannot be used")
+	case err == nil:
+		c.ok("the apiserver answers for node %s", name)
+	case force:
+		c.warn("the apiserver does not answer: %v", err)
 	default:
-		_, err := cloud.Node(ctx, name)
-		switch {
-		case err == nil:
-			c.ok("the apiserver answers for node %s", name)
-		case force:
-			c.warn("the apiserver does not answer: %v", err)
-		default:
-			c.fail(fmt.Errorf("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %w", err))
-		}
+		c.fail("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %v", err)
 	}
 	return c.result()
 }
 
-// uninstall points kubelet at the apiserver first, and then removes the hub. Each step may be
-// repeated after a crash.
+// uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated
+// after a crash.
 func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writer) error {
 	originals := j.Installed.Originals
-	kubelets := map[string]files.Entry{dropInFile: originals[dropInFile]}
-	if err := j.restore(kubelets); err != nil {
+	if err := j.restore(map[string]files.Entry{dropInFile: originals[dropInFile]}); err != nil {
 		return err
 	}
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	name, cloud := j.originalNode(ctx)
-	var notReady error
 	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
-	if cloud != nil {
-		notReady = j.restartKubelet(ctx, cloud, name, wait, "")
-	} else {
-		_, notReady = systemctl.Run(ctx, "restart", kubeletService)
-	}
+	notReady := j.restartKubelet(ctx, cloud, name, wait, "")
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}
-	stopHub(ctx)
+	forHubUnits(ctx, "stop")
 	if err := j.restore(originals); err != nil {
 		return err
 	}
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	resetFailed(ctx)
-	root := j.Installed.RootDir
-	if j.Change.Purge {
+	forHubUnits(ctx, "reset-failed")
+	root, purge := j.Installed.RootDir, j.Change.Purge
+	if purge {
 		if err := os.RemoveAll(root); err != nil {
 			return fmt.Errorf("remove the hub's folder: %w", err)
 		}
 	}
 	files.RemoveDirs(j.Installed.Folders)
-	purged := j.Change.Purge
 	j.Installed, j.Change = nil, nil
 	if err := j.save(); err != nil {
 		return err
@@ -164,7 +156,7 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 		return fmt.Errorf("edgehub is removed, but %w", notReady)
 	}
 	fmt.Fprintln(out, "done: the node lives on its own")
-	if !purged {
+	if !purge {
 		fmt.Fprintf(out, "the hub's folder %s was kept; --purge removes it\n", root)
 	}
 	return nil

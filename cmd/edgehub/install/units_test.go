@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// writeUnits renders the units for a node, with this test in the hub's place.
+// writeUnits renders the units for a node, with this test in place of the hub.
 func writeUnits(t *testing.T) (folder string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -55,7 +55,7 @@ func analyze(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-func TestSystemdKnowsAllThatIsInTheUnits(t *testing.T) {
+func TestSystemdAcceptsTheUnits(t *testing.T) {
 	folder := writeUnits(t)
 	out := analyze(t, "verify", "--man=no", "--recursive-errors=no", filepath.Join(folder, hubService), filepath.Join(folder, hubSocket))
 	for line := range strings.Lines(out) {
@@ -65,9 +65,8 @@ func TestSystemdKnowsAllThatIsInTheUnits(t *testing.T) {
 	}
 }
 
-// TestServiceIsHardened holds the exposure that systemd-analyze sees, from 0 to 10, at
-// 2.2, and a little for other versions of it. What is left is what the hub does: it is
-// root, talks to networks, and looks into /proc.
+// TestServiceIsHardened limits the exposure that systemd-analyze reports, from 0 to 10: it is 2.2, and
+// may be a little higher in other versions. The rest is what the hub needs: root, networks and /proc.
 func TestServiceIsHardened(t *testing.T) {
 	out := analyze(t, "security", "--offline=true", "--no-pager", "--threshold=25", filepath.Join(writeUnits(t), hubService))
 	t.Log(out[max(0, strings.LastIndex(out, "Overall")):])

@@ -1,8 +1,9 @@
-// Package apiserver asks an apiserver, or a hub in its place, for a node and its lease. It
-// is what edgehub install waits with, and needs no clientset.
+// Package apiserver reads a node and its lease from an apiserver, or from a hub in its place.
+// edgehub install waits with it. It needs no clientset.
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,11 +15,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-)
 
-// Timeout is the timeout of one request to an apiserver or a hub.
-const Timeout = 5 * time.Second
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+)
 
 // Client sends requests to the apiserver, or the hub, that a kubeconfig names.
 type Client struct {
@@ -26,22 +25,16 @@ type Client struct {
 	client  *http.Client
 }
 
-// New reads a kubeconfig; servers, if any, replace the one that it names.
-func New(kubeconfig string, servers []string) (*Client, *rest.Config, error) {
-	file, err := clientcmd.LoadFromFile(kubeconfig)
+// New returns a client with the credentials in a kubeconfig, and what the kubeconfig has. servers, if
+// any, replace the server that it names.
+func New(file string, servers []string) (*Client, *rest.Config, error) {
+	config, err := kubeconfig.LoadREST(file)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, nil, err
-	}
-	config, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
-	if err != nil {
-		return nil, nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		return nil, nil, fmt.Errorf("kubeconfig %s: %w", file, err)
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		return nil, nil, fmt.Errorf("kubeconfig %s: %w", file, err)
 	}
 	if len(servers) == 0 {
 		servers = []string{strings.TrimSuffix(config.Host, "/")}
@@ -49,11 +42,14 @@ func New(kubeconfig string, servers []string) (*Client, *rest.Config, error) {
 	return &Client{Servers: servers, client: client}, config, nil
 }
 
-// get tries the servers in turn until one answers.
+// get reads an object from the first server that has it.
 func (c *Client) get(ctx context.Context, path string, into any) error {
 	var errs []error
 	for _, server := range c.Servers {
-		err := c.ask(ctx, server+path, into)
+		body, err := Get(ctx, c.client, server+path)
+		if err == nil {
+			err = json.Unmarshal(body, into)
+		}
 		if err == nil {
 			return nil
 		}
@@ -62,28 +58,27 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) ask(ctx context.Context, url string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+// Get returns the body of a response, at most 16 MiB. It is an error if the status is not 200, or the
+// request takes 5 s.
+func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	const timeout, most, mostQuoted = 5 * time.Second, 16 << 20, 500
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
-	res, err := c.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
-	const most = 16 << 20
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))
-	if err != nil {
-		return err
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %.*s", url, res.Status, mostQuoted, bytes.TrimSpace(body))
 	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s: %.300s", url, res.Status, body)
-	}
-	return json.Unmarshal(body, into)
+	return body, err
 }
 
 // Node returns the node of this name.
@@ -92,8 +87,8 @@ func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, c.get(ctx, "/api/v1/nodes/"+name, node)
 }
 
-// Ready returns nil if the node is Ready and kubelet has reported it after since. Both times
-// are by this machine's clock: kubelet sets them.
+// Ready returns nil if the node is Ready, as reported by kubelet after since. Kubelet sets the times in
+// the node and its lease by this machine's clock.
 func (c *Client) Ready(ctx context.Context, name string, since time.Time) error {
 	node, err := c.Node(ctx, name)
 	if err != nil {
@@ -110,17 +105,23 @@ func (c *Client) Ready(ctx context.Context, name string, since time.Time) error 
 	if !lease.Spec.RenewTime.After(since) {
 		return fmt.Errorf("the lease of node %s was last renewed at %s, before kubelet's restart", name, lease.Spec.RenewTime.Format(time.RFC3339))
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status != corev1.ConditionTrue {
-			return fmt.Errorf("node %s is not Ready: %s", name, c.Message)
-		}
-		if c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) { // whole seconds
-			return fmt.Errorf("node %s has not told its status since kubelet's restart", name)
-		}
-		return nil
+	switch ready := ReadyCondition(node); {
+	case ready.Status == "":
+		return fmt.Errorf("node %s has no condition Ready", name)
+	case ready.Status != corev1.ConditionTrue:
+		return fmt.Errorf("node %s is not Ready: %s", name, ready.Message)
+	case ready.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)): // it has whole seconds
+		return fmt.Errorf("node %s has not told its status since kubelet's restart", name)
 	}
-	return fmt.Errorf("node %s has no condition Ready", name)
+	return nil
+}
+
+// ReadyCondition returns the node's condition Ready, or the zero condition if it has none.
+func ReadyCondition(node *corev1.Node) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
 }

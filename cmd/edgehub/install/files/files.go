@@ -1,5 +1,5 @@
-// Package files writes files and symbolic links so that after a crash there is the old or
-// the new, whole, and compares them with what should be there.
+// Package files reads, writes and compares files and symbolic links together with their owner
+// and mode.
 package files
 
 import (
@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // Entry describes what is at a path: nothing, a file or a symbolic link. It identifies a
@@ -31,7 +34,7 @@ const (
 	KindLink = "link"
 )
 
-// Sum is the SHA-256 of content, in hexadecimal.
+// Sum returns the SHA-256 of content, in hexadecimal.
 func Sum(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -63,53 +66,26 @@ func Read(path string) (Entry, []byte, error) {
 	return e, nil, fmt.Errorf("%s is neither a file nor a symbolic link", path)
 }
 
-// Write creates, replaces or removes path as e describes, with content if that is a file. The
-// rename is the commit point: after a crash there is the old or the new, whole.
+// Write creates, replaces or removes path as e describes, with content if that is a file. After a
+// crash there is the old or the new, whole.
 func Write(path string, e Entry, content []byte) error {
 	if e.Kind == "" {
-		err := os.Remove(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		return durable.Remove(path)
+	}
+	return durable.Replace(path, func(fresh string) error {
+		if e.Kind == KindLink {
+			return os.Symlink(e.Target, fresh)
 		}
-		return errors.Join(err, syncDir(filepath.Dir(path)))
-	}
-	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".edgehub-new")
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	write := writeNew
-	if e.Kind == KindLink {
-		write = func(name string, e Entry, _ []byte) error { return os.Symlink(e.Target, name) }
-	}
-	if err := write(fresh, e, content); err != nil {
-		_ = os.Remove(fresh)
-		return err
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		_ = os.Remove(fresh)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeNew(name string, e Entry, content []byte) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = errors.Join(f.Chown(e.UID, e.GID), f.Chmod(e.Mode), f.Sync())
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncDir(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+		f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(content)
+		if err == nil {
+			err = errors.Join(f.Chown(e.UID, e.GID), f.Chmod(e.Mode), f.Sync())
+		}
+		return errors.Join(err, f.Close())
+	})
 }
 
 // MissingDirs returns the parent directories of a path that do not exist, the outermost first.
@@ -119,14 +95,14 @@ func MissingDirs(path string) []string {
 		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
 			return missing
 		}
-		missing = append([]string{dir}, missing...)
+		missing = slices.Insert(missing, 0, dir)
 	}
 }
 
 // RemoveDirs removes the directories that are empty, the innermost first.
 func RemoveDirs(folders []string) {
-	for i := len(folders) - 1; i >= 0; i-- {
-		_ = os.Remove(folders[i])
+	for _, dir := range slices.Backward(folders) {
+		_ = os.Remove(dir)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsPutIsThere(t *testing.T) {
+func TestWrittenEntriesAreReadBack(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	owner := Entry{UID: os.Getuid(), GID: os.Getgid()}
@@ -43,13 +43,13 @@ func TestWhatIsPutIsThere(t *testing.T) {
 	}
 }
 
-func TestAFolderInTheWayIsNoFile(t *testing.T) {
+func TestAFolderIsNotReadAsAFile(t *testing.T) {
 	if _, _, err := Read(t.TempDir()); err == nil {
 		t.Error("a folder is taken for a file")
 	}
 }
 
-func TestMissingFoldersAreNamedFromTheOutside(t *testing.T) {
+func TestMissingFoldersAreReturnedOutermostFirst(t *testing.T) {
 	dir := t.TempDir()
 	got := MissingDirs(filepath.Join(dir, "a", "b", "file"))
 	if want := []string{filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")}; !slices.Equal(got, want) {

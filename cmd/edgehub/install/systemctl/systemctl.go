@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Run runs systemctl and returns its output. Its error has the arguments and the output.
+// Run runs systemctl and returns its output. Its error contains the arguments and the output.
 func Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "systemctl", args...)
 	out, err := cmd.CombinedOutput()
@@ -47,19 +47,10 @@ func MainPID(ctx context.Context, unit string) (int, error) {
 
 // Version returns systemd's version, such as 252, or 0 if it is unknown.
 func Version(ctx context.Context) int {
-	out, err := Run(ctx, "--version")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(out)
-	if len(fields) < 2 {
-		return 0
-	}
-	number, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return number
+	var version int
+	out, _ := Run(ctx, "--version") // "systemd 252 (252.39-1~deb12u1)" and more lines
+	_, _ = fmt.Sscanf(out, "systemd %d", &version)
+	return version
 }
 
 // Check returns an error unless this machine runs systemd.

@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-func TestAHubThatIsFullLives(t *testing.T) {
+func TestAFullHubIsAlive(t *testing.T) {
 	n := newNode(t, echoToken)
 	n.config.MaxConnections, n.config.CallerCheck = config.MinConnections, config.CheckOff // whoever comes is let in, up to the last
 	h, _ := n.start(t)
