@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
@@ -75,7 +76,7 @@ func commands() []command {
 		{name: "pull", help: helpPull, args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
 		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout"}, run: upgradePod},
 		{name: "status", help: helpStatus, run: status},
-		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: completion},
+		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: printScript},
 	}
 }
 
@@ -120,8 +121,8 @@ func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.S
 // run does what args say and returns how it ended. What went wrong is on s.err.
 func run(ctx context.Context, args []string, s streams, t timing) exitCode {
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
-	if len(args) > 0 && args[0] == completeVerb {
-		complete(ctx, args[1:], s.out)
+	if len(args) > 0 && args[0] == completion.Verb {
+		completion.Print(s.out, completeLine(ctx, args[1:]))
 		return exitDone
 	}
 	err := dispatch(ctx, args, s, t)
