@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
@@ -63,26 +64,56 @@ func (o *options) flags() *pflag.FlagSet {
 type command struct {
 	help  string
 	takes []string // of the flags that are not for all commands
-	run   func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error)
+	run   func(ctx context.Context, words []string, o *options, s streams) (exitCode, error)
 }
+
+// verbs are the commands, as errors name them.
+const verbs = "status, pause, resume or completion"
 
 // statusFlags are for the command status only.
 func statusFlags() []string { return []string{"watch", "nodes", "output", "timeout", "ready-only"} }
 
 func commands() map[string]command {
 	return map[string]command{
-		"status": {help: helpStatus, takes: statusFlags(), run: status},
-		"pause":  {help: helpPause, run: pause},
-		"resume": {help: helpResume, run: resume},
+		"status":     {help: helpStatus, takes: statusFlags(), run: onDaemonSet("status", status)},
+		"pause":      {help: helpPause, run: onDaemonSet("pause", pause)},
+		"resume":     {help: helpResume, run: onDaemonSet("resume", resume)},
+		"completion": {help: helpCompletion, run: printScript},
 	}
 }
 
-// run does what args say and returns how it ended. What went wrong is on s.err.
-func run(ctx context.Context, args []string, s streams) exitCode {
+// onDaemonSet connects to the cluster of the DaemonSet that words name.
+func onDaemonSet(
+	verb string, run func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error),
+) func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+	return func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+		daemonSet, err := daemonSetName(words)
+		if err != nil {
+			return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
+		}
+		cluster, err := o.open()
+		if err != nil {
+			return exitFailed, err
+		}
+		return run(ctx, cluster, daemonSet, o, s)
+	}
+}
+
+// run does what args say and returns how it ended. What went wrong is on s.err. program is
+// the name of the executable.
+func run(ctx context.Context, program string, args []string, s streams) exitCode {
 	// What client-go has to say would tear the picture apart; what matters of it
 	// comes back as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
+	switch {
+	case program == kubectlCompleter:
+		completion.PrintForKubectl(s.out, completeLine(ctx, args))
+		return exitDone
+	case len(args) > 0 && args[0] == completion.Verb:
+		completion.Print(s.out, completeLine(ctx, args[1:]))
+		return exitDone
+	}
 	code, err := dispatch(ctx, args, s)
 	if err != nil {
 		fmt.Fprintln(s.err, "error:", err)
@@ -107,20 +138,12 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	verb := words[0]
 	c, known := commands()[verb]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume; see kubectl edgehub --help", verb)
+		return exitFailed, fmt.Errorf("unknown command %q: want %s; see kubectl edgehub --help", verb, verbs)
 	}
 	if err := o.check(fs, verb, c); err != nil {
 		return exitFailed, err
 	}
-	daemonSet, err := daemonSetName(words[1:])
-	if err != nil {
-		return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
-	}
-	cluster, err := o.open()
-	if err != nil {
-		return exitFailed, err
-	}
-	return c.run(ctx, cluster, daemonSet, &o, s)
+	return c.run(ctx, words[1:], &o, s)
 }
 
 // check refuses flags that the command would silently pass over.
@@ -154,7 +177,7 @@ func help(words []string, w io.Writer) (exitCode, error) {
 	}
 	c, known := commands()[words[0]]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume", words[0])
+		return exitFailed, fmt.Errorf("unknown command %q: want %s", words[0], verbs)
 	}
 	fmt.Fprintln(w, strings.TrimSpace(c.help))
 	return exitDone, nil

@@ -11,6 +11,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials of every kind that kubectl knows
@@ -19,5 +20,5 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})))
+	os.Exit(int(run(ctx, filepath.Base(os.Args[0]), os.Args[1:], streams{out: os.Stdout, err: os.Stderr})))
 }
