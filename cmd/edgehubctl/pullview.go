@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -114,4 +115,137 @@ func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 			v.said[i.Image] = kind
 		}
 	}
+}
+
+// meter tells how fast the bytes of one image come in. The hub says how many there
+// are; how fast is for each client to see.
+type meter struct{ samples []sample }
+
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+const (
+	// meterSpan is how long a sample counts: long enough for a line that stutters.
+	meterSpan = 10 * time.Second
+	// meterLeast is how long bytes are counted before a rate is told.
+	meterLeast = 900 * time.Millisecond
+)
+
+func (m *meter) add(at time.Time, done int64) {
+	if n := len(m.samples); n > 0 && done < m.samples[n-1].done {
+		m.samples = nil // an attempt began anew
+	}
+	m.samples = append(m.samples, sample{at, done})
+	for len(m.samples) > 2 && at.Sub(m.samples[1].at) >= meterSpan {
+		m.samples = m.samples[1:]
+	}
+}
+
+// rate is in bytes per second, and false while there is none to tell.
+func (m *meter) rate() (float64, bool) {
+	if len(m.samples) == 0 {
+		return 0, false
+	}
+	first, last := m.samples[0], m.samples[len(m.samples)-1]
+	if took := last.at.Sub(first.at); took >= meterLeast {
+		return float64(last.done-first.done) / took.Seconds(), true
+	}
+	return 0, false
+}
+
+// progress is a pre-pull as it is shown to people.
+type progress struct {
+	meters map[string]*meter
+}
+
+func newProgress() *progress { return &progress{meters: map[string]*meter{}} }
+
+// count must be called before a state is shown.
+func (p *progress) count(s *nodeapi.ImagePull, now time.Time) {
+	for _, i := range s.Images {
+		if i.State != nodeapi.Pulling || i.BytesTotal == 0 {
+			delete(p.meters, i.Image)
+			continue
+		}
+		if p.meters[i.Image] == nil {
+			p.meters[i.Image] = &meter{}
+		}
+		p.meters[i.Image].add(now, i.BytesDone)
+	}
+}
+
+// picture has two lines for each image.
+func (p *progress) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s of revision %s\n", podName{s.Namespace, s.Pod}, plural(len(s.Images), "image"), s.Revision)
+	for _, i := range s.Images {
+		state := describe(&i, now)
+		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+			state = bar(&i, width) + p.speed(&i)
+		}
+		fmt.Fprintf(&out, "%s\n  %s\n", i.Image, state)
+	}
+	return out.String()
+}
+
+// Sizes of a bar, in columns.
+const (
+	maxBar = 30
+	minBar = 5
+	// barText is what may stand beside it.
+	barText = len("  [] 100%  1023.9 of 1023.9 MiB  1023.9 MiB/s, 59m59s left")
+)
+
+// bar is full only when all is there.
+func bar(i *nodeapi.Image, width int) string {
+	columns := min(maxBar, max(minBar, width-barText))
+	n := percent(i.BytesDone, i.BytesTotal)
+	full := n * columns / 100
+	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, bytesOf(i.BytesDone, i.BytesTotal))
+}
+
+// speed is how fast it goes, and how long it takes at that.
+func (p *progress) speed(i *nodeapi.Image) string {
+	rate, ok := p.meters[i.Image].rate()
+	switch left := i.BytesTotal - i.BytesDone; {
+	case !ok:
+		return ""
+	case left <= 0:
+		return "  unpacking"
+	case rate < 1:
+		return "  no bytes come in"
+	default:
+		return fmt.Sprintf("  %s/s, %s left", size(int64(rate)), seconds(time.Duration(float64(left)/rate*float64(time.Second))))
+	}
+}
+
+// describe is the state of an image in one line, but for how fast it goes.
+func describe(i *nodeapi.Image, now time.Time) string {
+	switch i.State {
+	case nodeapi.Ready:
+		if i.BytesTotal == 0 {
+			return "ready"
+		}
+		return "ready, " + size(i.BytesTotal)
+	case nodeapi.Pulling:
+		return format.Joined("pulling", attempt(i))
+	case nodeapi.Queued:
+		return format.Joined("queued", attempt(i))
+	case nodeapi.Failed:
+		if i.NextRetry == nil {
+			return "failed for good: " + i.LastError
+		}
+		return fmt.Sprintf("failed, again in %s: %s", seconds(i.NextRetry.Sub(now)), i.LastError)
+	default:
+		return strings.ToLower(string(i.State))
+	}
+}
+
+func attempt(i *nodeapi.Image) string {
+	if i.Attempts < 2 {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d", i.Attempts)
 }
