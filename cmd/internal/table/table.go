@@ -2,6 +2,8 @@
 package table
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -17,14 +19,12 @@ func Text(header []string, rows [][]string) string {
 	return out.String()
 }
 
-// Filled returns a row with a dash in each cell that would be empty, so that
-// columns can be told apart, by people and by awk.
+// Filled returns a row with a dash in each empty cell, so that people and awk can tell columns
+// apart.
 func Filled(row []string) []string {
-	out := make([]string, len(row))
-	for i, cell := range row {
-		if out[i] = cell; cell == "" {
-			out[i] = "-"
-		}
+	out := slices.Clone(row)
+	for i, cell := range out {
+		out[i] = cmp.Or(cell, "-")
 	}
 	return out
 }
