@@ -77,9 +77,9 @@ func pods(ctx context.Context, c *call) error {
 	return nil
 }
 
-// warnOffline says on stderr, where no script takes it for a pod, that what follows may
-// have been overtaken. The hub says since when, and why; one that does not is not asked
-// again, and an older one is passed over.
+// warnOffline warns, on stderr so that no script takes it for a pod, that the list may be out
+// of date while the cloud is away. The hub says since when, and why; if it says nothing, as an
+// older hub does, there is no warning.
 func (c *call) warnOffline(ctx context.Context) {
 	const fine = "OK"
 	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
@@ -100,36 +100,30 @@ func reportOf(pod *corev1.Pod, pulls []nodeapi.ImagePull) podReport {
 	if need == nil {
 		return r
 	}
-	needs := need.Status == corev1.ConditionTrue
-	r.NeedsUpgrade = &needs
-	if !needs {
+	r.NeedsUpgrade = new(need.Status == corev1.ConditionTrue)
+	if !*r.NeedsUpgrade {
 		return r
 	}
 	r.TargetRevision = revision
 	if since := need.LastTransitionTime.Time; !since.IsZero() {
 		r.Since = &since
 	}
-	var pull *nodeapi.ImagePull
-	for i := range pulls {
-		if pulls[i].UID == string(pod.UID) && pulls[i].Revision == revision {
-			pull = &pulls[i]
-		}
-	}
-	r.Images = imagesAfter(r.Images, pod, revision, pull)
-	if pull != nil {
-		r.pulled(pull)
+	i := slices.IndexFunc(pulls, func(p nodeapi.ImagePull) bool { return p.UID == string(pod.UID) && p.Revision == revision })
+	if i < 0 {
+		r.Images = imagesAfter(r.Images, pod, revision, nil)
+		r.addCondition(upgrade.Condition(pod, upgrade.ImageCondition))
 		return r
 	}
-	r.said(upgrade.Condition(pod, upgrade.ImageCondition))
+	r.Images = imagesAfter(r.Images, pod, revision, &pulls[i])
+	r.addPull(&pulls[i])
 	return r
 }
 
-// pulled takes over what the hub itself knows: it is newer than what the pod says,
-// which waits for the cloud.
-func (r *podReport) pulled(p *nodeapi.ImagePull) {
-	ready := p.State == nodeapi.Ready
-	r.ImageReady = &ready
-	if ready {
+// addPull adds what the hub knows of the images. It is newer than the pod's condition, which
+// the hub cannot update while the cloud is away.
+func (r *podReport) addPull(p *nodeapi.ImagePull) {
+	r.ImageReady = new(p.State == nodeapi.Ready)
+	if *r.ImageReady {
 		return
 	}
 	r.ImageReason = string(p.State)
@@ -144,13 +138,13 @@ func (r *podReport) pulled(p *nodeapi.ImagePull) {
 		total += i.BytesTotal
 	}
 	if known {
-		n := percent(r.ImageBytes, total)
-		r.ImagePercent = &n
+		r.ImagePercent = new(percent(r.ImageBytes, total))
 	}
 }
 
-// said takes over what the pod says, which may be nil, or about an older revision.
-func (r *podReport) said(image *corev1.PodCondition) {
+// addCondition adds the pod's condition about images, which may be nil, or about another
+// revision.
+func (r *podReport) addCondition(image *corev1.PodCondition) {
 	if image == nil {
 		return
 	}
@@ -189,8 +183,8 @@ func (h *hub) imagePulls(ctx context.Context) ([]nodeapi.ImagePull, error) {
 	return list.Items, err
 }
 
-// needOf returns what the controller says of pod's upgrade, and to which revision
-// it would be; nil if it has said nothing.
+// needOf returns the controller's condition about pod's upgrade and the revision to upgrade to;
+// nil if there is none.
 func needOf(pod *corev1.Pod) (need *corev1.PodCondition, revision string) {
 	need = upgrade.Condition(pod, upgrade.NeedCondition)
 	if need == nil {
@@ -206,7 +200,7 @@ func needsUpgrade(pod *corev1.Pod) bool {
 
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
-// ownerOf is the UID of what replaces pod when it is deleted, "" if nothing does.
+// ownerOf returns the UID of pod's controlling owner, "" if there is none.
 func ownerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.UID
@@ -224,14 +218,11 @@ type podName struct{ namespace, name string }
 
 func (p podName) String() string { return p.namespace + "/" + p.name }
 
-// pod reads NAMESPACE/POD, or POD with -n, or in the namespace default.
+// pod parses NAMESPACE/POD, or POD with -n or in the namespace default.
 func (c *call) pod() (podName, error) {
 	namespace, pod, ok := strings.Cut(c.args[0], "/")
 	if !ok {
-		namespace, pod = c.namespace, c.args[0]
-		if namespace == "" {
-			namespace = "default"
-		}
+		namespace, pod = cmp.Or(c.namespace, "default"), c.args[0]
 	}
 	if namespace == "" || pod == "" || strings.Contains(pod, "/") {
 		return podName{}, wrongUse("%q: want a pod as NAMESPACE/POD, as edgehubctl pods shows them", c.args[0])

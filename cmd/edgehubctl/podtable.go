@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/table"
 )
 
-// width is that of the terminal, and 0 for what is none: a file has room for all columns.
+// width is that of the terminal; 0 if output goes elsewhere, where all columns fit.
 func (c *call) width() int {
 	size, isTerminal := screen.Terminal(c.out)
 	if !isTerminal {
@@ -22,8 +22,7 @@ func (c *call) width() int {
 	return width
 }
 
-// podTable has all columns where they fit into width, and else those that matter most;
-// -o json has everything.
+// podTable has all columns if they fit into width, and otherwise the most important ones.
 func podTable(reports []podReport, now time.Time, width int) string {
 	rowsOf := func(row func(*podReport) []string) (rows [][]string) {
 		for i := range reports {
@@ -56,8 +55,7 @@ func columns(text string) int {
 	return most
 }
 
-// leastLast is how much is left of the last column in any case, at the expense of lines
-// that the terminal wraps.
+// leastLast is the least width of the last column, even if lines wrap then.
 const leastLast = 9
 
 // cutLast is a table whose last column takes what the others leave of width.
@@ -77,7 +75,7 @@ func cutLast(header []string, rows [][]string, width int) string {
 	return table.Text(header, rows)
 }
 
-// row has all that there is to say.
+// row has all columns.
 func (r *podReport) row(now time.Time) []string {
 	needs, since := "", ""
 	if r.NeedsUpgrade != nil {
@@ -92,7 +90,8 @@ func (r *podReport) row(now time.Time) []string {
 	return append([]string{r.Namespace, r.Pod}, append(r.statusColumns(), needs, r.imageReady(), since, r.imageChanges(maxChanges))...)
 }
 
-// shortRow names the pod as upgrade takes it, and says of an upgrade what it brings.
+// shortRow names the pod as the command upgrade takes it; the last column describes the
+// upgrade.
 func (r *podReport) shortRow(upgrade func(*podReport) string) []string {
 	last := ""
 	if r.NeedsUpgrade != nil {
@@ -118,7 +117,7 @@ func (r *podReport) newImage() string {
 	return "yes"
 }
 
-// statusColumns is how the pod is doing now, in the columns of kubectl.
+// statusColumns are READY, STATUS and RESTARTS, as in kubectl get pods.
 func (r *podReport) statusColumns() []string {
 	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
 }

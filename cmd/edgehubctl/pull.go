@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// pull has the images of a pod's upgrade pulled, and shows how that goes on.
+// pull requests the images of a pod's upgrade, and shows the progress.
 func pull(ctx context.Context, c *call) error {
 	pod, err := c.pod()
 	if err != nil {
@@ -55,8 +56,8 @@ func (c *call) sayOf(answer string, err error) error {
 	return nil
 }
 
-// followPull returns when all images are there, or never will be. The hub's stream
-// breaks off when the hub is restarted, which does not end the pull.
+// followPull returns when all images are on the node, or never will be. A restart of the hub
+// ends its stream but not the pull, so followPull opens the stream again.
 func (c *call) followPull(ctx context.Context, pod podName) error {
 	began := time.Now()
 	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.namespace, pod.name), pace: c.pace, view: c.pullView()}
@@ -99,8 +100,8 @@ type follower struct {
 	first, last *nodeapi.ImagePull
 }
 
-// stream shows what the hub sends until it has sent the last state there will be,
-// which is to be over; or until the stream ends otherwise.
+// stream shows the states that the hub sends. over is true when the last one is final, and
+// false when the stream has ended before.
 func (f *follower) stream(ctx context.Context) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,11 +136,11 @@ func (f *follower) stream(ctx context.Context) (over bool, err error) {
 	}
 }
 
-// decode sends what it reads, and then closes states, and sends why on failed: nil
-// is an end between two states. It ends when ctx does, if that ends r.
+// decode sends the states that it reads from r, then sends on failed why it ended, and closes
+// states. nil is an end between two states. decode ends when ctx is done, if that ends r.
 func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull, failed <-chan error) {
 	out := make(chan *nodeapi.ImagePull)
-	why := make(chan error, 1) // it is sent whether somebody waits or not
+	why := make(chan error, 1) // one error, whether or not anyone waits
 	go func() {
 		defer close(out)
 		decoder := json.NewDecoder(r)
@@ -160,8 +161,8 @@ func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull,
 	return out, why
 }
 
-// streamError tells a stream that broke off, which is nothing to worry about, from
-// one that makes no sense.
+// streamError returns nil for a stream that broke off, which is resumed, and an error for one
+// that cannot be decoded.
 func streamError(err error) error {
 	_, syntax := errors.AsType[*json.SyntaxError](err)
 	_, mismatch := errors.AsType[*json.UnmarshalTypeError](err)
@@ -171,7 +172,7 @@ func streamError(err error) error {
 	return nil
 }
 
-// isOver tells whether nothing more is to be expected.
+// isOver tells whether the last state is final.
 func (f *follower) isOver() bool {
 	switch f.last.State {
 	case nodeapi.Ready, nodeapi.Cancelled, nodeapi.Superseded:
@@ -180,23 +181,19 @@ func (f *follower) isOver() bool {
 	return f.hopeless() || f.replaced()
 }
 
-// hopeless tells whether every image that is not there has failed for good.
+// hopeless tells whether every missing image has failed for good.
 func (f *follower) hopeless() bool {
-	for _, i := range f.last.Images {
-		if i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil) {
-			return false
-		}
-	}
-	return f.last.State == nodeapi.Failed
+	return f.last.State == nodeapi.Failed && !slices.ContainsFunc(f.last.Images, func(i nodeapi.Image) bool {
+		return i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil)
+	})
 }
 
-// replaced tells whether, while nobody was looking, another pre-pull has come in
-// place of the one that was asked for.
+// replaced tells whether another pre-pull has replaced the requested one between two streams.
 func (f *follower) replaced() bool {
 	return f.last.Revision != f.first.Revision || f.last.UID != f.first.UID
 }
 
-// outcome is how it ended.
+// outcome returns the error of a pull that is over, nil if all images are on the node.
 func (f *follower) outcome(pod podName) error {
 	switch {
 	case f.replaced():
@@ -211,7 +208,7 @@ func (f *follower) outcome(pod podName) error {
 	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.summary())
 }
 
-// summary says in one line what is not there, and why.
+// summary describes in one line which image is missing, and why.
 func (f *follower) summary() string {
 	if f.last == nil {
 		return "the hub has not said how far it is"

@@ -12,11 +12,11 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// pullView shows how a pre-pull goes on, to a person or to a program.
+// pullView shows the progress of a pre-pull to a person or a program.
 type pullView interface {
 	// show is called with each state, and with the same one again as time passes.
 	show(s *nodeapi.ImagePull, now time.Time)
-	// note says what is with the hub, or "" when nothing is any more.
+	// note shows a problem with the hub; "" clears it.
 	note(text string)
 }
 
@@ -24,15 +24,15 @@ func (c *call) pullView() pullView {
 	size, isTerminal := screen.Terminal(c.out)
 	switch {
 	case c.output == "json":
-		return &jsonView{notes: notes{w: c.err}, out: c.out}
+		return &jsonView{notes: notes{w: c.err}, states: notes{w: c.out}}
 	case isTerminal:
-		return &pictureView{screen: screen.New(c.out, size), size: size, progress: newProgress()}
+		return &pictureView{screen: screen.New(c.out, size), size: size, meters: meters{}}
 	default:
 		return &lineView{notes: notes{w: c.err}, out: c.out, said: map[string]string{}}
 	}
 }
 
-// notes go to a log, once: a hub that does not come up is no news every second.
+// notes prints a line unless it repeats the one before.
 type notes struct {
 	w    io.Writer
 	last string
@@ -48,8 +48,7 @@ func (n *notes) note(text string) {
 // jsonView prints each change on a line of its own, as the hub says it.
 type jsonView struct {
 	notes
-	out  io.Writer
-	last string
+	states notes
 }
 
 func (v *jsonView) show(s *nodeapi.ImagePull, _ time.Time) {
@@ -57,25 +56,22 @@ func (v *jsonView) show(s *nodeapi.ImagePull, _ time.Time) {
 	if err != nil {
 		panic("encode a pre-pull: " + err.Error()) // it was decoded from JSON
 	}
-	if line := string(b); line != v.last {
-		fmt.Fprintln(v.out, line)
-		v.last = line
-	}
+	v.states.note(string(b))
 }
 
 // pictureView is kept up to date in place.
 type pictureView struct {
-	screen   *screen.Screen
-	size     func() (width, height int)
-	progress *progress
-	text     string // of the last state
-	noted    string
+	screen *screen.Screen
+	size   func() (width, height int)
+	meters meters
+	text   string // of the last state
+	noted  string
 }
 
 func (v *pictureView) show(s *nodeapi.ImagePull, now time.Time) {
-	v.progress.count(s, now)
+	v.meters.count(s, now)
 	width, _ := v.size()
-	v.text = v.progress.picture(s, now, width)
+	v.text = v.meters.picture(s, now, width)
 	v.draw()
 }
 
@@ -92,8 +88,7 @@ func (v *pictureView) draw() {
 	v.screen.Draw(text)
 }
 
-// lineView prints a line when an image's state has changed, or another tenth of it is
-// there.
+// lineView prints a line when an image's state changes, and at each tenth of its bytes.
 type lineView struct {
 	notes
 	out  io.Writer
@@ -102,7 +97,7 @@ type lineView struct {
 
 func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 	for _, i := range s.Images {
-		// What it says that is no news: how long until the next attempt.
+		// The time until the next attempt is not part of kind: it changes each second.
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
 		line := describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
@@ -117,8 +112,8 @@ func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 	}
 }
 
-// meter tells how fast the bytes of one image come in. The hub says how many there
-// are; how fast is for each client to see.
+// meter measures the rate of one image's download. The hub says how many bytes there are; each
+// client measures the rate itself.
 type meter struct{ samples []sample }
 
 type sample struct {
@@ -143,7 +138,7 @@ func (m *meter) add(at time.Time, done int64) {
 	}
 }
 
-// rate is in bytes per second, and false while there is none to tell.
+// rate is in bytes per second; false while there are too few samples.
 func (m *meter) rate() (float64, bool) {
 	if len(m.samples) == 0 {
 		return 0, false
@@ -155,35 +150,31 @@ func (m *meter) rate() (float64, bool) {
 	return 0, false
 }
 
-// progress is a pre-pull as it is shown to people.
-type progress struct {
-	meters map[string]*meter
-}
-
-func newProgress() *progress { return &progress{meters: map[string]*meter{}} }
+// meters are those of the images that are being pulled, by image.
+type meters map[string]*meter
 
 // count must be called before a state is shown.
-func (p *progress) count(s *nodeapi.ImagePull, now time.Time) {
+func (m meters) count(s *nodeapi.ImagePull, now time.Time) {
 	for _, i := range s.Images {
 		if i.State != nodeapi.Pulling || i.BytesTotal == 0 {
-			delete(p.meters, i.Image)
+			delete(m, i.Image)
 			continue
 		}
-		if p.meters[i.Image] == nil {
-			p.meters[i.Image] = &meter{}
+		if m[i.Image] == nil {
+			m[i.Image] = &meter{}
 		}
-		p.meters[i.Image].add(now, i.BytesDone)
+		m[i.Image].add(now, i.BytesDone)
 	}
 }
 
 // picture has two lines for each image.
-func (p *progress) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
+func (m meters) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s of revision %s\n", podName{s.Namespace, s.Pod}, plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
 		state := describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
-			state = bar(&i, width) + p.speed(&i)
+			state = bar(&i, width) + m.speed(&i)
 		}
 		fmt.Fprintf(&out, "%s\n  %s\n", i.Image, state)
 	}
@@ -206,9 +197,9 @@ func bar(i *nodeapi.Image, width int) string {
 	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, bytesOf(i.BytesDone, i.BytesTotal))
 }
 
-// speed is how fast it goes, and how long it takes at that.
-func (p *progress) speed(i *nodeapi.Image) string {
-	rate, ok := p.meters[i.Image].rate()
+// speed formats the rate, and the time left at that rate.
+func (m meters) speed(i *nodeapi.Image) string {
+	rate, ok := m[i.Image].rate()
 	switch left := i.BytesTotal - i.BytesDone; {
 	case !ok:
 		return ""
@@ -221,7 +212,7 @@ func (p *progress) speed(i *nodeapi.Image) string {
 	}
 }
 
-// describe is the state of an image in one line, but for how fast it goes.
+// describe returns the state of an image in one line, without its rate.
 func describe(i *nodeapi.Image, now time.Time) string {
 	switch i.State {
 	case nodeapi.Ready:

@@ -37,7 +37,7 @@ type cacheReport struct {
 	Oldest *viewState `json:"oldest,omitempty"`
 }
 
-// viewState is what is shown of a view.
+// viewState is the part of a view's state that is shown.
 type viewState struct {
 	User      string    `json:"user"`
 	Resource  string    `json:"resource"`
