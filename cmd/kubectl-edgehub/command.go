@@ -20,7 +20,7 @@ import (
 
 const name = "kubectl-edgehub"
 
-// streams are where output goes; a test puts buffers there.
+// streams are where output goes.
 type streams struct{ out, err io.Writer }
 
 // exitCode is what scripts branch on. help.go explains the codes to them.
@@ -48,7 +48,7 @@ type options struct {
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // an error names what is wrong, and where help is
+	fs.Usage = func() {} // errors say where help is
 	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
 	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
@@ -99,11 +99,9 @@ func onDaemonSet(
 	}
 }
 
-// run does what args say and returns how it ended. What went wrong is on s.err. program is
-// the name of the executable.
+// run carries out the command line. Errors go to s.err. program is the name of the executable.
 func run(ctx context.Context, program string, args []string, s streams) exitCode {
-	// What client-go has to say would tear the picture apart; what matters of it
-	// comes back as errors.
+	// client-go's log lines would destroy the picture; what matters is returned as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
 	switch {
@@ -146,7 +144,7 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	return c.run(ctx, words[1:], &o, s)
 }
 
-// check refuses flags that the command would silently pass over.
+// check refuses flags that the command would ignore.
 func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
 	for _, flag := range statusFlags() {
 		if fs.Changed(flag) && !slices.Contains(c.takes, flag) {
@@ -168,7 +166,7 @@ func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
 	return nil
 }
 
-// help prints what words ask for: a command's help, or how to begin.
+// help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) (exitCode, error) {
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
 	if len(words) == 0 {

@@ -2,9 +2,8 @@
 // into an update strategy of edgehub. In a folder of PATH, it is `kubectl
 // edgehub`. See help.go for what it tells its users.
 //
-// It reads what the rollout is about, the DaemonSet, its pods and the nodes, and
-// judges them by the controller's own rules. So it stays true while the controller
-// does not run, and can say so.
+// It reads the DaemonSet, its pods and the nodes, and judges them by the controller's own rules.
+// So the report is right even while the controller does not run, and can say so.
 package main
 
 import (

@@ -13,8 +13,8 @@ import (
 // view shows reports, one after the other, to a person or to a program.
 type view func(*report)
 
-// viewFor chooses how to show what: JSON, a picture on a terminal that is kept up
-// to date, or lines that can go to a log.
+// viewFor returns the view for the flags and w: JSON, a picture that is updated in place on a
+// terminal, or lines for a log.
 func viewFor(o *options, w io.Writer) view {
 	size, isTerminal := screen.Terminal(w)
 	switch {
@@ -46,8 +46,7 @@ func (o *options) picture(r *report, width int) string {
 	return r.text(width) + "\n" + r.table()
 }
 
-// jsonView prints one report over many lines, or with a watch each change on a
-// line of its own.
+// jsonView prints one report over many lines, or each change on one line.
 func jsonView(w io.Writer, lines bool) view {
 	last := ""
 	return func(r *report) {
@@ -65,8 +64,7 @@ func jsonView(w io.Writer, lines bool) view {
 	}
 }
 
-// logView prints a line when something has changed, and with nodes one for each
-// node that has.
+// logView prints a line for each change, and with nodes one for each node that has changed.
 func logView(w io.Writer, nodes bool) view {
 	last := ""
 	rows := map[string]string{}
