@@ -9,7 +9,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
 )
 
 // width is that of the terminal; 0 if output goes elsewhere, where all columns fit.
@@ -31,7 +30,7 @@ func podTable(reports []podReport, now time.Time, width int) string {
 		return rows
 	}
 	header := []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
-	text := table.Text(header, rowsOf(func(r *podReport) []string { return r.row(now) }))
+	text := format.Table(header, rowsOf(func(r *podReport) []string { return r.row(now) }))
 	if width == 0 || columns(text) <= width {
 		return text
 	}
@@ -39,7 +38,7 @@ func podTable(reports []podReport, now time.Time, width int) string {
 	var rows [][]string
 	for _, upgrade := range []func(*podReport) string{(*podReport).changesAndPull, (*podReport).changes, (*podReport).newImage} {
 		rows = rowsOf(func(r *podReport) []string { return r.shortRow(upgrade) })
-		if text := table.Text(header, rows); columns(text) <= width {
+		if text := format.Table(header, rows); columns(text) <= width {
 			return text
 		}
 	}
@@ -66,13 +65,13 @@ func cutLast(header []string, rows [][]string, width int) string {
 	for _, row := range rows {
 		without = append(without, others(row))
 	}
-	room := max(leastLast, width-columns(table.Text(others(header), without))+len("-")) // which an empty cell has
+	room := max(leastLast, width-columns(format.Table(others(header), without))+len("-")) // which an empty cell has
 	for _, row := range rows {
 		if text := []rune(row[last]); len(text) > room {
 			row[last] = string(text[:room-len("...")]) + "..."
 		}
 	}
-	return table.Text(header, rows)
+	return format.Table(header, rows)
 }
 
 // row has all columns.

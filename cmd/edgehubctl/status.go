@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -183,5 +182,5 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 			rows = append(rows, []string{podName{p.Namespace, p.Pod}.String(), p.Revision, i.Image, state})
 		}
 	}
-	return table.Text([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
+	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
 }

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
 )
 
 // view shows reports, one after the other, to a person or to a program.
@@ -97,7 +97,7 @@ func (r *report) table() string {
 	for _, n := range r.Nodes {
 		rows = append(rows, n.row())
 	}
-	return table.Text([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
+	return format.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
 }
 
 func (n nodeReport) row() []string {
@@ -105,5 +105,5 @@ func (n nodeReport) row() []string {
 	if n.PodStatus != "" {
 		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)
 	}
-	return table.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.Reason})
+	return format.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.Reason})
 }

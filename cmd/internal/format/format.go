@@ -1,4 +1,4 @@
-// Package format joins parts of sentences.
+// Package format formats sentences and tables for people.
 package format
 
 import (

@@ -1,5 +1,4 @@
-// Package table prints tables for people.
-package table
+package format
 
 import (
 	"cmp"
@@ -8,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// Text returns rows below header, each column as wide as it needs to be.
-func Text(header []string, rows [][]string) string {
+// Table formats rows below header, each column as wide as it needs to be.
+func Table(header []string, rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
