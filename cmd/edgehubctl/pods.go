@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -72,7 +73,7 @@ func pods(ctx context.Context, c *call) error {
 	case len(reports) == 0:
 		fmt.Fprintln(c.out, "No pods on this node.")
 	default:
-		fmt.Fprint(c.out, podTable(reports, time.Now(), c.width()))
+		fmt.Fprint(c.out, podTable(reports, time.Now(), screen.Width(c.out)))
 	}
 	return nil
 }

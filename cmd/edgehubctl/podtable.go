@@ -8,20 +8,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 )
 
-// width is that of the terminal; 0 if output goes elsewhere, where all columns fit.
-func (c *call) width() int {
-	size, isTerminal := screen.Terminal(c.out)
-	if !isTerminal {
-		return 0
-	}
-	width, _ := size()
-	return width
-}
-
-// podTable has all columns if they fit into width, and otherwise the most important ones.
+// podTable has all columns if they fit into width or width is 0, and otherwise the most
+// important ones.
 func podTable(reports []podReport, now time.Time, width int) string {
 	rowsOf := func(row func(*podReport) []string) (rows [][]string) {
 		for i := range reports {

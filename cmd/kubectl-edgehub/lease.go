@@ -73,13 +73,13 @@ func evaluateLeases(leases []coordinationv1.Lease, now time.Time, spoke bool) st
 		return "the controller seems not to run, so nothing will happen: there is no lease " + controllerLease +
 			" (kubectl get deploy -A -l app.kubernetes.io/name=" + controllerLease + ")"
 	}
-	duration := time.Duration(0)
-	if newest.Spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*newest.Spec.LeaseDurationSeconds) * time.Second
+	duration := time.Second // at least
+	if seconds := newest.Spec.LeaseDurationSeconds; seconds != nil {
+		duration = max(duration, time.Duration(*seconds)*time.Second)
 	}
 	silent := now.Sub(newest.Spec.RenewTime.Time)
 	isHeld := newest.Spec.HolderIdentity != nil && *newest.Spec.HolderIdentity != ""
-	if isHeld && silent <= overdue*max(duration, time.Second) {
+	if isHeld && silent <= overdue*duration {
 		return ""
 	}
 	return fmt.Sprintf("the controller seems not to run, so nothing will happen: nobody has renewed its lease %s/%s since %s",

@@ -22,19 +22,11 @@ func viewFor(o *options, w io.Writer) view {
 		return jsonView(w, o.watch)
 	case o.watch && isTerminal:
 		s := screen.New(w, size)
-		return func(r *report) {
-			width, _ := size()
-			s.Draw(o.picture(r, width))
-		}
+		return func(r *report) { s.Draw(o.picture(r, screen.Width(w))) }
 	case o.watch:
 		return logView(w, o.nodes)
-	case isTerminal:
-		return func(r *report) {
-			width, _ := size()
-			fmt.Fprint(w, o.picture(r, width))
-		}
 	default:
-		return func(r *report) { fmt.Fprint(w, o.picture(r, 0)) }
+		return func(r *report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
 	}
 }
 

@@ -33,6 +33,16 @@ func Terminal(w io.Writer) (size func() (width, height int), ok bool) {
 	}, true
 }
 
+// Width returns the width of w in columns, and 0 when w is no terminal.
+func Width(w io.Writer) int {
+	size, isTerminal := Terminal(w)
+	if !isTerminal {
+		return 0
+	}
+	width, _ := size()
+	return width
+}
+
 // Screen keeps one text on a terminal up to date. It is not safe for concurrent
 // use.
 type Screen struct {
