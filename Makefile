@@ -136,7 +136,7 @@ test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
 	go test -race -timeout 30m ./...
-	cd test && go test -count=1 ./layering ./docs
+	cd test && go test -count=1 ./layering ./docs ./bench/results ./bench/chart
 
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
@@ -179,8 +179,8 @@ soak: build ## have a hub serve 200 pods while its link is cut each minute; DURA
 fuzz-cache: ## hold all that many clients of a hub see against etcd's history; SECONDS=60 SEED=1
 	cd test && SECONDS=$(SECONDS) SEED=$(SEED) go test -count=1 -timeout 0 -v ./fuzzcache
 
-# ARGS=--only=memory,offline measures a part of it; --help lists what there is. Syncs of
-# the disk are counted with strace.
+# ARGS=--only=memory,offline measures a part of it; --help lists what there is. For docs:
+# ARGS=--results=bench/results.json, then make charts. Syncs of the disk are counted with strace.
 .PHONY: bench
 bench: build ## measure the hub: times beside a bare reverse proxy, memory, disk, starts, reconnects
 	@.ci/packages strace
@@ -195,6 +195,10 @@ bench-rollout: build ## roll DaemonSets out over 5,000 simulated nodes, beside K
 .PHONY: docs
 docs: ## write the tables of docs/flags.md and docs/metrics.md from code
 	UPDATE_DOCS=1 go test -count=1 -p 1 -run 'Reference$$' ./cmd/...
+
+.PHONY: charts
+charts: ## write the table and the charts of docs/benchmarks.md from test/bench/results.json
+	cd test && go run ./bench/chart
 
 .PHONY: demo
 demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed

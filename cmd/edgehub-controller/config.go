@@ -13,10 +13,10 @@ import (
 	"github.com/edgehub-io/edgehub/controller"
 )
 
-// name is the program's in its User-Agent and its lease.
+// name is the program's name in its User-Agent and its lease.
 const name = controller.Name
 
-// config is everything the flags say.
+// config holds the values of all flags.
 type config struct {
 	kubeconfig string
 	qps        float32
@@ -33,8 +33,8 @@ type config struct {
 	log     cli.LogOptions
 }
 
-// election is how replicas agree on one that works. Names and defaults are those
-// of Kubernetes' own controllers.
+// election configures leader election. Names and defaults are those of Kubernetes' own
+// controllers.
 type election struct {
 	enabled       bool
 	namespace     string
@@ -44,8 +44,8 @@ type election struct {
 	retryPeriod   time.Duration
 }
 
-// parse reads the command line. It returns pflag.ErrHelp after it has printed
-// the flags, and otherwise an error that names each flag with a wrong value.
+// parse parses the command line. It returns pflag.ErrHelp after it has printed the flags, and
+// otherwise an error that names each flag with a wrong value.
 func parse(args []string) (*config, error) {
 	var c config
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -104,7 +104,7 @@ func (c *config) validate() error {
 	return errors.Join(append(errs, c.election.validate(), c.log.Validate())...)
 }
 
-// validate asks for what client-go's elector asks for, in terms of flags.
+// validate checks what client-go's elector demands, in terms of flags.
 func (e *election) validate() error {
 	if !e.enabled {
 		return nil

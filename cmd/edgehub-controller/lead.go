@@ -16,35 +16,35 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// errLostLead is returned when others may have taken the lease. The process ends
-// then and starts anew as one of those who wait.
+// errLostLead is returned when others may have taken the lease. The process then exits, and
+// waits for the lease after its restart.
 var errLostLead = errors.New("the lease could not be renewed in time, and another replica may have the lead by now; if none has, look at what keeps this one from the apiserver")
 
-// watchdogTimeout is how long past the end of its lease a process may take to
-// notice, before /healthz fails. It is what kube-controller-manager grants.
+// watchdogTimeout is how long after the end of its lease a process may take to notice, before
+// /healthz fails. kube-controller-manager has the same.
 const watchdogTimeout = 20 * time.Second
 
-// leadership lets one of several replicas work. Without an election, this one
-// always does. It is safe for concurrent use; run is called once.
+// leadership lets one of several replicas work. Without an election, this one always works. It
+// is safe for concurrent use; run is called once.
 type leadership struct {
 	elector  *leaderelection.LeaderElector // nil without an election
 	watchdog *leaderelection.HealthzAdaptor
 	state    atomic.Int32
 	leading  prometheus.Gauge
 
-	// The elector is made before run says what is to be done with the lead.
+	// lead is set by run, after the elector is made.
 	lead func(context.Context)
 }
 
-// States of leadership. From waiting it goes to either of the others, and stays.
+// States of leadership. waiting is followed by one of the others, which is final.
 const (
 	waiting int32 = iota
 	leading
 	stopped
 )
 
-// newLeadership needs kube for a client of its own, so that no burst of other
-// requests delays a renewal.
+// newLeadership makes its own client from kube, so that no burst of other requests delays a
+// renewal.
 func newLeadership(e election, kube *rest.Config, metrics prometheus.Registerer) (*leadership, error) {
 	l := &leadership{
 		watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout),
@@ -87,7 +87,7 @@ func newLock(e election, kube *rest.Config) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name this replica for the lease: %w", err)
 	}
-	// The host's name for people; the rest since two may run on one host.
+	// The host's name is for people; the UUID is there because two may run on one host.
 	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, e.namespace, e.lease, identity, kube, e.renewDeadline)
 	if err != nil {
@@ -96,10 +96,9 @@ func newLock(e election, kube *rest.Config) (resourcelock.Interface, error) {
 	return lock, nil
 }
 
-// run calls work when this process gets the lead, and returns its error. When
-// ctx is done, work is stopped first and the lease released after that, so that
-// the next one starts when this one has ended, and without waiting for the lease
-// to run out.
+// run calls work when this process gets the lead, and returns its error. When ctx is done, run
+// stops work and then releases the lease, so that the next replica starts after this one has
+// ended, and need not wait for the lease to expire.
 func (l *leadership) run(ctx context.Context, work func(context.Context) error) error {
 	if l.elector == nil {
 		return l.work(ctx, work)
@@ -109,7 +108,7 @@ func (l *leadership) run(ctx context.Context, work func(context.Context) error) 
 	result := make(chan error, 1) // one result, whether or not anyone waits
 	l.lead = func(led context.Context) {
 		if !l.state.CompareAndSwap(waiting, leading) {
-			return // told to stop at the very moment of getting the lead
+			return // stopped while it got the lead
 		}
 		working, stop := context.WithCancel(led) // led ends when the lease is lost
 		defer stop()
@@ -133,7 +132,7 @@ func (l *leadership) run(ctx context.Context, work func(context.Context) error) 
 	return err
 }
 
-// work calls work and keeps count.
+// work calls work, and sets state and metric.
 func (l *leadership) work(ctx context.Context, work func(context.Context) error) error {
 	l.state.Store(leading)
 	l.leading.Set(1)

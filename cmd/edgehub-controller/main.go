@@ -1,8 +1,8 @@
 // Command edgehub-controller carries out, in the cloud, the update strategies
 // that DaemonSets opt into. See package controller for what it does.
 //
-// Several replicas may run: a lease decides which one works. Each serves metrics
-// and says whether it is well.
+// Several replicas may run: a lease decides which one works. Each serves metrics and health
+// probes.
 package main
 
 import (

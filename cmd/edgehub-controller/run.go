@@ -51,18 +51,13 @@ func run(ctx context.Context, cfg *config, log *slog.Logger) error {
 	return g.Wait()
 }
 
-// restConfig leaves client-go's transport as it is: the time of a
-// request is bounded where it is made, since watches have no bound.
+// restConfig sets no timeout: each request has its own, because watches have none.
 func restConfig(cfg *config) (*rest.Config, error) {
-	var (
-		kube *rest.Config
-		err  error
-	)
-	if cfg.kubeconfig == "" {
-		kube, err = rest.InClusterConfig()
-	} else {
-		kube, err = clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
+	load := rest.InClusterConfig
+	if cfg.kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", cfg.kubeconfig) }
 	}
+	kube, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig=%q: read credentials: %w", cfg.kubeconfig, err)
 	}

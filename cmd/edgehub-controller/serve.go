@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// readHeaderTimeout keeps a caller who says nothing from holding on.
+	// readHeaderTimeout closes connections of clients that send nothing.
 	readHeaderTimeout = 10 * time.Second
-	// shutdownTimeout is how long a scrape under way may still take.
+	// shutdownTimeout is how long a scrape may still take at shutdown.
 	shutdownTimeout = 5 * time.Second
 )
 
-// probes answers whether the process is well.
+// probes answers liveness and readiness probes.
 type probes struct {
 	leadership *leadership
 	// synced tells whether the controller acts on what it sees.
 	synced func() bool
 }
 
-// healthz fails when a restart would help: the process holds a lease that it has
-// been unable to renew, and has not noticed.
+// healthz fails when a restart would help: the process has not noticed that it could not renew
+// its lease.
 func (p probes) healthz(w http.ResponseWriter, r *http.Request) {
 	answer(w, p.leadership.check(r))
 }
 
-// readyz fails while this process leads and has not seen all DaemonSets. One
-// that waits for the lease is ready to take it.
+// readyz fails while this process leads and has not seen all DaemonSets. A process that waits
+// for the lease is ready to take it.
 func (p probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	if p.leadership.leads() && !p.synced() {
 		answer(w, errors.New("has the lead, but has not seen every DaemonSet yet: if this lasts, the log says why the apiserver does not answer"))
@@ -59,8 +59,8 @@ type server struct {
 	http     *http.Server
 }
 
-// listen opens the ports, so that one in use is an error at once that names the
-// flag. Equal addresses make one server.
+// listen opens the ports, so that a port in use is an error at once, which names the flag. Equal
+// addresses make one server.
 func listen(cfg *config, metrics prometheus.Gatherer, p probes) ([]*server, error) {
 	metricsMux, probeMux := http.NewServeMux(), http.NewServeMux()
 	if cfg.probeAddr == cfg.metricsAddr {

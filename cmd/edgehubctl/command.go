@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
 const name = "edgehubctl"
 
-// streams are where output goes; a test puts buffers there.
+// streams are where output goes.
 type streams struct{ out, err io.Writer }
 
 // options are what the flags say. All commands share one set of flags, which may
@@ -36,14 +37,14 @@ type options struct {
 	version   bool
 }
 
-// commonFlags are for all commands; those of one command are in its row.
+// commonFlags are for all commands; the flags of one command are in its row of commands.
 func commonFlags() []string {
 	return []string{"address", "certificate-authority", "client-certificate", "client-key", "output", "help"}
 }
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // an error names what is wrong, and where help is
+	fs.Usage = func() {} // errors say where help is
 	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "HOST:PORT where the hub listens; the environment variable EDGEHUB_ADDRESS sets another default")
 	fs.StringVar(&o.tls.ca, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
 	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")
@@ -64,7 +65,7 @@ type command struct {
 	name  string
 	help  string
 	flags []string // of those that are not for all commands
-	// args are the words it wants behind its name.
+	// args are the arguments that the command requires.
 	args []string
 	run  func(ctx context.Context, c *call) error
 }
@@ -75,7 +76,7 @@ func commands() []command {
 		{name: "pull", help: helpPull, args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
 		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout"}, run: upgradePod},
 		{name: "status", help: helpStatus, run: status},
-		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: completion},
+		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: printScript},
 	}
 }
 
@@ -105,9 +106,9 @@ type call struct {
 	timing
 }
 
-// timing is what a test that is in a hurry changes.
+// timing is shorter in tests.
 type timing struct {
-	// pace is how long to wait before something is looked at again.
+	// pace is the time between two polls or attempts.
 	pace time.Duration
 	// settle is how long a new pod has to stay Ready, unless its DaemonSet says so.
 	settle time.Duration
@@ -117,11 +118,11 @@ type timing struct {
 // its start to be restarted by kubelet, and so to be seen failing.
 func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.Second} }
 
-// run does what args say and returns how it ended. What went wrong is on s.err.
+// run carries out the command line. Errors go to s.err.
 func run(ctx context.Context, args []string, s streams, t timing) exitCode {
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
-	if len(args) > 0 && args[0] == completeVerb {
-		complete(ctx, args[1:], s.out)
+	if len(args) > 0 && args[0] == completion.Verb {
+		completion.Print(s.out, completeLine(ctx, args[1:]))
 		return exitDone
 	}
 	err := dispatch(ctx, args, s, t)
@@ -159,7 +160,7 @@ func dispatch(ctx context.Context, args []string, s streams, t timing) error {
 	return verb.run(ctx, c)
 }
 
-// check refuses words that the command would silently pass over.
+// check refuses arguments and flags that the command would ignore.
 func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	var stray error
 	fs.Visit(func(f *pflag.Flag) {
@@ -186,7 +187,7 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	return nil
 }
 
-// help prints what words ask for: a command's help, or how to begin.
+// help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) error {
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
 	text := helpAll

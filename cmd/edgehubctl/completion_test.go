@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 )
 
 // upgradables is a hub with three pods, of which two need an upgrade.
@@ -40,6 +42,11 @@ func TestCompletion(t *testing.T) {
 		"flags of no command":                {"--v", "--version"},
 		"a form of output":                   {"pods -o ", "json"},
 		"a form of output, in full":          {"pods --output j", "json"},
+		"a form of output behind =":          {"pods --output=", "--output=json"},
+		"a form of output behind -o=":        {"pods -o=j", "-o=json"},
+		"a file behind =":                    {"pull --client-key=completion_t", "--client-key=completion_test.go"},
+		"a duration behind =":                {"pull --timeout=", ""},
+		"a flag that does not exist, with =": {"pull --all=", ""},
 		"a duration":                         {"pull --timeout ", ""},
 		"a namespace":                        {"pull -n ", ""},
 		"a file":                             {"pull --client-key completion_t", "completion_test.go"},
@@ -57,14 +64,14 @@ func TestCompletion(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), append([]string{completeVerb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
+			run(t.Context(), append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 	var out bytes.Buffer
-	if run(t.Context(), []string{completeVerb}, streams{&out, &out}, usualTiming()); !strings.Contains(out.String(), "upgrade\n") {
+	if run(t.Context(), []string{completion.Verb}, streams{&out, &out}, usualTiming()); !strings.Contains(out.String(), "upgrade\n") {
 		t.Errorf("no words at all: got %q", out.String())
 	}
 }

@@ -13,14 +13,14 @@ type exitCode int
 
 const (
 	exitDone   exitCode = 0 // what was asked for is done
-	exitFailed exitCode = 1 // it is not, and trying again does not help by itself
+	exitFailed exitCode = 1 // it is not done, and another attempt alone does not help
 	exitUsage  exitCode = 2 // the words on the command line are wrong
-	exitUndone exitCode = 3 // it goes on, but was no longer waited for
-	exitNotNow exitCode = 4 // it was refused as things are; later it may not be
+	exitUndone exitCode = 3 // it goes on, but nobody waits any longer
+	exitNotNow exitCode = 4 // it was refused for now; a later attempt may succeed
 	exitBroken exitCode = 5 // the upgrade was carried out, and the new pod does not run
 )
 
-// ending is an error with an exit code of its own.
+// ending is an error with its exit code.
 type ending struct {
 	code exitCode
 	err  error
@@ -46,8 +46,8 @@ func (c *call) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
-// unfinished is how it ends when ctx is over before what was asked for is done.
-// where says how things stand, goesOn what becomes of it.
+// unfinished returns the error when ctx ends before the work is done. where describes the
+// present state, goesOn what happens next.
 func (c *call) unfinished(ctx context.Context, where, goesOn string) error {
 	if errors.Is(context.Cause(ctx), errTimeout) {
 		return endf(exitUndone, "not done after %v: %s. %s", c.timeout, where, goesOn)
@@ -55,7 +55,7 @@ func (c *call) unfinished(ctx context.Context, where, goesOn string) error {
 	return endf(exitUndone, "interrupted: %s. %s", where, goesOn)
 }
 
-// pause ends early when ctx does.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

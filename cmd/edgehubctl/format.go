@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// unitOf is the unit that n bytes are told in.
+// unitOf returns the unit in which n bytes are shown.
 func unitOf(n int64) (one int64, unit string) {
 	units := []string{"B", "KiB", "MiB", "GiB"}
 	one = 1
@@ -19,7 +19,7 @@ func unitOf(n int64) (one int64, unit string) {
 	return one, units[0]
 }
 
-// amount is n bytes in a unit, without it.
+// amount formats n bytes as a number of units, without the unit's name.
 func amount(n, unit int64) string {
 	if unit == 1 {
 		return fmt.Sprint(n)
@@ -47,13 +47,13 @@ func percent(done, total int64) int {
 	return int(max(0, min(done, total)) * 100 / total)
 }
 
-// seconds is a duration in as many seconds as matter: 8s, 3m5s, 3h12m.
+// seconds formats a duration, less exactly the longer it is: 8s, 3m5s, 3h12m.
 func seconds(d time.Duration) string { return duration.HumanDuration(max(0, d).Round(time.Second)) }
 
 // age is how long ago t was.
 func age(t, now time.Time) string { return seconds(now.Sub(t)) }
 
-// brief is how long something took; tenths of a second are worth telling.
+// brief formats how long something took, below 10 s with tenths of a second.
 func brief(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())

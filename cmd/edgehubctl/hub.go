@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -48,7 +50,7 @@ func newHub(address string, files tlsFiles) (*hub, error) {
 	return &hub{scheme, address, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}}, nil
 }
 
-// apiError is an answer that is not 200, in the hub's words.
+// apiError is an answer other than 200; text is the hub's message.
 type apiError struct {
 	code int
 	text string
@@ -56,7 +58,7 @@ type apiError struct {
 
 func (r *apiError) Error() string { return r.text }
 
-// unreachableError is that nothing answered.
+// unreachableError is returned when nothing answered.
 type unreachableError struct {
 	address string
 	err     error
@@ -108,7 +110,7 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 	return nil, &apiError{response.StatusCode, line}
 }
 
-// whole returns the body of an answer.
+// whole returns the whole body of an answer.
 func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &unreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
@@ -124,7 +126,7 @@ func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// ask does something and returns what the hub says to that, in one line.
+// ask sends a request and returns the hub's answer, a line of text.
 func (h *hub) ask(ctx context.Context, method, path string) (string, error) {
 	body, err := h.whole(ctx, method, path)
 	return strings.TrimSpace(string(body)), err
@@ -142,7 +144,7 @@ func (h *hub) read(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// readIfKnown is read, and passes over a hub that does not know path.
+// readIfKnown is read, and leaves into unchanged if the hub does not know path.
 func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 	err := h.read(ctx, path, into)
 	if r, ok := errors.AsType[*apiError](err); ok && r.code == http.StatusNotFound {
@@ -151,12 +153,44 @@ func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// isPassing tells whether it may work when it is tried again in a while, as it
-// does while the hub is being restarted.
+// isPassing tells whether a later attempt may succeed, as after a restart of the hub.
 func isPassing(err error) bool {
 	if r, ok := errors.AsType[*apiError](err); ok {
 		return r.code >= http.StatusInternalServerError && r.code != http.StatusNotImplemented
 	}
 	_, ok := errors.AsType[*unreachableError](err)
 	return ok
+}
+
+// tlsFiles are PEM files for a hub that offers its API over TLS; all empty: it is
+// plain HTTP.
+type tlsFiles struct{ ca, cert, key string }
+
+// config returns nil for plain HTTP.
+func (f tlsFiles) config() (*tls.Config, error) {
+	if f == (tlsFiles{}) {
+		return nil, nil
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, wrongUse("--client-certificate goes with --client-key: give both or neither")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, wrongUse("--certificate-authority: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool() // in place of the system's
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, wrongUse("--certificate-authority: %s holds no PEM certificate", f.ca)
+		}
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, wrongUse("--client-certificate, --client-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }

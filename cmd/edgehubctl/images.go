@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,17 +24,15 @@ type imageChange struct {
 // imagesNow are the images that pod runs now.
 func imagesNow(pod *corev1.Pod) []imageChange {
 	var out []imageChange
-	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range all {
-			out = append(out, imageChange{Container: all[i].Name, Now: all[i].Image, AfterUpgrade: new(string)})
-		}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		out = append(out, imageChange{Container: c.Name, Now: c.Image, AfterUpgrade: new("")})
 	}
 	return out
 }
 
-// imagesAfter adds what an upgrade of pod to revision brings. The controller has written
-// that on the pod; where it has not, an image that is pulled ahead is found by its
-// repository, and what is left is not known.
+// imagesAfter adds the images after an upgrade of pod to revision. The controller has written
+// them on the pod; where it has not, an image that is pulled ahead is matched by its
+// repository, and others are unknown.
 func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []imageChange {
 	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		return imagesOfTarget(now, target)
@@ -45,22 +44,13 @@ func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *node
 }
 
 func imagesOfTarget(now []imageChange, target upgrade.Target) []imageChange {
-	left := map[string]bool{}
-	for i := range now {
-		left[now[i].Container] = true
-	}
-	for _, all := range [][]upgrade.Image{target.InitContainers, target.Containers} {
-		for _, c := range all {
-			if !left[c.Name] {
-				now = append(now, imageChange{Container: c.Name, AfterUpgrade: &c.Image})
-				continue
-			}
-			for i := range now {
-				if now[i].Container == c.Name {
-					now[i].AfterUpgrade = &c.Image
-				}
-			}
+	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
+		i := slices.IndexFunc(now, func(change imageChange) bool { return change.Container == c.Name })
+		if i < 0 {
+			now = append(now, imageChange{Container: c.Name, AfterUpgrade: &c.Image})
+			continue
 		}
+		now[i].AfterUpgrade = &c.Image
 	}
 	return now
 }
@@ -92,8 +82,8 @@ func splitImage(image string) (repository, version string) {
 // maxChanges is how many containers are named; others are counted.
 const maxChanges = 2
 
-// imageChanges says in a cell which images an upgrade changes: app:v1 -> v2. It is empty
-// for a pod that needs none.
+// imageChanges formats the images that an upgrade changes: app:v1 -> v2. It is empty for a pod
+// that needs no upgrade.
 func (r *podReport) imageChanges(most int) string {
 	if r.NeedsUpgrade == nil || !*r.NeedsUpgrade {
 		return ""

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -67,14 +73,14 @@ func pods(ctx context.Context, c *call) error {
 	case len(reports) == 0:
 		fmt.Fprintln(c.out, "No pods on this node.")
 	default:
-		fmt.Fprint(c.out, podTable(reports, time.Now(), c.width()))
+		fmt.Fprint(c.out, podTable(reports, time.Now(), screen.Width(c.out)))
 	}
 	return nil
 }
 
-// warnOffline says on stderr, where no script takes it for a pod, that what follows may
-// have been overtaken. The hub says since when, and why; one that does not is not asked
-// again, and an older one is passed over.
+// warnOffline warns, on stderr so that no script takes it for a pod, that the list may be out
+// of date while the cloud is away. The hub says since when, and why; if it says nothing, as an
+// older hub does, there is no warning.
 func (c *call) warnOffline(ctx context.Context) {
 	const fine = "OK"
 	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
@@ -95,36 +101,30 @@ func reportOf(pod *corev1.Pod, pulls []nodeapi.ImagePull) podReport {
 	if need == nil {
 		return r
 	}
-	needs := need.Status == corev1.ConditionTrue
-	r.NeedsUpgrade = &needs
-	if !needs {
+	r.NeedsUpgrade = new(need.Status == corev1.ConditionTrue)
+	if !*r.NeedsUpgrade {
 		return r
 	}
 	r.TargetRevision = revision
 	if since := need.LastTransitionTime.Time; !since.IsZero() {
 		r.Since = &since
 	}
-	var pull *nodeapi.ImagePull
-	for i := range pulls {
-		if pulls[i].UID == string(pod.UID) && pulls[i].Revision == revision {
-			pull = &pulls[i]
-		}
-	}
-	r.Images = imagesAfter(r.Images, pod, revision, pull)
-	if pull != nil {
-		r.pulled(pull)
+	i := slices.IndexFunc(pulls, func(p nodeapi.ImagePull) bool { return p.UID == string(pod.UID) && p.Revision == revision })
+	if i < 0 {
+		r.Images = imagesAfter(r.Images, pod, revision, nil)
+		r.addCondition(upgrade.Condition(pod, upgrade.ImageCondition))
 		return r
 	}
-	r.said(upgrade.Condition(pod, upgrade.ImageCondition))
+	r.Images = imagesAfter(r.Images, pod, revision, &pulls[i])
+	r.addPull(&pulls[i])
 	return r
 }
 
-// pulled takes over what the hub itself knows: it is newer than what the pod says,
-// which waits for the cloud.
-func (r *podReport) pulled(p *nodeapi.ImagePull) {
-	ready := p.State == nodeapi.Ready
-	r.ImageReady = &ready
-	if ready {
+// addPull adds what the hub knows of the images. It is newer than the pod's condition, which
+// the hub cannot update while the cloud is away.
+func (r *podReport) addPull(p *nodeapi.ImagePull) {
+	r.ImageReady = new(p.State == nodeapi.Ready)
+	if *r.ImageReady {
 		return
 	}
 	r.ImageReason = string(p.State)
@@ -139,13 +139,13 @@ func (r *podReport) pulled(p *nodeapi.ImagePull) {
 		total += i.BytesTotal
 	}
 	if known {
-		n := percent(r.ImageBytes, total)
-		r.ImagePercent = &n
+		r.ImagePercent = new(percent(r.ImageBytes, total))
 	}
 }
 
-// said takes over what the pod says, which may be nil, or about an older revision.
-func (r *podReport) said(image *corev1.PodCondition) {
+// addCondition adds the pod's condition about images, which may be nil, or about another
+// revision.
+func (r *podReport) addCondition(image *corev1.PodCondition) {
 	if image == nil {
 		return
 	}
@@ -159,4 +159,77 @@ func (r *podReport) said(image *corev1.PodCondition) {
 	default:
 		r.ImageReason = image.Reason
 	}
+}
+
+// nodePods returns the pods of this node, by namespace and name.
+func (h *hub) nodePods(ctx context.Context) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := h.read(ctx, nodeapi.Pods, &list); err != nil {
+		return nil, err
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods, nil
+}
+
+// imagePulls returns the queue of images. A hub that pulls none has none.
+func (h *hub) imagePulls(ctx context.Context) ([]nodeapi.ImagePull, error) {
+	var list nodeapi.ImagePullList
+	err := h.readIfKnown(ctx, nodeapi.ImagePulls, &list)
+	return list.Items, err
+}
+
+// needOf returns the controller's condition about pod's upgrade and the revision to upgrade to;
+// nil if there is none.
+func needOf(pod *corev1.Pod) (need *corev1.PodCondition, revision string) {
+	need = upgrade.Condition(pod, upgrade.NeedCondition)
+	if need == nil {
+		return nil, ""
+	}
+	return need, upgrade.RevisionOf(need)
+}
+
+func needsUpgrade(pod *corev1.Pod) bool {
+	need, _ := needOf(pod)
+	return need != nil && need.Status == corev1.ConditionTrue
+}
+
+func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
+
+// ownerOf returns the UID of pod's controlling owner, "" if there is none.
+func ownerOf(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+func isReady(pod *corev1.Pod) bool {
+	ready := upgrade.Condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// podName is a pod as its owner names it.
+type podName struct{ namespace, name string }
+
+func (p podName) String() string { return p.namespace + "/" + p.name }
+
+// pod parses NAMESPACE/POD, or POD with -n or in the namespace default.
+func (c *call) pod() (podName, error) {
+	namespace, pod, ok := strings.Cut(c.args[0], "/")
+	if !ok {
+		namespace, pod = cmp.Or(c.namespace, "default"), c.args[0]
+	}
+	if namespace == "" || pod == "" || strings.Contains(pod, "/") {
+		return podName{}, wrongUse("%q: want a pod as NAMESPACE/POD, as edgehubctl pods shows them", c.args[0])
+	}
+	if ok && c.namespace != "" && c.namespace != namespace {
+		return podName{}, wrongUse("pod %s is not in namespace %s: leave -n out", c.args[0], c.namespace)
+	}
+	return podName{namespace, pod}, nil
 }

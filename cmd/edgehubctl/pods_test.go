@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -44,7 +44,7 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := reportOf(&tt.pod, tt.pulls)
-			row := table.Filled(r.row(time.Now()))
+			row := format.Filled(r.row(time.Now()))
 			got := slices.Concat(row[:2], row[5:8])
 			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)

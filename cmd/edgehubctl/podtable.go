@@ -8,22 +8,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
 )
 
-// width is that of the terminal, and 0 for what is none: a file has room for all columns.
-func (c *call) width() int {
-	size, isTerminal := screen.Terminal(c.out)
-	if !isTerminal {
-		return 0
-	}
-	width, _ := size()
-	return width
-}
-
-// podTable has all columns where they fit into width, and else those that matter most;
-// -o json has everything.
+// podTable has all columns if they fit into width or width is 0, and otherwise the most
+// important ones.
 func podTable(reports []podReport, now time.Time, width int) string {
 	rowsOf := func(row func(*podReport) []string) (rows [][]string) {
 		for i := range reports {
@@ -32,7 +20,7 @@ func podTable(reports []podReport, now time.Time, width int) string {
 		return rows
 	}
 	header := []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
-	text := table.Text(header, rowsOf(func(r *podReport) []string { return r.row(now) }))
+	text := format.Table(header, rowsOf(func(r *podReport) []string { return r.row(now) }))
 	if width == 0 || columns(text) <= width {
 		return text
 	}
@@ -40,7 +28,7 @@ func podTable(reports []podReport, now time.Time, width int) string {
 	var rows [][]string
 	for _, upgrade := range []func(*podReport) string{(*podReport).changesAndPull, (*podReport).changes, (*podReport).newImage} {
 		rows = rowsOf(func(r *podReport) []string { return r.shortRow(upgrade) })
-		if text := table.Text(header, rows); columns(text) <= width {
+		if text := format.Table(header, rows); columns(text) <= width {
 			return text
 		}
 	}
@@ -56,8 +44,7 @@ func columns(text string) int {
 	return most
 }
 
-// leastLast is how much is left of the last column in any case, at the expense of lines
-// that the terminal wraps.
+// leastLast is the least width of the last column, even if lines wrap then.
 const leastLast = 9
 
 // cutLast is a table whose last column takes what the others leave of width.
@@ -68,16 +55,16 @@ func cutLast(header []string, rows [][]string, width int) string {
 	for _, row := range rows {
 		without = append(without, others(row))
 	}
-	room := max(leastLast, width-columns(table.Text(others(header), without))+len("-")) // which an empty cell has
+	room := max(leastLast, width-columns(format.Table(others(header), without))+len("-")) // which an empty cell has
 	for _, row := range rows {
 		if text := []rune(row[last]); len(text) > room {
 			row[last] = string(text[:room-len("...")]) + "..."
 		}
 	}
-	return table.Text(header, rows)
+	return format.Table(header, rows)
 }
 
-// row has all that there is to say.
+// row has all columns.
 func (r *podReport) row(now time.Time) []string {
 	needs, since := "", ""
 	if r.NeedsUpgrade != nil {
@@ -92,7 +79,8 @@ func (r *podReport) row(now time.Time) []string {
 	return append([]string{r.Namespace, r.Pod}, append(r.statusColumns(), needs, r.imageReady(), since, r.imageChanges(maxChanges))...)
 }
 
-// shortRow names the pod as upgrade takes it, and says of an upgrade what it brings.
+// shortRow names the pod as the command upgrade takes it; the last column describes the
+// upgrade.
 func (r *podReport) shortRow(upgrade func(*podReport) string) []string {
 	last := ""
 	if r.NeedsUpgrade != nil {
@@ -118,7 +106,7 @@ func (r *podReport) newImage() string {
 	return "yes"
 }
 
-// statusColumns is how the pod is doing now, in the columns of kubectl.
+// statusColumns are READY, STATUS and RESTARTS, as in kubectl get pods.
 func (r *podReport) statusColumns() []string {
 	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
 }

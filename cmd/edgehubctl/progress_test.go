@@ -51,7 +51,7 @@ func TestRates(t *testing.T) {
 }
 
 func TestAPictureOfAPull(t *testing.T) {
-	p := newProgress()
+	p := meters{}
 	states := func(done int64) *nodeapi.ImagePull {
 		retry := start.Add(42 * time.Second)
 		s := imagePull(nodeapi.Pulling,
@@ -114,7 +114,7 @@ func TestSizes(t *testing.T) {
 func TestAPictureIsKeptUpToDate(t *testing.T) {
 	var out bytes.Buffer
 	size := func() (int, int) { return 80, 24 }
-	v := &pictureView{screen: screen.New(&out, size), size: size, progress: newProgress()}
+	v := &pictureView{screen: screen.New(&out, size), size: size, meters: meters{}}
 	s := imagePull(nodeapi.Pulling, image("app:1", nodeapi.Queued, 0, 0))
 	v.note("")
 	v.show(&s, start)

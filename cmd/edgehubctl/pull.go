@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// pull has the images of a pod's upgrade pulled, and shows how that goes on.
+// pull requests the images of a pod's upgrade, and shows the progress.
 func pull(ctx context.Context, c *call) error {
 	pod, err := c.pod()
 	if err != nil {
@@ -52,8 +56,8 @@ func (c *call) sayOf(answer string, err error) error {
 	return nil
 }
 
-// followPull returns when all images are there, or never will be. The hub's stream
-// breaks off when the hub is restarted, which does not end the pull.
+// followPull returns when all images are on the node, or never will be. A restart of the hub
+// ends its stream but not the pull, so followPull opens the stream again.
 func (c *call) followPull(ctx context.Context, pod podName) error {
 	began := time.Now()
 	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.namespace, pod.name), pace: c.pace, view: c.pullView()}
@@ -84,4 +88,142 @@ func brokenOff(err error) string {
 		return "the hub has ended its answer"
 	}
 	return err.Error()
+}
+
+// follower reads the states of one pre-pull, over as many streams as it takes.
+type follower struct {
+	hub  *hub
+	path string
+	pace time.Duration
+	view pullView
+	// first is the first state that was seen, and last the last.
+	first, last *nodeapi.ImagePull
+}
+
+// stream shows the states that the hub sends. over is true when the last one is final, and
+// false when the stream has ended before.
+func (f *follower) stream(ctx context.Context) (over bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	response, err := f.hub.do(ctx, http.MethodGet, f.path+"?watch=true")
+	if err != nil {
+		return false, err
+	}
+	defer response.Body.Close()
+	f.view.note("")
+	states, failed := decode(ctx, response.Body)
+	tick := time.NewTicker(f.pace)
+	defer tick.Stop()
+	for {
+		select {
+		case s, ok := <-states:
+			if !ok {
+				return false, <-failed
+			}
+			f.last = s
+			if f.first == nil {
+				f.first = s
+			}
+			f.view.show(s, time.Now())
+			if f.isOver() {
+				return true, nil
+			}
+		case <-tick.C: // rates and times to wait change without news
+			if f.last != nil {
+				f.view.show(f.last, time.Now())
+			}
+		}
+	}
+}
+
+// decode sends the states that it reads from r, then sends on failed why it ended, and closes
+// states. nil is an end between two states. decode ends when ctx is done, if that ends r.
+func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull, failed <-chan error) {
+	out := make(chan *nodeapi.ImagePull)
+	why := make(chan error, 1) // one error, whether or not anyone waits
+	go func() {
+		defer close(out)
+		decoder := json.NewDecoder(r)
+		for {
+			s := new(nodeapi.ImagePull)
+			if err := decoder.Decode(s); err != nil {
+				why <- streamError(err)
+				return
+			}
+			select {
+			case out <- s:
+			case <-ctx.Done():
+				why <- nil
+				return
+			}
+		}
+	}()
+	return out, why
+}
+
+// streamError returns nil for a stream that broke off, which is resumed, and an error for one
+// that cannot be decoded.
+func streamError(err error) error {
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, mismatch := errors.AsType[*json.UnmarshalTypeError](err)
+	if syntax || mismatch {
+		return fmt.Errorf("the hub's answer is not understood, it may be of another version: %w", err)
+	}
+	return nil
+}
+
+// isOver tells whether the last state is final.
+func (f *follower) isOver() bool {
+	switch f.last.State {
+	case nodeapi.Ready, nodeapi.Cancelled, nodeapi.Superseded:
+		return true
+	}
+	return f.hopeless() || f.replaced()
+}
+
+// hopeless tells whether every missing image has failed for good.
+func (f *follower) hopeless() bool {
+	return f.last.State == nodeapi.Failed && !slices.ContainsFunc(f.last.Images, func(i nodeapi.Image) bool {
+		return i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil)
+	})
+}
+
+// replaced tells whether another pre-pull has replaced the requested one between two streams.
+func (f *follower) replaced() bool {
+	return f.last.Revision != f.first.Revision || f.last.UID != f.first.UID
+}
+
+// outcome returns the error of a pull that is over, nil if all images are on the node.
+func (f *follower) outcome(pod podName) error {
+	switch {
+	case f.replaced():
+		return endf(exitNotNow, "pod %s is to be upgraded to revision %s by now, not to %s: pull again", pod, f.last.Revision, f.first.Revision)
+	case f.last.State == nodeapi.Superseded:
+		return endf(exitNotNow, "pod %s is no longer to be upgraded to revision %s: %s pods shows what it needs", pod, f.last.Revision, name)
+	case f.last.State == nodeapi.Cancelled:
+		return endf(exitFailed, "somebody has cancelled the pull for pod %s", pod)
+	case f.last.State == nodeapi.Ready:
+		return nil
+	}
+	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.summary())
+}
+
+// summary describes in one line which image is missing, and why.
+func (f *follower) summary() string {
+	if f.last == nil {
+		return "the hub has not said how far it is"
+	}
+	now := time.Now()
+	for _, i := range f.last.Images {
+		if i.LastError != "" {
+			return i.Image + ": " + describe(&i, now)
+		}
+	}
+	ready := 0
+	for _, i := range f.last.Images {
+		if i.State == nodeapi.Ready {
+			ready++
+		}
+	}
+	return fmt.Sprintf("%d of %s on the node", ready, plural(len(f.last.Images), "image"))
 }

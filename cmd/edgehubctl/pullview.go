@@ -7,15 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// pullView shows how a pre-pull goes on, to a person or to a program.
+// pullView shows the progress of a pre-pull to a person or a program.
 type pullView interface {
 	// show is called with each state, and with the same one again as time passes.
 	show(s *nodeapi.ImagePull, now time.Time)
-	// note says what is with the hub, or "" when nothing is any more.
+	// note shows a problem with the hub; "" clears it.
 	note(text string)
 }
 
@@ -23,15 +24,15 @@ func (c *call) pullView() pullView {
 	size, isTerminal := screen.Terminal(c.out)
 	switch {
 	case c.output == "json":
-		return &jsonView{notes: notes{w: c.err}, out: c.out}
+		return &jsonView{notes: notes{w: c.err}, states: notes{w: c.out}}
 	case isTerminal:
-		return &pictureView{screen: screen.New(c.out, size), size: size, progress: newProgress()}
+		return &pictureView{screen: screen.New(c.out, size), size: size, meters: meters{}}
 	default:
 		return &lineView{notes: notes{w: c.err}, out: c.out, said: map[string]string{}}
 	}
 }
 
-// notes go to a log, once: a hub that does not come up is no news every second.
+// notes prints a line unless it repeats the one before.
 type notes struct {
 	w    io.Writer
 	last string
@@ -47,8 +48,7 @@ func (n *notes) note(text string) {
 // jsonView prints each change on a line of its own, as the hub says it.
 type jsonView struct {
 	notes
-	out  io.Writer
-	last string
+	states notes
 }
 
 func (v *jsonView) show(s *nodeapi.ImagePull, _ time.Time) {
@@ -56,25 +56,22 @@ func (v *jsonView) show(s *nodeapi.ImagePull, _ time.Time) {
 	if err != nil {
 		panic("encode a pre-pull: " + err.Error()) // it was decoded from JSON
 	}
-	if line := string(b); line != v.last {
-		fmt.Fprintln(v.out, line)
-		v.last = line
-	}
+	v.states.note(string(b))
 }
 
 // pictureView is kept up to date in place.
 type pictureView struct {
-	screen   *screen.Screen
-	size     func() (width, height int)
-	progress *progress
-	text     string // of the last state
-	noted    string
+	screen *screen.Screen
+	size   func() (width, height int)
+	meters meters
+	text   string // of the last state
+	noted  string
 }
 
 func (v *pictureView) show(s *nodeapi.ImagePull, now time.Time) {
-	v.progress.count(s, now)
+	v.meters.count(s, now)
 	width, _ := v.size()
-	v.text = v.progress.picture(s, now, width)
+	v.text = v.meters.picture(s, now, width)
 	v.draw()
 }
 
@@ -91,8 +88,7 @@ func (v *pictureView) draw() {
 	v.screen.Draw(text)
 }
 
-// lineView prints a line when an image's state has changed, or another tenth of it is
-// there.
+// lineView prints a line when an image's state changes, and at each tenth of its bytes.
 type lineView struct {
 	notes
 	out  io.Writer
@@ -101,7 +97,7 @@ type lineView struct {
 
 func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 	for _, i := range s.Images {
-		// What it says that is no news: how long until the next attempt.
+		// The time until the next attempt is not part of kind: it changes each second.
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
 		line := describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
@@ -114,4 +110,133 @@ func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 			v.said[i.Image] = kind
 		}
 	}
+}
+
+// meter measures the rate of one image's download. The hub says how many bytes there are; each
+// client measures the rate itself.
+type meter struct{ samples []sample }
+
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+const (
+	// meterSpan is how long a sample counts: long enough for a line that stutters.
+	meterSpan = 10 * time.Second
+	// meterLeast is how long bytes are counted before a rate is told.
+	meterLeast = 900 * time.Millisecond
+)
+
+func (m *meter) add(at time.Time, done int64) {
+	if n := len(m.samples); n > 0 && done < m.samples[n-1].done {
+		m.samples = nil // an attempt began anew
+	}
+	m.samples = append(m.samples, sample{at, done})
+	for len(m.samples) > 2 && at.Sub(m.samples[1].at) >= meterSpan {
+		m.samples = m.samples[1:]
+	}
+}
+
+// rate is in bytes per second; false while there are too few samples.
+func (m *meter) rate() (float64, bool) {
+	if len(m.samples) == 0 {
+		return 0, false
+	}
+	first, last := m.samples[0], m.samples[len(m.samples)-1]
+	if took := last.at.Sub(first.at); took >= meterLeast {
+		return float64(last.done-first.done) / took.Seconds(), true
+	}
+	return 0, false
+}
+
+// meters are those of the images that are being pulled, by image.
+type meters map[string]*meter
+
+// count must be called before a state is shown.
+func (m meters) count(s *nodeapi.ImagePull, now time.Time) {
+	for _, i := range s.Images {
+		if i.State != nodeapi.Pulling || i.BytesTotal == 0 {
+			delete(m, i.Image)
+			continue
+		}
+		if m[i.Image] == nil {
+			m[i.Image] = &meter{}
+		}
+		m[i.Image].add(now, i.BytesDone)
+	}
+}
+
+// picture has two lines for each image.
+func (m meters) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s of revision %s\n", podName{s.Namespace, s.Pod}, plural(len(s.Images), "image"), s.Revision)
+	for _, i := range s.Images {
+		state := describe(&i, now)
+		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+			state = bar(&i, width) + m.speed(&i)
+		}
+		fmt.Fprintf(&out, "%s\n  %s\n", i.Image, state)
+	}
+	return out.String()
+}
+
+// Sizes of a bar, in columns.
+const (
+	maxBar = 30
+	minBar = 5
+	// barText is what may stand beside it.
+	barText = len("  [] 100%  1023.9 of 1023.9 MiB  1023.9 MiB/s, 59m59s left")
+)
+
+// bar is full only when all is there.
+func bar(i *nodeapi.Image, width int) string {
+	columns := min(maxBar, max(minBar, width-barText))
+	n := percent(i.BytesDone, i.BytesTotal)
+	full := n * columns / 100
+	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, bytesOf(i.BytesDone, i.BytesTotal))
+}
+
+// speed formats the rate, and the time left at that rate.
+func (m meters) speed(i *nodeapi.Image) string {
+	rate, ok := m[i.Image].rate()
+	switch left := i.BytesTotal - i.BytesDone; {
+	case !ok:
+		return ""
+	case left <= 0:
+		return "  unpacking"
+	case rate < 1:
+		return "  no bytes come in"
+	default:
+		return fmt.Sprintf("  %s/s, %s left", size(int64(rate)), seconds(time.Duration(float64(left)/rate*float64(time.Second))))
+	}
+}
+
+// describe returns the state of an image in one line, without its rate.
+func describe(i *nodeapi.Image, now time.Time) string {
+	switch i.State {
+	case nodeapi.Ready:
+		if i.BytesTotal == 0 {
+			return "ready"
+		}
+		return "ready, " + size(i.BytesTotal)
+	case nodeapi.Pulling:
+		return format.Joined("pulling", attempt(i))
+	case nodeapi.Queued:
+		return format.Joined("queued", attempt(i))
+	case nodeapi.Failed:
+		if i.NextRetry == nil {
+			return "failed for good: " + i.LastError
+		}
+		return fmt.Sprintf("failed, again in %s: %s", seconds(i.NextRetry.Sub(now)), i.LastError)
+	default:
+		return strings.ToLower(string(i.State))
+	}
+}
+
+func attempt(i *nodeapi.Image) string {
+	if i.Attempts < 2 {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d", i.Attempts)
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
@@ -29,27 +31,26 @@ type replacement struct {
 	ready time.Time
 }
 
-// newReplacement tells who is to follow pod, by the pods as they were before its upgrade.
-// A node may not read DaemonSets: their minReadySeconds are in the target that the
-// controller has written on the pod. Where it is 0, or the controller an older one, the
+// newReplacement describes the pod that will replace pod, given the pods before the upgrade.
+// A node may not read DaemonSets, so their minReadySeconds are in the target that the
+// controller has written on the pod. If they are 0 or missing there (an older controller), the
 // replacement has to stay Ready for settle.
 func newReplacement(before []*corev1.Pod, pod podName, settle time.Duration) (*replacement, error) {
-	for _, p := range before {
-		if p.Namespace != pod.namespace || p.Name != pod.name {
-			continue
-		}
-		_, revision := needOf(p)
-		if target, ok, err := upgrade.TargetOf(p); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
-			settle = time.Duration(target.MinReadySeconds) * time.Second
-		}
-		return &replacement{old: pod, uid: p.UID, owner: ownerOf(p), target: revision, settle: settle}, nil
+	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.namespace && p.Name == pod.name })
+	if i < 0 {
+		return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with %s pods", pod, name)
 	}
-	return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with %s pods", pod, name)
+	old := before[i]
+	_, revision := needOf(old)
+	if target, ok, err := upgrade.TargetOf(old); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
+		settle = time.Duration(target.MinReadySeconds) * time.Second
+	}
+	return &replacement{old: pod, uid: old.UID, owner: ownerOf(old), target: revision, settle: settle}, nil
 }
 
-// check returns true once the replacement has been Ready for long enough, and else what is
-// waited for. The pods are as they were at some time between asked and answered. It
-// returns an error when the replacement fails to run.
+// check returns true once the replacement has been Ready for long enough, and otherwise what
+// to wait for. The pods are from some time between asked and answered. check returns an error
+// when the replacement fails to run.
 func (s *replacement) check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
 	old := s.find(pods)
 	if s.pod != nil {
@@ -66,7 +67,7 @@ func (s *replacement) check(pods []*corev1.Pod, asked, answered time.Time) (done
 	}
 }
 
-// find sets s.pod, nil if there is no replacement, and returns the old pod if it is there.
+// find sets s.pod, to nil if there is no replacement, and returns the old pod, if it exists.
 func (s *replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 	s.pod = nil
 	for _, p := range pods {
@@ -81,7 +82,7 @@ func (s *replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 	return old
 }
 
-// evaluate is for a replacement that is there.
+// evaluate is check for a replacement that exists.
 func (s *replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
 	name := podName{s.pod.Namespace, s.pod.Name}
 	if f := podstatus.FailureOf(s.pod); f != nil {
@@ -104,8 +105,8 @@ func (s *replacement) evaluate(asked, answered time.Time) (done bool, waiting st
 	return false, waiting, nil
 }
 
-// readiness identifies one period in which a pod is Ready: a pod that was
-// restarted or not Ready in between is not stable, also where nobody looked meanwhile.
+// readiness identifies one period in which a pod is Ready. It differs after a restart, and
+// after a time in which the pod was not Ready, even if nobody looked meanwhile.
 type readiness struct {
 	uid      types.UID
 	since    time.Time // by the clock of the node
@@ -120,17 +121,15 @@ func readinessOf(pod *corev1.Pod) readiness {
 	return out
 }
 
-// unready says what keeps pod from being Ready.
+// unready returns why pod is not Ready.
 func unready(pod *corev1.Pod) string {
 	if c := upgrade.Condition(pod, corev1.PodScheduled); c != nil && c.Status != corev1.ConditionTrue {
 		return format.Joined(c.Reason, c.Message)
 	}
 	var out []string
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if why := notRunning(&statuses[i]); why != "" {
-				out = append(out, "container "+statuses[i].Name+" "+why)
-			}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if why := notRunning(&s); why != "" {
+			out = append(out, "container "+s.Name+" "+why)
 		}
 	}
 	switch ready := upgrade.Condition(pod, corev1.PodReady); {
@@ -144,7 +143,7 @@ func unready(pod *corev1.Pod) string {
 	return "its phase is " + string(pod.Status.Phase)
 }
 
-// notRunning says what keeps a container from being ready, "" if nothing does.
+// notRunning returns why a container is not ready, "" if it is.
 func notRunning(s *corev1.ContainerStatus) string {
 	switch {
 	case s.State.Waiting != nil:
@@ -155,4 +154,50 @@ func notRunning(s *corev1.ContainerStatus) string {
 		return "runs and is not ready"
 	}
 	return ""
+}
+
+// broken is the error of an upgrade whose new pod does not run. kubelet goes on trying, but a
+// person has to find the cause, or roll back.
+type broken struct {
+	pod     *corev1.Pod
+	failure *podstatus.Failure
+}
+
+func (b *broken) Error() string {
+	return fmt.Sprintf("pod %s/%s of revision %s does not run: %s. %s. %s",
+		b.pod.Namespace, b.pod.Name, revisionOf(b.pod), b.failure, b.look(), b.goBack())
+}
+
+// look returns the commands that show more.
+func (b *broken) look() string {
+	if !b.failure.Crashed || b.failure.Container == "" {
+		return fmt.Sprintf("To find out more: kubectl describe pod %s -n %s", b.pod.Name, b.pod.Namespace)
+	}
+	out := fmt.Sprintf("Its log: kubectl logs %s -n %s -c %s", b.pod.Name, b.pod.Namespace, b.failure.Container)
+	if b.failure.Restarting {
+		out += " --previous"
+	}
+	if id := b.containerID(); id != "" {
+		out += ", or on this node crictl logs " + id
+	}
+	return out
+}
+
+// containerID is that of the container that ended, as crictl takes it.
+func (b *broken) containerID() string {
+	if b.failure.LastEnd == nil {
+		return ""
+	}
+	_, id, _ := strings.Cut(b.failure.LastEnd.ContainerID, "://")
+	const enough = 13 // as crictl itself prints them
+	return id[:min(len(id), enough)]
+}
+
+func (b *broken) goBack() string {
+	owner := metav1.GetControllerOf(b.pod)
+	if owner == nil {
+		return "kubelet goes on trying"
+	}
+	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo daemonset/%s -n %s), and upgrade once more when %s pods shows that the pod needs it",
+		owner.Name, b.pod.Namespace, name)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/table"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -37,7 +36,7 @@ type cacheReport struct {
 	Oldest *viewState `json:"oldest,omitempty"`
 }
 
-// viewState is what is shown of a view.
+// viewState is the part of a view's state that is shown.
 type viewState struct {
 	User      string    `json:"user"`
 	Resource  string    `json:"resource"`
@@ -183,5 +182,5 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 			rows = append(rows, []string{podName{p.Namespace, p.Pod}.String(), p.Revision, i.Image, state})
 		}
 	}
-	return table.Text([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
+	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
 }

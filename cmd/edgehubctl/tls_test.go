@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 )
 
 // newSecureHub is a fakeHub that speaks TLS to those with a client certificate, and
@@ -73,7 +75,7 @@ func TestHubsOverTLS(t *testing.T) {
 		})
 	}
 	var out bytes.Buffer
-	run(t.Context(), []string{completeVerb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
+	run(t.Context(), []string{completion.Verb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
 	if got := out.String(); got != "shop/web-1\n" {
 		t.Errorf("completed to %q", got)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// upgraded is what upgrade --wait says as JSON, an interface to scripts.
+// upgraded is the output of upgrade --wait as JSON, an interface to scripts.
 type upgraded struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`       // that was upgraded
@@ -22,8 +22,8 @@ type upgraded struct {
 	StableSeconds float64 `json:"stableSeconds"`
 }
 
-// upgradePod has a pod upgraded, and with --wait sees to it that the new one runs: that it
-// is Ready, and stays so for a while.
+// upgradePod requests the upgrade of a pod. With --wait it returns when the new pod is Ready
+// and has stayed so for a while.
 func upgradePod(ctx context.Context, c *call) error {
 	pod, err := c.pod()
 	if err != nil {
@@ -35,7 +35,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	before, err := c.hub.nodePods(ctx) // whom to wait for is known of the old pod only
+	before, err := c.hub.nodePods(ctx) // only the old pod tells what its replacement will be
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func upgradePod(ctx context.Context, c *call) error {
 	return c.waitForReplacement(ctx, s, began)
 }
 
-// waitForReplacement looks at the node's pods again and again: what the hub knows of them
-// is in its memory, and it is one person who waits.
+// waitForReplacement polls the node's pods. That is cheap: the hub has them in memory, and few
+// people wait at once.
 func (c *call) waitForReplacement(ctx context.Context, s *replacement, began time.Time) error {
 	tell := c.teller()
 	waiting := "for the hub"
@@ -102,8 +102,8 @@ func (c *call) arrived(s *replacement, began time.Time) error {
 	return nil
 }
 
-// teller says what is waited for: on a terminal in place, with the time that has
-// passed; elsewhere on stderr, when it has changed.
+// teller returns a function that shows what the command waits for: on a terminal in place,
+// with the time so far; elsewhere on stderr, when it has changed.
 func (c *call) teller() func(text string, took time.Duration) {
 	size, isTerminal := screen.Terminal(c.out)
 	if !isTerminal || c.output != "" {

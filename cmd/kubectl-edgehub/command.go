@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
 const name = "kubectl-edgehub"
 
-// streams are where output goes; a test puts buffers there.
+// streams are where output goes.
 type streams struct{ out, err io.Writer }
 
 // exitCode is what scripts branch on. help.go explains the codes to them.
@@ -47,7 +48,7 @@ type options struct {
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // an error names what is wrong, and where help is
+	fs.Usage = func() {} // errors say where help is
 	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
 	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
@@ -63,26 +64,54 @@ func (o *options) flags() *pflag.FlagSet {
 type command struct {
 	help  string
 	takes []string // of the flags that are not for all commands
-	run   func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error)
+	run   func(ctx context.Context, words []string, o *options, s streams) (exitCode, error)
 }
+
+// verbs are the commands, as errors name them.
+const verbs = "status, pause, resume or completion"
 
 // statusFlags are for the command status only.
 func statusFlags() []string { return []string{"watch", "nodes", "output", "timeout", "ready-only"} }
 
 func commands() map[string]command {
 	return map[string]command{
-		"status": {help: helpStatus, takes: statusFlags(), run: status},
-		"pause":  {help: helpPause, run: pause},
-		"resume": {help: helpResume, run: resume},
+		"status":     {help: helpStatus, takes: statusFlags(), run: onDaemonSet("status", status)},
+		"pause":      {help: helpPause, run: onDaemonSet("pause", pause)},
+		"resume":     {help: helpResume, run: onDaemonSet("resume", resume)},
+		"completion": {help: helpCompletion, run: printScript},
 	}
 }
 
-// run does what args say and returns how it ended. What went wrong is on s.err.
-func run(ctx context.Context, args []string, s streams) exitCode {
-	// What client-go has to say would tear the picture apart; what matters of it
-	// comes back as errors.
+// onDaemonSet connects to the cluster of the DaemonSet that words name.
+func onDaemonSet(
+	verb string, run func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error),
+) func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+	return func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+		daemonSet, err := daemonSetName(words)
+		if err != nil {
+			return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
+		}
+		cluster, err := o.open()
+		if err != nil {
+			return exitFailed, err
+		}
+		return run(ctx, cluster, daemonSet, o, s)
+	}
+}
+
+// run carries out the command line. Errors go to s.err. program is the name of the executable.
+func run(ctx context.Context, program string, args []string, s streams) exitCode {
+	// client-go's log lines would destroy the picture; what matters is returned as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
+	switch {
+	case program == kubectlCompleter:
+		completion.PrintForKubectl(s.out, completeLine(ctx, args))
+		return exitDone
+	case len(args) > 0 && args[0] == completion.Verb:
+		completion.Print(s.out, completeLine(ctx, args[1:]))
+		return exitDone
+	}
 	code, err := dispatch(ctx, args, s)
 	if err != nil {
 		fmt.Fprintln(s.err, "error:", err)
@@ -107,23 +136,15 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	verb := words[0]
 	c, known := commands()[verb]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume; see kubectl edgehub --help", verb)
+		return exitFailed, fmt.Errorf("unknown command %q: want %s; see kubectl edgehub --help", verb, verbs)
 	}
 	if err := o.check(fs, verb, c); err != nil {
 		return exitFailed, err
 	}
-	daemonSet, err := daemonSetName(words[1:])
-	if err != nil {
-		return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
-	}
-	cluster, err := o.open()
-	if err != nil {
-		return exitFailed, err
-	}
-	return c.run(ctx, cluster, daemonSet, &o, s)
+	return c.run(ctx, words[1:], &o, s)
 }
 
-// check refuses flags that the command would silently pass over.
+// check refuses flags that the command would ignore.
 func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
 	for _, flag := range statusFlags() {
 		if fs.Changed(flag) && !slices.Contains(c.takes, flag) {
@@ -145,7 +166,7 @@ func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
 	return nil
 }
 
-// help prints what words ask for: a command's help, or how to begin.
+// help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) (exitCode, error) {
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
 	if len(words) == 0 {
@@ -154,8 +175,38 @@ func help(words []string, w io.Writer) (exitCode, error) {
 	}
 	c, known := commands()[words[0]]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want status, pause or resume", words[0])
+		return exitFailed, fmt.Errorf("unknown command %q: want %s", words[0], verbs)
 	}
 	fmt.Fprintln(w, strings.TrimSpace(c.help))
 	return exitDone, nil
+}
+
+// kinds are the ways in which kubectl lets people write DaemonSet.
+var kinds = []string{"ds", "daemonset", "daemonsets", "daemonset.apps", "daemonsets.apps", "daemonset.v1.apps", "daemonsets.v1.apps"}
+
+// daemonSetName reads the name from the words of a command line: ds/NAME or
+// ds NAME, with any of the kinds, in any letter case.
+func daemonSetName(words []string) (string, error) {
+	const want = "want one DaemonSet, as ds/NAME or ds NAME"
+	var kind, name string
+	switch len(words) {
+	case 0:
+		return "", errors.New("no DaemonSet is named: " + want)
+	case 1:
+		var ok bool
+		if kind, name, ok = strings.Cut(words[0], "/"); !ok {
+			return "", fmt.Errorf("%q: %s", words[0], want)
+		}
+	case 2:
+		kind, name = words[0], words[1]
+	default:
+		return "", fmt.Errorf("%q: %s", strings.Join(words, " "), want)
+	}
+	if !slices.Contains(kinds, strings.ToLower(kind)) {
+		return "", fmt.Errorf("%q is no DaemonSet: %s", strings.Join(words, " "), want)
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: %s", strings.Join(words, " "), want)
+	}
+	return name, nil
 }

@@ -21,7 +21,11 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, exitDone, "circuit breaker", ""},
 		"help of what is no command":        {[]string{"help", "stop"}, exitFailed, "", `unknown command "stop"`},
 		"--version":                         {[]string{"--version"}, exitDone, "kubectl-edgehub ", ""},
-		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause or resume"},
+		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause, resume or completion"},
+		"completion of no shell":            {[]string{"completion"}, exitFailed, "", "want one shell: bash, zsh, fish"},
+		"completion of another shell":       {[]string{"completion", "tcsh"}, exitFailed, "", `"tcsh" is no shell: want bash, zsh, fish`},
+		"completion of bash":                {[]string{"completion", "bash"}, exitDone, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
+		"help of completion":                {[]string{"completion", "--help"}, exitDone, "kubectl_complete-edgehub", ""},
 		"no such flag":                      {[]string{"status", "ds/web", "--all"}, exitFailed, "", "--all"},
 		"no name":                           {[]string{"status"}, exitFailed, "", "no DaemonSet is named"},
 		"another kind":                      {[]string{"pause", "deploy/web"}, exitFailed, "", `"deploy/web" is no DaemonSet`},
@@ -40,7 +44,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := run(t.Context(), tt.args, streams{out: &out, err: &errs})
+			code := run(t.Context(), "kubectl-edgehub", tt.args, streams{out: &out, err: &errs})
 			if code != tt.code {
 				t.Errorf("got exit code %d, want %d", code, tt.code)
 			}
@@ -64,7 +68,7 @@ func TestNamesOfDaemonSets(t *testing.T) {
 
 // A line of help that wraps is hard to read.
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, text := range []string{helpAll, helpStatus, helpPause, helpResume} {
+	for _, text := range []string{helpAll, helpStatus, helpPause, helpResume, helpCompletion} {
 		for line := range strings.Lines(text) {
 			if n := len(strings.TrimSuffix(line, "\n")); n > 90 {
 				t.Errorf("%d columns: %s", n, line)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
@@ -11,8 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
-// connection is how to reach the cluster, said with kubectl's own flags, and with
-// KUBECONFIG, as there.
+// connection says how to reach the cluster, by kubectl's own flags and KUBECONFIG.
 type connection struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides clientcmd.ConfigOverrides
@@ -24,7 +26,7 @@ func (c *connection) addFlags(fs *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&c.overrides, fs, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 
-// cluster is a place to ask.
+// cluster is the connection to a cluster.
 type cluster struct {
 	client    kubernetes.Interface
 	namespace string // to look in
@@ -53,3 +55,31 @@ func (c *connection) open() (*cluster, error) {
 	}
 	return &cluster{client: client, namespace: namespace, clock: clock}, nil
 }
+
+// serverClock tells the time of the apiserver: the times that it is compared with were written
+// in the cluster, and the clock of a person's machine may be off. It is exact to a second or
+// two and safe for concurrent use.
+type serverClock struct {
+	ahead atomic.Int64 // of our own clock, in nanoseconds
+}
+
+// listen reads the time from the answers of next.
+func (c *serverClock) listen(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil { // a proxy in between may leave it out
+			c.ahead.Store(int64(time.Until(date)))
+		}
+		return response, nil
+	})
+}
+
+// now is the local time until the apiserver has answered once.
+func (c *serverClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -9,13 +9,13 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// A line names so many nodes, and so many reasons; --nodes shows all.
+// Limits of one line; --nodes shows all.
 const (
 	maxNames   = 5
 	maxReasons = 3
 )
 
-// names lists nodes, not more than fit a line.
+// names lists at most maxNames nodes.
 func names(nodes []nodeReport) string {
 	var out []string
 	for _, n := range nodes[:min(len(nodes), maxNames)] {
@@ -30,10 +30,10 @@ func names(nodes []nodeReport) string {
 
 func byName(_ *report, nodes []nodeReport) string { return names(nodes) }
 
-// byReason says for each reason which nodes have it, the most frequent first.
+// byReason lists the nodes of each reason, the most frequent reason first.
 func byReason(_ *report, nodes []nodeReport) string {
 	groups := map[string][]nodeReport{}
-	var reasons []string
+	var reasons []string // in the order of the nodes
 	for _, n := range nodes {
 		if groups[n.Reason] == nil {
 			reasons = append(reasons, n.Reason)
@@ -55,7 +55,7 @@ func byReason(_ *report, nodes []nodeReport) string {
 	return strings.Join(out, "; ")
 }
 
-// byLimit says what nodes wait for that wait for their turn, or for their images.
+// byLimit says what pending nodes wait for: their turn, or their images.
 func byLimit(r *report, nodes []nodeReport) string {
 	if r.Limits == nil {
 		return ""
@@ -83,7 +83,7 @@ func awaitImages(nodes []nodeReport) int {
 	return count
 }
 
-// byHolder says what holds nodes back.
+// byHolder says what holds the nodes.
 func byHolder(_ *report, nodes []nodeReport) string {
 	counts := map[rollout.State]int{}
 	for _, n := range nodes {

@@ -7,6 +7,7 @@ edgehub.
   kubectl edgehub status ds/NAME     where a rollout stands, and what it waits for
   kubectl edgehub pause ds/NAME      delete no further pod
   kubectl edgehub resume ds/NAME     end a pause, or go on past the circuit breaker
+  kubectl edgehub completion SHELL   let bash, zsh or fish complete all this
 
   kubectl edgehub COMMAND --help     more about a command
   kubectl edgehub --version
@@ -110,4 +111,18 @@ rollout undo ds/web.
 
 It needs the rights to get and patch the DaemonSet. Exit codes: 0 nothing holds it any
 more, 1 failed, 3 the circuit breaker holds it still.
+`
+
+const helpCompletion = `
+Let a shell complete commands, flags, and the names of DaemonSets, namespaces and
+contexts.
+
+kubectl edgehub, where kubectl itself is completed: kubectl asks an executable with
+this name, in a folder of PATH, which is the same program by another name:
+  ln -s kubectl-edgehub /usr/local/bin/kubectl_complete-edgehub
+
+kubectl-edgehub, called by itself, with the script that this command prints:
+  bash:  source <(kubectl-edgehub completion bash)                 in ~/.bashrc
+  zsh:   source <(kubectl-edgehub completion zsh)   behind compinit in ~/.zshrc
+  fish:  kubectl-edgehub completion fish | source in ~/.config/fish/config.fish
 `

@@ -13,13 +13,13 @@ import (
 
 const (
 	// controllerLease is the name of the lease that a working controller holds, and
-	// controllerNamespace where it is, unless its flags say otherwise.
+	// controllerNamespace its namespace, unless the controller's flags say otherwise.
 	controllerLease     = "edgehub-controller"
 	controllerNamespace = "edgehub-system"
-	// overdue is how many times its duration a lease may be without renewal. A
-	// controller that restarts has it again within two.
+	// overdue is how many times its duration a lease may go without renewal. A controller that
+	// restarts renews it within two.
 	overdue = 3
-	// leasePeriod is how long an answer about the lease is good for.
+	// leasePeriod is how long an answer about the lease is used.
 	leasePeriod = 10 * time.Second
 )
 
@@ -73,21 +73,15 @@ func evaluateLeases(leases []coordinationv1.Lease, now time.Time, spoke bool) st
 		return "the controller seems not to run, so nothing will happen: there is no lease " + controllerLease +
 			" (kubectl get deploy -A -l app.kubernetes.io/name=" + controllerLease + ")"
 	}
-	duration := time.Duration(0)
-	if newest.Spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*newest.Spec.LeaseDurationSeconds) * time.Second
+	duration := time.Second // at least
+	if seconds := newest.Spec.LeaseDurationSeconds; seconds != nil {
+		duration = max(duration, time.Duration(*seconds)*time.Second)
 	}
 	silent := now.Sub(newest.Spec.RenewTime.Time)
-	if silent <= overdue*max(duration, time.Second) && holder(newest) != "" {
+	isHeld := newest.Spec.HolderIdentity != nil && *newest.Spec.HolderIdentity != ""
+	if isHeld && silent <= overdue*duration {
 		return ""
 	}
 	return fmt.Sprintf("the controller seems not to run, so nothing will happen: nobody has renewed its lease %s/%s since %s",
 		newest.Namespace, newest.Name, newest.Spec.RenewTime.UTC().Format(time.DateTime+" UTC"))
-}
-
-func holder(l *coordinationv1.Lease) string {
-	if l.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *l.Spec.HolderIdentity
 }

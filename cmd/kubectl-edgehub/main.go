@@ -2,15 +2,15 @@
 // into an update strategy of edgehub. In a folder of PATH, it is `kubectl
 // edgehub`. See help.go for what it tells its users.
 //
-// It reads what the rollout is about, the DaemonSet, its pods and the nodes, and
-// judges them by the controller's own rules. So it stays true while the controller
-// does not run, and can say so.
+// It reads the DaemonSet, its pods and the nodes, and judges them by the controller's own rules.
+// So the report is right even while the controller does not run, and can say so.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials of every kind that kubectl knows
@@ -19,5 +19,5 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})))
+	os.Exit(int(run(ctx, filepath.Base(os.Args[0]), os.Args[1:], streams{out: os.Stdout, err: os.Stderr})))
 }

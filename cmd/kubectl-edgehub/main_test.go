@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +17,13 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test is also the program, for tests that start it.
+func TestMain(m *testing.M) {
+	if program := os.Getenv("KUBECTL_EDGEHUB_TEST_PROGRAM"); program != "" {
+		os.Exit(int(run(context.Background(), program, os.Args[1:], streams{os.Stdout, os.Stderr})))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	oldRevision = "5d8f"

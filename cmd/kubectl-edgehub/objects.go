@@ -20,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
-// objects are what a rollout is judged by, as of one moment.
+// objects are what a rollout is judged by, at one moment.
 type objects struct {
 	daemonSet *appsv1.DaemonSet
 	revisions []*appsv1.ControllerRevision
@@ -36,15 +36,15 @@ type source struct {
 
 	// changed holds a value when something has changed since it was last read.
 	changed chan struct{}
-	// failed holds the first error with which there is no going on.
+	// failed holds the first final error.
 	failed chan error
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// follow returns when everything has been listed once. An error of the apiserver
-// until then is final; later ones are not, unless they are about rights.
+// follow returns when everything has been listed once. Until then, every error of the apiserver
+// is final; later only errors of authentication and authorization are.
 func follow(ctx context.Context, c *cluster, name string) (*source, error) {
 	ds, err := c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *source) start(ctx context.Context) error {
 	}
 }
 
-// trim drops what is large and not looked at.
+// trim drops large fields that nothing here reads.
 func trim(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
@@ -132,7 +132,7 @@ func (s *source) tellChange() {
 
 func (s *source) tellError(err error, synced chan struct{}) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return // a watch has had its time, and is made again
+		return // the watch has ended as watches do, and the reflector opens it again
 	}
 	final := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 	select {
@@ -149,7 +149,7 @@ func (s *source) tellError(err error, synced chan struct{}) {
 	}
 }
 
-// now returns what is known at the moment, or an error when the DaemonSet is gone.
+// now returns the present objects, or an error when the DaemonSet has been deleted.
 func (s *source) now() (objects, error) {
 	name := s.first.Namespace + "/" + s.first.Name
 	all := listOf[*appsv1.DaemonSet](s.daemonSets)
@@ -178,7 +178,7 @@ func listOf[T any](informer cache.SharedIndexInformer) []T {
 	return out
 }
 
-// close returns when nothing of the source runs any more.
+// close stops the source and waits for its goroutines.
 func (s *source) close() {
 	s.cancel()
 	s.running.Wait()

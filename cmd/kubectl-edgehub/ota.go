@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// judgeOTA counts who has upgraded. The rules of a rollout that is paused tell old
-// pods from new ones; whom an old pod waits for is another matter here.
+// judgeOTA counts which nodes have upgraded. The rules of a paused rollout tell old pods from
+// new ones; here, old pods wait for the owners of their nodes.
 func (r *report) judgeOTA(o objects, now time.Time) {
 	if _, err := rollout.ParsePrepull(o.daemonSet.Annotations); err != nil {
 		r.wrong(err.Error())
@@ -87,14 +87,14 @@ func (r *report) sumUpOTA(unscheduled int) {
 	}
 }
 
-// marked tells whether the controller's mark on pod is about revision.
+// marked tells whether the controller's condition on pod is about revision.
 func marked(pod *corev1.Pod, revision string) bool {
 	c := upgrade.Condition(pod, upgrade.NeedCondition)
 	return c != nil && upgrade.RevisionOf(c) == revision
 }
 
-// imagesOn says how the images of revision are doing on the pod's node, "" if
-// nobody asked for them there.
+// imagesOn describes the state of revision's images on the pod's node, "" if nobody requested
+// them there.
 func imagesOn(pod *corev1.Pod, revision string) string {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	switch {

@@ -30,8 +30,8 @@ func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) 
 	return exitDone, nil
 }
 
-// resume takes one thing out of the way: a pause, or else an open circuit breaker.
-// Not both at once: who ends a pause may not know of the other.
+// resume ends a pause, or else closes an open circuit breaker. Not both at once: whoever ends a
+// pause may not know of the breaker.
 func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
 	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
@@ -62,8 +62,8 @@ func resume(ctx context.Context, c *cluster, name string, _ *options, s streams)
 	return exitDone, nil
 }
 
-// pausable reads a DaemonSet and checks that there is something to pause or resume. Options
-// that cannot be carried out are no reason not to pause.
+// pausable reads a DaemonSet and checks that its rollout can be paused or resumed. Wrong options
+// are no reason not to pause.
 func pausable(ctx context.Context, c *cluster, name string) (*appsv1.DaemonSet, rollout.Options, error) {
 	ds, err := c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// servesNobody begins the reason for deleting a pod that is not Ready; what is
-// wrong with the pod follows.
+// servesNobody begins the reason for deleting a pod that is not Ready; its problem follows.
 const servesNobody = "it serves nobody: "
 
-// asItIs makes of a plan, which takes its own deletions for done, what there is
-// before anybody has carried them out.
+// asItIs corrects a plan, which counts its own deletions as done, to the state before them.
 func asItIs(plan *rollout.Plan, minReady time.Duration, now time.Time) {
 	turns := map[string]rollout.Deletion{}
 	for _, d := range plan.Delete {
@@ -43,10 +42,9 @@ func asItIs(plan *rollout.Plan, minReady time.Duration, now time.Time) {
 }
 
 func readySince(pod *corev1.Pod) (time.Time, bool) {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time, true
-		}
+	c := upgrade.Condition(pod, corev1.PodReady)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	return c.LastTransitionTime.Time, true
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,12 +13,12 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// phase is where a rollout as a whole stands.
+// phase is the state of a rollout as a whole.
 type phase string
 
 const (
 	complete phase = "complete" // every node runs the target revision
-	held     phase = "held"     // all but those that the admin holds back on purpose
+	held     phase = "held"     // every node is updated but those that annotations hold
 	updating phase = "updating" // it goes on by itself
 	waiting  phase = "waiting"  // the rest waits for nodes to be Ready, or for owners
 	paused   phase = "paused"   // by the annotation
@@ -57,7 +58,7 @@ type report struct {
 	Message string `json:"message"`
 	// Advice says what comes next, or what there is to do.
 	Advice string `json:"advice"`
-	// Warnings are about what is shown.
+	// Warnings say why the report may mislead.
 	Warnings []string `json:"warnings,omitempty"`
 	// Limits are those of AdvancedRollingUpdate.
 	Limits *limits `json:"limits,omitempty"`
@@ -94,7 +95,7 @@ type nodeReport struct {
 	AwaitsImages bool `json:"awaitsImages,omitempty"`
 }
 
-// errNotOurs is for a DaemonSet that never asked for anything.
+// errNotOurs is returned for a DaemonSet that has not opted in.
 type errNotOurs struct{ name string }
 
 func (e errNotOurs) Error() string {
@@ -102,7 +103,7 @@ func (e errNotOurs) Error() string {
 		"or kubectl edgehub --help for how to opt in"
 }
 
-// evaluate says where things phase.
+// evaluate judges a rollout by its objects at the time now.
 func evaluate(o objects, now time.Time) (*report, error) {
 	r := &report{Namespace: o.daemonSet.Namespace, Name: o.daemonSet.Name, Nodes: []nodeReport{}, Counts: map[rollout.State]int{}}
 	strategy, problem := daemonset.StrategyOf(o.daemonSet)
@@ -121,7 +122,7 @@ func evaluate(o objects, now time.Time) (*report, error) {
 	return r, nil
 }
 
-// describePods adds to each node how its pod is doing.
+// describePods adds the status of each node's pod.
 func (r *report) describePods(pods []*corev1.Pod) {
 	of := map[string]podstatus.Summary{}
 	for _, pod := range pods {
@@ -138,7 +139,7 @@ func (r *report) wrong(problem string) {
 	r.State, r.Message, r.Advice = invalid, "nothing is done", problem
 }
 
-// target sets the target revision, unless it is to be waited for.
+// target sets the target revision, if it exists already.
 func (r *report) target(o objects) (known bool) {
 	revision := daemonset.NewestRevision(o.daemonSet, o.revisions)
 	if revision == nil {
@@ -167,9 +168,8 @@ func (r *report) judgeRollout(o objects, now time.Time) {
 	r.sumUp(&plan, options, o.daemonSet)
 }
 
-// makePlan asks the controller's own rules. They are asked once, and for a moment
-// only: about the circuit breaker, which needs to have seen things happen, the
-// controller's last word counts if it is about this revision.
+// makePlan applies the controller's own rules to the present state. The circuit breaker depends
+// on events of the past, so the controller's last condition counts if it is about this revision.
 func makePlan(o objects, options rollout.Options, revision string, now time.Time) rollout.Plan {
 	if c := conditionOf(o.daemonSet, rollout.HaltedCondition); c != nil &&
 		c.Status == corev1.ConditionFalse && rollout.RevisionIn(c.Message) == revision {
@@ -184,7 +184,7 @@ func makePlan(o objects, options rollout.Options, revision string, now time.Time
 	return plan
 }
 
-// fill takes over the plan's nodes, each as adapt changes it.
+// fill adds the plan's nodes, each changed by adapt.
 func (r *report) fill(plan *rollout.Plan, states []rollout.State, adapt func(*rollout.NodeStatus)) {
 	for _, state := range states {
 		r.Counts[state] = 0
@@ -212,7 +212,7 @@ func limitsOf(plan *rollout.Plan, options rollout.Options) *limits {
 	return l
 }
 
-// sumUp says where the rollout as a whole stands, in the words of the conditions.
+// sumUp sets the phase of the whole rollout, in the words of the conditions.
 func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.DaemonSet) {
 	conditions := map[appsv1.DaemonSetConditionType]appsv1.DaemonSetCondition{}
 	for _, c := range rollout.Conditions(plan) {
@@ -253,7 +253,7 @@ func whatIsNext(plan *rollout.Plan, options rollout.Options) string {
 	}
 }
 
-// haltedBecause prefers the controller's words, which saw it happen.
+// haltedBecause prefers the message of the controller, which has seen what happened.
 func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 	if c := conditionOf(ds, rollout.HaltedCondition); c != nil && c.Status == corev1.ConditionTrue && rollout.RevisionIn(c.Message) == plan.Revision {
 		return c.Message
@@ -261,8 +261,8 @@ func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 	return rollout.Conditions(plan)[2].Message
 }
 
-// refusedBecause returns the controller's words when pods may not be deleted, which only
-// it can know, and "" otherwise.
+// refusedBecause returns the controller's message when the apiserver refuses to delete pods,
+// which only the controller can know, and "" otherwise.
 func refusedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 	c := conditionOf(ds, rollout.ProgressingCondition)
 	if c == nil || c.Reason != rollout.ReasonRefused || rollout.RevisionIn(c.Message) != plan.Revision {
@@ -272,12 +272,11 @@ func refusedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 }
 
 func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
-	for i := range ds.Status.Conditions {
-		if ds.Status.Conditions[i].Type == t {
-			return &ds.Status.Conditions[i]
-		}
+	i := slices.IndexFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool { return c.Type == t })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &ds.Status.Conditions[i]
 }
 
 // warn adds a warning that nothing will happen.
@@ -288,7 +287,7 @@ func (r *report) warn(warning string) {
 	}
 }
 
-// onlyNotReadyLeft tells whether everything is done on the nodes that are Ready.
+// onlyNotReadyLeft tells whether all Ready nodes are done.
 func (r *report) onlyNotReadyLeft() bool {
 	return r.State == waiting && r.Counts[waitsForOwner] == 0
 }

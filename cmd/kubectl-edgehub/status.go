@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// lookPeriod is how often a watch looks again though nothing has changed: some
-	// states change by the passing of time, such as that of a new pod.
+	// lookPeriod is how often a watch looks again without a change: some states change with
+	// time alone, such as that of a new pod.
 	lookPeriod = 2 * time.Second
-	// drawPause is the least time between two looks. More is not seen by anybody.
+	// drawPause is the least time between two looks: nobody reads faster.
 	drawPause = 250 * time.Millisecond
 )
 
@@ -67,9 +67,8 @@ func (w *watcher) look(ctx context.Context) (*report, error) {
 	return r, nil
 }
 
-// watch returns when there is nothing left to wait for, or ctx is done. It waits
-// through a pause and a halt, which others may end; annotations that cannot be
-// carried out are for the caller to correct.
+// watch returns when there is nothing left to wait for, or ctx is done. It waits through a
+// pause and a halt, which others may end, but not for somebody to correct annotations.
 func (w *watcher) watch(ctx context.Context, readyOnly bool) (exitCode, error) {
 	for {
 		r, err := w.look(ctx)
@@ -89,7 +88,7 @@ func (w *watcher) watch(ctx context.Context, readyOnly bool) (exitCode, error) {
 	}
 }
 
-// ended is how a watch ends that err stops before all is done.
+// ended returns the result of a watch that err stops before all is done.
 func (r *report) ended(ctx context.Context, err error) (exitCode, error) {
 	switch {
 	case errors.Is(err, errTimeout):

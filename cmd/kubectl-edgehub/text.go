@@ -33,8 +33,8 @@ func linesFor(strategy string) []line {
 	)
 }
 
-// text is the report for people. With a bar, its width in columns is that of the
-// terminal or less; 0 is for what is no terminal, and without a bar.
+// text is the report for people, with a bar for a terminal of that width; 0: no terminal, and
+// no bar.
 func (r *report) text(width int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "daemonset.apps/%s in %s: %s", r.Name, r.Namespace, r.Strategy)
@@ -58,7 +58,7 @@ func (r *report) text(width int) string {
 	return out.String()
 }
 
-// line says how many nodes are in l's states, and which, or why.
+// line counts the nodes in l's states, and says which or why.
 func (r *report) line(l line, marked bool) string {
 	nodes := r.in(l.states)
 	out := fmt.Sprintf("%-12s %5d", l.label, len(nodes))
@@ -93,8 +93,8 @@ const (
 	barFrame = len("  [] 100%")
 )
 
-// bar draws a share of each state, and at least one mark for a state that any node
-// is in. 100 % are shown only when all nodes are updated.
+// bar draws the share of each line, at least one mark for a line that has any node. It shows
+// 100 % only when all nodes are updated.
 func (r *report) bar(lines []line, width int) string {
 	width = min(maxBar, max(minBar, width-barFrame))
 	total := len(r.Nodes)
@@ -112,8 +112,8 @@ func (r *report) bar(lines []line, width int) string {
 	return fmt.Sprintf("  [%s] %3d%%", out.String(), counts[0]*100/total)
 }
 
-// shares divides width in proportion to counts, by largest remainder. What is not
-// 0 gets 1 or more, at the expense of the largest share.
+// shares divides width in proportion to counts, by largest remainder. A count above 0 gets at
+// least 1, at the expense of the largest share.
 func shares(counts []int, width int) []int {
 	total := 0
 	for _, n := range counts {

@@ -6,14 +6,15 @@ import (
 	"io"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 )
 
 // view shows reports, one after the other, to a person or to a program.
 type view func(*report)
 
-// viewFor chooses how to show what: JSON, a picture on a terminal that is kept up
-// to date, or lines that can go to a log.
+// viewFor returns the view for the flags and w: JSON, a picture that is updated in place on a
+// terminal, or lines for a log.
 func viewFor(o *options, w io.Writer) view {
 	size, isTerminal := screen.Terminal(w)
 	switch {
@@ -21,19 +22,11 @@ func viewFor(o *options, w io.Writer) view {
 		return jsonView(w, o.watch)
 	case o.watch && isTerminal:
 		s := screen.New(w, size)
-		return func(r *report) {
-			width, _ := size()
-			s.Draw(o.picture(r, width))
-		}
+		return func(r *report) { s.Draw(o.picture(r, screen.Width(w))) }
 	case o.watch:
 		return logView(w, o.nodes)
-	case isTerminal:
-		return func(r *report) {
-			width, _ := size()
-			fmt.Fprint(w, o.picture(r, width))
-		}
 	default:
-		return func(r *report) { fmt.Fprint(w, o.picture(r, 0)) }
+		return func(r *report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
 	}
 }
 
@@ -45,8 +38,7 @@ func (o *options) picture(r *report, width int) string {
 	return r.text(width) + "\n" + r.table()
 }
 
-// jsonView prints one report over many lines, or with a watch each change on a
-// line of its own.
+// jsonView prints one report over many lines, or each change on one line.
 func jsonView(w io.Writer, lines bool) view {
 	last := ""
 	return func(r *report) {
@@ -64,8 +56,7 @@ func jsonView(w io.Writer, lines bool) view {
 	}
 }
 
-// logView prints a line when something has changed, and with nodes one for each
-// node that has.
+// logView prints a line for each change, and with nodes one for each node that has changed.
 func logView(w io.Writer, nodes bool) view {
 	last := ""
 	rows := map[string]string{}
@@ -90,4 +81,21 @@ func logView(w io.Writer, nodes bool) view {
 			last = s
 		}
 	}
+}
+
+// table has a row for each node.
+func (r *report) table() string {
+	var rows [][]string
+	for _, n := range r.Nodes {
+		rows = append(rows, n.row())
+	}
+	return format.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
+}
+
+func (n nodeReport) row() []string {
+	ready, restarts := "", ""
+	if n.PodStatus != "" {
+		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)
+	}
+	return format.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.Reason})
 }

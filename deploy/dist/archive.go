@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// entry is one file of an archive. Whose it is and from when is the same for all: root's,
-// and the release's.
+// entry is one file of an archive. All belong to root and have the date of the release.
 type entry struct {
 	path   string // in the archive
 	source string

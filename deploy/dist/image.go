@@ -16,11 +16,11 @@ import (
 
 const (
 	home = "https://github.com/edgehub-io/edgehub"
-	// imagePrefix is what the manifests in deploy/ say before the image's name.
+	// imagePrefix is what the manifests in deploy/ have before the image's name.
 	imagePrefix = "edgehub"
 )
 
-// imageKind is an image without its platform. The first of its programs is what it runs.
+// imageKind is an image without its platform. It runs the first of its programs.
 type imageKind struct {
 	name        string
 	title       string
@@ -29,8 +29,8 @@ type imageKind struct {
 	user        string // UID:GID
 }
 
-// imageKinds are all images. The controller needs nothing of its host; the hub belongs to
-// the node, and reads the node's key, which is root's.
+// imageKinds are all images. The controller needs nothing of its host; the hub runs as root
+// because it reads the node's key.
 var imageKinds = []imageKind{
 	{
 		name:        "edgehub-controller",
@@ -79,7 +79,7 @@ func (r release) build(kind imageKind, architecture string) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", architecture, v1.Time{Time: r.date}
 	if architecture == "arm64" {
-		config.Variant = "v8" // as everybody names it
+		config.Variant = "v8" // the usual name
 	}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/" + kind.programs[0]},
@@ -94,7 +94,7 @@ func (r release) build(kind imageKind, architecture string) (v1.Image, error) {
 	return mutate.Annotations(image, r.labels(kind)).(v1.Image), nil
 }
 
-// index has all images of a kind; who pulls it gets the one for his platform.
+// index has the images of a kind for all platforms; a client pulls the one for its own.
 func (r release) index(kind imageKind, images []v1.Image) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, image := range images {
@@ -107,7 +107,7 @@ func (r release) index(kind imageKind, images []v1.Image) (v1.ImageIndex, error)
 	return mutate.Annotations(index, r.labels(kind)).(v1.ImageIndex), nil
 }
 
-// labels are those that OCI has names for.
+// labels are those that OCI predefines.
 func (r release) labels(kind imageKind) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// layoutFolder has an OCI layout for each kind of image.
+// layoutFolder holds an OCI layout for each kind of image.
 const layoutFolder = "images"
 
-// refName is how a layout says which version its index is.
+// refName is the annotation with which a layout names the version of its index.
 const refName = "org.opencontainers.image.ref.name"
 
 // packImages writes a kind of image in two forms: an OCI layout with the index over all

@@ -1,18 +1,18 @@
-// Command dist makes a release out of built programs: archives, container images,
-// lists of what is in them, and checksums. `make dist` builds the programs, and runs it.
+// Command dist makes a release out of built programs: archives, container images, SBOMs and
+// checksums. `make dist` builds the programs, and runs it.
 //
-//	go run . pack --out ../../dist --sources ../.. --version v0.1.0 --revision abc… --date 1700000000
+//	go run . pack --out ../../dist --sources ../.. --version VERSION --revision COMMIT --date SECONDS
 //	go run . push ../../dist registry.example.com/edgehub
 //
 // # What must hold
 //
-// What is written depends on nothing but the programs, LICENSE, README.md and the flags:
-// not on the folder, the user, the umask, the order of files or the time. So whoever
-// builds the same commit with the same Go gets the same bytes.
+// The output depends only on the programs, LICENSE, README.md and the flags: not on the folder,
+// the user, the umask, the order of files or the time. So whoever builds the same commit with
+// the same Go gets the same bytes.
 //
-// Nothing is fetched: images hold one layer with static programs and nothing else. They
-// have no CA certificates, for the hub and the controller trust what their kubeconfig or
-// service account names, and images are pulled by containerd.
+// Nothing is fetched: images hold one layer with static programs and nothing else. They have no
+// CA certificates: the hub and the controller trust the CA of their kubeconfig or service
+// account, and containerd pulls images.
 package main
 
 import (

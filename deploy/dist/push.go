@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// push copies all images of the release in folder to REGISTRY/PREFIX/NAME:VERSION, for
-// all platforms, and prints what they are called there. It logs in as `docker login` has
-// said. Pushing twice does no harm.
+// push copies all images of the release in folder to REGISTRY/PREFIX/NAME:VERSION, for all
+// platforms, and prints their references there. It uses the credentials of `docker login`.
+// Pushing twice does no harm.
 func push(ctx context.Context, folder, prefix string, plain bool, out io.Writer) error {
 	var options []name.Option
 	if plain {

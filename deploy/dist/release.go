@@ -4,33 +4,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// programs are what a release is made of.
+// programs are those of a release.
 var programs = []string{"edgehub", "edgehub-controller", "edgehubctl", "kubectl-edgehub"}
 
-// release is one version of all programs, for all platforms that are in its folder.
+// release is one version of all programs, for all platforms in its folder.
 type release struct {
-	out      string // folder; has linux-ARCHITECTURE/PROGRAM before everything else
+	out      string // folder; has linux-ARCHITECTURE/PROGRAM before anything is packed
 	sources  string // folder with LICENSE and README.md
 	version  string
 	revision string
 	date     time.Time
 }
 
-// pack makes all that is in the release besides the programs. What an earlier call has
-// left in its folder has to be gone.
+// pack makes everything in the release besides the programs. The folder must not have the
+// output of an earlier call.
 func (r release) pack() error {
 	architectures, err := r.architectures()
 	if err != nil {
 		return fmt.Errorf("find the built programs: %w", err)
 	}
-	var parts errgroup.Group // the order makes no difference: each writes files of its own
+	var parts errgroup.Group // each writes its own files
 	for _, architecture := range architectures {
 		parts.Go(func() error { return r.packPrograms(architecture) })
 	}
@@ -64,28 +63,26 @@ func (r release) packPrograms(architecture string) error {
 }
 
 func (r release) architectures() ([]string, error) {
-	folders, err := filepath.Glob(r.program("*", ""))
+	folders, err := filepath.Glob(r.program("*", "")) // sorted
 	if err != nil {
 		return nil, err
 	}
-	var all []string
-	for _, folder := range folders {
-		_, architecture, _ := strings.Cut(filepath.Base(folder), "-")
-		all = append(all, architecture)
-	}
-	if len(all) == 0 {
+	if len(folders) == 0 {
 		return nil, fmt.Errorf("%s has no folder linux-ARCHITECTURE", r.out)
 	}
-	slices.Sort(all)
+	var all []string
+	for _, folder := range folders {
+		all = append(all, strings.TrimPrefix(filepath.Base(folder), "linux-"))
+	}
 	return all, nil
 }
 
-// program is where the built program is; its folder, where it has no name.
+// program returns the path of a built program, or its folder if name is "".
 func (r release) program(architecture, name string) string {
 	return filepath.Join(r.out, "linux-"+architecture, name)
 }
 
-// write makes a file that everybody may read, whatever the umask.
+// write writes a file that everybody may read, whatever the umask.
 func write(file string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

@@ -14,12 +14,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// license is this project's own. Those of others are not said: a program does not tell
-// them, and what would be guessed from sources is worth nothing to who has to rely on it.
+// license is this project's own. The licenses of modules are left out: a program does not
+// contain them, and nobody could rely on a guess.
 const license = "Apache-2.0"
 
-// describeProgram writes sbom/PROGRAM-VERSION-linux-ARCHITECTURE.spdx.json: what the
-// built program itself says that it was linked from.
+// describeProgram writes sbom/PROGRAM-VERSION-linux-ARCHITECTURE.spdx.json, from the build
+// information in the program.
 func (r release) describeProgram(architecture, program string) error {
 	title := fmt.Sprintf("%s-%s-linux-%s", program, r.version, architecture)
 	d := r.newDocument(title)
@@ -92,7 +92,7 @@ func (d *spdxDocument) addProgram(r release, architecture, program string) (id s
 	return id, nil
 }
 
-// checkPlatform keeps a program that was built for another platform out of a release.
+// checkPlatform returns an error for a program that was built for another platform.
 func checkPlatform(info *debug.BuildInfo, architecture string) error {
 	for _, want := range []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: architecture}, {Key: "CGO_ENABLED", Value: "0"}} {
 		if !slices.Contains(info.Settings, want) {
@@ -110,8 +110,8 @@ func (r release) newDocument(title string) *spdxDocument {
 	return d
 }
 
-// writeDocument names the document by what is in it, as SPDX wants: like no other, and
-// the same whenever the same is built.
+// writeDocument gives the document a namespace made from its content: SPDX demands a unique one,
+// and the same release must have the same.
 func (r release) writeDocument(title string, d *spdxDocument) error {
 	content, err := json.Marshal(d)
 	if err != nil {

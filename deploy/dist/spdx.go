@@ -2,13 +2,13 @@ package main
 
 import "regexp"
 
-// documentID is what a document calls itself.
+// documentID is the identifier of a document in itself.
 const documentID = "SPDXRef-DOCUMENT"
 
-// unknown is what SPDX has for what nobody claims to know.
+// unknown is SPDX's value for a field without a claim.
 const unknown = "NOASSERTION"
 
-// spdxDocument is as much of SPDX 2.3 as is used here.
+// spdxDocument has the fields of SPDX 2.3 that are used here.
 type spdxDocument struct {
 	Version     string `json:"spdxVersion"`
 	DataLicense string `json:"dataLicense"`
@@ -59,16 +59,15 @@ type spdxRelationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-// purl is a package URL, which scanners look vulnerabilities up by.
+// purl is a package URL, by which scanners find vulnerabilities.
 func purl(locator string) spdxReference {
 	return spdxReference{Category: "PACKAGE-MANAGER", Type: "purl", Locator: locator}
 }
 
-// notInID is what an SPDX identifier may not hold.
+// notInID matches what an SPDX identifier may not contain.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// add adds a package, once, and returns its identifier. What is not said of it is not
-// known.
+// add adds a package once, and returns its identifier. Empty fields become unknown.
 func (d *spdxDocument) add(p spdxPackage) (id string) {
 	p.ID = "SPDXRef-" + p.Purpose + "-" + notInID.ReplaceAllString(p.Name+"-"+p.Version, "-")
 	p.Supplier, p.DownloadLocation, p.LicenseConcluded, p.Copyright = unknown, unknown, unknown, unknown

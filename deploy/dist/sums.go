@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,16 +36,11 @@ func writeSums(folder string) error {
 	return write(filepath.Join(folder, sumsFile), list.Bytes())
 }
 
-// sumOf is the SHA-256 of a file, in hexadecimal.
+// sumOf returns the SHA-256 of a file, in hexadecimal.
 func sumOf(file string) (string, error) {
-	f, err := os.Open(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }

@@ -23,7 +23,7 @@ const (
 
 // disk measures what the hub writes while pods change that a client watches.
 func (b *bench) disk(ctx context.Context) error {
-	syncs := &bounded{name: fmt.Sprintf("syncs of the disk at %d updates/s", eventsPerSecond), unit: "/s", limit: syncLimit}
+	syncs := &bounded{name: fmt.Sprintf("syncs of the disk at %d updates/s", eventsPerSecond), unit: "/s", limit: new(syncLimit)}
 	var written, committed []float64
 	for i := range b.rounds {
 		r, err := b.diskRound(ctx, fmt.Sprint("disk-", i))
@@ -33,8 +33,9 @@ func (b *bench) disk(ctx context.Context) error {
 		syncs.values = append(syncs.values, r.syncs/r.seconds)
 		written, committed = append(written, r.bytes*60/r.seconds/1e6), append(committed, r.commits*60/r.seconds)
 	}
-	b.show(syncs.name, syncs)
-	fmt.Printf("%-46s %10.4g MB, in %.3g commits\n", "  written a minute", median(written), median(committed))
+	b.show(syncs.row())
+	b.showDetail("written a minute", "MB", median(written))
+	b.showDetail("commits a minute", "", median(committed))
 	return nil
 }
 

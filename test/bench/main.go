@@ -8,7 +8,8 @@
 //	reconnect  of many hubs at once: what reaches the apiserver
 //
 // Times of single runs say little on a shared machine, so that what is compared is
-// asked in turns, and medians of several rounds count.
+// asked in turns, and medians of several rounds count. With --results, they also go into a
+// JSON file, of which test/bench/chart makes the charts and the table in docs/benchmarks.md.
 package main
 
 import (
@@ -26,24 +27,23 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/test/bench/results"
 	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 func main() {
 	hubBin := pflag.String("hub", "../bin/edgehub", "the edgehub binary, as make build leaves it")
 	rounds := pflag.Int("rounds", 5, "how often each measure is taken")
-	only := pflag.StringSlice("only", parts, "what is measured")
+	only := pflag.StringSlice("only", results.Parts(), "what is measured")
+	file := pflag.String("results", "", "JSON file to write the results into; parts that are not measured keep what the file has of them")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *hubBin, *rounds, *only); err != nil {
+	if err := run(ctx, *hubBin, *file, *rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
-
-// parts are what --only names.
-var parts = []string{"online", "memory", "disk", "offline", "reconnect"} //nolint:gochecknoglobals // a constant
 
 // bench is what the measures need.
 type bench struct {
@@ -57,13 +57,14 @@ type bench struct {
 	direct     *target              // the same, for watches
 	targets    [2]*target           // bare, hub
 	edges      int                  // that have been made
-	failed     []string             // names of measures
+	part       string               // that is being measured
+	rows       []results.Row        // that have been printed
 }
 
-func run(ctx context.Context, hubBin string, rounds int, only []string) (err error) {
+func run(ctx context.Context, hubBin, file string, rounds int, only []string) (err error) {
 	for _, part := range only {
-		if !slices.Contains(parts, part) {
-			return fmt.Errorf("--only=%s: there are %v", part, parts)
+		if !slices.Contains(results.Parts(), part) {
+			return fmt.Errorf("--only=%s: there are %v", part, results.Parts())
 		}
 	}
 	dir, err := os.MkdirTemp("", "edgehub-bench-")
@@ -83,14 +84,29 @@ func run(ctx context.Context, hubBin string, rounds int, only []string) (err err
 			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	if len(b.failed) > 0 {
-		return fmt.Errorf("over their limits: %v", b.failed)
+	if file != "" {
+		if err := results.Save(file, b.rows); err != nil {
+			return err
+		}
+	}
+	return b.checkLimits()
+}
+
+func (b *bench) checkLimits() error {
+	var failed []string
+	for i := range b.rows {
+		if b.rows[i].Fails() {
+			failed = append(failed, b.rows[i].Name)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("over their limits: %v", failed)
 	}
 	return nil
 }
 
 func (b *bench) measure(ctx context.Context, part string) error {
-	fmt.Printf("\n%s\n", part)
+	b.part = part
 	switch part {
 	case "online":
 		return b.online(ctx)
@@ -105,17 +121,25 @@ func (b *bench) measure(ctx context.Context, part string) error {
 	}
 }
 
-// measured is something with a limit.
-type measured interface {
-	fmt.Stringer
-	fails() bool
+// show prints a row of the part that is being measured, and keeps it.
+func (b *bench) show(row results.Row) {
+	row.Part = b.part
+	var previous *results.Row
+	if len(b.rows) > 0 {
+		previous = &b.rows[len(b.rows)-1]
+	}
+	fmt.Print(results.Heading(&row, previous), &row, "\n")
+	b.rows = append(b.rows, row)
 }
 
-func (b *bench) show(name string, m measured) {
-	fmt.Println(m)
-	if m.fails() {
-		b.failed = append(b.failed, name)
-	}
+// showDetail shows a value of the hub that has no limit.
+func (b *bench) showDetail(name, unit string, value float64) {
+	b.show(results.Row{Name: name, Unit: unit, Value: value})
+}
+
+// showPair shows a value without a limit of what the hub is compared with, and the hub's.
+func (b *bench) showPair(name, unit string, values [2]float64) {
+	b.show(results.Row{Name: name, Unit: unit, Baseline: &values[0], Value: values[1]})
 }
 
 // startCluster starts a control plane with pods in it.

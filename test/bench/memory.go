@@ -20,7 +20,7 @@ import (
 
 const (
 	// memoryLimit is in MB.
-	memoryLimit   = 80
+	memoryLimit   = 80.0
 	serviceCount  = 1000
 	sliceCount    = 1000
 	endpointCount = 5 // of each slice
@@ -33,7 +33,7 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resident := &bounded{name: fmt.Sprintf("resident, %d pods, %d services, %d slices, 9 watches", podCount, serviceCount, sliceCount), unit: "MB", limit: memoryLimit}
+	resident := &bounded{name: fmt.Sprintf("resident, %d pods, %d services, %d slices, 9 watches", podCount, serviceCount, sliceCount), unit: "MB", limit: new(memoryLimit)}
 	var peaks []float64
 	for i := range b.rounds {
 		now, peak, err := b.memoryRound(ctx, fmt.Sprint("memory-", i), tokens)
@@ -42,8 +42,8 @@ func (b *bench) memory(ctx context.Context) error {
 		}
 		resident.values, peaks = append(resident.values, megabytes(now)), append(peaks, megabytes(peak))
 	}
-	b.show(resident.name, resident)
-	fmt.Printf("%-46s %10.4g %s\n", "  most while all three read at once", median(peaks), "MB")
+	b.show(resident.row())
+	b.showDetail("most while all three read at once", "MB", median(peaks))
 	return nil
 }
 

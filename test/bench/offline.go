@@ -18,7 +18,7 @@ const (
 	offlineLimit = 2.0
 	// startLimit is the time from the start of a hub without a cloud to the end of the
 	// first LIST, in ms.
-	startLimit = 500
+	startLimit = 500.0
 )
 
 var podsPath = "/api/v1/namespaces/" + namespace + "/pods?resourceVersion=0"
@@ -41,7 +41,7 @@ func (b *bench) offline(ctx context.Context) (err error) {
 	if err := errors.Join(e.awaitDisk(ctx), e.cut()); err != nil {
 		return err
 	}
-	started := &bounded{name: fmt.Sprintf("start without a cloud to %d pods listed", podCount), unit: "ms", limit: startLimit}
+	started := &bounded{name: fmt.Sprintf("start without a cloud to %d pods listed", podCount), unit: "ms", limit: new(startLimit)}
 	for range b.rounds {
 		if err := e.stop(); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (b *bench) offline(ctx context.Context) (err error) {
 		}
 		started.values = append(started.values, milliseconds(time.Since(began)))
 	}
-	b.show(started.name, started)
+	b.show(started.row())
 	return b.offlineList(ctx, e)
 }
 
@@ -81,13 +81,11 @@ func (b *bench) offlineList(ctx context.Context, e *edge) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, plain.stop()) }()
-	fmt.Printf("%-46s %12s %12s   %s\n", "", "plain server", "edgehub", "ratio (range)")
 	list, err := b.requests(ctx, fmt.Sprintf("offline LIST %d pods, beside plain bytes", podCount), podsPath, listsPerRound, [2]*target{plain, e.target}, offlineLimit)
 	if err != nil {
 		return err
 	}
-	b.show(list.name, list)
-	list.more()
+	b.showList(list)
 	return nil
 }
 

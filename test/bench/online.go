@@ -63,25 +63,24 @@ func (b *bench) online(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-46s %12s %12s   %s\n", "", "bare proxy", "edgehub", "ratio (range)")
+	b.showDetail("resident, idle", "MB", megabytes(idle))
 	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.targets, limit)
 	if err != nil {
 		return err
 	}
-	b.show(get.name, get)
+	b.show(get.row())
 	list, err := b.requests(ctx, fmt.Sprintf("LIST %d pods, p50", podCount), podsPath, listsPerRound, b.targets, limit)
 	if err != nil {
 		return err
 	}
-	b.show(list.name, list)
-	list.more()
+	b.showList(list)
 	for _, n := range []int{1, 10} {
 		p50, p99, err := b.watches(ctx, n)
 		if err != nil {
 			return err
 		}
-		b.show(p50.name, p50)
-		b.show(p99.name, p99)
+		b.show(p50.row())
+		b.show(p99.row())
 	}
 	watching, err := b.residentWhileWatching(ctx)
 	if err != nil {
@@ -91,26 +90,28 @@ func (b *bench) online(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("hub: resident %.1f MB idle, %.1f MB with %d watches after all this; binary %.1f MB\n",
-		megabytes(idle), megabytes(watching), idleWatches, megabytes(binary.Size()))
+	b.showDetail(fmt.Sprintf("resident, %d watches after all this", idleWatches), "MB", megabytes(watching))
+	b.showDetail("binary", "MB", megabytes(binary.Size()))
 	return nil
 }
 
-// requested is a measure of requests, with what else was seen.
+// requested is a measure of requests, with details.
 type requested struct {
 	*compared
 	size int64            // of an answer's body, in bytes
 	cpu  [2]time.Duration // a request, of bare and hub
 }
 
-func (r *requested) throughput(times []time.Duration) string {
-	return fmt.Sprintf("%.0f MB/s", float64(r.size)/1e6/median(times).Seconds())
+// throughput is in MB/s.
+func (r *requested) throughput(times []time.Duration) float64 {
+	return megabytes(r.size) / median(times).Seconds()
 }
 
-// more prints what else was seen.
-func (r *requested) more() {
-	fmt.Printf("%-46s %12s %12s\n", "  throughput", r.throughput(r.bare), r.throughput(r.hub))
-	fmt.Printf("%-46s %12v %12v\n", "  CPU a LIST", round(r.cpu[0]), round(r.cpu[1]))
+// showList shows a LIST and its details.
+func (b *bench) showList(list *requested) {
+	b.show(list.row())
+	b.showPair("throughput", "MB/s", [2]float64{list.throughput(list.bare), list.throughput(list.hub)})
+	b.showPair("CPU a LIST", "ms", [2]float64{milliseconds(list.cpu[0]), milliseconds(list.cpu[1])})
 }
 
 // requests compares the median time of n GETs of path.
@@ -144,7 +145,7 @@ func (b *bench) requests(ctx context.Context, name, path string, n int, targets 
 }
 
 // watches compares the delay from an update to its event at n watchers, and
-// prints how much of it the proxies add.
+// shows how much of it the proxies add.
 func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err error) {
 	name := fmt.Sprintf("watch event, %d/s, %d watchers", eventsPerSecond, n)
 	p50, p99 = &compared{name: name + ", p50", limit: limit}, &compared{name: name + ", p99", limit: limit}
@@ -161,7 +162,8 @@ func (b *bench) watches(ctx context.Context, n int) (p50, p99 *compared, err err
 		}
 	}
 	for _, p := range []float64{50, 99} {
-		fmt.Printf("%-46s %12v %12v\n", fmt.Sprintf("  later than a direct watch, %d, p%v", n, p), round(median(added[p].bare)), round(median(added[p].hub)))
+		b.showPair(fmt.Sprintf("later than a direct watch, %d, p%v", n, p), "ms",
+			[2]float64{milliseconds(median(added[p].bare)), milliseconds(median(added[p].hub))})
 	}
 	return p50, p99, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -77,24 +78,46 @@ func (b *bench) reconnect(ctx context.Context) (err error) {
 		memory = append(memory, megabytes(n))
 	}
 	views := len(watchedBy("")) + 1 // the hub itself watches the node's pods
-	fmt.Printf("%d hubs with %d watches each; each is %.3g MB\n", fleet, views, median(memory))
+	b.showDetail(fmt.Sprintf("resident, each of %d hubs with %d watches", fleet, views), "MB", median(memory))
 
-	resumed := &bounded{name: fmt.Sprintf("LISTs of %d hubs, versions still there", fleet), limit: 0}
-	expired := &bounded{name: fmt.Sprintf("LISTs of %d hubs, versions forgotten", fleet), limit: float64(fleet * views)}
+	resumed := newReconnects("still there", 0)
+	expired := newReconnects("forgotten", float64(fleet*views))
 	for range min(b.rounds, 3) {
-		for _, m := range []*bounded{resumed, expired} {
-			asked, took, err := outage(ctx, cloud, l, fleet*views, m == expired)
+		for _, r := range []*reconnects{resumed, expired} {
+			asked, took, err := outage(ctx, cloud, l, fleet*views, r == expired)
 			if err != nil {
 				return err
 			}
-			m.values = append(m.values, float64(asked.lists))
-			fmt.Printf("  %d LISTs, %d watches and %d lists of one object for its version, within %v\n",
-				asked.lists, asked.watches, asked.versions, took.Round(10*time.Millisecond))
+			r.add(asked, took)
 		}
 	}
-	b.show(resumed.name, resumed)
-	b.show(expired.name, expired)
+	for _, m := range slices.Concat(resumed.measures(), expired.measures()) {
+		b.show(m.row())
+	}
 	return nil
+}
+
+// reconnects are the outages of one kind, and what each of them cost the apiserver.
+type reconnects struct{ lists, watches, versions, took bounded }
+
+func newReconnects(versions string, limit float64) *reconnects {
+	return &reconnects{
+		lists:    bounded{name: fmt.Sprintf("LISTs of %d hubs, versions %s", fleet, versions), limit: &limit},
+		watches:  bounded{name: "watches, versions " + versions},
+		versions: bounded{name: "LISTs of one object, versions " + versions},
+		took:     bounded{name: "until the last request, versions " + versions, unit: "s"},
+	}
+}
+
+func (r *reconnects) add(a asked, took time.Duration) {
+	r.lists.values = append(r.lists.values, float64(a.lists))
+	r.watches.values = append(r.watches.values, float64(a.watches))
+	r.versions.values = append(r.versions.values, float64(a.versions))
+	r.took.values = append(r.took.values, took.Round(10*time.Millisecond).Seconds())
+}
+
+func (r *reconnects) measures() []*bounded {
+	return []*bounded{&r.lists, &r.watches, &r.versions, &r.took}
 }
 
 // asked is what has reached the apiserver.

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/bench/results"
 )
 
 // percentile returns the p-th percentile, 0 to 100, of at least one value.
@@ -19,42 +20,38 @@ func median[T time.Duration | float64](values []T) T { return percentile(values,
 type compared struct {
 	name      string
 	bare, hub []time.Duration // one a round
-	limit     float64         // of hub by bare; 0: none
+	limit     float64         // of hub by bare
 }
 
-// ratios returns hub by bare for each round.
-func (c *compared) ratios() []float64 {
-	var out []float64
+// row has the medians over the rounds, and the range of the ratio.
+func (c *compared) row() results.Row {
+	var ratios []float64
 	for i := range c.hub {
-		out = append(out, float64(c.hub[i])/float64(c.bare[i]))
+		ratios = append(ratios, float64(c.hub[i])/float64(c.bare[i]))
 	}
-	return out
+	return results.Row{
+		Name: c.name, Unit: "ms", Baseline: new(milliseconds(median(c.bare))), Value: milliseconds(median(c.hub)),
+		Ratio: median(ratios), Range: rangeOf(ratios), Limit: &c.limit,
+	}
 }
 
-func (c *compared) fails() bool { return c.limit > 0 && median(c.ratios()) > c.limit }
-
-// String is a row of the table: medians over the rounds, and the range of the
-// ratio.
-func (c *compared) String() string {
-	r := c.ratios()
-	verdict := ""
-	switch {
-	case c.fails():
-		verdict = fmt.Sprintf("  FAILS: over %.2f", c.limit)
-	case c.limit > 0:
-		verdict = fmt.Sprintf("  ok: within %.2f", c.limit)
-	}
-	return fmt.Sprintf("%-46s %12v %12v   %5.2f (%.2f to %.2f)%s",
-		c.name, round(median(c.bare)), round(median(c.hub)), median(r), slices.Min(r), slices.Max(r), verdict)
+// bounded is a measure of the hub alone, taken in each of several rounds.
+type bounded struct {
+	name   string
+	unit   string
+	values []float64 // one a round
+	limit  *float64  // nil: none
 }
 
-// round keeps three digits or so.
-func round(d time.Duration) time.Duration {
-	switch {
-	case d > time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d > 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(time.Microsecond)
+// row has the median over the rounds, and the range.
+func (b *bounded) row() results.Row {
+	return results.Row{Name: b.name, Unit: b.unit, Value: median(b.values), Range: rangeOf(b.values), Limit: b.limit}
 }
+
+func rangeOf(values []float64) *[2]float64 {
+	return &[2]float64{slices.Min(values), slices.Max(values)}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func megabytes(n int64) float64 { return float64(n) / 1e6 }

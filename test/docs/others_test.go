@@ -26,6 +26,7 @@ var others = map[string]string{
 
 	"--only":       "make bench",
 	"--other-pods": "make bench-rollout",
+	"--results":    "make bench",
 	"--rounds":     "make bench",
 
 	"apps.openyurt.io/update-stategy": "nobody's: the example of a misspelt key",

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,11 @@ const maxVerbosity = 10
 // slog.LevelDebug lies, since a klog line of verbosity n has the slog level -n.
 const debugVerbosity = -int(slog.LevelDebug)
 
+// levels are the values of --log-level; "" is its default.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
 // LogOptions says what to log and how. The zero value is what the flags default
 // to: lines from info upwards, as text.
 type LogOptions struct {
@@ -36,16 +42,15 @@ type LogOptions struct {
 
 // AddFlags defines the flags on fs. Values that o already has are the defaults.
 func (o *LogOptions) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Level, "log-level", firstOf(o.Level, "info"), "log lines of this level and above: debug, info, warn or error")
-	fs.StringVar(&o.Format, "log-format", firstOf(o.Format, "text"), "form of log lines: text or json")
+	fs.StringVar(&o.Level, "log-level", cmp.Or(o.Level, "info"), "log lines of this level and above: debug, info, warn or error")
+	fs.StringVar(&o.Format, "log-format", cmp.Or(o.Format, "text"), "form of log lines: text or json")
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, fmt.Sprintf("log verbosity as in klog, 0 to %d; %d or more is --log-level=debug", maxVerbosity, debugVerbosity))
 }
 
-// Validate returns an error that names each flag with a value that cannot be
-// used.
+// Validate returns an error that names each flag with a wrong value.
 func (o *LogOptions) Validate() error {
 	var errs []error
-	if _, ok := levelOf(o.Level); !ok {
+	if _, ok := levels[o.Level]; !ok {
 		errs = append(errs, fmt.Errorf("--log-level=%q: want debug, info, warn or error", o.Level))
 	}
 	switch o.Format {
@@ -77,10 +82,7 @@ func (o *LogOptions) Logger(w io.Writer) *slog.Logger {
 
 // level is the lower of what --log-level and -v ask for.
 func (o *LogOptions) level() slog.Level {
-	level, ok := levelOf(o.Level)
-	if !ok {
-		level = slog.LevelInfo
-	}
+	level := levels[o.Level] // info, which is 0, where there is no such level
 	if o.Verbosity > 0 {
 		level = min(level, slog.Level(-o.Verbosity))
 	}
@@ -96,25 +98,4 @@ func bridgeKlog(logger *slog.Logger, verbosity int) {
 		panic("cli: set klog verbosity: " + err.Error()) // an int is what it takes
 	}
 	klog.SetSlogLogger(logger)
-}
-
-func levelOf(name string) (slog.Level, bool) {
-	switch name {
-	case "debug":
-		return slog.LevelDebug, true
-	case "", "info":
-		return slog.LevelInfo, true
-	case "warn":
-		return slog.LevelWarn, true
-	case "error":
-		return slog.LevelError, true
-	}
-	return 0, false
-}
-
-func firstOf(value, fallback string) string {
-	if value != "" {
-		return value
-	}
-	return fallback
 }

@@ -1,15 +1,13 @@
-// Package format puts sentences for people together.
+// Package format formats sentences and tables for people.
 package format
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Joined returns the parts that are not empty, with commas between them.
 func Joined(parts ...string) string {
-	var out []string
-	for _, p := range parts {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return strings.Join(out, ", ")
+	isEmpty := func(part string) bool { return part == "" }
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), isEmpty), ", ")
 }

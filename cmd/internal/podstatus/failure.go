@@ -1,7 +1,9 @@
 package podstatus
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -31,12 +33,8 @@ type Failure struct {
 // FailureOf returns nil for a pod that runs, or that is still being started.
 func FailureOf(pod *corev1.Pod) *Failure {
 	if pod.Status.Phase == corev1.PodFailed {
-		reason := pod.Status.Reason
-		if reason == "" {
-			reason = string(pod.Status.Phase)
-		}
-		f := &Failure{Reason: reason, Message: oneLine(pod.Status.Message)}
-		for c := range statuses(pod) {
+		f := &Failure{Reason: cmp.Or(pod.Status.Reason, string(pod.Status.Phase)), Message: oneLine(pod.Status.Message)}
+		for _, c := range statuses(pod) {
 			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
 				f.Container, f.LastEnd, f.Restarts, f.Crashed = c.Name, t, c.RestartCount, true
 				break
@@ -44,7 +42,7 @@ func FailureOf(pod *corev1.Pod) *Failure {
 		}
 		return f
 	}
-	for c := range statuses(pod) {
+	for _, c := range statuses(pod) {
 		if waits := c.State.Waiting; waits != nil && !isStarting(waits.Reason) {
 			f := &Failure{Container: c.Name, Reason: waits.Reason, Message: oneLine(waits.Message), Restarts: c.RestartCount}
 			f.LastEnd = c.LastTerminationState.Terminated
@@ -52,7 +50,7 @@ func FailureOf(pod *corev1.Pod) *Failure {
 			f.Restarting = f.Crashed
 			return f
 		}
-		if crashes(pod, c) {
+		if crashes(pod, &c) {
 			return &Failure{Container: c.Name, Reason: crashLoop, Crashed: true, LastEnd: c.State.Terminated, Restarts: c.RestartCount}
 		}
 	}
@@ -70,7 +68,7 @@ func crashes(pod *corev1.Pod, c *corev1.ContainerStatus) bool {
 	return t != nil && c.RestartCount > 0 && (t.ExitCode != 0 || neverDone(pod, c.Name))
 }
 
-// neverDone reports whether a container is restarted when it has ended well, too.
+// neverDone reports whether a container is restarted even after exit code 0.
 func neverDone(pod *corev1.Pod, container string) bool {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == container {
@@ -111,7 +109,7 @@ func (f *Failure) String() string {
 	return out
 }
 
-// unlessTrivial leaves out what the exit code says already.
+// unlessTrivial leaves out reasons that say no more than the exit code.
 func unlessTrivial(reason string) string {
 	if reason == "Error" || reason == "Completed" {
 		return ""
@@ -119,33 +117,25 @@ func unlessTrivial(reason string) string {
 	return reason
 }
 
-// Restarts are all restarts of the pod's containers, init containers among them.
+// Restarts counts the restarts of all containers of the pod, including init containers.
 func Restarts(pod *corev1.Pod) int32 {
 	var n int32
-	for c := range statuses(pod) {
+	for _, c := range statuses(pod) {
 		n += c.RestartCount
 	}
 	return n
 }
 
-// statuses yields the init containers, and then the containers.
-func statuses(pod *corev1.Pod) func(yield func(*corev1.ContainerStatus) bool) {
-	return func(yield func(*corev1.ContainerStatus) bool) {
-		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-			for i := range all {
-				if !yield(&all[i]) {
-					return
-				}
-			}
-		}
-	}
+// statuses are those of the init containers, and then those of the containers.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
 // maxMessage is how much of a message is shown: an application may write 4 KiB on its end.
 const maxMessage = 300
 
-// oneLine is a message that a terminal may show: containers write some of them, and a
-// control character could change what else stands there.
+// oneLine makes a message safe for a terminal: containers write some messages, and a control
+// character could overwrite other text.
 func oneLine(message string) string {
 	line := []rune(strings.Join(strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " "))
 	if len(line) > maxMessage {

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestAPodInTheWordsOfKubectl(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Of(tt.pod); got.ReadyOf() != tt.ready || got.Status != tt.status || got.Restarts != tt.restarts {
+			if got := Of(tt.pod); fmt.Sprintf("%d/%d", got.Ready, got.Containers) != tt.ready || got.Status != tt.status || got.Restarts != tt.restarts {
 				t.Errorf("got %+v, want %s %s %d", got, tt.ready, tt.status, tt.restarts)
 			}
 			f := FailureOf(tt.pod)

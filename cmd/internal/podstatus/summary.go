@@ -5,7 +5,9 @@
 package podstatus
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -21,9 +23,6 @@ type Summary struct {
 	// containers and sidecars from then on.
 	Restarts int32
 }
-
-// ReadyOf is the column READY: 1/2.
-func (s Summary) ReadyOf() string { return fmt.Sprintf("%d/%d", s.Ready, s.Containers) }
 
 // Of sums up pod. The rules are those by which the apiserver prints a pod for kubectl.
 func Of(pod *corev1.Pod) Summary {
@@ -45,10 +44,7 @@ func statusOf(pod *corev1.Pod) string {
 			return c.Reason
 		}
 	}
-	if pod.Status.Reason != "" {
-		return pod.Status.Reason
-	}
-	return string(pod.Status.Phase)
+	return cmp.Or(pod.Status.Reason, string(pod.Status.Phase))
 }
 
 // sidecarsOf are the init containers that run as long as the pod does, by name.
@@ -119,8 +115,8 @@ func (s *Summary) addContainers(pod *corev1.Pod, sidecars map[string]bool) {
 	}
 }
 
-// partlyCompleted is for a pod with a container that is done, which is not the whole truth
-// while others run or have failed.
+// partlyCompleted corrects the status of a pod with a completed container while others run or
+// have failed.
 func (s *Summary) partlyCompleted(pod *corev1.Pod, running bool, failure string) {
 	switch {
 	case running && isTrue(pod, corev1.PodReady):
@@ -132,7 +128,7 @@ func (s *Summary) partlyCompleted(pod *corev1.Pod, running bool, failure string)
 	}
 }
 
-// nodeLost is the reason of a pod that is deleted since its node cannot be reached.
+// nodeLost is the reason of a pod that is deleted because its node cannot be reached.
 const nodeLost = "NodeLost"
 
 func (s *Summary) deleted(pod *corev1.Pod) {
@@ -159,10 +155,7 @@ func endOf(t *corev1.ContainerStateTerminated) string {
 }
 
 func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == condition {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
 }

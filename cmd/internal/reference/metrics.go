@@ -3,6 +3,7 @@ package reference
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,8 +18,8 @@ type metric struct {
 	labels           []string
 }
 
-// Metrics returns a table of all metrics that are registered on r, by name, those without a
-// value among them. It fails where the type of one cannot be found out.
+// Metrics returns a table of all metrics registered on r, by name, including those without a
+// value. It fails when the type of one is unknown.
 func Metrics(r *prometheus.Registry) (string, error) {
 	kinds, err := gatheredKinds(r)
 	if err != nil {
@@ -43,8 +44,9 @@ func Metrics(r *prometheus.Registry) (string, error) {
 		byName[m.name] = m // one for each value of a constant label: they differ in nothing shown
 	}
 	t := newTable("metric", "type", "labels", "meaning")
-	for _, m := range sorted(byName) {
-		t.row(code(m.name), m.kind, strings.Join(codes(m.labels), ", "), m.help)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		m := byName[name]
+		t.row(code(name), m.kind, strings.Join(codes(m.labels), ", "), m.help)
 	}
 	return t.String(), nil
 }
@@ -110,7 +112,7 @@ var (
 	constLabel = regexp.MustCompile(`(\w+)="`)
 )
 
-// parseDesc reads what a description shows of itself: it has no other way to be read.
+// parseDesc parses the text of a description, which has no other interface to read it.
 func parseDesc(desc *prometheus.Desc) (metric, error) {
 	found := descText.FindStringSubmatch(desc.String())
 	if found == nil {
@@ -128,15 +130,6 @@ func parseDesc(desc *prometheus.Desc) (metric, error) {
 		m.labels = append(m.labels, strings.Split(found[4], ",")...)
 	}
 	return m, nil
-}
-
-func sorted(byName map[string]metric) []metric {
-	var all []metric
-	for _, m := range byName {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(a, b metric) int { return strings.Compare(a.name, b.name) })
-	return all
 }
 
 func codes(all []string) []string {

@@ -7,6 +7,7 @@
 package reference
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,10 +23,11 @@ const updateVariable = "UPDATE_DOCS"
 //	<!-- generated: edgehub -->
 //	<!-- end -->
 func Check(page, section, content string) error {
-	file, err := pagePath(page)
+	root, err := moduleRoot()
 	if err != nil {
 		return err
 	}
+	file := filepath.Join(root, "docs", page)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -56,12 +58,6 @@ func replaceSection(text, section, content string) (string, error) {
 	return before + begin + "\n" + strings.TrimSpace(content) + "\n\n" + end + after, nil
 }
 
-// pagePath returns the path of a page in docs/, from any package of the module.
-func pagePath(page string) (string, error) {
-	root, err := moduleRoot()
-	return filepath.Join(root, "docs", page), err
-}
-
 // moduleRoot returns the folder with go.mod, the working directory or one above it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
@@ -74,8 +70,30 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("there is no go.mod in the working directory or above it")
+			return "", errors.New("there is no go.mod in the working directory or above it")
 		}
 		dir = parent
 	}
 }
+
+// table is a table in Markdown.
+type table struct{ text strings.Builder }
+
+func newTable(columns ...string) *table {
+	t := &table{}
+	t.row(columns...)
+	t.text.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for _, cell := range cells {
+		cell = strings.ReplaceAll(strings.Join(strings.Fields(cell), " "), "|", `\|`)
+		t.text.WriteString("| " + cell + " ")
+	}
+	t.text.WriteString("|\n")
+}
+
+func (t *table) String() string { return t.text.String() }
+
+func code(s string) string { return "`" + s + "`" }

@@ -8,10 +8,9 @@ import (
 	"unicode/utf16"
 )
 
-// Safe returns a writer to w for text that has parts which others have written: names of
-// images, messages of a server. What a terminal would not print, and could take for a
-// command, is escaped, all but line feeds and tabs; in JSON it means the same as before.
-// Terminal and New look through it.
+// Safe returns a writer to w for text that others have written in part: names of images,
+// messages of a server. It escapes what a terminal could take for a command, except line feeds
+// and tabs; the escapes mean the same in JSON. Terminal and New look through it.
 func Safe(w io.Writer) io.Writer { return safe{w} }
 
 type safe struct{ w io.Writer }
@@ -23,7 +22,7 @@ func (s safe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// plain is the writer below w, if w is from Safe.
+// plain returns the writer below w if w is from Safe, and w otherwise.
 func plain(w io.Writer) io.Writer {
 	if s, ok := w.(safe); ok {
 		return s.w

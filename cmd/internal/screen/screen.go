@@ -33,6 +33,16 @@ func Terminal(w io.Writer) (size func() (width, height int), ok bool) {
 	}, true
 }
 
+// Width returns the width of w in columns, and 0 when w is no terminal.
+func Width(w io.Writer) int {
+	size, isTerminal := Terminal(w)
+	if !isTerminal {
+		return 0
+	}
+	width, _ := size()
+	return width
+}
+
 // Screen keeps one text on a terminal up to date. It is not safe for concurrent
 // use.
 type Screen struct {
@@ -53,9 +63,8 @@ const (
 	clearBelow = "\x1b[J"
 )
 
-// Draw puts text in place of what it drew before. It is cut to the terminal: a
-// line that wraps would not be counted, and one that has scrolled away cannot be
-// drawn over.
+// Draw replaces what it drew before by text, cut to the terminal: wrapped lines would not be
+// counted, and lines that have scrolled away cannot be replaced.
 func (s *Screen) Draw(text string) {
 	width, height := s.size()
 	lines := slices.Collect(strings.Lines(text))
@@ -74,7 +83,7 @@ func (s *Screen) Draw(text string) {
 	_, _ = io.WriteString(s.w, out.String()) // nobody is left to be told
 }
 
-// cut takes what s has beyond width columns off, and marks that.
+// cut shortens s to width columns; three dots mark the cut.
 func cut(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s

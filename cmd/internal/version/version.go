@@ -1,8 +1,9 @@
 // Package version says which build of a program is running. Only main packages
-// import it: what the rest of the program does must not depend on its version.
+// import it: nothing else may depend on the version.
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -19,7 +20,7 @@ var (
 	commit  string
 )
 
-// Unknown stands for what neither the linker nor the build information tells.
+// Unknown is the version or commit of a build that has neither from the linker nor from git.
 const Unknown = "unknown"
 
 // commitLength is as much of a commit's hash as git shows by default in a
@@ -34,8 +35,8 @@ type Info struct {
 	Platform string // such as linux/amd64
 }
 
-// Get returns what the linker was told, and fills in from the build information
-// in the binary what it was not.
+// Get returns what the linker was told; where it was told nothing, the build information in
+// the binary.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo() // nil in a binary built without modules
 	return newInfo(version, commit, build)
@@ -53,8 +54,8 @@ func newInfo(version, commit string, build *debug.BuildInfo) Info {
 		build = new(debug.BuildInfo)
 	}
 	return Info{
-		Version:  firstOf(version, build.Main.Version, Unknown),
-		Commit:   firstOf(commit, revision(build), Unknown),
+		Version:  cmp.Or(version, build.Main.Version, Unknown),
+		Commit:   cmp.Or(commit, revision(build), Unknown),
 		Go:       runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
@@ -76,13 +77,4 @@ func revision(build *debug.BuildInfo) string {
 		return ""
 	}
 	return hash + dirty
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -1,9 +1,9 @@
-package table
+package format
 
 import "testing"
 
 func TestColumnsAreAsWideAsTheirCells(t *testing.T) {
-	got := Text([]string{"A", "B", "C"}, [][]string{{"1", "", "3"}, {"longer", "2", ""}})
+	got := Table([]string{"A", "B", "C"}, [][]string{{"1", "", "3"}, {"longer", "2", ""}})
 	want := "A        B   C\n1        -   3\nlonger   2   -\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -11,7 +11,7 @@ func TestColumnsAreAsWideAsTheirCells(t *testing.T) {
 }
 
 func TestNoRowsAreAHeader(t *testing.T) {
-	if got := Text([]string{"A", "B"}, nil); got != "A   B\n" {
+	if got := Table([]string{"A", "B"}, nil); got != "A   B\n" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+)
+
+// useCluster sets KUBECONFIG to a cluster with DaemonSets of each strategy.
+func useCluster(t *testing.T) {
+	t.Helper()
+	mux := http.NewServeMux()
+	answer := func(path string, list any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(list)
+		})
+	}
+	answer("/apis/apps/v1/namespaces/default/daemonsets", appsv1.DaemonSetList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"},
+		Items:    []appsv1.DaemonSet{managed("log", "OTA"), managed("plain", ""), managed("typo", "Adv"), managed("web", advanced)},
+	})
+	answer("/apis/apps/v1/namespaces/shop/daemonsets", appsv1.DaemonSetList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{managed("till", advanced)},
+	})
+	answer("/api/v1/namespaces", corev1.NamespaceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"},
+		Items:    []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, {ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "config")
+	config := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: edge, cluster: {server: %q}}]
+users: [{name: admin, user: {}}]
+contexts: [{name: prod, context: {cluster: edge, user: admin}}, {name: prod-shop, context: {cluster: edge, user: admin, namespace: shop}}]
+current-context: prod
+`, server.URL)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+}
+
+func managed(name, strategy string) appsv1.DaemonSet {
+	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	if strategy != "" {
+		ds.Annotations = map[string]string{daemonset.StrategyAnnotation: strategy}
+	}
+	return ds
+}
+
+func TestCompletion(t *testing.T) {
+	useCluster(t)
+	tests := map[string]struct {
+		words string // one behind the last space is being typed
+		want  string
+	}{
+		"nothing yet":                          {"", "completion pause resume status help"},
+		"the beginning of a command":           {"pa", "pause"},
+		"help of a command":                    {"help s", "status"},
+		"a shell":                              {"completion ", "bash zsh fish"},
+		"a DaemonSet":                          {"status ", "ds/log ds/typo ds/web"},
+		"the beginning of a DaemonSet":         {"status ds/w", "ds/web"},
+		"a DaemonSet by another kind":          {"status daemonset.apps/w", "daemonset.apps/web"},
+		"a DaemonSet that can be paused":       {"pause ", "ds/web"},
+		"a DaemonSet in two words":             {"resume ds ", "web"},
+		"another kind":                         {"status deploy/", ""},
+		"another kind in two words":            {"status deploy ", ""},
+		"a second DaemonSet":                   {"status ds web ", ""},
+		"a DaemonSet of a namespace":           {"-n shop status ", "ds/till"},
+		"a DaemonSet of a namespace behind =":  {"status --namespace=shop ", "ds/till"},
+		"a DaemonSet of a context":             {"status --context prod-shop ", "ds/till"},
+		"a namespace":                          {"status -n ", "default shop"},
+		"a namespace behind =":                 {"status --namespace=s", "--namespace=shop"},
+		"a context behind =":                   {"status --context=prod-", "--context=prod-shop"},
+		"a cluster":                            {"--cluster ", "edge"},
+		"a user":                               {"--user ", "admin"},
+		"a form of output behind =":            {"status -o=", "-o=json"},
+		"a file":                               {"--kubeconfig completion_t", "completion_test.go"},
+		"a duration":                           {"status --timeout ", ""},
+		"flags of status":                      {"status --r", "--ready-only --request-timeout"},
+		"flags of another command":             {"pause --r", "--request-timeout"},
+		"flags before the command":             {"--w", "--watch"},
+		"a kubeconfig that is not there":       {"--kubeconfig /nowhere status ", ""},
+		"a context without a kubeconfig":       {"--kubeconfig /nowhere --context ", ""},
+		"behind a command that does not exist": {"stop ", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			run(t.Context(), "kubectl-edgehub", append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out})
+			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	var out bytes.Buffer
+	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, streams{&out, &out}); out.String() != "ds/web\n:4\n" {
+		t.Errorf("to kubectl: got %q", out.String())
+	}
+}
+
+// bash completes kubectl-edgehub by its script, and kubectl edgehub by way of kubectl, as far
+// as they are installed here.
+func TestBashCompletes(t *testing.T) {
+	useCluster(t)
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{name, kubectlCompleter} {
+		script := "#!/bin/sh\nKUBECTL_EDGEHUB_TEST_PROGRAM=" + program + " exec '" + self + "' \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := map[string]struct{ program, script, want string }{
+		"kubectl-edgehub": {"bash", `source <(kubectl-edgehub completion bash); COMP_LINE="kubectl-edgehub --context=prod-shop status ds/" COMP_POINT=46
+			_kubectl_edgehub; echo "${COMPREPLY[@]}"`, "ds/till"},
+		"kubectl edgehub": {"kubectl", "kubectl __complete edgehub --context=prod-shop status ds/ 2>/dev/null", "ds/till\n:4"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(tt.program); err != nil {
+				t.Skip(tt.program + " is not installed")
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", "-c", tt.script)
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
