@@ -138,16 +138,25 @@ test-unit: ## run the tests that need no cluster
 	go test -race -timeout 30m ./...
 	cd test && go test -count=1 ./layering ./docs ./bench/results ./bench/chart
 
+# Suites that run the product in the test's process are compiled with the race detector. The
+# others start its programs, and would only be slower with it. Two run at a time, so the
+# longest come first.
+race_suites := ./transparency $(addprefix ./integration/,rollout engine controller plugin ota) ./chaos/rollout ./internal/...
+program_suites := ./integration/cache ./soak \
+	$(filter-out ./integration/cache $(race_suites),$(patsubst test/%,./%,$(wildcard test/integration/*))) \
+	./chaos/cache ./fuzzcache ./attack
+
+# What random and long suites do in `make test`; alone, each has a target below.
+short := SEEDS=10 ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
+
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then .ci/packages $(node_packages) strace; fi
-	cd test/cluster && go test -race -count=1 -timeout 20m ./...
-	cd test && go test -race -count=1 -timeout 20m ./integration/... ./internal/... ./attack ./transparency/...
+	cd test/cluster && go test -count=1 -timeout 20m ./...
+	cd test && $(short) go test -count=1 -parallel $(crash_rounds) -timeout 30m $(program_suites)
+	cd test && $(short) go test -race -count=1 -timeout 30m $(race_suites)
 	cd test/alerts && go test -count=1 -timeout 5m ./...
-	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 20m ./chaos/rollout
-	cd test && ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s go test -count=1 -parallel $(crash_rounds) -timeout 20m ./chaos/cache ./soak
-	cd test && SECONDS=60 SEED=1 go test -count=1 -timeout 10m ./fuzzcache
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
@@ -155,10 +164,10 @@ test-e2e: build ## run the tests that need nodes; root needed
 	@if (( EUID != 0 )); then \
 		echo "NOT RUN: the end-to-end tests. They start containerd and kubelet, which need root: sudo make test-e2e"; \
 	else \
-		.ci/packages $(race_packages) $(node_packages) $(install_packages); \
+		.ci/packages $(node_packages) $(install_packages); \
 		cd test; \
-		echo "go test -race -count=1 -p 1 -timeout 40m ./e2e/... ./install/..."; \
-		go test -race -count=1 -p 1 -timeout 40m ./e2e/... ./install/...; \
+		echo "go test -count=1 -timeout 40m ./e2e/... ./install/..."; \
+		go test -count=1 -timeout 40m ./e2e/... ./install/...; \
 	fi
 
 .PHONY: chaos-rollout
