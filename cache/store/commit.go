@@ -269,22 +269,59 @@ func (e *edit) putView(v *View) error {
 	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.Seal(seal.At(seal.KindView, nil, v.ID[:]), nil, v.encode()))
 }
 
-func (e *edit) pair(p *Pair) error {
-	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Table))
+// memberEdit changes the members of one view, keeping its totals and the count
+// of its objects right.
+type memberEdit struct {
+	*edit
+	view   *View
+	bucket *bolt.Bucket
+}
+
+// old returns a member as it is, and whether there is one.
+func (e *memberEdit) old(key []byte) (m Member, ok bool, err error) {
+	record := e.bucket.Get(key)
+	if record == nil {
+		return Member{}, false, nil
+	}
+	m, err = e.openMember(e.view.ID, key, record)
+	return m, err == nil, err
+}
+
+func (e *memberEdit) remove(name string) error {
+	key := e.HashKey(seal.KindMember, e.view.ID[:], []byte(name))
+	old, ok, err := e.old(key)
+	if err != nil || !ok {
+		return err
+	}
+	e.forget(&old)
+	return e.bucket.Delete(key)
+}
+
+func (e *memberEdit) put(key []byte, o *Object) error {
+	old, ok, err := e.old(key)
 	if err != nil {
 		return err
 	}
-	tables, err := e.tableEdit()
-	if err != nil {
-		return err
+	object := o.key(e.view.Scope)
+	size := len(o.Bytes)
+	if o.Bytes == nil {
+		if size, err = e.refcount.size(object); err != nil {
+			return err
+		}
 	}
-	key := []byte(p.Key)
-	old := table.Get(key)
-	if p.Value == nil {
-		tables.replace(p.Table, key, old, nil)
-		return table.Delete(key)
+	now := Member{o.Name, o.ResourceVersion, o.Sum, size}
+	if ok && old == now {
+		return nil
 	}
-	record := e.Seal(seal.At(seal.KindPair, []byte(p.Table), key), nil, p.Value)
-	tables.replace(p.Table, key, old, record)
-	return table.Put(key, record)
+	if ok {
+		e.forget(&old)
+	}
+	e.refcount.acquire(object)
+	e.view.count(&now, +1)
+	return e.bucket.Put(key, e.Seal(seal.At(seal.KindMember, e.view.ID[:], key), []byte(now.Name), now.encode()))
+}
+
+func (e *memberEdit) forget(m *Member) {
+	e.refcount.release(m.key(e.view.Scope))
+	e.view.count(m, -1)
 }

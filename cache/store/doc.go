@@ -66,7 +66,7 @@
 // Objects have a count of the views that hold them. To look for what no view holds at each
 // commit would be simpler, and would read the keys of all members and objects, thousands,
 // where a commit changes a few. It is done where damage has made the counts unknown: see
-// recount.go.
+// refcount.go.
 //
 // A Store is safe for concurrent use. One process at a time owns
 // a folder.

@@ -1,8 +1,12 @@
 package store
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -99,4 +103,151 @@ func (c codec) putMeta(tx *bolt.Tx, key, payload []byte) error {
 func (c codec) meta(tx *bolt.Tx, key []byte) ([]byte, error) {
 	_, payload, err := c.Open(seal.At(seal.KindMeta, nil, key), tx.Bucket(bucketMeta).Get(key))
 	return payload, err
+}
+
+// codec reads and writes what the buckets of the file hold.
+type codec struct{ seal.Codec }
+
+var (
+	errSum  = errors.New("its content is not the one it is stored under")
+	errSize = errors.New("its size is not the one that its view knows")
+)
+
+// openObject returns the bytes of an object's record. That they are still those whose Sum
+// is in the object's key, the record's checksum says, which covers both: computing the Sum
+// again would take as long as all the rest of reading a list.
+func (c codec) openObject(key, record []byte) ([]byte, error) {
+	_, b, err := c.Open(seal.At(seal.KindObject, nil, key), record)
+	return b, err
+}
+
+// checkObject reports an object whose bytes are not those of its Sum.
+func (c codec) checkObject(key, record []byte) error {
+	name, b, err := c.Open(seal.At(seal.KindObject, nil, key), record)
+	if err != nil {
+		return err
+	}
+	if sum := SumOf(b); !bytes.HasSuffix(name, sum[:]) {
+		return corrupt(errSum)
+	}
+	return nil
+}
+
+// bytes of the key an object has before it is hidden. Its first three parts have no
+// NUL, and the last one has a fixed length.
+func (k ObjectKey) bytes() []byte {
+	return k.append(make([]byte, 0, len(k.Scope)+len(k.Name)+len(k.ResourceVersion)+3+len(k.Sum)))
+}
+
+func (k ObjectKey) append(b []byte) []byte {
+	b = append(b, k.Scope...)
+	b = append(b, 0)
+	b = append(b, k.Name...)
+	b = append(b, 0)
+	b = append(b, k.ResourceVersion...)
+	b = append(b, 0)
+	return append(b, k.Sum[:]...)
+}
+
+// object returns an object's bytes, valid in the transaction, or ErrNotFound.
+func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
+	key := c.HashKey(seal.KindObject, nil, k.bytes())
+	record := tx.Bucket(bucketObjects).Get(key)
+	if record == nil {
+		return nil, ErrNotFound
+	}
+	return c.openObject(key, record)
+}
+
+const (
+	flagComplete = 1 << iota
+	flagStale
+)
+
+func (v *View) encode() []byte {
+	var flags uint64
+	if v.Complete {
+		flags |= flagComplete
+	}
+	if v.Stale {
+		flags |= flagStale
+	}
+	b := binary.AppendUvarint(nil, flags)
+	b = seal.AppendBytes(b, v.Key)
+	b = seal.AppendBytes(b, v.Scope)
+	b = seal.AppendBytes(b, v.ResourceVersion)
+	b = seal.AppendBytes(b, v.Blob)
+	b = binary.AppendUvarint(b, uint64(max(v.LastUsed.UnixMilli(), 0)))
+	b = binary.AppendUvarint(b, uint64(v.Members))
+	b = binary.AppendUvarint(b, uint64(v.Bytes))
+	return binary.AppendUvarint(b, uint64(v.digest))
+}
+
+func decodeView(id ID, payload []byte) (View, error) {
+	r := seal.Fields{Rest: payload}
+	flags := r.Uint()
+	v := View{
+		ID: id,
+		Header: Header{
+			Complete:        flags&flagComplete != 0,
+			Key:             r.Copied(),
+			Scope:           string(r.Bytes()),
+			ResourceVersion: string(r.Bytes()),
+			Blob:            r.Copied(),
+			LastUsed:        time.UnixMilli(int64(r.Uint())),
+		},
+		Stale:   flags&flagStale != 0,
+		Members: int(r.Uint()),
+		Bytes:   int64(r.Uint()),
+		digest:  digest(r.Uint()),
+	}
+	if r.Err != nil {
+		return View{}, corrupt(r.Err)
+	}
+	return v, nil
+}
+
+func (m *Member) encode() []byte {
+	b := seal.AppendBytes(binary.AppendUvarint(nil, uint64(m.Size)), m.ResourceVersion)
+	return append(b, m.Sum[:]...)
+}
+
+func decodeMember(name, payload []byte) (Member, error) {
+	r := seal.Fields{Rest: payload}
+	m := Member{Name: string(name), Size: int(r.Uint()), ResourceVersion: string(r.Bytes())}
+	if copy(m.Sum[:], r.Rest) != len(m.Sum) {
+		r.Err = seal.ErrShort
+	}
+	if r.Err != nil {
+		return Member{}, corrupt(r.Err)
+	}
+	return m, nil
+}
+
+// digest is a sum over hashes of a set's elements: it changes with each element
+// that comes or goes, in any order. It finds damage, not malice.
+type digest uint64
+
+func (d *digest) add(parts ...string)    { *d += element(parts) }
+func (d *digest) remove(parts ...string) { *d -= element(parts) }
+
+func element(parts []string) digest {
+	h := fnv.New64a()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return digest(h.Sum64())
+}
+
+// count adds a member to the view's totals, or takes it away.
+func (v *View) count(m *Member, sign int) {
+	v.Members += sign
+	v.Bytes += int64(sign) * int64(len(m.Name)+len(m.ResourceVersion)+m.Size)
+	sum := string(m.Sum[:])
+	if sign > 0 {
+		v.digest.add(m.Name, m.ResourceVersion, sum)
+	} else {
+		v.digest.remove(m.Name, m.ResourceVersion, sum)
+	}
 }

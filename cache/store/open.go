@@ -79,25 +79,6 @@ func (s *Store) setState(now state) error {
 	return err
 }
 
-// prepare makes the folder, and only its owner may look in.
-func (d folder) prepare() error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
-	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
-		return err
-	}
-	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
-		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if err := os.Remove(d.file(fileNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // openBest opens the file, or the snapshot, or an empty file.
 func (s *Store) openBest(level checkLevel) error {
 	damage := errors.New("the hub ended twice while it was opened, or met damage in it")
@@ -127,15 +108,6 @@ func (s *Store) openBest(level checkLevel) error {
 		s.log.Warn("cache file was damaged and has been moved aside", attrs...)
 	}
 	return nil
-}
-
-// quarantine moves the file aside. One such file is kept.
-func (d folder) quarantine() error {
-	err := d.replace(fileMain, fileDamaged)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // openSnapshot puts the snapshot in the place of the file. It is moved, not

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -218,35 +217,4 @@ func (s *Store) Stats() (Stats, error) {
 		return nil
 	})
 	return stats, err
-}
-
-// folder is where the store's files are.
-type folder string
-
-const (
-	fileMain     = "cache.db"
-	fileSnapshot = "cache.snapshot.db"
-	fileDamaged  = "cache.damaged.db" // the last one that was moved aside, for a person to look at
-	fileNew      = "cache.new.db"     // being written
-	fileState    = "state"
-	fileLock     = "lock"
-)
-
-func (d folder) file(name string) string { return filepath.Join(string(d), name) }
-
-// replace makes one file take the place of another, for good.
-func (d folder) replace(from, to string) error {
-	if err := os.Rename(d.file(from), d.file(to)); err != nil {
-		return err
-	}
-	return d.sync()
-}
-
-func (d folder) sync() error {
-	f, err := os.Open(string(d))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

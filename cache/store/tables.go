@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,100 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
+
+// Get returns a copy of a table's value for key, or ErrNotFound.
+func (s *Store) Get(table, key string) ([]byte, error) {
+	var value []byte
+	err := s.view(func(tx *bolt.Tx) error {
+		var record []byte
+		if records := tx.Bucket(bucketTables).Bucket([]byte(table)); records != nil {
+			record = records.Get([]byte(key))
+		}
+		if record == nil {
+			return ErrNotFound
+		}
+		_, payload, err := s.codec.Open(seal.At(seal.KindPair, []byte(table), []byte(key)), record)
+		value = append([]byte{}, payload...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", &Error{Table: table, Name: key, Err: err})
+	}
+	return value, nil
+}
+
+// rangeChunk is how many bytes Range reads in one transaction, about.
+const rangeChunk = 256 << 10
+
+// Range calls fn for each key of a table from the given one on, in order; a
+// table that is not there has none. What is committed meanwhile may be seen or
+// not. A damaged value ends it with an *Error that names its key: delete that,
+// and go on. So does an error of fn. Unlike with views, a key that damage has
+// removed is not noticed here: CheckTable does.
+func (s *Store) Range(table, from string, fn func(key string, value []byte) error) error {
+	for next := []byte(from); next != nil; {
+		var chunk []Pair
+		var damage error
+		err := s.view(func(tx *bolt.Tx) error {
+			chunk, next, damage = s.codec.chunk(tx, table, next)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read table %s: %w", table, err)
+		}
+		for _, p := range chunk {
+			if err := fn(p.Key, p.Value); err != nil {
+				return err
+			}
+		}
+		if damage != nil {
+			return fmt.Errorf("read table: %w", damage)
+		}
+	}
+	return nil
+}
+
+// chunk returns some pairs, and the key of the next one, nil if there is none.
+func (c codec) chunk(tx *bolt.Tx, table string, from []byte) (chunk []Pair, next []byte, damage error) {
+	records := tx.Bucket(bucketTables).Bucket([]byte(table))
+	if records == nil {
+		return nil, nil, nil
+	}
+	cursor := records.Cursor()
+	size := 0
+	for key, record := cursor.Seek(from); key != nil; key, record = cursor.Next() {
+		if size >= rangeChunk {
+			return chunk, bytes.Clone(key), nil
+		}
+		_, value, err := c.Open(seal.At(seal.KindPair, []byte(table), key), record)
+		if err != nil {
+			return chunk, nil, &Error{Table: table, Name: string(key), Err: err}
+		}
+		size += len(key) + len(value)
+		chunk = append(chunk, Pair{table, string(key), append([]byte{}, value...)})
+	}
+	return chunk, nil, nil
+}
+
+func (e *edit) pair(p *Pair) error {
+	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Table))
+	if err != nil {
+		return err
+	}
+	tables, err := e.tableEdit()
+	if err != nil {
+		return err
+	}
+	key := []byte(p.Key)
+	old := table.Get(key)
+	if p.Value == nil {
+		tables.replace(p.Table, key, old, nil)
+		return table.Delete(key)
+	}
+	record := e.Seal(seal.At(seal.KindPair, []byte(p.Table), key), nil, p.Value)
+	tables.replace(p.Table, key, old, record)
+	return table.Put(key, record)
+}
 
 // tableCount is what the records of a table add up to: how many there are, and a digest of
 // their keys and checksums. It is written in the transaction that changes the table, to

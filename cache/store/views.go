@@ -2,13 +2,54 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
+
+// Views calls fn for each view, in order of their IDs, with its header only. A
+// view whose header is damaged has Err set; drop it. An error of fn ends it.
+func (s *Store) Views(fn func(View) error) error {
+	var views []View
+	err := s.view(func(tx *bolt.Tx) (err error) {
+		views, err = s.codec.views(tx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read views: %w", err)
+	}
+	for _, v := range views {
+		if err := fn(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Members returns a view's header and all of its members, in order of their
+// names, as of one Commit. It never returns some of them: an error is all there
+// is if one is damaged or missing.
+func (s *Store) Members(id ID) (View, []Member, error) {
+	var v View
+	var members []Member
+	err := s.view(func(tx *bolt.Tx) (err error) {
+		if v, err = s.codec.view(tx, id); err == nil {
+			members, err = s.codec.members(tx, v)
+		}
+		return err
+	})
+	if err != nil {
+		return View{}, nil, fmt.Errorf("read members: %w", ofView(id, "", err))
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return v, members, nil
+}
 
 // views returns all headers. One that is damaged has Err set; one that is
 // missing is a *corruption, for nobody knows which.
@@ -102,4 +143,34 @@ func (c codec) shownObject(key []byte) string {
 		return string(parts[1])
 	}
 	return fmt.Sprintf("with key %x", key)
+}
+
+// viewCount is how many views there are, and a digest of their IDs: it tells when
+// one has gone that nobody dropped.
+type viewCount struct {
+	views  int
+	digest digest
+}
+
+func (r viewCount) encode() []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(r.views)), uint64(r.digest))
+}
+
+func (r *viewCount) add(id ID) {
+	r.views++
+	r.digest.add(string(id[:]))
+}
+
+func (r *viewCount) remove(id ID) {
+	r.views--
+	r.digest.remove(string(id[:]))
+}
+
+func (c codec) viewCount(tx *bolt.Tx) (viewCount, error) {
+	payload, err := c.meta(tx, keyViews)
+	if err != nil {
+		return viewCount{}, err
+	}
+	r := seal.Fields{Rest: payload}
+	return viewCount{views: int(r.Uint()), digest: digest(r.Uint())}, r.Err
 }

@@ -5,7 +5,94 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
+	"time"
 )
+
+// folder is where the store's files are.
+type folder string
+
+const (
+	fileMain     = "cache.db"
+	fileSnapshot = "cache.snapshot.db"
+	fileDamaged  = "cache.damaged.db" // the last one that was moved aside, for a person to look at
+	fileNew      = "cache.new.db"     // being written
+	fileState    = "state"
+	fileLock     = "lock"
+)
+
+func (d folder) file(name string) string { return filepath.Join(string(d), name) }
+
+// replace makes one file take the place of another, for good.
+func (d folder) replace(from, to string) error {
+	if err := os.Rename(d.file(from), d.file(to)); err != nil {
+		return err
+	}
+	return d.sync()
+}
+
+func (d folder) sync() error {
+	f, err := os.Open(string(d))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// prepare makes the folder, and only its owner may look in.
+func (d folder) prepare() error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
+		return err
+	}
+	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
+		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Remove(d.file(fileNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// quarantine moves the file aside. One such file is kept.
+func (d folder) quarantine() error {
+	err := d.replace(fileMain, fileDamaged)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// lockPoll is how often a lock that another process holds is tried.
+const lockPoll = 50 * time.Millisecond
+
+// lock makes this process the owner of the folder until unlock is called. It
+// is not bbolt's lock on the file: files are moved before bbolt opens one.
+func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
+	f, err := os.OpenFile(d.file(fileLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(timeout); ; time.Sleep(lockPoll) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", d, err)
+		case time.Now().After(deadline):
+			f.Close()
+			return nil, fmt.Errorf("%w: %s", ErrLocked, d)
+		}
+	}
+}
 
 // A small file tells the next Open how the last owner of the folder ended. It
 // is there for crashes of the process, which leave the kernel's caches whole,
