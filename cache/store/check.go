@@ -7,33 +7,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store/pagecheck"
-
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Check reads all of the store and returns all that is wrong with it: damage,
-// and counts of objects that are not what the views add up to. It keeps commits
-// waiting; tests call it, and people who look for the cause of something.
-func (s *Store) Check() error {
-	s.write.Lock() // the pages must not move while they are read
-	defer s.write.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	err := checkPages(s.dir.file(fileMain), true)
-	if err == nil {
-		err = guarded(func() error {
-			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkTableCounts(tx)) })
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("check cache: %w", err)
-	}
-	return nil
-}
-
-// checkPages looks at the pages of a file that bbolt does not write to: at the inner ones,
-// or with full at all. What is wrong with them is ErrDamaged.
+// checkPages checks the inner pages of a file, or if full is set all pages. bbolt must not write
+// to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
 	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: [][]byte{bucketMembers, bucketTables}})
 	var damage *pagecheck.Damage
@@ -43,7 +21,7 @@ func checkPages(path string, full bool) error {
 	return err
 }
 
-// checkCopy does the same as Check for a file that nobody uses.
+// checkCopy checks a file that is not in use: its pages, and with check its contents.
 func (c codec) checkCopy(path string) error {
 	if err := checkPages(path, true); err != nil {
 		return err
@@ -58,7 +36,8 @@ func (c codec) checkCopy(path string) error {
 	})
 }
 
-// check reads every record of a file, and adds up what views hold.
+// check reads every record, and compares the reference counts of objects with the members of
+// views. It returns all errors that it finds.
 func (c codec) check(tx *bolt.Tx) error {
 	if err := c.checkFile(tx); err != nil {
 		return err
@@ -102,7 +81,7 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	return err
 }
 
-// checkObjects compares what lies in the file with what views hold.
+// checkObjects checks the objects in the file; held is the number of views that have each.
 func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 	rc := &refcount{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), unreferenced: tx.Bucket(bucketUnreferenced)}
 	var wrong []error

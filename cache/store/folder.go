@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// folder is where the store's files are.
+// folder contains the store's files.
 type folder string
 
 const (
@@ -24,7 +24,31 @@ const (
 
 func (d folder) file(name string) string { return filepath.Join(string(d), name) }
 
-// replace makes one file take the place of another, for good.
+// prepare creates the folder, which only its owner may enter.
+func (d folder) prepare() error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
+		return err
+	}
+	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
+		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return d.remove(fileNew)
+}
+
+// remove removes a file if it exists.
+func (d folder) remove(name string) error {
+	if err := os.Remove(d.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// replace durably replaces a file by another one.
 func (d folder) replace(from, to string) error {
 	if err := os.Rename(d.file(from), d.file(to)); err != nil {
 		return err
@@ -41,39 +65,11 @@ func (d folder) sync() error {
 	return f.Sync()
 }
 
-// prepare makes the folder, and only its owner may look in.
-func (d folder) prepare() error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
-	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
-		return err
-	}
-	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
-		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if err := os.Remove(d.file(fileNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// quarantine moves the file aside. One such file is kept.
-func (d folder) quarantine() error {
-	err := d.replace(fileMain, fileDamaged)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// lockPoll is how often a lock that another process holds is tried.
+// lockPoll is how often lock tries to get a lock that another process holds.
 const lockPoll = 50 * time.Millisecond
 
-// lock makes this process the owner of the folder until unlock is called. It
-// is not bbolt's lock on the file: files are moved before bbolt opens one.
+// lock makes this process the owner of the folder until unlock is called. bbolt's lock on the
+// file is not enough: files are moved before bbolt opens one.
 func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(d.file(fileLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -94,30 +90,24 @@ func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 	}
 }
 
-// A small file tells the next Open how the last owner of the folder ended. It
-// is there for crashes of the process, which leave the kernel's caches whole,
-// so it is not synced.
+// state tells the next Open how the last owner of the folder ended. Its file is not synced: it
+// is for crashes of the process, which do not affect the kernel's page cache.
+type state struct {
+	phase phase
+	times int // how many owners in a row ended in this phase
+}
 
 type phase string
 
 const (
-	// phaseClosed is that of no file: the store was closed.
-	phaseClosed phase = ""
-	// phaseOpening is the sentinel: while it stands, the file is being opened.
-	// If it still stands at the next Open, opening may have been what ended
-	// the process.
+	phaseClosed phase = "" // there is no state file: the store was closed
+	// phaseOpening is the sentinel: the file is being opened. If the next Open finds it,
+	// opening may have ended the process.
 	phaseOpening phase = "opening"
 	phaseOpen    phase = "open"
 	phaseDamaged phase = "damaged"
-	// phaseUnknown is that of a file which cannot be read as a state.
-	phaseUnknown phase = "unknown"
+	phaseUnknown phase = "unknown" // the state file cannot be parsed
 )
-
-// state is the phase, and how many owners in a row have ended in it.
-type state struct {
-	phase phase
-	times int
-}
 
 func (d folder) state() (state, error) {
 	text, err := os.ReadFile(d.file(fileState))
@@ -128,22 +118,18 @@ func (d folder) state() (state, error) {
 		return state{}, err
 	}
 	var s state
-	if _, err := fmt.Sscanf(string(text), "%s %d\n", &s.phase, &s.times); err != nil {
-		return state{phase: phaseUnknown}, nil //nolint:nilerr // cut short by a crash: that much is known
+	if _, err := fmt.Sscanf(string(text), "%s %d\n", &s.phase, &s.times); err == nil {
+		switch s.phase {
+		case phaseOpening, phaseOpen, phaseDamaged:
+			return s, nil
+		}
 	}
-	switch s.phase {
-	case phaseOpening, phaseOpen, phaseDamaged:
-		return s, nil
-	}
-	return state{phase: phaseUnknown}, nil
+	return state{phase: phaseUnknown}, nil // truncated by a crash
 }
 
 func (d folder) setState(s state) error {
 	if s.phase == phaseClosed {
-		if err := os.Remove(d.file(fileState)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return d.remove(fileState)
 	}
 	return os.WriteFile(d.file(fileState), fmt.Appendf(nil, "%s %d\n", s.phase, s.times), 0o600)
 }
@@ -152,17 +138,17 @@ func (d folder) setState(s state) error {
 type checkLevel int
 
 const (
-	quickCheck checkLevel = iota // look at its headers and inner pages
-	fullCheck                    // read all of it first
-	noCheck                      // move it aside unread
+	quickCheck checkLevel = iota // the headers of views, and inner pages
+	fullCheck                    // all of it
+	noCheck                      // nothing: it is moved aside
 )
 
-// fullAfter is after how many crashes in a row the whole file is read before it
-// is used: damage that ends the process each time it is met is found so.
+// fullAfter is the number of crashes in a row after which the whole file is read: damage that
+// ends the process whenever it is read is found this way.
 const fullAfter = 3
 
-// next says how to treat the file after an owner that ended in s, and the
-// state to write before the file is touched.
+// next returns how to check the file after an owner that ended in s, and the state to write
+// before the file is opened.
 func (s state) next() (checkLevel, state) {
 	switch s.phase {
 	case phaseClosed:
@@ -170,8 +156,8 @@ func (s state) next() (checkLevel, state) {
 	case phaseDamaged:
 		return noCheck, state{phaseOpening, 1}
 	case phaseOpening:
-		// A kill at the wrong moment is likelier than damage that the careful
-		// reading of checkPages does not see. Twice in a row it is not.
+		// Once, a kill at this moment is more likely than damage that checkPages does not
+		// find. Twice in a row, it is not.
 		if s.times >= 2 {
 			return noCheck, state{phaseOpening, 1}
 		}
@@ -184,7 +170,7 @@ func (s state) next() (checkLevel, state) {
 	return fullCheck, state{phaseOpening, 1}
 }
 
-// opened is the state while the store is open, after an owner that ended in s.
+// opened returns the state while the store is open, after an owner that ended in s.
 func (s state) opened(level checkLevel) state {
 	if s.phase == phaseOpen && level == quickCheck {
 		return state{phaseOpen, s.times + 1}

@@ -13,40 +13,38 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// formatVersion is that of the records. A file of another version is moved
-// aside like a damaged one: a cache is filled again. In version 1 objects were
-// stored under their names and versions, without the sums of their contents.
+// formatVersion is the version of the file's format. A file of another version is moved aside
+// like a damaged one: a cache can be filled again. In version 1, objects were stored under
+// their names and versions, without the sums of their contents.
 const formatVersion = 2
 
 var (
-	keyFormat = []byte("format") // never encrypted: version, whether the rest is
-	keyCheck  = []byte("check")  // sealed, to know the key by
-	keyViews  = []byte("views")  // how many there are, and their digest
+	keyFormat = []byte("format") // version, and whether the rest is encrypted; never encrypted itself
+	keyCheck  = []byte("check")  // sealed: tells whether the key is the right one
+	keyViews  = []byte("views")  // tally of the IDs of views
+	keyTables = []byte("tables") // name and tally of each table; missing in files of early builds
 )
 
-// ready makes a new file's buckets, or checks that a file is one that this
-// codec can read and that none of its views has gone.
+// ready creates the buckets of a new file, or checks that the codec can read an existing one
+// and that it has all of its views.
 func (s *Store) ready() error {
 	isNew := false
-	if err := s.db.View(func(tx *bolt.Tx) error {
-		isNew = tx.Bucket(bucketMeta) == nil
-		if isNew {
-			if name, _ := tx.Cursor().First(); name != nil {
-				return corrupt(errors.New("its first table is missing"))
-			}
-			return nil
+	err := s.db.View(func(tx *bolt.Tx) error {
+		if isNew = tx.Bucket(bucketMeta) == nil; !isNew {
+			return s.codec.checkFile(tx)
 		}
-		return s.codec.checkFile(tx)
-	}); err != nil {
+		if name, _ := tx.Cursor().First(); name != nil {
+			return corrupt(errors.New("its first table is missing"))
+		}
+		return nil
+	})
+	if err != nil || !isNew {
 		return err
 	}
-	if isNew {
-		if err := s.db.Update(s.codec.create); err != nil {
-			return err
-		}
-		return s.dir.sync()
+	if err := s.db.Update(s.codec.create); err != nil {
+		return err
 	}
-	return nil
+	return s.dir.sync()
 }
 
 func (c codec) create(tx *bolt.Tx) error {
@@ -59,14 +57,11 @@ func (c codec) create(tx *bolt.Tx) error {
 	if c.Encrypts() {
 		format[1] = 1
 	}
-	plain := codec{}
-	if err := tx.Bucket(bucketMeta).Put(keyFormat, plain.Seal(seal.At(seal.KindMeta, nil, keyFormat), nil, format)); err != nil {
-		return err
-	}
-	if err := c.putMeta(tx, keyCheck, nil); err != nil {
-		return err
-	}
-	return c.putMeta(tx, keyViews, viewCount{}.encode())
+	return errors.Join(
+		codec{}.putMeta(tx, keyFormat, format),
+		c.putMeta(tx, keyCheck, nil),
+		c.putMeta(tx, keyViews, tally{}.append(nil)),
+	)
 }
 
 func (c codec) checkFile(tx *bolt.Tx) error {
@@ -75,8 +70,7 @@ func (c codec) checkFile(tx *bolt.Tx) error {
 			return corrupt(fmt.Errorf("its table %s is missing", name))
 		}
 	}
-	plain := codec{}
-	_, format, err := plain.Open(seal.At(seal.KindMeta, nil, keyFormat), tx.Bucket(bucketMeta).Get(keyFormat))
+	format, err := codec{}.meta(tx, keyFormat)
 	switch {
 	case err != nil:
 		return err
@@ -105,7 +99,7 @@ func (c codec) meta(tx *bolt.Tx, key []byte) ([]byte, error) {
 	return payload, err
 }
 
-// codec reads and writes what the buckets of the file hold.
+// codec reads and writes the contents of the buckets.
 type codec struct{ seal.Codec }
 
 var (
@@ -113,9 +107,9 @@ var (
 	errSize = errors.New("its size is not the one that its view knows")
 )
 
-// openObject returns the bytes of an object's record. That they are still those whose Sum
-// is in the object's key, the record's checksum says, which covers both: computing the Sum
-// again would take as long as all the rest of reading a list.
+// openObject returns the bytes of an object's record. It does not compare them with the Sum in
+// the object's key, which would double the time of reading a list: the record's checksum
+// covers both.
 func (c codec) openObject(key, record []byte) ([]byte, error) {
 	_, b, err := c.Open(seal.At(seal.KindObject, nil, key), record)
 	return b, err
@@ -133,8 +127,8 @@ func (c codec) checkObject(key, record []byte) error {
 	return nil
 }
 
-// bytes of the key an object has before it is hidden. Its first three parts have no
-// NUL, and the last one has a fixed length.
+// bytes returns the name of the object that seal.HashKey may hash. Its first three parts contain
+// no NUL, and the last one has a fixed length.
 func (k ObjectKey) bytes() []byte {
 	return k.append(make([]byte, 0, len(k.Scope)+len(k.Name)+len(k.ResourceVersion)+3+len(k.Sum)))
 }
@@ -149,7 +143,7 @@ func (k ObjectKey) append(b []byte) []byte {
 	return append(b, k.Sum[:]...)
 }
 
-// object returns an object's bytes, valid in the transaction, or ErrNotFound.
+// object returns an object's bytes, which are valid in the transaction, or ErrNotFound.
 func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
 	key := c.HashKey(seal.KindObject, nil, k.bytes())
 	record := tx.Bucket(bucketObjects).Get(key)
@@ -224,14 +218,11 @@ func decodeMember(name, payload []byte) (Member, error) {
 	return m, nil
 }
 
-// digest is a sum over hashes of a set's elements: it changes with each element
-// that comes or goes, in any order. It finds damage, not malice.
+// digest is the sum of hashes of a set's elements, in any order. It changes with each element that
+// is added or removed. It detects damage, not attacks.
 type digest uint64
 
-func (d *digest) add(parts ...string)    { *d += element(parts) }
-func (d *digest) remove(parts ...string) { *d -= element(parts) }
-
-func element(parts []string) digest {
+func digestOf(parts ...string) digest {
 	h := fnv.New64a()
 	for _, p := range parts {
 		h.Write([]byte(p))
@@ -240,14 +231,27 @@ func element(parts []string) digest {
 	return digest(h.Sum64())
 }
 
-// count adds a member to the view's totals, or takes it away.
+// count adds a member to the view's totals, or with sign -1 removes it.
 func (v *View) count(m *Member, sign int) {
 	v.Members += sign
 	v.Bytes += int64(sign) * int64(len(m.Name)+len(m.ResourceVersion)+m.Size)
-	sum := string(m.Sum[:])
-	if sign > 0 {
-		v.digest.add(m.Name, m.ResourceVersion, sum)
-	} else {
-		v.digest.remove(m.Name, m.ResourceVersion, sum)
-	}
+	v.digest += digest(sign) * digestOf(m.Name, m.ResourceVersion, string(m.Sum[:]))
 }
+
+// tally is the number of elements of a set, and their digest: it shows that one was lost.
+type tally struct {
+	n      int
+	digest digest
+}
+
+// count adds an element, or with sign -1 removes it.
+func (t *tally) count(sign int, parts ...string) {
+	t.n += sign
+	t.digest += digest(sign) * digestOf(parts...)
+}
+
+func (t tally) append(b []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.n)), uint64(t.digest))
+}
+
+func readTally(r *seal.Fields) tally { return tally{n: int(r.Uint()), digest: digest(r.Uint())} }

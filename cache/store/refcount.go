@@ -2,8 +2,11 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,23 +15,24 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// refcount counts the views that hold an object. It collects what one batch does: which
-// memberships came and went, and whose bytes were given. It is written at the end and in
-// one go, so that an object may move from one view to another in any order of changes.
+// refcount updates the reference counts of objects: the number of views that have each. It
+// collects the changes of one batch, members that came or went and bytes that were given, and
+// writes them at the end. So an object may move from one view to another in any order of
+// changes.
 type refcount struct {
 	codec
 	objects, refs, unreferenced *bolt.Bucket
 	tx                          *bolt.Tx
 
 	changes map[ObjectKey]*refChange
-	// uncertain is set when damage has made a count unknown: all objects are recounted.
+	// uncertain is set if damage has made a count unknown: all objects are then recounted.
 	uncertain bool
-	// held is set while a Reader is open that may need deleted objects.
+	// held reports whether a Reader is open, which may need removed objects.
 	held    func() bool
 	maxHeld int64
 }
 
-// refChange is what a batch does to one object.
+// refChange is the change of one object.
 type refChange struct {
 	key     []byte // in the file
 	delta   int    // of the number of views
@@ -44,7 +48,7 @@ func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
 		refs:         tx.Bucket(bucketRefs),
 		unreferenced: tx.Bucket(bucketUnreferenced),
 		changes:      map[ObjectKey]*refChange{},
-		held:         s.pins.held,
+		held:         func() bool { return s.readers.Load() > 0 },
 		maxHeld:      s.opts.MaxHeld,
 	}
 }
@@ -66,23 +70,20 @@ func (rc *refcount) offer(k ObjectKey, b []byte) {
 	change.bytes, change.offered = b, true
 }
 
-// size of an object that was offered or is stored.
+// size returns the size of an object that was offered or is stored.
 func (rc *refcount) size(k ObjectKey) (int, error) {
 	change := rc.of(k)
 	if change.offered {
 		return len(change.bytes), nil
 	}
 	stored, err := rc.stored(change.key)
-	if err != nil {
-		return 0, err
+	if err == nil && stored == nil {
+		err = ErrNoObject
 	}
-	if stored == nil {
-		return 0, ErrNoObject
-	}
-	return len(stored), nil
+	return len(stored), err
 }
 
-// stored returns an object's bytes, or nil if it is not there.
+// stored returns an object's bytes, or nil if it is not stored.
 func (rc *refcount) stored(key []byte) ([]byte, error) {
 	record := rc.objects.Get(key)
 	if record == nil {
@@ -91,17 +92,10 @@ func (rc *refcount) stored(key []byte) ([]byte, error) {
 	return rc.openObject(key, record)
 }
 
-// write writes the new counts and what follows from them, neighbours in the file together.
+// write applies the changes, in the order of keys in the file.
 func (rc *refcount) write() error {
-	keys := make([]ObjectKey, 0, len(rc.changes))
-	for k := range rc.changes {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b ObjectKey) int {
-		if c := bytes.Compare(rc.changes[a].key, rc.changes[b].key); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+	keys := slices.SortedFunc(maps.Keys(rc.changes), func(a, b ObjectKey) int {
+		return cmp.Or(bytes.Compare(rc.changes[a].key, rc.changes[b].key), strings.Compare(a.Name, b.Name))
 	})
 	for _, k := range keys {
 		if err := rc.writeOne(k, rc.changes[k]); err != nil {
@@ -134,7 +128,7 @@ func (rc *refcount) writeOne(k ObjectKey, change *refChange) error {
 	return rc.setCount(change.key, count)
 }
 
-// keep stores what was offered, unless the same is there and whole.
+// keep stores an offered object, unless it is stored and not damaged.
 func (rc *refcount) keep(k ObjectKey, change *refChange) error {
 	if err := rc.unreferenced.Delete(change.key); err != nil || !change.offered {
 		return err
@@ -146,8 +140,7 @@ func (rc *refcount) keep(k ObjectKey, change *refChange) error {
 	return rc.objects.Put(change.key, rc.Seal(seal.At(seal.KindObject, nil, change.key), k.bytes(), change.bytes))
 }
 
-// discard removes an object that no view holds, or notes that it is unreferenced, for
-// those who still read it.
+// discard removes an object, or marks it as unreferenced while a Reader is open.
 func (rc *refcount) discard(key []byte) error {
 	record := rc.objects.Get(key)
 	if record == nil || !rc.held() {
@@ -157,11 +150,16 @@ func (rc *refcount) discard(key []byte) error {
 	return rc.unreferenced.Put(key, rc.Seal(seal.At(seal.KindUnreferenced, nil, key), nil, size))
 }
 
-func (rc *refcount) remove(key []byte) error {
-	return errors.Join(rc.objects.Delete(key), rc.unreferenced.Delete(key))
+func (rc *refcount) remove(keys ...[]byte) error {
+	for _, key := range keys {
+		if err := errors.Join(rc.objects.Delete(key), rc.unreferenced.Delete(key)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// count returns how many views hold an object.
+// count returns the number of views that have an object. Only counts above 1 are stored.
 func (rc *refcount) count(key []byte) (int, error) {
 	if record := rc.refs.Get(key); record != nil {
 		_, payload, err := rc.Open(seal.At(seal.KindRefs, nil, key), record)
@@ -178,44 +176,35 @@ func (rc *refcount) setCount(key []byte, n int) error {
 	if n < 2 {
 		return rc.refs.Delete(key)
 	}
-	payload := binary.AppendUvarint(nil, uint64(n))
-	record := rc.Seal(seal.At(seal.KindRefs, nil, key), nil, payload)
-	if !rc.Encrypts() && bytes.Equal(rc.refs.Get(key), record) {
+	record := rc.Seal(seal.At(seal.KindRefs, nil, key), nil, binary.AppendUvarint(nil, uint64(n)))
+	if bytes.Equal(rc.refs.Get(key), record) {
 		return nil
 	}
 	return rc.refs.Put(key, record)
 }
 
-// removeUnreferenced removes what no view holds if nobody reads, or it is too much.
+// removeUnreferenced removes unreferenced objects if no Reader is open, or they exceed maxHeld.
 func (rc *refcount) removeUnreferenced() error {
 	var keys [][]byte
 	var total uint64
-	err := rc.unreferenced.ForEach(func(key, record []byte) error {
+	for key, record := range entries(rc.unreferenced) {
 		_, payload, err := rc.Open(seal.At(seal.KindUnreferenced, nil, key), record)
 		r := seal.Fields{Rest: payload}
 		if total += r.Uint(); err != nil {
-			total = 1 << 62 // unknown: too much
+			total = 1 << 62 // unknown: count it as too much
 		}
 		keys = append(keys, bytes.Clone(key))
+	}
+	if rc.held() && total <= uint64(rc.maxHeld) {
 		return nil
-	})
-	if err != nil || rc.held() && total <= uint64(rc.maxHeld) {
-		return err
 	}
-	for _, key := range keys {
-		if err := rc.remove(key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rc.remove(keys...)
 }
 
-// recount takes all counts anew from the members of all views, and removes the
-// objects that none holds. It follows the removal of a view that was damaged:
-// what it held cannot be known. It reads all keys, and no values.
-//
-// Of another damaged view only what is readable is counted: it must be dropped
-// or replaced in any case, and until then says that it is damaged.
+// recount counts the members of all views again, and removes objects that are in none. It is
+// needed after a damaged view was removed, whose members are unknown. It reads all keys, and no
+// objects. Of other damaged views, only readable members count: these views must be dropped
+// or replaced in any case, and reading them fails until then.
 func (rc *refcount) recount() error {
 	counts := map[string]int{}
 	views, err := rc.views(rc.tx)
@@ -238,7 +227,15 @@ func (rc *refcount) recount() error {
 			return err
 		}
 	}
-	return rc.removeUncounted(counts)
+	var uncounted [][]byte
+	for _, bucket := range []*bolt.Bucket{rc.objects, rc.unreferenced} {
+		for key := range entries(bucket) {
+			if counts[string(key)] == 0 {
+				uncounted = append(uncounted, bytes.Clone(key))
+			}
+		}
+	}
+	return rc.remove(uncounted...)
 }
 
 func (rc *refcount) countMembers(v View, counts map[string]int) {
@@ -253,30 +250,9 @@ func (rc *refcount) countMembers(v View, counts map[string]int) {
 	}
 }
 
-func (rc *refcount) removeUncounted(counts map[string]int) error {
-	var uncounted [][]byte
-	for key := range entries(rc.objects) {
-		if counts[string(key)] == 0 {
-			uncounted = append(uncounted, bytes.Clone(key))
-		}
-	}
-	for key := range entries(rc.unreferenced) {
-		uncounted = append(uncounted, bytes.Clone(key))
-	}
-	for _, key := range uncounted {
-		if counts[string(key)] > 0 {
-			continue // also noted as unreferenced, by damage
-		}
-		if err := rc.remove(key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// entries are the keys and values of a bucket, valid in its transaction. The
-// bucket must not change meanwhile.
-func entries(b *bolt.Bucket) func(yield func(key, value []byte) bool) {
+// entries yields the keys and values of a bucket, which are valid in its transaction. The bucket
+// must not be changed meanwhile.
+func entries(b *bolt.Bucket) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		c := b.Cursor()
 		for key, value := c.First(); key != nil; key, value = c.Next() {

@@ -2,7 +2,7 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,8 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Views calls fn for each view, in order of their IDs, with its header only. A
-// view whose header is damaged has Err set; drop it. An error of fn ends it.
+// Views calls fn with the header of each view, in order of their IDs, until fn returns an error.
+// A view whose header is damaged has Err set: drop it.
 func (s *Store) Views(fn func(View) error) error {
 	var views []View
 	err := s.view(func(tx *bolt.Tx) (err error) {
@@ -32,9 +32,8 @@ func (s *Store) Views(fn func(View) error) error {
 	return nil
 }
 
-// Members returns a view's header and all of its members, in order of their
-// names, as of one Commit. It never returns some of them: an error is all there
-// is if one is damaged or missing.
+// Members returns a view's header and all of its members, in order of their names, as of one
+// Commit. If one is damaged or missing, it returns only an error.
 func (s *Store) Members(id ID) (View, []Member, error) {
 	var v View
 	var members []Member
@@ -51,15 +50,15 @@ func (s *Store) Members(id ID) (View, []Member, error) {
 	return v, members, nil
 }
 
-// views returns all headers. One that is damaged has Err set; one that is
-// missing is a *corruption, for nobody knows which.
+// views returns all headers. A damaged one has Err set; a missing one is a *corruption, because
+// it is not known which.
 func (c codec) views(tx *bolt.Tx) ([]View, error) {
-	want, err := c.viewCount(tx)
+	want, err := c.viewTally(tx)
 	if err != nil {
-		return nil, &corruption{fmt.Sprintf("the number of views: %v", err)}
+		return nil, err
 	}
 	var views []View
-	var found viewCount
+	var found tally
 	err = tx.Bucket(bucketViews).ForEach(func(key, record []byte) error {
 		if len(key) != len(ID{}) {
 			return &corruption{fmt.Sprintf("a view has an ID of %d bytes", len(key))}
@@ -68,14 +67,25 @@ func (c codec) views(tx *bolt.Tx) ([]View, error) {
 		if err != nil {
 			v = View{ID: ID(key), Err: err}
 		}
-		found.add(v.ID)
+		found.count(+1, string(key))
 		views = append(views, v)
 		return nil
 	})
 	if err == nil && found != want {
-		err = &corruption{fmt.Sprintf("%d views are left of %d", found.views, want.views)}
+		err = &corruption{fmt.Sprintf("%d views are left of %d", found.n, want.n)}
 	}
 	return views, err
+}
+
+// viewTally returns the tally of the views' IDs: it shows that one is missing that was not dropped.
+func (c codec) viewTally(tx *bolt.Tx) (tally, error) {
+	payload, err := c.meta(tx, keyViews)
+	r := seal.Fields{Rest: payload}
+	t := readTally(&r)
+	if err = cmp.Or(err, r.Err); err != nil {
+		return tally{}, &corruption{fmt.Sprintf("the number of views: %v", err)}
+	}
+	return t, nil
 }
 
 func (c codec) openView(id ID, record []byte) (View, error) {
@@ -96,8 +106,8 @@ func (c codec) view(tx *bolt.Tx, id ID) (View, error) {
 	return c.openView(id, record)
 }
 
-// members returns what a view holds, sorted only if the names are not hidden,
-// or an error if it is not all that the header says.
+// members returns the members of a view, in order of their names only if these are not hashed,
+// or an error if they are not all that the header says.
 func (c codec) members(tx *bolt.Tx, v View) ([]Member, error) {
 	bucket := tx.Bucket(bucketMembers).Bucket(v.ID[:])
 	if bucket == nil {
@@ -129,7 +139,7 @@ func (c codec) openMember(id ID, key, record []byte) (Member, error) {
 	return m, ofView(id, string(name), err)
 }
 
-// shown is what a key tells a person, if anything.
+// shown returns a member's key in a form for people.
 func (c codec) shown(key []byte) string {
 	if c.Encrypts() {
 		return fmt.Sprintf("with hidden name %x", key)
@@ -137,40 +147,10 @@ func (c codec) shown(key []byte) string {
 	return string(key)
 }
 
-// shownObject is shown for the key of an object.
+// shownObject returns an object's key in a form for people.
 func (c codec) shownObject(key []byte) string {
 	if parts := bytes.Split(key, []byte{0}); !c.Encrypts() && len(parts) > 1 {
 		return string(parts[1])
 	}
 	return fmt.Sprintf("with key %x", key)
-}
-
-// viewCount is how many views there are, and a digest of their IDs: it tells when
-// one has gone that nobody dropped.
-type viewCount struct {
-	views  int
-	digest digest
-}
-
-func (r viewCount) encode() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(r.views)), uint64(r.digest))
-}
-
-func (r *viewCount) add(id ID) {
-	r.views++
-	r.digest.add(string(id[:]))
-}
-
-func (r *viewCount) remove(id ID) {
-	r.views--
-	r.digest.remove(string(id[:]))
-}
-
-func (c codec) viewCount(tx *bolt.Tx) (viewCount, error) {
-	payload, err := c.meta(tx, keyViews)
-	if err != nil {
-		return viewCount{}, err
-	}
-	r := seal.Fields{Rest: payload}
-	return viewCount{views: int(r.Uint()), digest: digest(r.Uint())}, r.Err
 }
