@@ -13,7 +13,7 @@ import (
 // checkPages checks the inner pages of a file, or if full is set all pages. bbolt must not write
 // to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
-	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: [][]byte{bucketMembers, bucketTables}})
+	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: []string{string(bucketMembers), string(bucketTables)}})
 	var damage *pagecheck.Damage
 	if errors.As(err, &damage) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
