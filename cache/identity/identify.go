@@ -30,17 +30,16 @@ const (
 	confirmEvery = time.Second
 )
 
-// errFailed is returned for a token whose last review named no user.
-var errFailed = errors.New("its last review named no user")
-
-// errStopping is returned while the hub stops.
-var errStopping = errors.New("the hub is stopping")
-
-// errLeft ends a queued review for which no request waits any more.
-var errLeft = errors.New("nobody waits for it any more")
-
-// errWaited is returned for a review that was queued for waitTimeout.
-var errWaited = errors.New("too many tokens are being reviewed")
+var (
+	// errFailed is returned for a token whose last review named no user.
+	errFailed = errors.New("its last review named no user")
+	// errStopping is returned while the hub stops.
+	errStopping = errors.New("the hub is stopping")
+	// errLeft ends a queued review for which no request waits any more.
+	errLeft = errors.New("nobody waits for it any more")
+	// errWaited is returned for a review that was queued for waitTimeout.
+	errWaited = errors.New("too many tokens are being reviewed")
+)
 
 // call is a review that is running or queued. All requests with the token share it.
 type call struct {
