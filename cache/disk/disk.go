@@ -151,8 +151,9 @@ func (d *Disk) runOnce(ctx context.Context) error {
 
 // reopen tries to open the store until it succeeds. It returns false when ctx has ended.
 func (d *Disk) reopen(ctx context.Context) bool {
+	absent := d.openErr != nil
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
-		for d.openErr != nil && d.options.Wait() {
+		for absent && d.options.Wait() {
 			if !pause.Sleep(ctx, FirstReopen) {
 				return false
 			}

@@ -2,13 +2,11 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -24,7 +22,7 @@ type refcount struct {
 	objects, refs, unreferenced *bolt.Bucket
 	tx                          *bolt.Tx
 
-	changes map[ObjectKey]*refChange
+	changes map[string]*refChange // by the object's key in the file
 	// uncertain is set if damage has made a count unknown: all objects are then recounted.
 	uncertain bool
 	// held reports whether a Reader is open, which may need removed objects.
@@ -34,7 +32,7 @@ type refcount struct {
 
 // refChange is the change of one object.
 type refChange struct {
-	key     []byte // in the file
+	name    []byte // ObjectKey.bytes
 	delta   int    // of the number of views
 	bytes   []byte // if offered
 	offered bool
@@ -47,19 +45,19 @@ func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
 		objects:      tx.Bucket(bucketObjects),
 		refs:         tx.Bucket(bucketRefs),
 		unreferenced: tx.Bucket(bucketUnreferenced),
-		changes:      map[ObjectKey]*refChange{},
+		changes:      map[string]*refChange{},
 		held:         func() bool { return s.readers.Load() > 0 },
 		maxHeld:      s.opts.MaxHeld,
 	}
 }
 
 func (rc *refcount) of(k ObjectKey) *refChange {
-	change := rc.changes[k]
-	if change == nil {
-		change = &refChange{key: rc.HashKey(seal.KindObject, nil, k.bytes())}
-		rc.changes[k] = change
+	name := k.bytes()
+	key := string(rc.HashKey(seal.KindObject, nil, name))
+	if rc.changes[key] == nil {
+		rc.changes[key] = &refChange{name: name}
 	}
-	return change
+	return rc.changes[key]
 }
 
 func (rc *refcount) acquire(k ObjectKey) { rc.of(k).delta++ }
@@ -76,7 +74,7 @@ func (rc *refcount) size(k ObjectKey) (int, error) {
 	if change.offered {
 		return len(change.bytes), nil
 	}
-	stored, err := rc.stored(change.key)
+	stored, err := rc.stored(rc.HashKey(seal.KindObject, nil, change.name))
 	if err == nil && stored == nil {
 		err = ErrNoObject
 	}
@@ -94,11 +92,8 @@ func (rc *refcount) stored(key []byte) ([]byte, error) {
 
 // write applies the changes, in the order of keys in the file.
 func (rc *refcount) write() error {
-	keys := slices.SortedFunc(maps.Keys(rc.changes), func(a, b ObjectKey) int {
-		return cmp.Or(bytes.Compare(rc.changes[a].key, rc.changes[b].key), strings.Compare(a.Name, b.Name))
-	})
-	for _, k := range keys {
-		if err := rc.writeOne(k, rc.changes[k]); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(rc.changes)) {
+		if err := rc.writeOne([]byte(key), rc.changes[key]); err != nil {
 			return err
 		}
 	}
@@ -108,36 +103,36 @@ func (rc *refcount) write() error {
 	return rc.removeUnreferenced()
 }
 
-func (rc *refcount) writeOne(k ObjectKey, change *refChange) error {
+func (rc *refcount) writeOne(key []byte, change *refChange) error {
 	if change.delta == 0 && !change.offered {
 		return nil
 	}
-	before, err := rc.count(change.key)
+	before, err := rc.count(key)
 	if err != nil {
 		rc.uncertain = true
 	}
 	count := max(before+change.delta, 0)
 	if count > 0 {
-		err = rc.keep(k, change)
+		err = rc.keep(key, change)
 	} else {
-		err = rc.discard(change.key)
+		err = rc.discard(key)
 	}
 	if err != nil {
 		return err
 	}
-	return rc.setCount(change.key, count)
+	return rc.setCount(key, count)
 }
 
 // keep stores an offered object, unless it is stored and not damaged.
-func (rc *refcount) keep(k ObjectKey, change *refChange) error {
-	if err := rc.unreferenced.Delete(change.key); err != nil || !change.offered {
+func (rc *refcount) keep(key []byte, change *refChange) error {
+	if err := rc.unreferenced.Delete(key); err != nil || !change.offered {
 		return err
 	}
-	stored, err := rc.stored(change.key)
+	stored, err := rc.stored(key)
 	if err == nil && stored != nil && bytes.Equal(stored, change.bytes) {
 		return nil
 	}
-	return rc.objects.Put(change.key, rc.Seal(seal.At(seal.KindObject, nil, change.key), k.bytes(), change.bytes))
+	return rc.objects.Put(key, rc.Seal(seal.At(seal.KindObject, nil, key), change.name, change.bytes))
 }
 
 // discard removes an object, or marks it as unreferenced while a Reader is open.

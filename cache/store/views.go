@@ -65,7 +65,7 @@ func (c codec) views(tx *bolt.Tx) ([]View, error) {
 		}
 		v, err := c.openView(ID(key), record)
 		if err != nil {
-			v = View{ID: ID(key), Err: err}
+			v = View{ID: ID(key), Err: ofView(ID(key), "", err)}
 		}
 		found.count(+1, string(key))
 		views = append(views, v)
@@ -91,17 +91,16 @@ func (c codec) viewTally(tx *bolt.Tx) (tally, error) {
 func (c codec) openView(id ID, record []byte) (View, error) {
 	_, payload, err := c.Open(seal.At(seal.KindView, nil, id[:]), record)
 	if err != nil {
-		return View{}, ofView(id, "", err)
+		return View{}, err
 	}
-	v, err := decodeView(id, payload)
-	return v, ofView(id, "", err)
+	return decodeView(id, payload)
 }
 
 // view returns one header, or ErrNotFound.
 func (c codec) view(tx *bolt.Tx, id ID) (View, error) {
 	record := tx.Bucket(bucketViews).Get(id[:])
 	if record == nil {
-		return View{}, ofView(id, "", ErrNotFound)
+		return View{}, ErrNotFound
 	}
 	return c.openView(id, record)
 }

@@ -20,22 +20,14 @@ type pairKey struct{ table, key string }
 
 // pendingView is all changes of a view as one.
 type pendingView struct {
-	change  store.Change // without Put and Delete
-	members map[string]pendingMember
+	change  store.Change             // without Put and Delete
+	members map[string]*store.Object // nil if the member was removed
 	bytes   int64
-}
-
-// pendingMember is the new state of a member.
-type pendingMember struct {
-	version string
-	sum     store.Sum
-	bytes   []byte // nil if the store has them
-	gone    bool
 }
 
 const (
 	// memberCost is the approximate memory of a pending member, in bytes, without its strings
-	// and the object: a map entry has 88.
+	// and the bytes of the object.
 	memberCost = 144
 	// headerCost is the approximate memory of a pending view without members, in bytes, with
 	// a key and a blob.
@@ -73,7 +65,7 @@ func (v *pendingView) then(c *store.Change) (*pendingView, error) {
 	if c.Op == store.Update && v != nil {
 		return v.updated(c)
 	}
-	after := &pendingView{change: *c, members: make(map[string]pendingMember, len(c.Put)), bytes: headerCost}
+	after := &pendingView{change: *c, members: make(map[string]*store.Object, len(c.Put)), bytes: headerCost}
 	after.change.Put, after.change.Delete = nil, nil
 	if c.Op == store.Update || c.Op == store.Replace {
 		after.fill(c, v)
@@ -110,36 +102,39 @@ func (v *pendingView) fill(c *store.Change, before *pendingView) {
 	for _, name := range c.Delete {
 		v.remove(name)
 		if v.change.Op == store.Update {
-			v.set(name, pendingMember{gone: true})
+			v.set(name, nil)
 		}
 	}
-	for i := range c.Put {
-		o := &c.Put[i]
-		m := pendingMember{version: o.ResourceVersion, sum: o.Sum, bytes: o.Bytes}
-		if m.bytes == nil && before != nil && before.change.Header.Scope == c.Header.Scope {
-			if old := before.members[o.Name]; old.version == m.version && old.sum == m.sum {
-				m.bytes = old.bytes
+	for _, o := range c.Put {
+		if o.Bytes == nil && before != nil && before.change.Header.Scope == c.Header.Scope {
+			if old := before.members[o.Name]; old != nil && old.ResourceVersion == o.ResourceVersion && old.Sum == o.Sum {
+				o.Bytes = old.Bytes
 			}
 		}
 		v.remove(o.Name)
-		v.set(o.Name, m)
+		v.set(o.Name, &o)
 	}
 }
 
-func (v *pendingView) set(name string, m pendingMember) {
-	v.members[name] = m
-	v.bytes += m.cost(name)
+func (v *pendingView) set(name string, o *store.Object) {
+	v.members[name] = o
+	v.bytes += cost(name, o)
 }
 
 func (v *pendingView) remove(name string) {
-	if m, ok := v.members[name]; ok {
+	if o, ok := v.members[name]; ok {
 		delete(v.members, name)
-		v.bytes -= m.cost(name)
+		v.bytes -= cost(name, o)
 	}
 }
 
-func (m *pendingMember) cost(name string) int64 {
-	return int64(len(name)+len(m.version)+len(m.bytes)) + memberCost
+// cost returns the approximate memory of a pending member, in bytes.
+func cost(name string, o *store.Object) int64 {
+	n := int64(len(name)) + memberCost
+	if o != nil {
+		n += int64(len(o.ResourceVersion) + len(o.Bytes))
+	}
+	return n
 }
 
 // set sets a key's new value.
@@ -201,8 +196,8 @@ func (p *pending) object(k store.ObjectKey) ([]byte, bool) {
 		if v.change.Header.Scope != k.Scope {
 			continue
 		}
-		if m, ok := v.members[k.Name]; ok && !m.gone && m.version == k.ResourceVersion && m.sum == k.Sum && m.bytes != nil {
-			return m.bytes, true
+		if o := v.members[k.Name]; o != nil && o.ResourceVersion == k.ResourceVersion && o.Sum == k.Sum && o.Bytes != nil {
+			return o.Bytes, true
 		}
 	}
 	return nil, false
@@ -212,11 +207,10 @@ func (p *pending) object(k store.ObjectKey) ([]byte, bool) {
 func (v *pendingView) batched() store.Change {
 	c := v.change
 	for _, name := range slices.Sorted(maps.Keys(v.members)) {
-		m := v.members[name]
-		if m.gone {
+		if o := v.members[name]; o == nil {
 			c.Delete = append(c.Delete, name)
 		} else {
-			c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: m.version, Sum: m.sum, Bytes: m.bytes})
+			c.Put = append(c.Put, *o)
 		}
 	}
 	return c
