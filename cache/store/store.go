@@ -106,14 +106,7 @@ func (s *Store) closeFile() error {
 
 // view runs fn in a read transaction. fn must copy what it keeps.
 func (s *Store) view(fn func(*bolt.Tx) error) error {
-	return s.marked(guarded(func() error {
-		tx, err := s.db.Begin(false)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // ends the transaction
-		return fn(tx)
-	}))
+	return s.marked(guarded(func() error { return s.db.View(fn) }))
 }
 
 // update runs fn in a write transaction and commits it.
@@ -139,7 +132,7 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 	// Rollback does nothing after a commit, also a failed one. After a panic it releases the
 	// lock, or panics too.
 	defer func() {
-		tx.Rollback() //nolint:errcheck // as above
+		tx.Rollback() //nolint:errcheck // see above
 		s.stuck = false
 	}()
 	if err := fn(tx); err != nil {
