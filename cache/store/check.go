@@ -14,8 +14,7 @@ import (
 // to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
 	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: []string{string(bucketMembers), string(bucketTables)}})
-	var damage *pagecheck.Damage
-	if errors.As(err, &damage) {
+	if _, ok := errors.AsType[*pagecheck.Damage](err); ok {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err
@@ -86,20 +85,17 @@ func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 	rc := &refcount{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), unreferenced: tx.Bucket(bucketUnreferenced)}
 	var wrong []error
 	for key, record := range entries(rc.objects) {
-		if err := c.checkObject(key, record); err != nil {
-			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
-		}
 		n, err := rc.count(key)
 		if err == nil && n != held[string(key)] {
-			err = corrupt(fmt.Errorf("%d views hold it, and %d are counted", held[string(key)], n))
+			err = corrupt(fmt.Errorf("%d views have it, but its reference count is %d", held[string(key)], n))
 		}
-		if err != nil {
+		if err := errors.Join(c.checkObject(key, record), err); err != nil {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 	}
 	for key := range entries(rc.refs) {
 		if held[string(key)] < 2 {
-			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("counted, and held by one view or none"))})
+			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("it has a reference count, but at most one view"))})
 		}
 	}
 	return errors.Join(wrong...)
@@ -111,7 +107,7 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 	for name := range entries(tables) {
 		table := tables.Bucket(name)
 		if table == nil {
-			wrong = append(wrong, &Error{Table: string(name), Err: corrupt(errors.New("it is no table"))})
+			wrong = append(wrong, &Error{Table: string(name), Err: corrupt(errors.New("it is not a table"))})
 			continue
 		}
 		for key, record := range entries(table) {

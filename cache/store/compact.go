@@ -26,8 +26,7 @@ func (s *Store) compactIfSparse() error {
 		return nil
 	}
 	if err := guarded(s.writeCompacted); err != nil {
-		var f *corruption
-		if errors.As(err, &f) {
+		if _, ok := errors.AsType[*corruption](err); ok {
 			return err
 		}
 		s.log.Warn("cache file could not be made smaller", "error", err)
@@ -37,10 +36,8 @@ func (s *Store) compactIfSparse() error {
 		return err
 	}
 	// The commit point of a compaction.
-	if err := s.dir.replace(fileNew, fileMain); err != nil {
-		return errors.Join(err, s.openFile(fileMain))
-	}
-	return s.openFile(fileMain)
+	err = s.dir.replace(fileNew, fileMain)
+	return errors.Join(err, s.openFile())
 }
 
 func (s *Store) writeCompacted() (err error) {

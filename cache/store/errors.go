@@ -30,7 +30,7 @@ var (
 	// starts from, is stale, or does not exist.
 	ErrConflict = errors.New("the view on disk is not the one that this change starts from")
 	// ErrNoObject is returned for a member without bytes, whose object is not stored.
-	ErrNoObject = errors.New("neither given nor stored")
+	ErrNoObject = errors.New("the object is neither given nor stored")
 	// ErrInvalid is returned for a name that is empty or too long, or contains a NUL.
 	ErrInvalid = errors.New("invalid change")
 )
@@ -78,11 +78,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // ofView returns err as an *Error of a view, and of one object if name is set, unless it already
 // is one of that view.
 func ofView(id ID, name string, err error) error {
-	var known *Error
-	if err == nil || errors.As(err, &known) && known.View == id {
+	known, ok := errors.AsType[*Error](err)
+	if err == nil || ok && known.View == id {
 		return err
 	}
-	if known != nil && known.View == (ID{}) && known.Table == "" {
+	if ok && known.View == (ID{}) && known.Table == "" {
 		if name == "" {
 			name = known.Name
 		}

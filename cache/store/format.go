@@ -103,8 +103,8 @@ func (c codec) meta(tx *bolt.Tx, key []byte) ([]byte, error) {
 type codec struct{ seal.Codec }
 
 var (
-	errSum  = errors.New("its content is not the one it is stored under")
-	errSize = errors.New("its size is not the one that its view knows")
+	errSum  = errors.New("its content does not match its key")
+	errSize = errors.New("its size is not that of the member")
 )
 
 // openObject returns the bytes of an object's record. It does not compare them with the Sum in

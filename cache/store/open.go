@@ -81,7 +81,7 @@ func (s *Store) setState(now state) error {
 
 // openBest opens the file, or else the snapshot, or else an empty file.
 func (s *Store) openBest(level checkLevel) error {
-	damage := errors.New("the hub ended twice while it was opened, or met damage in it")
+	damage := errors.New("the hub ended twice while it opened the file, or found damage in it")
 	if level != noCheck {
 		damage = s.openMain(level)
 		if damage == nil || !isDamage(damage) {
@@ -153,7 +153,7 @@ func (s *Store) openMain(level checkLevel) error {
 	if err := checkPages(s.dir.file(fileMain), level == fullCheck); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := s.openFile(fileMain); err != nil {
+	if err := s.openFile(); err != nil {
 		return err
 	}
 	err := guarded(s.ready)
@@ -166,19 +166,18 @@ func (s *Store) openMain(level checkLevel) error {
 	return nil
 }
 
-// openFile opens a file with bbolt.
-func (s *Store) openFile(name string) error {
+// openFile opens the file with bbolt.
+func (s *Store) openFile() error {
 	s.stuck = false
 	s.damage.Store(nil)
 	s.damaged = make(chan struct{})
 	s.doubted = map[string]bool{}
 	var file *os.File
 	err := guarded(func() (err error) {
-		s.db, err = bolt.Open(s.dir.file(name), 0o600, s.boltOptions(&file))
+		s.db, err = bolt.Open(s.dir.file(fileMain), 0o600, s.boltOptions(&file))
 		return err
 	})
-	var f *corruption
-	if errors.As(err, &f) && file != nil {
+	if _, ok := errors.AsType[*corruption](err); ok && file != nil {
 		file.Close()
 	}
 	if err != nil {

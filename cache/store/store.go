@@ -146,13 +146,13 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 // marked returns the error of a transaction for callers. If it shows that the file's pages are
 // damaged, nothing is written any more, and the state file tells the next Open.
 func (s *Store) marked(err error) error {
-	var f *corruption
+	f, ok := errors.AsType[*corruption](err)
 	switch {
 	case errors.Is(err, bolt.ErrDatabaseNotOpen): //nolint:staticcheck // the same value as in bbolt/errors
 		return ErrClosed
 	case errors.Is(err, bolt.ErrIncompatibleValue): //nolint:staticcheck // as above
 		f = &corruption{err} // a bucket instead of a value, or the other way round
-	case !errors.As(err, &f):
+	case !ok:
 		return spaceError(err)
 	}
 	damaged := fmt.Errorf("%w: %w; the cache must be opened again", ErrDamaged, f)

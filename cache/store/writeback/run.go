@@ -75,8 +75,8 @@ func (w *Writer) commitCurrent(stats *CommitStats) error {
 		batch := w.current.batch()
 		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
 		err := w.store.Commit(batch)
-		var refused *store.Error
-		if err == nil || errors.Is(err, store.ErrDamaged) || !errors.As(err, &refused) || !w.giveUp(refused) {
+		refused, ok := errors.AsType[*store.Error](err)
+		if !ok || errors.Is(err, store.ErrDamaged) || !w.giveUp(refused) {
 			return err
 		}
 		w.opts.Lost(refused.View, refused.Err)
