@@ -215,13 +215,6 @@ func (c *Cache) readLocked(key string) (record, bool) {
 	return r, err == nil
 }
 
-// Len returns the number of answers.
-func (c *Cache) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.entries)
-}
-
 // variantsLocked returns the keys of all answers to one user for one path and query, the most
 // recently read first.
 func (c *Cache) variantsLocked(path string) (keys []string) {

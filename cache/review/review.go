@@ -206,13 +206,6 @@ func (k *Reviews) markLocked(now time.Time) {
 	}
 }
 
-// Len returns the number of answers.
-func (k *Reviews) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.entries)
-}
-
 func (k *Reviews) forgetLocked(key string) {
 	if k.entries[key] != nil {
 		delete(k.entries, key)

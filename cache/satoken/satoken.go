@@ -146,13 +146,6 @@ func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (
 	return body, contentType, err == nil
 }
 
-// Len returns the number of tokens.
-func (k *Tokens) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.known)
-}
-
 // read returns the record of a user's token, and marks it as used.
 func (k *Tokens) read(key, user string) (record, bool) {
 	k.mu.Lock()

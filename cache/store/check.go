@@ -13,7 +13,7 @@ import (
 // checkPages checks the inner pages of a file, or if full is set all pages. bbolt must not write
 // to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
-	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: []string{string(bucketMembers), string(bucketTables)}})
+	err := pagecheck.File(path, full, string(bucketMembers), string(bucketTables))
 	if _, ok := errors.AsType[*pagecheck.Damage](err); ok {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

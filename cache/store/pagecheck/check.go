@@ -25,18 +25,11 @@ type Damage struct{ cause error }
 func (d *Damage) Error() string { return d.cause.Error() }
 func (d *Damage) Unwrap() error { return d.cause }
 
-// Options of File.
-type Options struct {
-	// Full makes File read all pages, instead of inner pages and the leaves of buckets that
-	// contain buckets.
-	Full bool
-	// Parents are the names of the top-level buckets that contain buckets.
-	Parents []string
-}
-
-// File checks a file, to which bbolt must not write meanwhile. It returns a *Damage, or the error
-// of opening the file. An empty file is valid: bbolt creates its contents.
-func File(path string, o Options) error {
+// File checks a file, to which bbolt must not write meanwhile. With full it reads all pages;
+// otherwise inner pages and the leaves of buckets that contain buckets, which are the root and
+// the top-level buckets named parents. It returns a *Damage, or the error of opening the file. An
+// empty file is valid: bbolt creates its contents.
+func File(path string, full bool, parents ...string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -46,7 +39,7 @@ func File(path string, o Options) error {
 	if err != nil || info.Size() == 0 {
 		return err
 	}
-	p := &pages{file: f, opts: o}
+	p := &pages{file: f, full: full, parents: parents}
 	if err := p.walkFile(uint64(info.Size())); err != nil {
 		return &Damage{err}
 	}

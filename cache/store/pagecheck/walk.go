@@ -11,10 +11,12 @@ import (
 // pages is a walk over the pages of a file.
 type pages struct {
 	file io.ReaderAt
-	size uint64 // of a page
-	high uint64 // the first page that is not in use
-	opts Options
+	size uint64   // of a page
+	high uint64   // the first page that is not in use
 	seen []uint64 // bit set of used pages
+
+	full    bool
+	parents []string
 }
 
 // meta is the used part of a meta page.
@@ -94,7 +96,7 @@ func (p *pages) bucket(root uint64, path string, depth int) error {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}
 	w := &walk{pages: p, path: path, depth: depth}
-	w.leaves = p.opts.Full || path == "" || slices.Contains(p.opts.Parents, path[1:])
+	w.leaves = p.full || path == "" || slices.Contains(p.parents, path[1:])
 	if err := w.node(root, levels, nil, nil); err != nil {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}
