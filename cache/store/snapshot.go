@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// firstSnapshot is the time after the start at which a node has read what it needs.
+	// firstSnapshot is how long after the start Run takes the first snapshot: by then a node has
+	// read what it needs.
 	firstSnapshot = 5 * time.Minute
-	// soonSnapshot is the time of an additional snapshot if there is none that is recent
-	// enough: a hub that restarts more often than every five minutes needs one, too. By
-	// then kubelet has read its pods.
+	// soonSnapshot is when Run takes another one before that if the last is too old: a hub that
+	// restarts more often than every five minutes needs a snapshot, too. By then kubelet has
+	// read its pods.
 	soonSnapshot = 30 * time.Second
 )
 
