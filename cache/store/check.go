@@ -67,9 +67,9 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	}
 	members, err := c.members(tx, v)
 	for _, m := range members {
-		k := m.key(v.Scope)
-		held[string(c.HashKey(seal.KindObject, nil, k.bytes()))]++
-		object, wrong := c.object(tx, k)
+		key := c.HashKey(seal.KindObject, nil, m.key(v.Scope).bytes())
+		held[string(key)]++
+		object, wrong := c.object(tx.Bucket(bucketObjects), key)
 		if wrong == nil && len(object) != m.Size {
 			wrong = errSize
 		}

@@ -107,10 +107,14 @@ var (
 	errSize = errors.New("its size is not that of the member")
 )
 
-// openObject returns the bytes of an object's record. It does not compare them with the Sum in
-// the object's key, which would double the time of reading a list: the record's checksum
-// covers both.
-func (c codec) openObject(key, record []byte) ([]byte, error) {
+// object returns an object's bytes, which are valid in the transaction, or ErrNotFound. It does
+// not compare them with the Sum in the object's key, which would double the time of reading a
+// list: the record's checksum covers both.
+func (c codec) object(objects *bolt.Bucket, key []byte) ([]byte, error) {
+	record := objects.Get(key)
+	if record == nil {
+		return nil, ErrNotFound
+	}
 	_, b, err := c.Open(seal.At(seal.KindObject, nil, key), record)
 	return b, err
 }
@@ -141,16 +145,6 @@ func (k ObjectKey) append(b []byte) []byte {
 	b = append(b, k.ResourceVersion...)
 	b = append(b, 0)
 	return append(b, k.Sum[:]...)
-}
-
-// object returns an object's bytes, which are valid in the transaction, or ErrNotFound.
-func (c codec) object(tx *bolt.Tx, k ObjectKey) ([]byte, error) {
-	key := c.HashKey(seal.KindObject, nil, k.bytes())
-	record := tx.Bucket(bucketObjects).Get(key)
-	if record == nil {
-		return nil, ErrNotFound
-	}
-	return c.openObject(key, record)
 }
 
 const (

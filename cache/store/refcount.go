@@ -74,20 +74,11 @@ func (rc *refcount) size(k ObjectKey) (int, error) {
 	if change.offered {
 		return len(change.bytes), nil
 	}
-	stored, err := rc.stored(rc.HashKey(seal.KindObject, nil, change.name))
-	if err == nil && stored == nil {
+	stored, err := rc.object(rc.objects, rc.HashKey(seal.KindObject, nil, change.name))
+	if errors.Is(err, ErrNotFound) {
 		err = ErrNoObject
 	}
 	return len(stored), err
-}
-
-// stored returns an object's bytes, or nil if it is not stored.
-func (rc *refcount) stored(key []byte) ([]byte, error) {
-	record := rc.objects.Get(key)
-	if record == nil {
-		return nil, nil
-	}
-	return rc.openObject(key, record)
 }
 
 // write applies the changes, in the order of keys in the file.
@@ -128,8 +119,7 @@ func (rc *refcount) keep(key []byte, change *refChange) error {
 	if err := rc.unreferenced.Delete(key); err != nil || !change.offered {
 		return err
 	}
-	stored, err := rc.stored(key)
-	if err == nil && stored != nil && bytes.Equal(stored, change.bytes) {
+	if stored, err := rc.object(rc.objects, key); err == nil && bytes.Equal(stored, change.bytes) {
 		return nil
 	}
 	return rc.objects.Put(key, rc.Seal(seal.At(seal.KindObject, nil, key), change.name, change.bytes))
