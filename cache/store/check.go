@@ -10,6 +10,26 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
+// Check reads all of the store, and returns all errors that it finds: damage, wrong reference
+// counts, and tables that differ from their tallies. Commits wait meanwhile. Only tests call it.
+func (s *Store) Check() error {
+	s.write.Lock() // the pages must not change while they are read
+	defer s.write.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	err := checkPages(s.dir.file(fileMain), true)
+	if err == nil {
+		err = guarded(func() error {
+			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkTallies(tx)) })
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("check cache: %w", err)
+	}
+	return nil
+}
+
 // checkPages checks the inner pages of a file, or if full is set all pages. bbolt must not write
 // to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
@@ -115,6 +135,16 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 				wrong = append(wrong, &Error{Table: string(name), Name: string(key), Err: err})
 			}
 		}
+	}
+	return errors.Join(wrong...)
+}
+
+// checkTallies compares all tables with their tallies.
+func (c codec) checkTallies(tx *bolt.Tx) error {
+	all, err := c.tableTallies(tx)
+	wrong := []error{err}
+	for name := range all {
+		wrong = append(wrong, c.checkTally(tx, all, name))
 	}
 	return errors.Join(wrong...)
 }
