@@ -17,8 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
-// TestClientGosDiscovery has the discovery client that kubectl uses ask twice, the second
-// time without an apiserver, and another one, that knows plain discovery only.
+// TestClientGosDiscovery calls the discovery client of kubectl twice, the second time without an
+// apiserver, and another client that knows only plain discovery.
 func TestClientGosDiscovery(t *testing.T) {
 	p := open(t, &tabletest.Store{}, discovery.Options{})
 	var away atomic.Bool
@@ -64,7 +64,7 @@ func TestClientGosDiscovery(t *testing.T) {
 	}
 }
 
-// apiserver serves one resource, aggregated to those who ask.
+// apiserver serves one resource, with aggregated discovery for clients that accept it.
 func apiserver(tb testing.TB, w http.ResponseWriter, r *http.Request) {
 	wantsAggregated := len(r.Header.Get("Accept")) > len("application/json, */*")
 	answers := map[string]string{

@@ -42,7 +42,7 @@ func get(url string, header ...string) *http.Request {
 
 func headers(of ...string) http.Header { return get("/", of...).Header }
 
-// answer is "status body".
+// answer returns "status body".
 func answer(p *discovery.Cache, user string, r *http.Request) string {
 	status, _, body, ok := p.Answer(user, r)
 	if !ok {
@@ -51,7 +51,7 @@ func answer(p *discovery.Cache, user string, r *http.Request) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, body))
 }
 
-func TestWhatIsKept(t *testing.T) {
+func TestWhichAnswersAreKept(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/version": true, "/version/": true, "/api": true, "/api/": true, "/api/v1": true, "/apis": true, "/apis/apps": true, "/apis/apps/v1": true,
 		"/openapi/v3": true, "/openapi/v3/apis/apps/v1?hash=X": true,
@@ -177,7 +177,7 @@ func TestConditionalRequests(t *testing.T) {
 	}
 }
 
-func TestWhatOverwritesNothing(t *testing.T) {
+func TestAnswersThatOverwriteNothing(t *testing.T) {
 	p := open(t, &tabletest.Store{}, discovery.Options{})
 	json := headers("Content-Type", "application/json")
 	p.Keep("u", get("/version"), 200, json, []byte("good"))
@@ -263,7 +263,7 @@ func stored(tb testing.TB, disk *tabletest.Store) string {
 	return string(value)
 }
 
-func TestDamageIsAMiss(t *testing.T) {
+func TestADamagedAnswerIsMissing(t *testing.T) {
 	var disk tabletest.Store
 	p := open(t, &disk, discovery.Options{})
 	p.Keep("u", get("/version"), 200, headers("Content-Type", "application/json"), []byte("v"))
@@ -316,8 +316,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// #17: who reads discovery in endless ways pushes out its own, and no other user's.
-func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
+// #17: a user who reads discovery in many ways evicts only its own answers.
+func TestAFloodDoesNotEvictOtherUsers(t *testing.T) {
 	json := headers("Content-Type", "application/json")
 	for name, o := range map[string]discovery.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 8000}} {
 		t.Run(name, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestAFloodPushesOutNothingOfOtherUsers(t *testing.T) {
 	}
 }
 
-func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
+func TestIgnoredParametersMakeNoEntry(t *testing.T) {
 	p := open(t, &tabletest.Store{}, discovery.Options{})
 	json := headers("Content-Type", "application/json")
 	for i := range 10 {
@@ -363,8 +363,8 @@ func TestWhatAnApiserverIgnoresMakesNoEntry(t *testing.T) {
 	}
 }
 
-// Of one path a user has a few answers, however many Accept headers it sends, and however
-// many an older version of the hub has kept.
+// A user has a few answers per path, however many Accept headers it sends, and however many an
+// older version of the hub has stored.
 func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
 	var disk tabletest.Store
 	p := open(t, &disk, discovery.Options{})
@@ -386,9 +386,9 @@ func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
 	}
 }
 
-// All requests wait for the one that is answered, so an Accept header of 64 KB must not
-// take longer than others. One answer took 850 ms; what is allowed here is for slow machines.
-func TestALongAcceptHeaderIsNoWork(t *testing.T) {
+// Requests are answered one after the other, so an Accept header of 64 KB must not take longer than
+// others. It once took 850 ms; the limit here is for slow machines.
+func TestALongAcceptHeaderIsAnsweredFast(t *testing.T) {
 	p := open(t, &tabletest.Store{}, discovery.Options{})
 	for i := range 900 {
 		p.Keep("u", get("/version", "Accept", fmt.Sprint("x/y", i)), 200, headers("Content-Type", "application/json"), []byte("v"))
@@ -404,8 +404,8 @@ func TestALongAcceptHeaderIsNoWork(t *testing.T) {
 	}
 }
 
-// #17: service accounts of a namespace, however many there are, push out only their own.
-func TestAFloodByManyAccountsPushesOutNothingOfOtherUsers(t *testing.T) {
+// #17: the service accounts of a namespace, however many, evict only their own answers.
+func TestAFloodByManyAccountsDoesNotEvictOtherUsers(t *testing.T) {
 	json := headers("Content-Type", "application/json")
 	account := func(namespace string, i int) string {
 		return identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}.Key()

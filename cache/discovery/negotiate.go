@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"slices"
@@ -8,12 +9,12 @@ import (
 	"strings"
 )
 
-// maxAccepted is how many media types of an Accept header are looked at. Clients send
-// some three; an attacker sends thousands.
+// maxAccepted bounds the media types of an Accept header that are used. Clients send about
+// three; an attacker sends thousands.
 const maxAccepted = 64
 
-// accepted returns the media types of an Accept header that a client likes best first.
-// Parameters count: discovery is told from aggregated discovery by them.
+// accepted returns the media types of an Accept header, those that a client prefers first.
+// Parameters are significant: they distinguish aggregated discovery.
 func accepted(accept []string) (types []string) {
 	type clause struct {
 		mediaType string
@@ -28,7 +29,7 @@ func accepted(accept []string) (types []string) {
 		}
 		c := clause{q: 1}
 		if q, ok := params["q"]; ok {
-			c.q, _ = strconv.ParseFloat(q, 64) // what is no number is 0
+			c.q, _ = strconv.ParseFloat(q, 64) // an invalid one counts as 0
 			delete(params, "q")
 		}
 		if name == "*/*" || name == "application/*" {
@@ -40,15 +41,7 @@ func accepted(accept []string) (types []string) {
 	if len(clauses) == 0 {
 		return []string{"application/json"}
 	}
-	slices.SortStableFunc(clauses, func(a, b clause) int {
-		switch {
-		case a.q > b.q:
-			return -1
-		case a.q < b.q:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(clauses, func(a, b clause) int { return cmp.Compare(b.q, a.q) })
 	for _, c := range clauses {
 		if c.q > 0 && c.mediaType != "" && !slices.Contains(types, c.mediaType) {
 			types = append(types, c.mediaType)
@@ -57,7 +50,7 @@ func accepted(accept []string) (types []string) {
 	return types
 }
 
-// mediaType is contentType as accepted writes it.
+// mediaType returns a Content-Type in the form that accepted returns.
 func mediaType(contentType string) string {
 	name, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -67,16 +60,14 @@ func mediaType(contentType string) string {
 	return mime.FormatMediaType(name, params)
 }
 
-// current reports whether tag is known to be the current one.
+// current reports whether an ETag is the current one.
 func (h *head) current(tag string) bool {
-	if h.Confirmed != "" {
-		return strong(tag) == strong(h.Confirmed)
-	}
-	return h.ETag != "" && strong(tag) == strong(h.ETag)
+	current := cmp.Or(h.Confirmed, h.ETag)
+	return current != "" && strong(tag) == strong(current)
 }
 
-// match returns the ETag for which a client with these tags, of If-None-Match, has the
-// answer; or "".
+// match returns the ETag in an If-None-Match header with which a client has the current answer,
+// or "".
 func (h *head) match(tags string) string {
 	for tag := range strings.SplitSeq(tags, ",") {
 		switch tag = strings.TrimSpace(tag); {
@@ -90,17 +81,17 @@ func (h *head) match(tags string) string {
 	return ""
 }
 
-// currentTag is the ETag that a 304 has confirmed.
+// currentTag returns the ETag that a 304 has confirmed, or "" if it is not known which one.
 func currentTag(r *http.Request, h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" {
 		return tag
 	}
 	tag := strings.TrimSpace(r.Header.Get("If-None-Match"))
 	if strings.Contains(tag, ",") || tag == "*" {
-		return "" // one of them, nobody knows which
+		return ""
 	}
 	return tag
 }
 
-// strong is a tag without the mark that makes it weak: for reads they are the same.
+// strong returns an ETag without the prefix of a weak one: for reads they are equal.
 func strong(tag string) string { return strings.TrimPrefix(tag, "W/") }

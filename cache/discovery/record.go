@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -10,24 +11,24 @@ import (
 	"time"
 )
 
-// record is what lies on disk of one answer: a version, the length of the head as a
-// varint, the head as JSON, and the body.
+// record is an answer on disk: a version, the length of the head as a varint, the head as JSON,
+// and the body.
 type record struct {
 	head
-	// User is whom it was given to. Answers that were kept by versions of the hub without
-	// quotas name nobody, and share one quota until they are read again.
+	// User is the user key of the reader. It is empty in records of early builds of the hub,
+	// which share one quota until they are read again.
 	User string    `json:"user,omitempty"`
 	Read time.Time `json:"read"`
 	body []byte
 }
 
-// head is what matters of the header.
+// head is the part of the header that is stored.
 type head struct {
-	ContentType  string `json:"contentType,omitempty"` // empty where no body was seen
+	ContentType  string `json:"contentType,omitempty"` // empty if the body is unknown
 	ETag         string `json:"etag,omitempty"`
 	Vary         string `json:"vary,omitempty"`
 	CacheControl string `json:"cacheControl,omitempty"`
-	// Confirmed is the ETag that an apiserver has called the current one since.
+	// Confirmed is the ETag that a later 304 has confirmed.
 	Confirmed string `json:"confirmed,omitempty"`
 }
 
@@ -36,12 +37,8 @@ const recordVersion = 1
 var errRecord = errors.New("not a kept answer")
 
 func newRecord(user string, h http.Header, body []byte) record {
-	contentType := h.Get("Content-Type")
-	if contentType == "" {
-		contentType = "application/octet-stream"
-	}
 	return record{User: user, body: body, head: head{
-		ContentType:  contentType,
+		ContentType:  cmp.Or(h.Get("Content-Type"), "application/octet-stream"),
 		ETag:         h.Get("ETag"),
 		Vary:         h.Get("Vary"),
 		CacheControl: h.Get("Cache-Control"),
@@ -58,7 +55,7 @@ func (r *record) bytes(now time.Time) ([]byte, error) {
 	return append(append(b, head...), r.body...), nil
 }
 
-// parse copies the body.
+// parse decodes a record. It copies the body.
 func parse(b []byte) (r record, err error) {
 	if len(b) == 0 || b[0] != recordVersion {
 		return record{}, errRecord
@@ -76,8 +73,22 @@ func parse(b []byte) (r record, err error) {
 	return r, nil
 }
 
-func (r *record) entry(group string, size int) *entry {
-	return &entry{group: group, user: r.User, head: r.head, size: int64(size), sum: sha256.Sum256(r.body), read: r.Read, written: r.Read}
+// entry is an answer in memory, without its body.
+type entry struct {
+	head
+	user      string
+	mediaType string // of ContentType, without its charset
+	size      int64
+	sum       [sha256.Size]byte // of the body
+	read      time.Time         // when it was last read from an apiserver
+	written   time.Time         // read, as stored
+}
+
+func (r *record) entry(size int) *entry {
+	return &entry{
+		head: r.head, user: r.User, mediaType: mediaType(r.ContentType), size: int64(size),
+		sum: sha256.Sum256(r.body), read: r.Read, written: r.Read,
+	}
 }
 
 func (h *head) header() http.Header {
@@ -92,12 +103,10 @@ func (h *head) header() http.Header {
 	return out
 }
 
-// notModified is the header of a 304.
+// notModified returns the header of a 304.
 func (h *head) notModified(tag string) http.Header {
 	out := h.header()
 	out.Del("Content-Type")
 	out.Set("Etag", tag)
 	return out
 }
-
-func (h *head) equal(o *head) bool { return *h == *o }

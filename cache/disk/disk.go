@@ -3,7 +3,7 @@
 //
 // A Disk is opened and run; Run closes it at its end. It may be called under the lock of a
 // view: only reads wait for the machine's disk, and the hooks Lost and Committed must not
-// wait for such a lock.
+// wait for such a lock. It is safe for concurrent use.
 package disk
 
 import (
@@ -37,10 +37,8 @@ const (
 	LastReopen  = time.Minute
 )
 
-// Disk is the store and its writer. A damaged file is closed and opened again, which restores
-// a snapshot or creates an empty file; then Options.Reset is called.
-//
-// It is safe for concurrent use.
+// Disk is the store and its writer. Opening a damaged file again restores a snapshot or creates
+// an empty file; then Options.Reset is called.
 type Disk struct {
 	dir     string
 	options Options
@@ -137,8 +135,7 @@ func (d *Disk) Run(ctx context.Context) error {
 		if d.openErr == nil {
 			d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
 		}
-		absent := d.openErr != nil
-		if !d.reopen(ctx, absent) {
+		if !d.reopen(ctx) {
 			return nil
 		}
 	}
@@ -153,7 +150,8 @@ func (d *Disk) runOnce(ctx context.Context) error {
 }
 
 // reopen tries to open the store until it succeeds. It returns false when ctx has ended.
-func (d *Disk) reopen(ctx context.Context, absent bool) bool {
+func (d *Disk) reopen(ctx context.Context) bool {
+	absent := d.openErr != nil
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
 		for absent && d.options.Wait() {
 			if !pause.Sleep(ctx, FirstReopen) {

@@ -25,6 +25,17 @@ func Bearer(h http.Header) string {
 	return token
 }
 
+// Authenticated reports whether a status code shows that an apiserver has authenticated the
+// client. Other codes must not cause a review: a client without a valid token can provoke
+// them.
+func Authenticated(code int) bool {
+	switch code {
+	case http.StatusNotModified, http.StatusForbidden, http.StatusNotFound:
+		return true
+	}
+	return code/100 == 2
+}
+
 // Ambiguous reports whether a request carries anything besides Authorization and the
 // connection's certificate that may determine its user: a token in a WebSocket subprotocol,
 // impersonation, or the headers of an authenticating proxy. The user of the answer is then

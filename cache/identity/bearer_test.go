@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
-// atAnAPIServer is the token that an apiserver reads from a request.
+// atAnAPIServer returns the token that an apiserver reads from a request.
 func atAnAPIServer(t *testing.T, h http.Header) (read string) {
 	t.Helper()
 	a := bearertoken.New(authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
@@ -52,7 +52,7 @@ var bearerHeaders = map[string]string{
 	"Bearer \x00":          "\x00",
 }
 
-func TestATokenIsReadAsAnAPIServerReadsIt(t *testing.T) {
+func TestATokenIsParsedLikeInAnAPIServer(t *testing.T) {
 	for header, want := range bearerHeaders {
 		h := http.Header{"Authorization": {header}}
 		if got, theirs := identity.Bearer(h), atAnAPIServer(t, h); got != want || theirs != want {
@@ -73,7 +73,7 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-func TestWhatMayMeanSomebodyElseIsNoToken(t *testing.T) {
+func TestAmbiguousRequestsHaveNoToken(t *testing.T) {
 	for name, h := range map[string]http.Header{
 		"no header":           {},
 		"two headers":         {"Authorization": {"Bearer a", "Bearer b"}},

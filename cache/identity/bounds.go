@@ -18,37 +18,27 @@ const (
 	slack = 16
 )
 
-// item is a token, for package quota.
-type item = quota.Item[hash]
-
 // evictLocked enforces the bounds after a token of a user was added. A user with too many
 // loses its least recently used ones. If all users together have too many, package quota
 // selects those to drop.
 func (t *Tokens) evictLocked(key string) {
 	if t.byUser[key] > maxPerUser {
-		t.dropLocked(quota.Excess(countLimit(maxPerUser-maxPerUser/slack), t.itemsLocked(func(r *record) bool { return r.key == key })))
+		t.reduceLocked(maxPerUser, func(r *record) bool { return r.key == key })
 	}
 	if len(t.tokens) > maxTokens {
-		t.dropLocked(quota.Excess(countLimit(maxTokens-maxTokens/slack), t.itemsLocked(func(*record) bool { return true })))
+		t.reduceLocked(maxTokens, func(*record) bool { return true })
 	}
 }
 
-// countLimit bounds the number only.
-func countLimit(n int) quota.Bounds { return quota.Bounds{Count: n, Bytes: math.MaxInt64} }
-
-// itemsLocked returns the selected tokens.
-func (t *Tokens) itemsLocked(selected func(*record) bool) []item {
-	var items []item
+// reduceLocked reduces the number of the selected tokens to a bound, less its slack.
+func (t *Tokens) reduceLocked(bound int, selected func(*record) bool) {
+	var items []quota.Item[hash]
 	for h, r := range t.tokens {
 		if selected(r) {
-			items = append(items, item{Key: h, User: r.key, Last: r.used.Load()})
+			items = append(items, quota.Item[hash]{Key: h, User: r.key, Last: r.used.Load()})
 		}
 	}
-	return items
-}
-
-func (t *Tokens) dropLocked(items []item) {
-	for _, i := range items {
-		t.removeLocked(i.Key)
+	for _, item := range quota.Excess(quota.Bounds{Count: bound - bound/slack, Bytes: math.MaxInt64}, items) {
+		t.removeLocked(item.Key)
 	}
 }

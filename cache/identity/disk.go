@@ -108,8 +108,8 @@ func rangeAll(t Table, name string, fn func(key string, value []byte)) error {
 			fn(key, value)
 			return nil
 		})
-		var damaged *store.Error
-		if err == nil || !errors.As(err, &damaged) || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
+		damaged, ok := errors.AsType[*store.Error](err)
+		if !ok || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
 			return err
 		}
 		if err := t.Put(store.Pair{Table: name, Key: damaged.Name}); err != nil {

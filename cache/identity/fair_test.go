@@ -21,12 +21,12 @@ const (
 	flooding    = 600 // tokens
 )
 
-// claiming is a token that names its subject, and differs by its ID from all others.
+// claiming returns a token with a subject and a unique ID.
 func claiming(subject string, id int) string {
 	return jwt(fmt.Sprintf(`{"sub":%q,"jti":"%d"}`, subject, id))
 }
 
-// flood has tokens of a peer wait for their reviews, and returns when all of them do.
+// flood makes tokens of a peer wait for their reviews, and returns when all of them do.
 func (t *Tokens) flood(ctx context.Context, g *sync.WaitGroup, n int, of func(i int) string) {
 	for i := range n {
 		g.Go(func() { _, _ = t.Identify(ctx, t.bearer(of(i))) })
@@ -34,7 +34,7 @@ func (t *Tokens) flood(ctx context.Context, g *sync.WaitGroup, n int, of func(i 
 	synctest.Wait()
 }
 
-func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
+func TestAFloodOfNewTokensDoesNotDelayOtherReviews(t *testing.T) {
 	const flooder, victim = "system:serviceaccount:flood:a", "system:serviceaccount:victims:a"
 	victims := claiming(victim, 0)
 	identify := func(peer string) func(context.Context, *Tokens, *apiserver) error {
@@ -111,9 +111,9 @@ func TestAFloodOfNewTokensDelaysNobodyElsesReview(t *testing.T) {
 	}
 }
 
-// Where too many wait, those are turned away who have the most waiting. Nothing of their
-// answers is kept for now, and their next request asks again.
-func TestWhereTooManyTokensWaitTheFloodIsTurnedAway(t *testing.T) {
+// If too many tokens wait, those of the peer with the most are rejected. Their answers are not kept
+// for now, and their next requests try again.
+func TestIfTooManyTokensWaitTheFloodIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "victim", "late")
 		a.hold = make(chan struct{})
@@ -141,7 +141,7 @@ func TestWhereTooManyTokensWaitTheFloodIsTurnedAway(t *testing.T) {
 	})
 }
 
-// Who has left does not keep others waiting.
+// A token without waiting requests must not delay others.
 func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "shared", "left")

@@ -30,17 +30,16 @@ const (
 	confirmEvery = time.Second
 )
 
-// errFailed is returned for a token whose last review named no user.
-var errFailed = errors.New("its last review named no user")
-
-// errStopping is returned while the hub stops.
-var errStopping = errors.New("the hub is stopping")
-
-// errLeft ends a queued review for which no request waits any more.
-var errLeft = errors.New("nobody waits for it any more")
-
-// errWaited is returned for a review that was queued for waitTimeout.
-var errWaited = errors.New("too many tokens are being reviewed")
+var (
+	// errFailed is returned for a token whose last review named no user.
+	errFailed = errors.New("its last review named no user")
+	// errStopping is returned while the hub stops.
+	errStopping = errors.New("the hub is stopping")
+	// errLeft ends a queued review for which no request waits any more.
+	errLeft = errors.New("nobody waits for it any more")
+	// errWaited is returned for a review that was queued for waitTimeout.
+	errWaited = errors.New("too many tokens are being reviewed")
+)
 
 // call is a review that is running or queued. All requests with the token share it.
 type call struct {
@@ -165,10 +164,6 @@ func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) 
 		return
 	}
 	defer t.reviews.Release()
-	if !t.begin(c) {
-		t.finish(c, token, "", errLeft)
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	user, err := t.review(ctx, token.secret)
@@ -184,21 +179,22 @@ func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) 
 	t.finish(c, token, t.learn(token.hash, token.secret, user), nil)
 }
 
-// awaitTurn waits in the queue. Unless it fails, the caller must call reviews.Release. Its
-// error is fairqueue.ErrFull, or the reason why the wait ended.
+// awaitTurn waits in the queue until the review begins. Unless it fails, the caller must call
+// reviews.Release. Its error is fairqueue.ErrFull, or the reason why the wait ended.
 func (t *Tokens) awaitTurn(ctx context.Context, c *call, path []string) error {
 	defer context.AfterFunc(ctx, func() { c.leave(errStopping) })()
 	waiting, cancel := context.WithTimeoutCause(c.waiting, waitTimeout, errWaited)
 	defer cancel()
-	return t.reviews.Acquire(waiting, path...)
-}
-
-// begin reports whether requests still wait for a review, which then begins.
-func (t *Tokens) begin(c *call) bool {
+	if err := t.reviews.Acquire(waiting, path...); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.begun = c.waiters > 0
-	return c.begun
+	if c.begun = c.waiters > 0; !c.begun {
+		t.reviews.Release()
+		return errLeft
+	}
+	return nil
 }
 
 // finish sets the result of a review.

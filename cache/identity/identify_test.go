@@ -18,7 +18,7 @@ import (
 
 const keyOfA = `user:"user-of-a"#1`
 
-func TestATokenIsReviewedOnceHoweverManyWait(t *testing.T) {
+func TestConcurrentRequestsShareOneReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
 		a.hold = make(chan struct{})
@@ -44,7 +44,7 @@ func TestATokenIsReviewedOnceHoweverManyWait(t *testing.T) {
 	})
 }
 
-func TestWhomAReviewNames(t *testing.T) {
+func TestTheUserOfAReview(t *testing.T) {
 	tests := map[string]struct {
 		user authenticationv1.UserInfo
 		code int // of SelfSubjectReviews
@@ -83,7 +83,7 @@ func TestWhomAReviewNames(t *testing.T) {
 	}
 }
 
-func TestAReviewThatFailsIsNotRepeatedAtOnce(t *testing.T) {
+func TestAFailedReviewIsNotRepeatedAtOnce(t *testing.T) {
 	const secret = "secret-a"
 	for name, fail := range map[string]func(*apiserver){
 		"an apiserver that knows nothing of the token": func(a *apiserver) { delete(a.users, secret) },
@@ -116,8 +116,8 @@ func TestAReviewThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// A wait for a turn is bounded, and so is a review, but the wait does not count into that.
-func TestAReviewIsBoundedInTimeAndNumber(t *testing.T) {
+// The time in the queue and the time of a review have separate bounds.
+func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.hold = make(chan struct{}) // it never answers
@@ -159,7 +159,7 @@ func TestAReviewIsBoundedInTimeAndNumber(t *testing.T) {
 	})
 }
 
-// In an apiserver's file of static tokens a token may get another user.
+// A token in an apiserver's static token file may be given to another user.
 func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")

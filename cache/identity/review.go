@@ -25,7 +25,7 @@ var (
 	errNobody = errors.New("the apiserver names no user for the token")
 	// errNotServed is returned if the token's user may not create SelfSubjectReviews, or the
 	// apiserver does not serve them.
-	errNotServed = errors.New("the apiserver lets the token's holder create no SelfSubjectReview")
+	errNotServed = errors.New("the apiserver does not let the token's user create a SelfSubjectReview")
 )
 
 // review asks an apiserver for the user of a token. Its error is errRefused or errNobody if
@@ -44,10 +44,10 @@ func (t *Tokens) review(ctx context.Context, secret string) (User, error) {
 
 // reviewSelf creates a SelfSubjectReview with the token and no other credentials.
 func (t *Tokens) reviewSelf(ctx context.Context, secret string) (User, error) {
-	var review authenticationv1.SelfSubjectReview
-	code, err := t.create(ctx, "selfsubjectreviews", "Bearer "+secret, &authenticationv1.SelfSubjectReview{
+	review := authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectReview"},
-	}, &review)
+	}
+	code, err := t.create(ctx, "selfsubjectreviews", "Bearer "+secret, &review)
 	switch {
 	case err != nil:
 		return User{}, err
@@ -63,11 +63,11 @@ func (t *Tokens) reviewSelf(ctx context.Context, secret string) (User, error) {
 
 // reviewAsNode creates a TokenReview as the node, which the role system:node allows.
 func (t *Tokens) reviewAsNode(ctx context.Context, secret string) (User, error) {
-	var review authenticationv1.TokenReview
-	code, err := t.create(t.opts.AsNode(ctx), "tokenreviews", "", &authenticationv1.TokenReview{
+	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: secret},
-	}, &review)
+	}
+	code, err := t.create(t.opts.AsNode(ctx), "tokenreviews", "", &review)
 	switch {
 	case err != nil:
 		return User{}, err
@@ -87,9 +87,9 @@ func named(info *authenticationv1.UserInfo) (User, error) {
 	return u, nil
 }
 
-// create sends a review, and decodes the answer if it is 201. Its errors quote neither the
-// request nor the answer, which contain the token.
-func (t *Tokens) create(ctx context.Context, resource, authorization string, review, answer any) (code int, err error) {
+// create sends a review, and decodes the answer into it if it is 201. Its errors quote neither
+// the request nor the answer, which contain the token.
+func (t *Tokens) create(ctx context.Context, resource, authorization string, review any) (code int, err error) {
 	body, err := json.Marshal(review)
 	if err != nil {
 		return 0, errors.New("a review cannot be written")
@@ -118,7 +118,7 @@ func (t *Tokens) create(ctx context.Context, resource, authorization string, rev
 	if err != nil {
 		return 0, fmt.Errorf("review a token: %w", err)
 	}
-	if res.StatusCode == http.StatusCreated && json.Unmarshal(text, answer) != nil {
+	if res.StatusCode == http.StatusCreated && json.Unmarshal(text, review) != nil {
 		return 0, errors.New("review a token: the apiserver's answer cannot be read")
 	}
 	return res.StatusCode, nil

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// apiserver knows tokens, and whose they are.
+// apiserver reviews tokens.
 type apiserver struct {
 	t *testing.T
 
@@ -113,7 +113,7 @@ func answer(code int, body any) *http.Response {
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(string(text)))}
 }
 
-// count is how many reviews were asked for.
+// count returns the number of reviews.
 func (a *apiserver) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *apiserver) set(change func()) {
 
 var salt = []byte("a salt of thirty-two bytes, fixed")
 
-// open returns the tokens that a table holds. Their clock is the bubble's.
+// open returns the tokens in a table, with the clock of the synctest bubble.
 func open(t *testing.T, a *apiserver, disk *tabletest.Store, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
@@ -151,12 +151,12 @@ func open(t *testing.T, a *apiserver, disk *tabletest.Store, more ...func(*Optio
 	return tokens
 }
 
-// bearer is a token as it comes in a request.
+// bearer returns the token of a request.
 func (t *Tokens) bearer(secret string) *Token {
 	return t.Token(http.Header{"Authorization": {"Bearer " + secret}})
 }
 
-// identify returns the key of a token's user, or why it is not known.
+// identify returns the key of a token's user, or the error.
 func (t *Tokens) identify(tb *testing.T, secret string) string {
 	tb.Helper()
 	key, err := t.Identify(tb.Context(), t.bearer(secret))
@@ -169,7 +169,7 @@ func (t *Tokens) identify(tb *testing.T, secret string) string {
 	return key
 }
 
-// offline returns whose a token is while the cloud is away, or "".
+// offline returns the user of a token while the cloud is away, or "".
 func (t *Tokens) offline(secret string) string {
 	token := t.bearer(secret)
 	user := t.User(token)

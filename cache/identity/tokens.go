@@ -50,11 +50,15 @@ const (
 	reviewEvery = 24 * time.Hour
 )
 
-// ErrUnknown is returned for a token that no apiserver has identified.
-var ErrUnknown = errors.New("this bearer token is not known: no apiserver has identified it through this hub")
-
-// ErrExpired is returned for a token whose grace is over.
-var ErrExpired = errors.New("this bearer token has expired, and --offline-token-grace has passed since")
+var (
+	// ErrUnknown is returned for a token that no apiserver has identified.
+	ErrUnknown = errors.New("this bearer token is not known: no apiserver has identified it through this hub")
+	// ErrExpired is returned for a token whose grace is over.
+	ErrExpired = errors.New("this bearer token has expired, and --offline-token-grace has passed since")
+	// ErrReassigned is for callers that send a request again after its token was given to
+	// another user.
+	ErrReassigned = errors.New("its bearer token belongs to another user now")
+)
 
 // Tokens are the bearer tokens whose users are known.
 type Tokens struct {

@@ -16,7 +16,7 @@ func account(namespace, name string) User {
 	return User{"system:serviceaccount:" + namespace + ":" + name, "u"}
 }
 
-// users returns how many tokens users have, and checks that they were counted well.
+// users returns the number of tokens by user, and checks that byUser is right.
 func (t *Tokens) users(tb *testing.T) map[string]int {
 	tb.Helper()
 	counted := map[string]int{}
@@ -34,7 +34,7 @@ func (t *Tokens) users(tb *testing.T) map[string]int {
 	return counted
 }
 
-func TestWhoHasTooManyTokensLosesItsOwn(t *testing.T) {
+func TestAUserWithTooManyTokensLosesOnlyItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := open(t, newAPIServer(t), &tabletest.Store{})
 		victim, kept := account("ns", "victim"), account("other", "pod")
@@ -57,7 +57,7 @@ func TestWhoHasTooManyTokensLosesItsOwn(t *testing.T) {
 		if tokens.offline(fmt.Sprint("flood", 3*maxPerUser-1)) == "" {
 			t.Error("the newest token is not known")
 		}
-		// One who may create service accounts in its namespace pushes out only those.
+		// A user who may create service accounts in a namespace evicts only those.
 		issue("sybil", 2*maxTokens, func(i int) User { return account("evil", fmt.Sprint("s", i)) })
 		if n := len(tokens.tokens); n > maxTokens {
 			t.Errorf("%d tokens are known", n)
@@ -101,7 +101,7 @@ func TestTokensAreKnownAfterARestart(t *testing.T) {
 	})
 }
 
-func TestWhatIsOnDiskAndCannotBeTrustedIsNobodys(t *testing.T) {
+func TestUntrustedTokensOnDiskAreIgnored(t *testing.T) {
 	var disk tabletest.Store
 	a := newAPIServer(t)
 	tokens := open(t, a, &disk)
@@ -125,7 +125,7 @@ func TestWhatIsOnDiskAndCannotBeTrustedIsNobodys(t *testing.T) {
 	}
 }
 
-func TestHowLongATokenIsGoodOffline(t *testing.T) {
+func TestHowLongATokenIsValidOffline(t *testing.T) {
 	const expires = 1795340000
 	tests := map[string]struct {
 		after, grace time.Duration
@@ -157,7 +157,7 @@ func TestHowLongATokenIsGoodOffline(t *testing.T) {
 	}
 }
 
-func TestUsingATokenIsNotedOnceAnHour(t *testing.T) {
+func TestTheUseOfATokenIsWrittenOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var disk tabletest.Store
 		tokens := open(t, newAPIServer(t), &disk)

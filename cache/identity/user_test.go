@@ -8,7 +8,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
-func TestKeysAreOneForEachNameAndUID(t *testing.T) {
+func TestKeysDifferByNameAndUID(t *testing.T) {
 	users := []User{
 		{"a", ""}, {"a", "1"}, {"a", "2"}, {"b", "1"}, {"", "a"}, {`a"#1`, ""}, {"a#1", ""}, {`a"`, "#1"}, {"node", ""}, {"a\n", ""}, {"system:serviceaccount:ns:a", "1"},
 	}
@@ -29,14 +29,14 @@ func TestKeysAreOneForEachNameAndUID(t *testing.T) {
 	}
 }
 
-// jwt is a JSON Web Token with these claims, and no signature of anybody's.
+// jwt returns a JSON Web Token with these claims and no valid signature.
 func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
 const issuedClaims = `{"sub":"system:serviceaccount:ns:a","exp":1795340000,"kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"a","uid":"u"}}}`
 
-func TestWhomATokenIsIssuedTo(t *testing.T) {
+func TestTheUserOfAnIssuedToken(t *testing.T) {
 	want := User{"system:serviceaccount:ns:a", "u"}
 	if got, ok := IssuedTo(jwt(issuedClaims), "ns", "a"); !ok || got != want {
 		t.Errorf("got %+v, %t", got, ok)

@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Key is the query that a view answers. It is kept with the view as JSON.
+// Key identifies a view. It is stored with the view as JSON.
 type Key struct {
 	User           string `json:"user"`
 	Group          string `json:"group,omitempty"`
@@ -26,20 +26,26 @@ type Key struct {
 	Labels         string `json:"labels,omitempty"`
 	Fields         string `json:"fields,omitempty"`
 	Representation string `json:"representation"`
-	// Single marks the view of objects that were read one by one. It is never
-	// complete, and has no namespace or selector.
+	// Single marks the view of objects that were read one by one. It is never complete, and
+	// has no namespace or selector.
 	Single bool `json:"single,omitempty"`
 }
 
-// GVR is the resource of the query.
+// NodeUser is the user key of the node. Package identity makes those of other users.
+const NodeUser = quota.Node
+
+// OnlyName is the prefix of the field selector of a view of one object.
+const OnlyName = "metadata.name="
+
+// GVR returns the resource of the view.
 func (k *Key) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
 }
 
-// UserResource is the user and resource of the view.
+// UserResource returns the user and resource of the view.
 func (k *Key) UserResource() UserResource { return UserResource{k.User, k.GVR()} }
 
-// Clone is the key for what stays: parts of a URL would keep all of it in memory.
+// Clone copies the strings: parts of a URL would keep the whole URL in memory.
 func (k Key) Clone() Key {
 	for _, part := range []*string{&k.User, &k.Group, &k.Version, &k.Resource, &k.Namespace, &k.Labels, &k.Fields, &k.Representation} {
 		*part = strings.Clone(*part)
@@ -47,21 +53,23 @@ func (k Key) Clone() Key {
 	return k
 }
 
-// Scope is under which the view's objects are stored: once, whoever reads them.
+// Scope returns the scope of the view's objects in the store. It does not depend on the
+// user, so objects that several users read are stored once.
 func (k *Key) Scope() string {
 	return k.GVR().String() + "|" + k.Representation
 }
 
-// Repr is the representation of the objects.
+// Repr returns the representation of the objects, or the zero value if it cannot be parsed:
+// views with that are never kept.
 func (k *Key) Repr() negotiation.Representation {
 	r, err := negotiation.ParseRepresentation(k.Representation)
 	if err != nil {
-		return negotiation.Representation{} // never kept, so never asked for
+		return negotiation.Representation{}
 	}
 	return r
 }
 
-// Bytes is the key as it is kept.
+// Bytes returns the key as it is stored.
 func (k *Key) Bytes() []byte {
 	b, err := json.Marshal(k)
 	if err != nil {
@@ -70,26 +78,20 @@ func (k *Key) Bytes() []byte {
 	return b
 }
 
-// ID names the view on disk, and tells nothing to whoever does not have the salt.
+// ID returns the ID of the view on disk. It reveals nothing about the key without the salt.
 func (k *Key) ID(salt []byte) store.ID {
 	mac := hmac.New(sha256.New, salt)
 	mac.Write(k.Bytes())
 	return store.ID(mac.Sum(nil))
 }
 
-// NodeUser is the key of the node itself. Those of other users are identity's.
-const NodeUser = quota.Node
-
-// OnlyName begins the field selector of a view of one object.
-const OnlyName = "metadata.name="
-
-// Proves reports whether what is not in the view is not there: it is of all objects, or of
-// those of a name.
+// Proves reports whether the view, once complete, proves that an object does not exist: it
+// selects all objects, or all objects of one name.
 func (k *Key) Proves() bool {
 	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, OnlyName) && !strings.Contains(k.Fields, ","))
 }
 
-// Selects reports whether a pod is in a view that is lasting.
+// Selects reports whether a pod belongs to a view for which Lasting is true.
 func (k *Key) Selects(pod *corev1.Pod) bool {
 	selector, err := fields.ParseSelector(k.Fields)
 	return err == nil && (k.Namespace == "" || k.Namespace == pod.Namespace) && selector.Matches(fields.Set{
@@ -97,8 +99,8 @@ func (k *Key) Selects(pod *corev1.Pod) bool {
 	})
 }
 
-// Lasting reports whether an object stays in the view for as long as it exists: it is
-// selected by nothing that can change.
+// Lasting reports whether an object stays in the view for as long as it exists, because
+// nothing that the view selects by can change.
 func (k *Key) Lasting() bool {
 	selector, err := fields.ParseSelector(k.Fields)
 	if err != nil || k.Labels != "" {
@@ -113,4 +115,20 @@ func (k *Key) Lasting() bool {
 		}
 	}
 	return true
+}
+
+// MemberName returns an object's name in views: "namespace/name", or "name".
+func MemberName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// SplitMember is the reverse of MemberName.
+func SplitMember(member string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(member, "/"); ok {
+		return namespace, name
+	}
+	return "", member
 }

@@ -7,7 +7,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,7 +14,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// kinds are the reviews that are answered, by the resource that they are posted to.
+const (
+	kindToken  = "TokenReview"
+	kindAccess = "SubjectAccessReview"
+)
+
+// kinds are the kinds of reviews that are answered, by the resource that they are posted to.
 //
 //nolint:gochecknoglobals // a table
 var kinds = map[schema.GroupVersionResource]string{
@@ -23,118 +27,82 @@ var kinds = map[schema.GroupVersionResource]string{
 	authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews"): kindAccess,
 }
 
-const (
-	kindToken  = "TokenReview"
-	kindAccess = "SubjectAccessReview"
-)
-
-// Wanted reports whether reviews that are posted to this resource are answered.
+// Wanted reports whether reviews that are posted to a resource are answered.
 func Wanted(resource schema.GroupVersionResource) bool { return kinds[resource] != "" }
 
-// question is a review, read by an apiserver's rules.
+// question is a review, with or without its answer.
 type question struct {
-	object runtime.Object // *TokenReview or *SubjectAccessReview
+	object runtime.Object
+	kind   string
+	parts  []string // all that decides the answer
+
+	// Of the answer:
+	user     string // whom it is about
+	positive bool   // authenticated or allowed
+	status   any    // points to object's status
+	// deny replaces the status by a no.
+	deny func(reason string)
 }
 
-// decode never says what stands in the body: that may be a token.
-func decode(resource schema.GroupVersionResource, body []byte, contentType string) (question, error) {
+// decode reads a review, or the answer to one. Its errors do not quote the body, which may
+// contain a token.
+func decode(resource schema.GroupVersionResource, body []byte, contentType string) (*question, error) {
 	kind := kinds[resource]
 	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: resource.GroupVersion().String(), Kind: kind})
 	if err != nil {
-		return question{}, fmt.Errorf("read a %s: %w", kind, wire.ErrMalformed)
+		return nil, fmt.Errorf("read a %s: %w", kind, wire.ErrMalformed)
 	}
-	switch object.(type) {
+	var q *question
+	switch r := object.(type) {
 	case *authenticationv1.TokenReview:
-		if kind == kindToken {
-			return question{object}, nil
+		q = tokenQuestion(r)
+	case *authorizationv1.SubjectAccessReview:
+		if q, err = accessQuestion(r); err != nil {
+			return nil, fmt.Errorf("read a %s: %w", kind, err)
 		}
-	case *authorizationv1.SubjectAccessReview:
-		if kind == kindAccess {
-			return question{object}, nil
-		}
 	}
-	return question{}, fmt.Errorf("read a %s: it is something else: %w", kind, wire.ErrMalformed)
-}
-
-// parts is all that decides the answer. Audiences and groups are sets.
-func (q *question) parts() ([]string, error) {
-	switch r := q.object.(type) {
-	case *authenticationv1.TokenReview:
-		return append([]string{kindToken, r.Spec.Token}, set(r.Spec.Audiences)...), nil
-	case *authorizationv1.SubjectAccessReview:
-		spec := r.Spec
-		spec.Groups = set(spec.Groups)
-		text, err := json.Marshal(spec)
-		if err != nil {
-			return nil, fmt.Errorf("read a %s: %w", kindAccess, err)
-		}
-		return []string{kindAccess, string(text)}, nil
+	if q == nil || q.kind != kind {
+		return nil, fmt.Errorf("read a %s: it is something else: %w", kind, wire.ErrMalformed)
 	}
-	return nil, wire.ErrMalformed
+	object.GetObjectKind().SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+	return q, nil
 }
 
-func set(names []string) []string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// user is whom a positive answer is about.
-func (q *question) user() string {
-	switch r := q.object.(type) {
-	case *authenticationv1.TokenReview:
-		return r.Status.User.Username
-	case *authorizationv1.SubjectAccessReview:
-		return r.Spec.User
+func tokenQuestion(r *authenticationv1.TokenReview) *question {
+	return &question{
+		object: r, kind: kindToken, parts: append([]string{kindToken, r.Spec.Token}, sorted(r.Spec.Audiences)...),
+		user: r.Status.User.Username, positive: r.Status.Authenticated && r.Status.Error == "", status: &r.Status,
+		deny: func(reason string) { r.Status = authenticationv1.TokenReviewStatus{Error: reason} },
 	}
-	return ""
 }
 
-// positive reports what an apiserver has said.
-func (q *question) positive() bool {
-	switch r := q.object.(type) {
-	case *authenticationv1.TokenReview:
-		return r.Status.Authenticated && r.Status.Error == ""
-	case *authorizationv1.SubjectAccessReview:
-		return r.Status.Allowed && !r.Status.Denied
-	}
-	return false
+func accessQuestion(r *authorizationv1.SubjectAccessReview) (*question, error) {
+	spec := r.Spec
+	spec.Groups = sorted(spec.Groups)
+	text, err := json.Marshal(spec)
+	return &question{
+		object: r, kind: kindAccess, parts: []string{kindAccess, string(text)},
+		user: r.Spec.User, positive: r.Status.Allowed && !r.Status.Denied, status: &r.Status,
+		deny: func(reason string) { r.Status = authorizationv1.SubjectAccessReviewStatus{Reason: reason} },
+	}, err
 }
 
-// status is the answer as JSON. It holds nothing of the question.
-func (q *question) status() ([]byte, error) {
-	switch r := q.object.(type) {
-	case *authenticationv1.TokenReview:
-		return json.Marshal(r.Status)
-	case *authorizationv1.SubjectAccessReview:
-		return json.Marshal(r.Status)
-	}
-	return nil, wire.ErrMalformed
+// sorted returns the elements of a set, audiences or groups, in order.
+func sorted(set []string) []string {
+	set = slices.Clone(set)
+	slices.Sort(set)
+	return slices.Compact(set)
 }
 
-// answer encodes the question with a status; without one, with a no and its reason.
+// answer encodes the review with a stored status, or if that is nil with a no and its reason.
 func (q *question) answer(status []byte, reason, accept string) (body []byte, contentType string, err error) {
-	switch r := q.object.(type) {
-	case *authenticationv1.TokenReview:
-		r.TypeMeta = metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: kindToken}
-		r.Status = authenticationv1.TokenReviewStatus{Error: reason}
-		err = fill(status, &r.Status)
-	case *authorizationv1.SubjectAccessReview:
-		r.TypeMeta = metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: kindAccess}
-		r.Status = authorizationv1.SubjectAccessReviewStatus{Reason: reason}
-		err = fill(status, &r.Status)
-	}
-	if err != nil {
-		return nil, "", err
+	q.deny(reason)
+	if status != nil {
+		q.deny("")
+		if err := json.Unmarshal(status, q.status); err != nil {
+			return nil, "", err
+		}
 	}
 	contentType, body, err = convert.EncodeBody(accept, q.object)
 	return body, contentType, err
-}
-
-func fill[T any](status []byte, into *T) error {
-	if status == nil {
-		return nil
-	}
-	*into = *new(T)
-	return json.Unmarshal(status, into)
 }

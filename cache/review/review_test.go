@@ -53,7 +53,7 @@ func encode(tb testing.TB, accept string, object runtime.Object) (body []byte, c
 	return body, contentType
 }
 
-// tokenReview asks whose a token is.
+// tokenReview returns a question for the user of a token.
 func tokenReview(token string, audiences ...string) *authenticationv1.TokenReview {
 	return &authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
@@ -69,7 +69,7 @@ func authenticated(r *authenticationv1.TokenReview, user string) *authentication
 	return r
 }
 
-// accessReview asks what a user may do.
+// accessReview returns a question for a user's permission.
 func accessReview(user, verb string, groups ...string) *authorizationv1.SubjectAccessReview {
 	return &authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
@@ -100,7 +100,7 @@ func keep(tb testing.TB, k *review.Reviews, asked, answered runtime.Object) {
 	}
 }
 
-// says is the answer to a review: "yes" or "no", whose, and why.
+// says returns the answer to a review: "yes" or "no", the user, and the reason.
 func says(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string) string {
 	tb.Helper()
 	resource := tokens
@@ -132,7 +132,7 @@ func says(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string)
 	return ""
 }
 
-func TestTheSameQuestionGetsTheSameYesAlsoAfterARestart(t *testing.T) {
+func TestAYesIsRepeatedAlsoAfterARestart(t *testing.T) {
 	var disk tabletest.Store
 	o := review.Options{TTL: time.Hour}
 	k := open(t, &disk, o)
@@ -164,7 +164,7 @@ func TestTheSameQuestionGetsTheSameYesAlsoAfterARestart(t *testing.T) {
 	}
 }
 
-func TestWhateverIsNotTheSameQuestionIsNo(t *testing.T) {
+func TestAnyOtherQuestionIsAnsweredWithNo(t *testing.T) {
 	k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour})
 	token, may := tokenReview(secret, "a"), accessReview("jane", "get", "x")
 	keep(t, k, token, authenticated(token, "jane"))
@@ -204,7 +204,7 @@ func TestWhateverIsNotTheSameQuestionIsNo(t *testing.T) {
 	}
 }
 
-func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
+func TestOnlyAYesIsStoredAndANoDeletesIt(t *testing.T) {
 	token, may := tokenReview(secret), accessReview("jane", "get")
 	denied, unknown := allowed(may), authenticated(token, "jane")
 	denied.Status.Denied = true
@@ -233,7 +233,7 @@ func TestOnlyAYesIsRememberedAndANoTakesItBack(t *testing.T) {
 	}
 }
 
-func TestAYesIsGivenAgainForALimitedTime(t *testing.T) {
+func TestAYesExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 24 * time.Hour
 		var disk tabletest.Store
@@ -273,12 +273,12 @@ func TestAYesIsGivenAgainForALimitedTime(t *testing.T) {
 	})
 }
 
-// The clock of a bubble begins in 2000, whatever it has shown in another.
-func TestAClockThatJumpsLengthensNothing(t *testing.T) {
+// The clock of each synctest bubble starts in 2000.
+func TestAClockThatJumpsDoesNotExtendAYes(t *testing.T) {
 	const ttl = time.Hour
 	may := accessReview("jane", "get")
 	o := review.Options{TTL: ttl}
-	// kept returns a table in which a yes was kept so long after 2000, and given again after some time.
+	// kept returns a table with a yes that was stored some time after 2000, and repeated some time later.
 	kept := func(t *testing.T, after, use time.Duration) *tabletest.Store {
 		t.Helper()
 		var disk tabletest.Store
@@ -320,8 +320,8 @@ func TestAClockThatJumpsLengthensNothing(t *testing.T) {
 	})
 }
 
-// #17: whoever has many tokens pushes out what is remembered of these, and of nobody else.
-func TestAFloodOfReviewsPushesOutNoneOfOtherUsers(t *testing.T) {
+// #17: a user with many tokens evicts only answers about these.
+func TestAFloodOfReviewsDoesNotEvictOtherUsers(t *testing.T) {
 	for name, o := range map[string]review.Options{"in number": {MaxCount: 20}, "in bytes": {MaxBytes: 4000}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestAFloodOfReviewsPushesOutNoneOfOtherUsers(t *testing.T) {
 	}
 }
 
-func TestWhatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
+func TestAnAnswerThatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var disk tabletest.Store
 		k := open(t, &disk, review.Options{TTL: 24 * time.Hour})
@@ -371,7 +371,7 @@ func TestWhatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReadIsAnErrorThatTellsNoToken(t *testing.T) {
+func TestErrorsOfMalformedReviewsContainNoToken(t *testing.T) {
 	k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour})
 	good, goodType := encode(t, protobuf, authenticated(tokenReview(secret), "jane"))
 	other, otherType := encode(t, asJSON, allowed(accessReview(secret, "get")))
@@ -410,7 +410,7 @@ func TestWhatCannotBeReadIsAnErrorThatTellsNoToken(t *testing.T) {
 	}
 }
 
-func TestDamageIsNo(t *testing.T) {
+func TestADamagedAnswerIsNo(t *testing.T) {
 	var disk tabletest.Store
 	o := review.Options{TTL: time.Hour}
 	k := open(t, &disk, o)
@@ -463,8 +463,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// #17: nor does a namespace with many service accounts.
-func TestAFloodOfReviewsOfManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
+// #17: the same for a namespace with many service accounts.
+func TestAFloodOfReviewsOfManyAccountsDoesNotEvictOtherUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := open(t, &tabletest.Store{}, review.Options{TTL: time.Hour, MaxCount: 20})
 		const victim = "system:serviceaccount:victims:a"

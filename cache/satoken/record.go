@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// record is what lies on disk of one token: a version, when it was last used (Unix
-// seconds, 8 bytes), whom it was issued to (the length as a varint, and the name), and
-// the answer as bare protobuf.
+// record is a token on disk: a version, the time of last use (Unix seconds, 8 bytes), the
+// user it was issued to (the length as a varint, and the user key), and the answer as
+// bare protobuf.
 type record struct {
 	used time.Time
 	user string
@@ -35,7 +35,7 @@ func (r *record) bytes() []byte {
 
 var errRecord = fmt.Errorf("read a kept token: %w", wire.ErrMalformed)
 
-// parse copies nothing but the user.
+// parse decodes a record, whose bare is a part of b.
 func parse(b []byte) (record, error) {
 	if len(b) < recordHeader {
 		return record{}, errRecord

@@ -1,6 +1,7 @@
 package satoken
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Account is a service account, and who asks for a token of it.
+// Account is a service account, and the user who requests a token for it.
 type Account struct{ User, Namespace, Name string }
 
 // Options of Tokens. The zero value is usable.
@@ -26,42 +27,34 @@ type Options struct {
 	// of 2,000 bytes. Package quota determines who loses first.
 	MaxTokens int
 	MaxBytes  int64
-	MaxUnused time.Duration // 400 days by default: longer than any token is good for
-	Logger    *slog.Logger  // of damage; by default nothing is logged
+	MaxUnused time.Duration // 400 days by default: longer than any token is valid
+	Logger    *slog.Logger  // logs damage; by default nothing is logged
 }
 
-// Tokens are the last token of each kind.
+// Tokens stores the last token for each pod, service account, user and audiences.
 type Tokens struct {
 	table *table.Table
 	opts  Options
 
 	mu    sync.Mutex
 	known map[string]known // by key in the table
-	node  held
-	other held
 }
 
-// held is what is bounded together.
-type held struct {
-	count int
-	bytes int64
-}
-
-// known is what is known of a token without reading it.
+// known is a token in memory, without its record.
 type known struct {
-	user string    // whom it was issued to
-	used time.Time // when it was kept or last given
+	user string    // user key of whom it was issued to
+	used time.Time // when it was issued or last given
 	size int64     // of its record
 }
 
-// tableName is the one of the store's table.
+// tableName is the name of the store's table.
 const tableName = "service-account-tokens"
 
-// maxBody bounds what is kept of one answer, in bytes; usual ones have 2,000.
+// maxBody bounds an answer that is stored, in bytes. Answers usually have 2,000.
 const maxBody = 64 << 10
 
-// touchEvery is how exactly the last use of a token is known after a restart: giving one
-// costs a write at most once a day.
+// touchEvery is the precision of the stored time of last use: giving a token causes a write
+// at most once a day.
 const touchEvery = 24 * time.Hour
 
 var tokenRequest = wire.TypeMeta{
@@ -69,17 +62,11 @@ var tokenRequest = wire.TypeMeta{
 	Kind:       "TokenRequest",
 }
 
-// Open returns the tokens that t holds.
+// Open returns the tokens in a table.
 func Open(t table.Store, o Options) (*Tokens, error) {
-	if o.MaxTokens <= 0 {
-		o.MaxTokens = 2000
-	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = 16 << 20
-	}
-	if o.MaxUnused <= 0 {
-		o.MaxUnused = 400 * 24 * time.Hour
-	}
+	o.MaxTokens = cmp.Or(o.MaxTokens, 2000)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 16<<20)
+	o.MaxUnused = cmp.Or(o.MaxUnused, 400*24*time.Hour)
 	b, err := table.Open(t, tableName, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
@@ -92,18 +79,19 @@ func Open(t table.Store, o Options) (*Tokens, error) {
 			unreadable = append(unreadable, key)
 			return
 		}
-		k.set(key, known{r.user, r.used, int64(len(value))})
+		k.known[key] = known{r.user, r.used, int64(len(value))}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
 	}
-	b.Delete(append(unreadable, k.forget()...)...)
+	b.Delete(append(unreadable, k.evictLocked()...)...)
 	return k, nil
 }
 
-// Keep remembers the answer of an apiserver, 201, to a POST of a TokenRequest. It keeps
-// nothing of the slices. An error says that the token cannot be given later, and why;
-// there is nothing to be done about it.
+var errNoToken = errors.New("there is none in the answer")
+
+// Keep stores the answer of an apiserver, 201, to a POST of a TokenRequest. It keeps no
+// reference to the slices. After an error the token cannot be given again.
 func (k *Tokens) Keep(a Account, request []byte, requestType string, response []byte, responseType string) error {
 	if len(response) > maxBody {
 		return fmt.Errorf("keep the token of service account %s/%s: an answer of %d bytes: %w", a.Namespace, a.Name, len(response), wire.ErrTooLarge)
@@ -128,29 +116,25 @@ func (k *Tokens) Keep(a Account, request []byte, requestType string, response []
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.putLocked(key, record{used: time.Now(), user: a.User, bare: bare})
-	k.table.Delete(k.forget()...)
+	k.table.Delete(k.evictLocked()...)
 	return nil
 }
 
-// putLocked keeps a token.
 func (k *Tokens) putLocked(key string, r record) {
 	value := r.bytes()
-	k.set(key, known{r.user, r.used, int64(len(value))})
+	k.known[key] = known{r.user, r.used, int64(len(value))}
 	k.table.Put(key, value)
 }
 
-var errNoToken = errors.New("there is none in the answer")
-
-// Answer returns the answer, for a 201, to a POST of a TokenRequest, in an encoding that
-// accept allows. ok is false where no such token was issued to this user, or the request
+// Answer returns the body of the answer, a 201, to a POST of a TokenRequest, in an encoding
+// that accept allows. ok is false if no such token was issued to this user, or the request
 // cannot be read.
 func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (body []byte, contentType string, ok bool) {
 	asked, err := decode(request, requestType)
 	if err != nil {
 		return nil, "", false
 	}
-	key := k.key(a, asked)
-	r, ok := k.read(key, a.User)
+	r, ok := k.read(k.key(a, asked), a.User)
 	if !ok {
 		return nil, "", false
 	}
@@ -162,14 +146,7 @@ func (k *Tokens) Answer(a Account, request []byte, requestType, accept string) (
 	return body, contentType, err == nil
 }
 
-// Len is the number of tokens.
-func (k *Tokens) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.known)
-}
-
-// read returns the record of a token of a user, and marks it as used.
+// read returns the record of a user's token, and marks it as used.
 func (k *Tokens) read(key, user string) (record, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,7 +156,7 @@ func (k *Tokens) read(key, user string) (record, bool) {
 	}
 	value, ok := k.table.Get(key)
 	if !ok {
-		return record{}, false // for this time: the disk may come round
+		return record{}, false // known stays: the disk may recover
 	}
 	r, err := parse(value)
 	if err != nil {
@@ -192,7 +169,7 @@ func (k *Tokens) read(key, user string) (record, bool) {
 	return r, true
 }
 
-// key stands for all that decides which token answers a request.
+// key returns the key of the token that answers a request.
 func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 	parts := []string{a.User, a.Namespace, a.Name, string(asked.UID)}
 	bound := asked.Spec.BoundObjectRef
@@ -205,68 +182,34 @@ func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 	return k.table.Key(append(parts, slices.Compact(audiences)...)...)
 }
 
-// set and unset change what is known. The caller holds mu, or is alone.
-func (k *Tokens) set(key string, t known) {
-	k.unset(key)
-	k.known[key] = t
-	k.heldBy(t.user).add(1, t.size)
-}
-
-func (k *Tokens) unset(key string) {
-	if t, ok := k.known[key]; ok {
-		k.heldBy(t.user).add(-1, -t.size)
-		delete(k.known, key)
-	}
-}
-
-// heldBy is where a user's tokens count. Nobody's tokens push out the kubelet's, of which
-// there are as many as its pods need: without one a pod does not start again.
-func (k *Tokens) heldBy(user string) *held {
-	if user == quota.Node {
-		return &k.node
-	}
-	return &k.other
-}
-
-func (h *held) add(count int, bytes int64) {
-	h.count += count
-	h.bytes += bytes
-}
-
-// forget drops what is too old or too much, and returns its keys. The caller holds mu,
-// or is alone.
-func (k *Tokens) forget() (keys []string) {
+// evictLocked removes tokens that were not used for too long and those beyond the bounds, and
+// returns their keys. The node's tokens have bounds of their own, so that no others displace
+// them: a pod without its token does not start again.
+func (k *Tokens) evictLocked() (keys []string) {
 	now := time.Now()
+	var node, others []quota.Item[string]
 	for key, t := range k.known {
-		if now.Sub(t.used) > k.opts.MaxUnused {
+		item := quota.Item[string]{Key: key, User: t.user, Bytes: t.size, Last: t.used.UnixNano()}
+		switch {
+		case now.Sub(t.used) > k.opts.MaxUnused:
 			keys = append(keys, key)
-			k.unset(key)
+		case t.user == quota.Node:
+			node = append(node, item)
+		default:
+			others = append(others, item)
 		}
 	}
-	return append(append(keys, k.evict(&k.node)...), k.evict(&k.other)...)
-}
-
-// evict drops what is too much of what is bounded together, and returns its keys.
-func (k *Tokens) evict(of *held) (keys []string) {
 	bounds := quota.Bounds{Count: k.opts.MaxTokens, Bytes: k.opts.MaxBytes}
-	if !bounds.Exceeded(of.count, of.bytes) {
-		return nil
-	}
-	items := make([]quota.Item[string], 0, of.count)
-	for key, t := range k.known {
-		if k.heldBy(t.user) != of {
-			continue
-		}
-		items = append(items, quota.Item[string]{Key: key, User: t.user, Bytes: t.size, Last: t.used.UnixNano()})
-	}
-	for _, item := range quota.Excess(bounds, items) {
-		k.unset(item.Key)
+	for _, item := range append(quota.Excess(bounds, node), quota.Excess(bounds, others)...) {
 		keys = append(keys, item.Key)
+	}
+	for _, key := range keys {
+		delete(k.known, key)
 	}
 	return keys
 }
 
-// decode never says what stands in the body: that may be a token.
+// decode reads a TokenRequest. Its errors do not quote the body, which may contain a token.
 func decode(body []byte, contentType string) (*authenticationv1.TokenRequest, error) {
 	object, err := convert.DecodeBody(contentType, body, tokenRequest)
 	if err != nil {

@@ -41,7 +41,7 @@ func open(tb testing.TB, t table.Store, o satoken.Options) *satoken.Tokens {
 	return k
 }
 
-// request is what a kubelet asks for a projected volume of this pod.
+// request returns a kubelet's request for a projected volume of this pod.
 func request(pod string) *authenticationv1.TokenRequest {
 	return &authenticationv1.TokenRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
@@ -73,7 +73,7 @@ func keep(tb testing.TB, k *satoken.Tokens, a satoken.Account, r *authentication
 	}
 }
 
-// given is the token that a request is answered with, or "".
+// given returns the token in the answer to a request, or "".
 func given(tb testing.TB, k *satoken.Tokens, a satoken.Account, r *authenticationv1.TokenRequest, accept string) string {
 	tb.Helper()
 	body, contentType := encode(tb, accept, r)
@@ -112,7 +112,7 @@ func TestTheLastTokenIsGivenAgainAlsoAfterARestart(t *testing.T) {
 	}
 }
 
-func TestATokenIsGivenForNothingElse(t *testing.T) {
+func TestATokenIsNotGivenForAnotherRequest(t *testing.T) {
 	k := open(t, &tabletest.Store{}, satoken.Options{})
 	keep(t, k, account, request("p"), secret)
 	type change = func(*authenticationv1.TokenRequest)
@@ -171,7 +171,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotKeptAndNeverSaysAToken(t *testing.T) {
+func TestAnswersThatAreNotKeptAndErrorsWithoutTokens(t *testing.T) {
 	k := open(t, &tabletest.Store{}, satoken.Options{})
 	good, goodType := encode(t, protobuf, request("p"))
 	issued := request("p")
@@ -255,8 +255,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// #17: who may create tokens without end pushes out its own, and never a kubelet's.
-func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
+// #17: a user who creates many tokens evicts its own, and never a kubelet's.
+func TestAFloodOfTokensDoesNotEvictOtherUsers(t *testing.T) {
 	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 4000}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestAFloodOfTokensPushesOutNoneOfOtherUsers(t *testing.T) {
 	}
 }
 
-// Tokens that an older version of the hub has kept do not name a user.
+// Tokens stored by an older version of the hub do not name a user.
 func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
 	var disk tabletest.Store
 	k := open(t, &disk, satoken.Options{})
@@ -308,9 +308,9 @@ func TestTokensOfAnOlderVersionAreGiven(t *testing.T) {
 	}
 }
 
-// #17: however many users there are, they push out none of the kubelet's tokens, without
-// which pods do not start again. Those are bounded by themselves.
-func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
+// #17: any number of users does not evict the kubelet's tokens, which pods need to start again.
+// They have bounds of their own.
+func TestManyUsersDoNotEvictTheNodesTokens(t *testing.T) {
 	for name, o := range map[string]satoken.Options{"in number": {MaxTokens: 20}, "in bytes": {MaxBytes: 3500}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -344,8 +344,8 @@ func TestManyUsersPushOutNoneOfTheNodesTokens(t *testing.T) {
 	}
 }
 
-// #17: nor do the service accounts of a namespace push out those of another one.
-func TestAFloodOfTokensByManyAccountsPushesOutNoneOfOtherUsers(t *testing.T) {
+// #17: the service accounts of a namespace do not evict tokens of another one.
+func TestAFloodOfTokensByManyAccountsDoesNotEvictOtherUsers(t *testing.T) {
 	of := func(namespace string, i int) satoken.Account {
 		user := identity.User{Name: fmt.Sprintf("system:serviceaccount:%s:a%d", namespace, i), UID: "1"}
 		return satoken.Account{User: user.Key(), Namespace: namespace, Name: "default"}

@@ -7,15 +7,13 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store/pagecheck"
-
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Check reads all of the store and returns all that is wrong with it: damage,
-// and counts of objects that are not what the views add up to. It keeps commits
-// waiting; tests call it, and people who look for the cause of something.
+// Check reads all of the store, and returns all errors that it finds: damage, wrong reference
+// counts, and tables that differ from their tallies. Commits wait meanwhile. Only tests call it.
 func (s *Store) Check() error {
-	s.write.Lock() // the pages must not move while they are read
+	s.write.Lock() // the pages must not change while they are read
 	defer s.write.Unlock()
 	if s.closed {
 		return ErrClosed
@@ -23,7 +21,7 @@ func (s *Store) Check() error {
 	err := checkPages(s.dir.file(fileMain), true)
 	if err == nil {
 		err = guarded(func() error {
-			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkTableCounts(tx)) })
+			return s.db.View(func(tx *bolt.Tx) error { return errors.Join(s.codec.check(tx), s.codec.checkTallies(tx)) })
 		})
 	}
 	if err != nil {
@@ -32,18 +30,17 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// checkPages looks at the pages of a file that bbolt does not write to: at the inner ones,
-// or with full at all. What is wrong with them is ErrDamaged.
+// checkPages checks the inner pages of a file, or if full is set all pages. bbolt must not write
+// to it meanwhile. The error for damage is ErrDamaged.
 func checkPages(path string, full bool) error {
-	err := pagecheck.File(path, pagecheck.Options{Full: full, Parents: [][]byte{bucketMembers, bucketTables}})
-	var damage *pagecheck.Damage
-	if errors.As(err, &damage) {
+	err := pagecheck.File(path, full, string(bucketMembers), string(bucketTables))
+	if _, ok := errors.AsType[*pagecheck.Damage](err); ok {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err
 }
 
-// checkCopy does the same as Check for a file that nobody uses.
+// checkCopy checks a file that is not in use: its pages, and with check its contents.
 func (c codec) checkCopy(path string) error {
 	if err := checkPages(path, true); err != nil {
 		return err
@@ -58,7 +55,8 @@ func (c codec) checkCopy(path string) error {
 	})
 }
 
-// check reads every record of a file, and adds up what views hold.
+// check reads every record, and compares the reference counts of objects with the members of
+// views. It returns all errors that it finds.
 func (c codec) check(tx *bolt.Tx) error {
 	if err := c.checkFile(tx); err != nil {
 		return err
@@ -89,9 +87,9 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	}
 	members, err := c.members(tx, v)
 	for _, m := range members {
-		k := m.key(v.Scope)
-		held[string(c.HashKey(seal.KindObject, nil, k.bytes()))]++
-		object, wrong := c.object(tx, k)
+		key := c.HashKey(seal.KindObject, nil, m.key(v.Scope).bytes())
+		held[string(key)]++
+		object, wrong := c.object(tx.Bucket(bucketObjects), key)
 		if wrong == nil && len(object) != m.Size {
 			wrong = errSize
 		}
@@ -102,25 +100,22 @@ func (c codec) checkView(tx *bolt.Tx, v View, held map[string]int) error {
 	return err
 }
 
-// checkObjects compares what lies in the file with what views hold.
+// checkObjects checks the objects in the file; held is the number of views that have each.
 func (c codec) checkObjects(tx *bolt.Tx, held map[string]int) error {
 	rc := &refcount{codec: c, objects: tx.Bucket(bucketObjects), refs: tx.Bucket(bucketRefs), unreferenced: tx.Bucket(bucketUnreferenced)}
 	var wrong []error
 	for key, record := range entries(rc.objects) {
-		if err := c.checkObject(key, record); err != nil {
-			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
-		}
 		n, err := rc.count(key)
 		if err == nil && n != held[string(key)] {
-			err = corrupt(fmt.Errorf("%d views hold it, and %d are counted", held[string(key)], n))
+			err = corrupt(fmt.Errorf("%d views have it, but its reference count is %d", held[string(key)], n))
 		}
-		if err != nil {
+		if err := errors.Join(c.checkObject(key, record), err); err != nil {
 			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: err})
 		}
 	}
 	for key := range entries(rc.refs) {
 		if held[string(key)] < 2 {
-			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("counted, and held by one view or none"))})
+			wrong = append(wrong, &Error{Name: c.shownObject(key), Err: corrupt(errors.New("it has a reference count, but at most one view"))})
 		}
 	}
 	return errors.Join(wrong...)
@@ -132,7 +127,7 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 	for name := range entries(tables) {
 		table := tables.Bucket(name)
 		if table == nil {
-			wrong = append(wrong, &Error{Table: string(name), Err: corrupt(errors.New("it is no table"))})
+			wrong = append(wrong, &Error{Table: string(name), Err: corrupt(errors.New("it is not a table"))})
 			continue
 		}
 		for key, record := range entries(table) {
@@ -140,6 +135,16 @@ func (c codec) checkTables(tx *bolt.Tx) error {
 				wrong = append(wrong, &Error{Table: string(name), Name: string(key), Err: err})
 			}
 		}
+	}
+	return errors.Join(wrong...)
+}
+
+// checkTallies compares all tables with their tallies.
+func (c codec) checkTallies(tx *bolt.Tx) error {
+	all, err := c.tableTallies(tx)
+	wrong := []error{err}
+	for name := range all {
+		wrong = append(wrong, c.checkTally(tx, all, name))
 	}
 	return errors.Join(wrong...)
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Commit does all of a batch in one transaction, and returns when it is on
-// disk. After an error the state before stands, in memory and on disk; only
-// where the last sync itself failed may the new one. The same batch can be
-// given again in either case.
+// Commit applies a batch in one transaction, and returns when it is on disk. After an error
+// nothing has changed, in memory and on disk, unless the last sync failed: then the disk may
+// have the new state. The batch can be committed again in either case.
 //
-// An error that one change is to blame for is an *Error that names its view;
-// the others can be committed without it.
+// An error caused by one change is an *Error that names its view: the others can be committed
+// without it.
 //
-// Commit keeps nothing of the batch.
+// Commit keeps no reference to the batch.
 func (s *Store) Commit(b Batch) error {
 	if err := b.validate(); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -40,8 +39,8 @@ func (s *Store) Commit(b Batch) error {
 	return nil
 }
 
-// doubt looks at all pages for the reason of err: what the caller has stored and
-// does not find is lost with a page, unless the caller is wrong.
+// doubt checks all pages after an ErrNoObject: unless the caller is wrong, the object was lost
+// with a page.
 func (s *Store) doubt(err error) error {
 	s.write.Lock() // the pages must not move while they are read
 	defer s.write.Unlock()
@@ -68,23 +67,20 @@ func (b *Batch) validate() error {
 	return nil
 }
 
-// edit is a batch on its way into a transaction.
+// edit applies a batch in a transaction.
 type edit struct {
 	codec
-	tx               *bolt.Tx
-	refcount         *refcount
-	viewCount        viewCount
-	viewCountChanged bool
-	tables           *tableEdit      // nil while none is changed
-	doubted          map[string]bool // tables that are counted anew if they are changed
+	tx            *bolt.Tx
+	refcount      *refcount
+	viewIDs       tally
+	viewIDsBefore tally
+	tables        *tableEdit      // nil if none is changed
+	doubted       map[string]bool // tables whose tally is computed anew if they are changed
 }
 
 func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
-	r, err := s.codec.viewCount(tx)
-	if err != nil {
-		return nil, &corruption{fmt.Sprintf("the number of views: %v", err)}
-	}
-	return &edit{codec: s.codec, tx: tx, viewCount: r, refcount: s.newRefcount(tx), doubted: s.doubted}, nil
+	ids, err := s.codec.viewTally(tx)
+	return &edit{codec: s.codec, tx: tx, viewIDs: ids, viewIDsBefore: ids, refcount: s.newRefcount(tx), doubted: s.doubted}, err
 }
 
 func (e *edit) commit(b *Batch) error {
@@ -97,22 +93,22 @@ func (e *edit) commit(b *Batch) error {
 		}
 	}
 	for i := range b.Pairs {
-		if err := e.pair(&b.Pairs[i]); err != nil {
+		if err := e.putPair(&b.Pairs[i]); err != nil {
 			return err
 		}
 	}
-	if e.viewCountChanged {
-		if err := e.putMeta(e.tx, keyViews, e.viewCount.encode()); err != nil {
+	if e.viewIDs != e.viewIDsBefore {
+		if err := e.putMeta(e.tx, keyViews, e.viewIDs.append(nil)); err != nil {
 			return err
 		}
 	}
-	if err := e.putTouchedCounts(); err != nil {
+	if err := e.putTables(); err != nil {
 		return err
 	}
 	return e.refcount.write()
 }
 
-// offer makes a change's bytes known to the others of the batch.
+// offer makes the bytes in a change known to the other changes of the batch.
 func (e *edit) offer(c *Change) {
 	for i := range c.Put {
 		if o := &c.Put[i]; o.Bytes != nil {
@@ -132,7 +128,7 @@ func (e *edit) apply(c *Change) error {
 		return e.drop(c.ID, v, err)
 	case MarkStale:
 		if err != nil {
-			return nil //nolint:nilerr // it is not there, or is damaged, and says so
+			return nil //nolint:nilerr // it is missing, or its damage will be noticed
 		}
 		v.Stale = true
 		return e.putView(&v)
@@ -156,8 +152,7 @@ func (e *edit) apply(c *Change) error {
 	return e.update(c, v, c.Delete)
 }
 
-// replace makes the view what c says. Members that it had before and still has
-// are not written again.
+// replace makes a view what c says. Members that stay are not written again.
 func (e *edit) replace(c *Change, v View, err error) error {
 	if err == nil && v.Scope == c.Header.Scope {
 		if members, err := e.members(e.tx, v); err == nil {
@@ -192,19 +187,18 @@ func gone(members []Member, put []Object) []string {
 
 func (e *edit) create(id ID) error {
 	all := e.tx.Bucket(bucketMembers)
-	if all.Bucket(id[:]) != nil { // of a view whose header has gone
+	if all.Bucket(id[:]) != nil { // of a view whose header was lost
 		if err := all.DeleteBucket(id[:]); err != nil {
 			return err
 		}
 		e.refcount.uncertain = true
 	}
 	_, err := all.CreateBucket(id[:])
-	e.viewCount.add(id)
-	e.viewCountChanged = true
+	e.viewIDs.count(+1, string(id[:]))
 	return err
 }
 
-// drop removes a view; v is its header unless damage says what is wrong with it.
+// drop removes a view. v is its header, unless damage is the error of reading that.
 func (e *edit) drop(id ID, v View, damage error) error {
 	if damage == nil {
 		var members []Member
@@ -217,8 +211,7 @@ func (e *edit) drop(id ID, v View, damage error) error {
 	if damage != nil {
 		e.refcount.uncertain = true
 	}
-	e.viewCount.remove(id)
-	e.viewCountChanged = true
+	e.viewIDs.count(-1, string(id[:]))
 	err := e.tx.Bucket(bucketMembers).DeleteBucket(id[:])
 	if err != nil && !errors.Is(err, bolt.ErrBucketNotFound) { //nolint:staticcheck // the same value as in bbolt/errors
 		return err
@@ -226,7 +219,7 @@ func (e *edit) drop(id ID, v View, damage error) error {
 	return e.tx.Bucket(bucketViews).Delete(id[:])
 }
 
-// update puts and deletes members, and writes the header.
+// update sets and removes members, and writes the header.
 func (e *edit) update(c *Change, v View, remove []string) error {
 	v.Header = c.Header
 	bucket := e.tx.Bucket(bucketMembers).Bucket(c.ID[:])
@@ -247,14 +240,14 @@ func (e *edit) update(c *Change, v View, remove []string) error {
 	return e.putView(&v)
 }
 
-// keyed is an object with the key of its membership.
+// keyed is an object with the key of its member.
 type keyed struct {
 	key    []byte
 	object *Object
 }
 
-// inKeyOrder sorts what a change puts: bbolt appends what comes in order, and
-// moves all that is behind what does not.
+// inKeyOrder returns the objects of a change in the order of their members' keys: bbolt appends
+// keys that come in order, and else moves all that follow.
 func (e *edit) inKeyOrder(c *Change) []keyed {
 	put := make([]keyed, len(c.Put))
 	for i := range c.Put {
@@ -269,22 +262,58 @@ func (e *edit) putView(v *View) error {
 	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.Seal(seal.At(seal.KindView, nil, v.ID[:]), nil, v.encode()))
 }
 
-func (e *edit) pair(p *Pair) error {
-	table, err := e.tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(p.Table))
+// memberEdit changes the members of one view, its totals, and the reference counts of its objects.
+type memberEdit struct {
+	*edit
+	view   *View
+	bucket *bolt.Bucket
+}
+
+// get returns a member, or nil if there is none.
+func (e *memberEdit) get(key []byte) (*Member, error) {
+	record := e.bucket.Get(key)
+	if record == nil {
+		return nil, nil
+	}
+	m, err := e.openMember(e.view.ID, key, record)
+	return &m, err
+}
+
+func (e *memberEdit) remove(name string) error {
+	key := e.HashKey(seal.KindMember, e.view.ID[:], []byte(name))
+	old, err := e.get(key)
+	if err != nil || old == nil {
+		return err
+	}
+	e.release(old)
+	return e.bucket.Delete(key)
+}
+
+func (e *memberEdit) put(key []byte, o *Object) error {
+	old, err := e.get(key)
 	if err != nil {
 		return err
 	}
-	tables, err := e.tableEdit()
-	if err != nil {
-		return err
+	object := o.key(e.view.Scope)
+	size := len(o.Bytes)
+	if o.Bytes == nil {
+		if size, err = e.refcount.size(object); err != nil {
+			return err
+		}
 	}
-	key := []byte(p.Key)
-	old := table.Get(key)
-	if p.Value == nil {
-		tables.replace(p.Table, key, old, nil)
-		return table.Delete(key)
+	now := Member{o.Name, o.ResourceVersion, o.Sum, size}
+	if old != nil {
+		if *old == now {
+			return nil
+		}
+		e.release(old)
 	}
-	record := e.Seal(seal.At(seal.KindPair, []byte(p.Table), key), nil, p.Value)
-	tables.replace(p.Table, key, old, record)
-	return table.Put(key, record)
+	e.refcount.acquire(object)
+	e.view.count(&now, +1)
+	return e.bucket.Put(key, e.Seal(seal.At(seal.KindMember, e.view.ID[:], key), []byte(now.Name), now.encode()))
+}
+
+func (e *memberEdit) release(m *Member) {
+	e.refcount.release(m.key(e.view.Scope))
+	e.view.count(m, -1)
 }

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// compactFrom is the size below which a file is left as it is.
+	// compactFrom is the size of the smallest file that is compacted, in bytes.
 	compactFrom = 4 << 20
-	// compactTx bounds one transaction of a compaction, in bytes of memory.
+	// compactTx bounds the memory of one transaction of a compaction, in bytes.
 	compactTx = 4 << 20
 )
 
-// compactIfSparse writes the file anew when more than half of it is free. That
-// bbolt gives free pages to what comes next keeps a file from growing, not a
-// large one large. A full disk is no error: the file stays as it is.
+// compactIfSparse rewrites the file if more than half of it is free: bbolt reuses free pages,
+// but never shrinks a file. A full disk is no error: the file then stays as it is.
 func (s *Store) compactIfSparse() error {
 	stats, err := s.Stats()
 	if err != nil {
@@ -27,8 +26,7 @@ func (s *Store) compactIfSparse() error {
 		return nil
 	}
 	if err := guarded(s.writeCompacted); err != nil {
-		var f *corruption
-		if errors.As(err, &f) {
+		if _, ok := errors.AsType[*corruption](err); ok {
 			return err
 		}
 		s.log.Warn("cache file could not be made smaller", "error", err)
@@ -37,21 +35,19 @@ func (s *Store) compactIfSparse() error {
 	if err := s.closeFile(); err != nil {
 		return err
 	}
-	// The commit point of a compaction: until here the old file stands.
-	if err := s.dir.replace(fileNew, fileMain); err != nil {
-		return errors.Join(err, s.openFile(fileMain))
-	}
-	return s.openFile(fileMain)
+	// The commit point of a compaction.
+	err = s.dir.replace(fileNew, fileMain)
+	return errors.Join(err, s.openFile())
 }
 
 func (s *Store) writeCompacted() (err error) {
-	path := s.dir.file(fileNew)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.dir.remove(fileNew); err != nil {
 		return err
 	}
+	path := s.dir.file(fileNew)
 	var file *os.File
 	opts := s.boltOptions(&file)
-	opts.NoSync = true // once, at the end
+	opts.NoSync = true // it is synced once, at the end
 	compacted, err := bolt.Open(path, 0o600, opts)
 	if err != nil {
 		return err

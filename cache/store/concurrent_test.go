@@ -14,7 +14,7 @@ import (
 )
 
 // Run with -race.
-func TestReadersWritersAndSnapshotsAtOnce(t *testing.T) {
+func TestConcurrentReadersWritersAndSnapshots(t *testing.T) {
 	const steps = 40
 	s := mustOpen(t, t.TempDir(), store.Options{MaxHeld: 16 << 10}) // so that readers do lose what they need
 	fill(t, s, 1, 1)
@@ -51,7 +51,7 @@ func TestReadersWritersAndSnapshotsAtOnce(t *testing.T) {
 	mustHold(t, s, steps)
 }
 
-func TestSnapshotsAreTakenNowAndThenIfAnythingChanged(t *testing.T) {
+func TestSnapshotsAreTakenPeriodicallyIfAnythingChanged(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := mustOpen(t, dir, store.Options{SnapshotEvery: time.Hour})
@@ -91,7 +91,7 @@ func TestSnapshotsAreTakenNowAndThenIfAnythingChanged(t *testing.T) {
 	})
 }
 
-// snapshotTime is when the snapshot was written, zero if there is none.
+// snapshotTime returns when the snapshot was written, or the zero time.
 func snapshotTime(t *testing.T, dir string) time.Time {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(dir, "cache.snapshot.db"))

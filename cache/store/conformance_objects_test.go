@@ -42,7 +42,7 @@ func (s *suite) moves() {
 	s.has("c", "7", "x", "3")
 }
 
-// bytesOf reads all of a view's objects: name → bytes.
+// bytesOf reads all objects of a view: name → bytes.
 func (s *suite) bytesOf(view string) map[string]string {
 	s.Helper()
 	got := map[string]string{}

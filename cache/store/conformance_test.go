@@ -109,7 +109,7 @@ func (s *suite) wantErr(err, want error) {
 	}
 }
 
-// id is that of a view named in a test.
+// id returns the ID of a view with this name.
 func id(name string) store.ID { return sha256.Sum256([]byte(name)) }
 
 const scope = "v1/pods protobuf"
@@ -121,13 +121,13 @@ func header(version string) store.Header {
 	}
 }
 
-// content of an object in a test: told by its name and version, of a few sizes.
+// content returns bytes for an object, which depend on its name and version and have a few sizes.
 func content(name, version string) []byte {
 	sum := sha256.Sum256([]byte(name + "@" + version))
 	return bytes.Repeat(sum[:], 1+int(sum[0])*2)
 }
 
-// objects from name, version, name, version, …
+// objects returns objects from name, version, name, version, …
 func objects(pairs ...string) []store.Object {
 	var list []store.Object
 	for i := 0; i < len(pairs); i += 2 {
@@ -154,7 +154,7 @@ func (s *suite) refuse(want error, changes ...store.Change) {
 	s.wantErr(s.Commit(store.Batch{Changes: changes}), want)
 }
 
-// has checks that a view is at a version, and what it holds, by both ways of reading.
+// has checks a view's version and members, with both ways of reading.
 func (s *suite) has(view, version string, pairs ...string) {
 	s.Helper()
 	want := map[string]string{}

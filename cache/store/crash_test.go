@@ -20,8 +20,8 @@ import (
 // crashFolder tells the test binary to be the process that is killed.
 const crashFolder = "STORE_TEST_CRASH_FOLDER"
 
-// Invariant 12: kill -9 at any instant, and each view equals a complete earlier
-// state; none that was committed is lost.
+// Invariant 12: after kill -9 at any instant, each view equals a complete earlier state, and no
+// commit is lost.
 func TestKilledAtAnyInstant(t *testing.T) {
 	rounds := 50
 	if testing.Short() {
@@ -73,7 +73,7 @@ func leaveUnclosed(t *testing.T, s *store.Store, dir string) {
 	}
 }
 
-// runAndKill lets a process commit for a while, and notes what it has said is committed.
+// runAndKill runs a process that commits for a while, and records the commits that it reports.
 func runAndKill(t *testing.T, dir string, after time.Duration, committed *[testViews]int) {
 	t.Helper()
 	ctx, kill := context.WithCancel(t.Context())
@@ -142,7 +142,7 @@ func commitUntilKilled(dir string, out io.Writer) error {
 // earlier state. bbolt writes pages, syncs, and then writes the meta page that
 // makes them the state: before the first sync any of the pages may be missing,
 // before the second the meta page may be torn.
-func TestAnythingThatWasNotSyncedMayBeMissing(t *testing.T) {
+func TestUnsyncedWritesMayBeLost(t *testing.T) {
 	const page = 4096
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
@@ -160,7 +160,7 @@ func TestAnythingThatWasNotSyncedMayBeMissing(t *testing.T) {
 			state := bytes.Clone(before)
 			suffix := r.IntN(len(after) / page)
 			for at := 2 * page; at < len(after); at += page {
-				// One time all from some page on is missing, one time any page.
+				// Either all pages after some page are missing, or any pages.
 				if lost%2 == 0 && at/page < suffix || lost%2 == 1 && r.IntN(2) == 0 {
 					copy(state[at:], after[at:at+page])
 				}
@@ -183,8 +183,8 @@ func TestAnythingThatWasNotSyncedMayBeMissing(t *testing.T) {
 	}
 }
 
-// mustRecover opens a file as a crash may have left it: all views are at one of
-// two versions, and nothing was damaged.
+// mustRecover opens a file as a crash may have left it, and checks that all views are at one of two
+// versions, and that nothing was damaged.
 func mustRecover(t *testing.T, file []byte, before, after int) {
 	t.Helper()
 	dir := t.TempDir()

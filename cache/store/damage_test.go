@@ -14,9 +14,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Invariant 15: a corrupt record says so or is fetched again; it is never
-// silently short. And no damage ends the process, or keeps the store from being used.
-func TestDamageAnywhereIsNeverWrongDataAndNeverTheEnd(t *testing.T) {
+// Invariant 15: a damaged record is reported or fetched again, and nothing is ever silently missing.
+// No damage ends the process or makes the store unusable.
+func TestDamageAnywhereNeverCausesWrongDataOrACrash(t *testing.T) {
 	trials := 200
 	if testing.Short() {
 		trials = 40
@@ -56,7 +56,7 @@ func TestDamageAnywhereIsNeverWrongDataAndNeverTheEnd(t *testing.T) {
 	}
 }
 
-// damaged is one trial.
+// damaged is one trial with a damaged file.
 type damaged struct {
 	*testing.T
 	dir  string
@@ -147,7 +147,7 @@ func (d *damaged) use(s *store.Store, view int) error {
 	return s.Views(func(v store.View) error { return v.Err })
 }
 
-// refetch is what the cache does with a view that is damaged.
+// refetch replaces a damaged view, as the cache does.
 func (d *damaged) refetch(s *store.Store, view int) {
 	for v := range testViews { // Views has told of any of them
 		if _, err := verify(s, v); err == nil && v != view {
@@ -169,7 +169,7 @@ func (d *damaged) refetch(s *store.Store, view int) {
 	}
 }
 
-// flip damages what is found in the file, wherever it is.
+// flip damages all occurrences of some bytes in the file.
 func flip(t *testing.T, dir string, what []byte) {
 	t.Helper()
 	file := readMain(t, dir)
@@ -247,9 +247,9 @@ func TestDamagedRecordIsNamedAndCanBeFetchedAgain(t *testing.T) {
 	}
 }
 
-// A branch that leads back to itself would have bbolt recurse until the process
-// ends, which cannot be caught.
-func TestPagesThatGoRoundInCirclesAreFoundAtOpen(t *testing.T) {
+// A branch that leads back to itself would make bbolt recurse until the process ends, which cannot
+// be recovered.
+func TestCyclesOfPagesAreFoundAtOpen(t *testing.T) {
 	base := t.TempDir()
 	s := mustOpen(t, base, store.Options{})
 	fill(t, s, 30, 30)
@@ -277,7 +277,7 @@ func TestPagesThatGoRoundInCirclesAreFoundAtOpen(t *testing.T) {
 	}
 }
 
-func TestFileThatIsTooShortIsFoundAtOpen(t *testing.T) {
+func TestTruncatedFileIsFoundAtOpen(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 9)
@@ -292,8 +292,8 @@ func TestFileThatIsTooShortIsFoundAtOpen(t *testing.T) {
 	}
 }
 
-// bbolt would give a page that is in use and listed as free to the next commit.
-func TestPagesThatAreFreeAndInUseAreFoundAtOpen(t *testing.T) {
+// bbolt would let the next commit overwrite a used page that is listed as free.
+func TestUsedPagesInTheFreelistAreFoundAtOpen(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 9)
@@ -310,8 +310,8 @@ func TestPagesThatAreFreeAndInUseAreFoundAtOpen(t *testing.T) {
 	}
 }
 
-// Whatever is gone without a trace, by damage or by a mistake of ours.
-func TestWhatHasGoneIsMissed(t *testing.T) {
+// Records may be lost by damage or by a bug.
+func TestLostRecordsAreNoticed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		lose   func(*bolt.Tx) error
@@ -365,9 +365,9 @@ func loseFirst(b *bolt.Bucket) error {
 	return b.Delete(key)
 }
 
-// An object that the caller has stored, and that a commit does not find, is a lost
-// page, and not the caller's mistake.
-func TestACommitThatMissesAnObjectLooksForTheReason(t *testing.T) {
+// If a commit does not find an object that the caller has stored, a page was lost: it is not the
+// caller's mistake.
+func TestACommitThatMissesAnObjectChecksThePages(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 5)

@@ -11,54 +11,50 @@ import (
 
 // Errors of Open.
 var (
-	// ErrLocked is returned when another process owns the folder.
+	// ErrLocked is returned if another process owns the folder.
 	ErrLocked = errors.New("the cache folder is in use by another process")
-	// ErrKey is returned when the file was written with another encryption
-	// key, or with none, or when it needs one. Nothing has been changed.
+	// ErrKey is returned if the file was written with another encryption key, if it is not
+	// encrypted but a key is given, or the other way round.
 	ErrKey = errors.New("wrong encryption key")
-	// ErrFormat is never returned: it is the Cause of a Recovery where a hub of
-	// another version has written the file.
+	// ErrFormat is the Cause of a Recovery if a hub of another version has written the file. It
+	// is never returned.
 	ErrFormat = errors.New("the cache file was written by another version of the hub")
 )
 
-// Errors of Commit. With each of them the state before stays.
+// Errors of Commit. After each of them nothing has changed.
 var (
-	// ErrNoSpace is returned when the disk or the quota is full. Commit works
-	// again, without another Open, when there is space.
+	// ErrNoSpace is returned if the disk or the quota is full. When there is space again, Commit
+	// works again, without another Open.
 	ErrNoSpace = errors.New("no space left on the cache's disk")
-	// ErrConflict is returned for a change to a view that is not at the
-	// version which the change starts from, is stale, or is not there.
+	// ErrConflict is returned for a change of a view that is at another version than the change
+	// starts from, is stale, or does not exist.
 	ErrConflict = errors.New("the view on disk is not the one that this change starts from")
-	// ErrNoObject is returned for a member without bytes, whose object is not
-	// stored either.
-	ErrNoObject = errors.New("neither given nor stored")
-	// ErrInvalid is returned for an empty or overlong name, or one with a NUL.
+	// ErrNoObject is returned for a member without bytes, whose object is not stored.
+	ErrNoObject = errors.New("the object is neither given nor stored")
+	// ErrInvalid is returned for a name that is empty or too long, or contains a NUL.
 	ErrInvalid = errors.New("invalid change")
 )
 
-// Errors of reads, and of Commit too.
+// Errors of reads, and of Commit, too.
 var (
-	// ErrNotFound is returned where there is no such view or key.
+	// ErrNotFound is returned for a view or key that does not exist.
 	ErrNotFound = errors.New("not in the store")
-	// ErrChanged is returned by Reader.Read when an object was replaced before it
-	// was read: what was handed out so far is one version's beginning. Start
-	// again.
+	// ErrChanged is returned by Reader.Read if an object was replaced before it was read. The
+	// objects read so far are of one version: start again.
 	ErrChanged = errors.New("the view has changed while it was read")
-	// ErrCorrupt is returned for a damaged record. The error is an *Error that
-	// says which.
+	// ErrCorrupt is returned for a damaged record. The error is an *Error that names it.
 	ErrCorrupt = seal.ErrCorrupt
-	// ErrDamaged is returned when the file's pages are damaged. It is
-	// ErrCorrupt too. Close the store and open it again.
+	// ErrDamaged is returned if the file's pages are damaged. It is ErrCorrupt, too. Close the
+	// store and open it again.
 	ErrDamaged = fmt.Errorf("%w: the pages of the cache file", ErrCorrupt)
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the store is closed")
 )
 
-// Error says which record an error is about. What does not apply is empty.
+// Error names the record that an error is about. Fields that do not apply are empty.
 type Error struct {
-	View ID     // the view; the zero ID where none is known
-	Name string // the object, "namespace/name", or the key in Table
-	// Table is the one that Name is a key of; "" for objects and views.
+	View  ID
+	Name  string // of the object, "namespace/name", or the key in Table
 	Table string
 	Err   error
 }
@@ -79,14 +75,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ofView says that err is about a view, and about one object if name is set. An
-// error that says so already is left alone.
+// ofView returns err as an *Error of a view, and of one object if name is set, unless it already
+// is one of that view.
 func ofView(id ID, name string, err error) error {
-	var known *Error
-	if err == nil || errors.As(err, &known) && known.View == id {
+	known, ok := errors.AsType[*Error](err)
+	if err == nil || ok && known.View == id {
 		return err
 	}
-	if known != nil && known.View == (ID{}) && known.Table == "" {
+	if ok && known.View == (ID{}) && known.Table == "" {
 		if name == "" {
 			name = known.Name
 		}
@@ -95,8 +91,8 @@ func ofView(id ID, name string, err error) error {
 	return &Error{View: id, Name: name, Err: err}
 }
 
-// spaceError marks err as ErrNoSpace if that is what it is. bbolt formats the
-// error of a file that cannot grow with %s, so its text must do.
+// spaceError makes err an ErrNoSpace if the disk is full. It compares texts, too: bbolt formats the
+// error of a file that cannot grow with %s.
 func spaceError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, full) || err != nil && strings.Contains(err.Error(), full.Error()) {

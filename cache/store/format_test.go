@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// writeFormat makes a file one of a format version, encrypted or not.
+// writeFormat sets the format version of a file, and whether it is encrypted.
 func writeFormat(t *testing.T, path string, version, encrypted byte) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
@@ -35,7 +35,7 @@ func writeFormat(t *testing.T, path string, version, encrypted byte) {
 
 // Version 1 stored objects without sums of their contents. A hub that goes back to an
 // older version meets a newer format.
-func TestAFileOfAnotherFormatIsMovedAsideAndSaysSo(t *testing.T) {
+func TestAFileOfAnotherFormatIsMovedAsideAndLogged(t *testing.T) {
 	for name, opts := range map[string]store.Options{"plain": {}, "encrypted": {Key: make([]byte, 32)}} {
 		for _, version := range []byte{1, 77} {
 			t.Run(name, func(t *testing.T) {

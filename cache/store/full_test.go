@@ -50,8 +50,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// Invariant 14: the state before stays, and when there is space again the same
-// store goes on.
+// Invariant 14: a full disk changes nothing, and the store works again when there is space.
 func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t)
 	dir := filepath.Join(disk, "cache")

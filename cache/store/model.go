@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,48 +9,47 @@ import (
 	"time"
 )
 
-// ID names a view. The caller derives it from the view's key, as a SHA-256 or,
-// where the file is encrypted, an HMAC. The zero ID is no view.
+// ID identifies a view. It is the caller's hash of the view's key: a SHA-256, or a HMAC if the file
+// is encrypted. The zero ID is no view.
 type ID [32]byte
 
-// String is short: enough to find the view in a log.
+// String returns the first part, which is enough to find the view in a log.
 func (id ID) String() string { return hex.EncodeToString(id[:6]) }
 
-// Header is what the caller says about a view.
+// Header is the part of a view that the caller determines.
 type Header struct {
-	Key             []byte // the query that the ID stands for; opaque
-	Scope           string // the scope of all of its objects; see ObjectKey
-	ResourceVersion string // the version its members are of
-	Complete        bool   // its members are all that the query returns
+	Key             []byte // the query; opaque
+	Scope           string // of all of its objects; see ObjectKey
+	ResourceVersion string // of the members as a set
+	Complete        bool   // the members are all that the query returns
 	LastUsed        time.Time
 	Blob            []byte // small and opaque
 }
 
-// View is a view's header, with what the store knows about it.
+// View is a view's header, and what the store knows about the view.
 type View struct {
 	ID ID
 	Header
-	// Stale says that a change to the view was lost: its members are those of
-	// its version, and an apiserver has served a newer one.
+	// Stale says that a change was lost: the members are those of ResourceVersion, but an
+	// apiserver has served a newer version.
 	Stale   bool
 	Members int
-	// Bytes is the size of its members and their objects. An object that two
-	// views hold counts in both.
+	// Bytes is the size of the members and their objects. An object in two views counts in
+	// both.
 	Bytes int64
-	// Err is set, and nothing else but ID, where the header is damaged.
+	// Err is set if the header is damaged; all other fields but ID are then zero.
 	Err error
 
 	digest digest
 }
 
-// Sum identifies the content of an object: the first half of the SHA-256 of its
-// bytes. Name and resourceVersion do not: one version of an object has other bytes
-// in a dry run, after its CustomResourceDefinition has gained a default, from an
-// apiserver of another version, and after etcd was restored from a backup.
+// Sum identifies the content of an object: the first half of the SHA-256 of its bytes. Name and
+// resourceVersion are not enough: the same version has other bytes in a dry run, after its
+// CustomResourceDefinition has gained a default, from an apiserver of another version, and
+// after etcd was restored from a backup.
 type Sum [16]byte
 
-// SumOf returns the Sum of an object's bytes, which may be in parts that follow each
-// other.
+// SumOf returns the Sum of an object's bytes, which may be given in parts.
 func SumOf(object ...[]byte) Sum {
 	h := sha256.New()
 	for _, part := range object {
@@ -59,7 +59,7 @@ func SumOf(object ...[]byte) Sum {
 	return Sum(h.Sum(sum[:0])[:len(Sum{})])
 }
 
-// Member is an object's name in a view, at a version and with a content.
+// Member is an object in a view, without its bytes.
 type Member struct {
 	Name            string // "namespace/name", or "name"
 	ResourceVersion string
@@ -71,7 +71,7 @@ type Member struct {
 type Object struct {
 	Name            string
 	ResourceVersion string
-	Sum             Sum // SumOf(Bytes); whoever commits an object vouches for that
+	Sum             Sum // SumOf(Bytes), which Commit does not check
 	Bytes           []byte
 }
 
@@ -80,7 +80,7 @@ func NewObject(name, resourceVersion string, bytes []byte) Object {
 	return Object{Name: name, ResourceVersion: resourceVersion, Sum: SumOf(bytes), Bytes: bytes}
 }
 
-// ObjectKey is what an object is stored under.
+// ObjectKey identifies an object in the store.
 type ObjectKey struct {
 	Scope           string // resource and representation; chosen by the caller
 	Name            string
@@ -88,7 +88,7 @@ type ObjectKey struct {
 	Sum             Sum
 }
 
-// key of the member's object in a scope.
+// key returns the key of the member's object.
 func (m *Member) key(scope string) ObjectKey {
 	return ObjectKey{scope, m.Name, m.ResourceVersion, m.Sum}
 }
@@ -97,19 +97,18 @@ func (o *Object) key(scope string) ObjectKey {
 	return ObjectKey{scope, o.Name, o.ResourceVersion, o.Sum}
 }
 
-// Op is what a Change does to its view.
+// Op is the operation of a Change.
 type Op uint8
 
 const (
-	// Update changes a view that is at version From, and is not stale. A view
-	// that is not there is made if From is "" and New is set.
+	// Update changes a view that is at version From and not stale. It creates a missing view if
+	// From is "" and New is set.
 	Update Op = iota
-	// Replace makes Put the members of the view, whatever was there before.
+	// Replace sets the members of the view to Put, and clears View.Stale.
 	Replace
-	// MarkStale sets the mark View.Stale, which only Replace takes away. A view
-	// that is not there stays so.
+	// MarkStale sets View.Stale, if the view exists.
 	MarkStale
-	// Drop removes the view, damaged or not.
+	// Drop removes the view, even if it is damaged.
 	Drop
 )
 
@@ -117,38 +116,37 @@ func (op Op) String() string {
 	return [...]string{"update", "replace", "mark stale", "drop"}[op]
 }
 
-// Change is what a Commit does to one view. Header, Put and Delete are for
-// Update and Replace only.
+// Change is a change of one view. Only Update and Replace use Header, Put and Delete.
 type Change struct {
 	ID     ID
 	Op     Op
 	From   string // Update: the ResourceVersion that the change starts from
-	New    bool   // Update: make the view if it is not there
+	New    bool   // Update: create the view if it does not exist
 	Header Header
-	// Put are members that came or changed. Bytes that are nil stand for an
-	// object with that Sum that is stored already, by this view or another one.
+	// Put are added or changed members. If Bytes is nil, the object must be stored already, for
+	// this view or another one.
 	Put    []Object
-	Delete []string // Update: names of members that went
+	Delete []string // Update: names of removed members
 }
 
-// Pair is a key of a table with its new value.
+// Pair is a key of a table and its new value.
 type Pair struct {
 	Table string
 	Key   string
 	Value []byte // nil deletes the key
 }
 
-// Batch is what one Commit does: all of it or nothing.
+// Batch is what one Commit applies.
 type Batch struct {
 	Changes []Change
 	Pairs   []Pair
 }
 
-// maxName bounds names, versions, scopes, and keys of tables, in bytes. A
-// namespace and a name have at most 317; three of these fit into a key of bbolt (32,768).
+// maxName bounds names, versions, scopes and keys of tables, in bytes. A namespace and a name
+// have at most 317. Three of these fit into a key of bbolt (32,768).
 const maxName = 4096
 
-// Validate returns an ErrInvalid for a change that Commit does not take.
+// Validate returns an ErrInvalid if Commit does not accept the change.
 func (c *Change) Validate() error {
 	if c.ID == (ID{}) {
 		return fmt.Errorf("%w: the zero ID", ErrInvalid)
@@ -164,20 +162,18 @@ func (c *Change) Validate() error {
 	}
 	for i := range c.Put {
 		o := &c.Put[i]
-		if err := validName("name", o.Name); err != nil {
-			return ofView(c.ID, o.Name, err)
+		err := cmp.Or(validName("name", o.Name), validName("resourceVersion", o.ResourceVersion))
+		if err == nil && o.Sum == (Sum{}) {
+			err = fmt.Errorf("%w: no sum", ErrInvalid)
 		}
-		if err := validName("resourceVersion", o.ResourceVersion); err != nil {
+		if err != nil {
 			return ofView(c.ID, o.Name, err)
-		}
-		if o.Sum == (Sum{}) {
-			return ofView(c.ID, o.Name, fmt.Errorf("%w: no sum", ErrInvalid))
 		}
 	}
 	return nil
 }
 
-// Validate returns an ErrInvalid for a pair that Commit does not take.
+// Validate returns an ErrInvalid if Commit does not accept the pair.
 func (p *Pair) Validate() error {
 	if err := validName("table", p.Table); err != nil {
 		return err

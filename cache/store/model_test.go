@@ -15,9 +15,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// In these tests the state of a view follows from its version: whatever is
-// found after a crash can be told right from wrong without knowing what had
-// been committed.
+// In these tests, the version of a view determines its members. So a state that is found after a
+// crash can be checked without knowing what was committed.
 
 const (
 	testScope = "v1/pods protobuf"
@@ -35,16 +34,16 @@ func objectBytes(name string, version int) []byte {
 	return bytes.Repeat(sum[:], 1+int(sum[0])%128)
 }
 
-// changesAt says what version v does to object i.
+// changesAt returns what version v changes about object i.
 func changesAt(i, v int) (put, gone bool) {
 	h := sha256.Sum256(fmt.Appendf(nil, "%d %d", i, v))
 	return h[0] < 40, h[0] >= 240
 }
 
-// knownMembers keeps what membersAt has worked out. It is asked for all the time.
+// knownMembers caches the results of membersAt.
 var knownMembers sync.Map
 
-// membersAt are those of every view at a version: name → version.
+// membersAt returns the members of every view at a version: name → version.
 func membersAt(version int) map[string]int {
 	if m, ok := knownMembers.Load(version); ok {
 		return m.(map[string]int)
@@ -69,7 +68,7 @@ func testHeader(version int) store.Header {
 	return store.Header{Key: []byte("key"), Scope: testScope, ResourceVersion: strconv.Itoa(version), Complete: true}
 }
 
-// whole is a change that makes the view what it is at a version.
+// whole returns a change that replaces the view by its state at a version.
 func whole(view, version int) store.Change {
 	c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(version)}
 	for name, v := range membersAt(version) {
@@ -78,7 +77,7 @@ func whole(view, version int) store.Change {
 	return c
 }
 
-// step is a change from one version to the next.
+// step returns a change from one version to the next.
 func step(view, from int) store.Change {
 	v := from + 1
 	c := store.Change{ID: viewID(view), From: strconv.Itoa(from), Header: testHeader(v)}
@@ -94,8 +93,8 @@ func step(view, from int) store.Change {
 	return c
 }
 
-// verify returns a view's version, or an error: errWrong if what the store
-// returned is not the state of that version, or what the store said.
+// verify returns a view's version. Its error is the store's, or errWrong if the view does not have
+// the state of its version.
 func verify(s *store.Store, view int) (version int, err error) {
 	got := map[string]int{}
 	err = streamObjects(s, viewID(view), func(v store.View) error {

@@ -16,13 +16,13 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Open opens the store in a folder, which is made if it is not there. It reads
-// the headers of views and the inner pages of the file, and the whole of it only
-// after crashes in a row. A damaged file is moved aside, and the last snapshot
-// takes its place, or an empty store; Recovery says so.
+// Open opens the store in a folder, which it creates if needed. It reads the headers of views
+// and the inner pages of the file, and the whole file only after several crashes in a row. A
+// damaged file is moved aside and replaced by the last snapshot, or by an empty file; see
+// Recovery.
 //
-// Errors are those of the machine (permissions, space, memory), ErrLocked and
-// ErrKey; none of them changes a file.
+// Its errors are ErrLocked, ErrKey, and those of the machine (permissions, space, memory). After
+// an error no file has changed.
 func Open(path string, opts Options) (*Store, error) {
 	s := &Store{opts: opts, dir: folder(path), log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
 	s.opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
@@ -68,8 +68,8 @@ func (s *Store) openAs(before state) error {
 	return nil
 }
 
-// setState writes a state. A disk that is full is no reason to do without what
-// is on it; a state that was cut short makes the next Open careful.
+// setState writes the state file. It ignores a full disk, which does not prevent reading; a
+// truncated state makes the next Open check the whole file.
 func (s *Store) setState(now state) error {
 	err := spaceError(s.dir.setState(now))
 	if errors.Is(err, ErrNoSpace) {
@@ -79,28 +79,9 @@ func (s *Store) setState(now state) error {
 	return err
 }
 
-// prepare makes the folder, and only its owner may look in.
-func (d folder) prepare() error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
-	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
-		return err
-	}
-	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
-		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if err := os.Remove(d.file(fileNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// openBest opens the file, or the snapshot, or an empty file.
+// openBest opens the file, or else the snapshot, or else an empty file.
 func (s *Store) openBest(level checkLevel) error {
-	damage := errors.New("the hub ended twice while it was opened, or met damage in it")
+	damage := errors.New("the hub ended twice while it opened the file, or found damage in it")
 	if level != noCheck {
 		damage = s.openMain(level)
 		if damage == nil || !isDamage(damage) {
@@ -108,12 +89,12 @@ func (s *Store) openBest(level checkLevel) error {
 		}
 	}
 	s.recovery.Cause = damage
-	if err := s.dir.quarantine(); err != nil {
+	if err := s.dir.replace(fileMain, fileDamaged); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("move the damaged file aside: %w", err)
 	}
 	err := s.openSnapshot()
 	if errors.Is(err, ErrNoSpace) && os.Remove(s.dir.file(fileDamaged)) == nil {
-		// What is left of the file is worth less than a cache that works.
+		// A working cache is worth more than the damaged file.
 		s.log.Warn("damaged cache file was removed to make room for a new one", "file", s.dir.file(fileDamaged))
 		err = s.openSnapshot()
 	}
@@ -129,21 +110,12 @@ func (s *Store) openBest(level checkLevel) error {
 	return nil
 }
 
-// quarantine moves the file aside. One such file is kept.
-func (d folder) quarantine() error {
-	err := d.replace(fileMain, fileDamaged)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// openSnapshot puts the snapshot in the place of the file. It is moved, not
-// copied: if it too is damaged in a way that is seen late, it is not met again.
+// openSnapshot replaces the file by the snapshot. The snapshot is moved, not copied: if it is
+// damaged in a way that is noticed late, it is not used again.
 func (s *Store) openSnapshot() error {
 	err := s.dir.replace(fileSnapshot, fileMain)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.openMain(quickCheck) // an empty one
+		return s.openMain(quickCheck) // creates an empty file
 	}
 	if err != nil {
 		return err
@@ -162,8 +134,8 @@ func (s *Store) openSnapshot() error {
 	return s.openMain(quickCheck)
 }
 
-// isDamage tells damage from what the machine does not allow. What is not known
-// counts as damage: the node must not stay without a cache for it.
+// isDamage reports whether an error shows a damaged file. Unknown errors count as damage:
+// otherwise the node would stay without a cache.
 func isDamage(err error) bool {
 	for _, other := range []error{
 		ErrKey, ErrNoSpace, fs.ErrPermission, bolt.ErrTimeout, //nolint:staticcheck // the same value as in bbolt/errors
@@ -176,12 +148,12 @@ func isDamage(err error) bool {
 	return true
 }
 
-// openMain opens the file, makes it if it is not there, and checks it.
+// openMain opens and checks the file, which it creates if needed.
 func (s *Store) openMain(level checkLevel) error {
 	if err := checkPages(s.dir.file(fileMain), level == fullCheck); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := s.openFile(fileMain); err != nil {
+	if err := s.openFile(); err != nil {
 		return err
 	}
 	err := guarded(s.ready)
@@ -194,19 +166,18 @@ func (s *Store) openMain(level checkLevel) error {
 	return nil
 }
 
-// openFile opens a file with bbolt.
-func (s *Store) openFile(name string) error {
+// openFile opens the file with bbolt.
+func (s *Store) openFile() error {
 	s.stuck = false
 	s.damage.Store(nil)
 	s.damaged = make(chan struct{})
 	s.doubted = map[string]bool{}
 	var file *os.File
 	err := guarded(func() (err error) {
-		s.db, err = bolt.Open(s.dir.file(name), 0o600, s.boltOptions(&file))
+		s.db, err = bolt.Open(s.dir.file(fileMain), 0o600, s.boltOptions(&file))
 		return err
 	})
-	var f *corruption
-	if errors.As(err, &f) && file != nil {
+	if _, ok := errors.AsType[*corruption](err); ok && file != nil {
 		file.Close()
 	}
 	if err != nil {
@@ -218,17 +189,16 @@ func (s *Store) openFile(name string) error {
 }
 
 const (
-	// allocSize is by how much the file grows at once, beyond what is needed.
+	// allocSize is the number of bytes by which the file grows at least.
 	allocSize = 1 << 20
-	// mapSize is how much address space is mapped at first. To map more, bbolt
-	// waits for all readers, and lets new ones wait: a store of this size never
-	// does.
+	// mapSize is the address space that is mapped at first. To map more, bbolt waits for all
+	// readers and delays new ones, which a store up to this size avoids.
 	mapSize = 1 << 30
 )
 
-// boltOptions are the ones that keep damage from ending the process: the
-// freelist is synced, or else bbolt searches the whole file for free pages in a
-// goroutine of its own, whose panics nobody can catch.
+// boltOptions returns options with which damage does not end the process. Without a synced
+// freelist, bbolt would scan the whole file for free pages in a goroutine of its own, whose
+// panics cannot be recovered.
 func (s *Store) boltOptions(file **os.File) *bolt.Options {
 	opts := &bolt.Options{
 		Timeout:        s.opts.LockTimeout,

@@ -19,8 +19,7 @@ func writeState(t *testing.T, dir, state string) {
 	}
 }
 
-// folderWithSnapshot is the folder of a store that was filled, has a snapshot of that,
-// and was closed.
+// folderWithSnapshot returns the folder of a filled store that has taken a snapshot and was closed.
 func folderWithSnapshot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +32,7 @@ func folderWithSnapshot(t *testing.T) string {
 	return dir
 }
 
-func TestHowTheLastOwnerEndedDecidesWhatIsTrusted(t *testing.T) {
+func TestTheStateOfTheLastOwnerDecidesHowTheFileIsChecked(t *testing.T) {
 	base := folderWithSnapshot(t)
 	s := mustOpen(t, base, store.Options{})
 	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
@@ -69,7 +68,7 @@ func TestHowTheLastOwnerEndedDecidesWhatIsTrusted(t *testing.T) {
 	}
 }
 
-// What a quick look does not see, three crashes in a row have looked for.
+// quickCheck does not find this damage; after three crashes in a row, fullCheck does.
 func TestLeafDamageThatEndsTheProcessIsFoundAfterCrashesInARow(t *testing.T) {
 	dir := folderWithSnapshot(t)
 	file := readMain(t, dir)
@@ -86,7 +85,7 @@ func TestLeafDamageThatEndsTheProcessIsFoundAfterCrashesInARow(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestEncryptionKeys(t *testing.T) {
 	key, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	for _, tt := range []struct {
 		name         string
@@ -124,7 +123,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestEncryptedFileTellsNoNames(t *testing.T) {
+func TestEncryptedFileContainsNoNames(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{Key: make([]byte, 32)})
 	fill(t, s, 3, 5)
@@ -140,7 +139,7 @@ func TestEncryptedFileTellsNoNames(t *testing.T) {
 	}
 }
 
-func TestFilesAreForTheirOwnerOnly(t *testing.T) {
+func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "cache")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -174,7 +173,7 @@ func TestOneOwnerAtATime(t *testing.T) {
 	mustHold(t, s, 3)
 }
 
-func TestFileOfDroppedViewsIsMadeSmallAtOpenAndUsedAgainBefore(t *testing.T) {
+func TestSpaceOfDroppedViewsIsReusedAndFreedAtOpen(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 3)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of a page in a bbolt file, as far as tests damage it: see package pagecheck.
+// The parts of a bbolt page that tests damage; see package pagecheck.
 const (
 	pageSize  = 4096
 	flagsAt   = 8
@@ -19,8 +19,7 @@ const (
 	freelistPage = 0x10
 )
 
-// pagesOf are the pages of this kind in a file, by their numbers. What is done to them
-// is done to the file.
+// pagesOf yields the pages of a kind in a file, by number. Changing them changes the file.
 func pagesOf(file []byte, kind uint16) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		for at := 2 * pageSize; at+pageSize <= len(file); at += pageSize {
@@ -36,7 +35,7 @@ func pagesOf(file []byte, kind uint16) iter.Seq2[uint64, []byte] {
 	}
 }
 
-// objectLeaf is a page with objects, and where in it the first one's key is.
+// objectLeaf is a page with objects, and the position of the first one's key.
 type objectLeaf struct {
 	page []byte
 	key  int

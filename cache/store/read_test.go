@@ -2,9 +2,9 @@ package store_test
 
 import "github.com/edgehub-io/edgehub/cache/store"
 
-// streamObjects reads a view as the cache does: head gets its header, each gets all of its
-// objects in order of their names. A Reader that is open before the members are read keeps
-// what commits remove meanwhile. An object's bytes are valid until each returns.
+// streamObjects reads a view as the cache does: head gets its header, and each gets its objects in
+// order of their names. The Reader that is opened before the members are read keeps objects
+// that commits remove meanwhile. An object's bytes are valid until each returns.
 func streamObjects(s *store.Store, id store.ID, head func(store.View) error, each func(store.Object) error) error {
 	keep := s.NewReader(id, "")
 	defer keep.Close()
@@ -27,7 +27,7 @@ func streamObjects(s *store.Store, id store.ID, head func(store.View) error, eac
 	return nil
 }
 
-// readObject reads what is stored as an object, for any view: ErrChanged if nothing is.
+// readObject reads a stored object of any view. Its error is ErrChanged if the object is missing.
 func readObject(s *store.Store, scope string, o store.Object) (got []byte, err error) {
 	r := s.NewReader(store.ID{}, scope)
 	defer r.Close()

@@ -1,64 +1,150 @@
 package store
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// pins counts the readers that may need objects which no view holds any more.
-type pins struct{ readers atomic.Int64 }
+// readChunk is how many bytes of objects are copied in one transaction, or one object if that
+// is larger.
+const readChunk = 256 << 10
 
-func (p *pins) held() bool { return p.readers.Load() > 0 }
-
-// Reader reads objects of a view, whose names and versions the caller knows. While
-// it is open, what commits remove is kept, up to Options.MaxHeld, so a caller that
-// opens a Reader first and then notes what is in the view, finds all of it. It is
-// for one goroutine at a time.
+// Reader reads objects of a view, whose names and versions the caller knows. While it is open,
+// objects that commits remove are kept, up to Options.MaxHeld: a caller that opens a Reader
+// and then takes the members of the view can read all of them. It is for one goroutine at a
+// time.
 type Reader struct {
-	chunk objectChunk
+	store *Store
+	id    ID // of the view
+	scope string
 	close func()
+
+	buf  []byte // of the objects of one Read
+	ends []int  // where each of them ends in buf
+
+	key, where []byte // buffers for the key of an object, and its place
 }
 
-// NewReader returns a Reader of a view whose objects are of one scope. Close has
-// to be called.
+// NewReader returns a Reader of a view whose objects are of one scope. It must be closed.
 func (s *Store) NewReader(id ID, scope string) *Reader {
-	s.pins.readers.Add(1)
-	return &Reader{
-		chunk: objectChunk{store: s, id: id, scope: scope},
-		close: sync.OnceFunc(func() { s.pins.readers.Add(-1) }),
-	}
+	s.readers.Add(1)
+	return &Reader{store: s, id: id, scope: scope, close: sync.OnceFunc(func() { s.readers.Add(-1) })}
 }
 
-// Read calls each for the first of members, as many as are read at once (256
-// KiB, or one that is larger), and returns how many these were. An object's
-// bytes are valid until the next Read. The error is ErrChanged for an object that
-// is not there, rightly; ErrCorrupt for a damaged one (also if its content or size
-// is not the member's), or for one that is missing though the view on disk has it; or
+// Read calls each for the first of members, as many as are read at once (256 KiB, or one that
+// is larger), and returns their number. An object's bytes are valid until the next Read. The
+// error is ErrChanged if an object was removed by a commit; ErrCorrupt if it is damaged, has
+// another content or size than the member, or is missing although the view on disk has it; or
 // that of each.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
-	n, err := r.chunk.read(members)
-	if err != nil {
+	if r.buf == nil {
+		r.buf = make([]byte, 0, bufferSize(members))
+	}
+	r.buf, r.ends = r.buf[:0], r.ends[:0]
+	if err := r.fill(members); err != nil {
 		return 0, fmt.Errorf("read objects: %w", err)
 	}
-	for i, m := range members[:n] {
-		if err := each(Object{m.Name, m.ResourceVersion, m.Sum, r.chunk.bytes(i)}); err != nil {
+	start := 0
+	for i, end := range r.ends {
+		m := members[i]
+		if err := each(Object{m.Name, m.ResourceVersion, m.Sum, r.buf[start:end:end]}); err != nil {
 			return i, err
 		}
+		start = end
 	}
-	return n, nil
+	return len(r.ends), nil
 }
 
-// Lend gives the Reader a buffer to read into, instead of one of its own.
-func (r *Reader) Lend(buf []byte) { r.chunk.buf = buf[:0] }
+// bufferSize returns the capacity, in bytes, that the first Read of members needs.
+func bufferSize(members []Member) int {
+	size := 0
+	for _, m := range members {
+		if size += m.Size; size >= readChunk {
+			return readChunk + readChunk/4
+		}
+	}
+	return size
+}
 
-// Reclaim takes the buffer back, or a larger one in its place. Objects that were read
-// into it do not hold any more.
+// fill reads the first objects of members into buf.
+func (r *Reader) fill(members []Member) error {
+	var name string
+	err := r.store.view(func(tx *bolt.Tx) error {
+		objects := tx.Bucket(bucketObjects).Cursor()
+		for _, m := range members {
+			if len(r.buf) > 0 && len(r.buf)+m.Size > readChunk {
+				break
+			}
+			name = m.Name
+			if err := r.append(tx, objects, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ofView(r.id, name, err)
+}
+
+// append appends an object to buf. It allocates nothing: a list has thousands of objects.
+func (r *Reader) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
+	codec := r.store.codec
+	r.key = m.key(r.scope).append(r.key[:0])
+	key := codec.HashKey(seal.KindObject, nil, r.key)
+	var found, record []byte
+	if len(r.ends) > 0 && !codec.Encrypts() { // without hashed keys, the next object follows the last
+		found, record = objects.Next()
+	}
+	if !bytes.Equal(found, key) {
+		found, record = objects.Seek(key)
+	}
+	if !bytes.Equal(found, key) {
+		return r.missing(tx, m)
+	}
+	at := seal.At(seal.KindObject, nil, key)
+	r.where = at.Append(r.where[:0])
+	_, b, err := codec.OpenAt(at, r.where, record)
+	if err == nil && len(b) != m.Size {
+		err = corrupt(errSize)
+	}
+	r.buf = append(r.buf, b...)
+	r.ends = append(r.ends, len(r.buf))
+	return err
+}
+
+// missing returns the error for an object that is not found: ErrChanged, unless the view on
+// disk still has it.
+func (r *Reader) missing(tx *bolt.Tx, m Member) error {
+	codec := r.store.codec
+	now, err := codec.view(tx, r.id)
+	bucket := tx.Bucket(bucketMembers).Bucket(r.id[:])
+	if err != nil || bucket == nil || now.Scope != r.scope {
+		return ErrChanged
+	}
+	key := codec.HashKey(seal.KindMember, r.id[:], []byte(m.Name))
+	if record := bucket.Get(key); record != nil {
+		if still, err := codec.openMember(r.id, key, record); err == nil && still == m {
+			return &corruption{ofView(r.id, m.Name, corrupt(errors.New("it is missing")))}
+		}
+	}
+	return ErrChanged
+}
+
+// Lend makes the Reader read into a buffer of the caller.
+func (r *Reader) Lend(buf []byte) { r.buf = buf[:0] }
+
+// Reclaim returns that buffer, or a larger one that has replaced it. Objects in it are then no
+// longer valid.
 func (r *Reader) Reclaim() []byte {
-	buf := r.chunk.buf
-	r.chunk.buf, r.chunk.ends = nil, r.chunk.ends[:0]
+	buf := r.buf
+	r.buf, r.ends = nil, r.ends[:0]
 	return buf
 }
 
-// Close lets go of what was kept for the Reader.
+// Close releases the objects that were kept for the Reader.
 func (r *Reader) Close() { r.close() }

@@ -4,33 +4,35 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"iter"
+	"maps"
 	"slices"
-	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// refcount counts the views that hold an object. It collects what one batch does: which
-// memberships came and went, and whose bytes were given. It is written at the end and in
-// one go, so that an object may move from one view to another in any order of changes.
+// refcount updates the reference counts of objects: the number of views that have each. It
+// collects the changes of one batch, members that came or went and bytes that were given, and
+// writes them at the end. So an object may move from one view to another in any order of
+// changes.
 type refcount struct {
 	codec
 	objects, refs, unreferenced *bolt.Bucket
 	tx                          *bolt.Tx
 
-	changes map[ObjectKey]*refChange
-	// uncertain is set when damage has made a count unknown: all objects are recounted.
+	changes map[string]*refChange // by the object's key in the file
+	// uncertain is set if damage has made a count unknown: all objects are then recounted.
 	uncertain bool
-	// held is set while a Reader is open that may need deleted objects.
+	// held reports whether a Reader is open, which may need removed objects.
 	held    func() bool
 	maxHeld int64
 }
 
-// refChange is what a batch does to one object.
+// refChange is the change of one object.
 type refChange struct {
-	key     []byte // in the file
+	name    []byte // ObjectKey.bytes
 	delta   int    // of the number of views
 	bytes   []byte // if offered
 	offered bool
@@ -43,19 +45,19 @@ func (s *Store) newRefcount(tx *bolt.Tx) *refcount {
 		objects:      tx.Bucket(bucketObjects),
 		refs:         tx.Bucket(bucketRefs),
 		unreferenced: tx.Bucket(bucketUnreferenced),
-		changes:      map[ObjectKey]*refChange{},
-		held:         s.pins.held,
+		changes:      map[string]*refChange{},
+		held:         func() bool { return s.readers.Load() > 0 },
 		maxHeld:      s.opts.MaxHeld,
 	}
 }
 
 func (rc *refcount) of(k ObjectKey) *refChange {
-	change := rc.changes[k]
-	if change == nil {
-		change = &refChange{key: rc.HashKey(seal.KindObject, nil, k.bytes())}
-		rc.changes[k] = change
+	name := k.bytes()
+	key := string(rc.HashKey(seal.KindObject, nil, name))
+	if rc.changes[key] == nil {
+		rc.changes[key] = &refChange{name: name}
 	}
-	return change
+	return rc.changes[key]
 }
 
 func (rc *refcount) acquire(k ObjectKey) { rc.of(k).delta++ }
@@ -66,45 +68,23 @@ func (rc *refcount) offer(k ObjectKey, b []byte) {
 	change.bytes, change.offered = b, true
 }
 
-// size of an object that was offered or is stored.
+// size returns the size of an object that was offered or is stored.
 func (rc *refcount) size(k ObjectKey) (int, error) {
 	change := rc.of(k)
 	if change.offered {
 		return len(change.bytes), nil
 	}
-	stored, err := rc.stored(change.key)
-	if err != nil {
-		return 0, err
+	stored, err := rc.object(rc.objects, rc.HashKey(seal.KindObject, nil, change.name))
+	if errors.Is(err, ErrNotFound) {
+		err = ErrNoObject
 	}
-	if stored == nil {
-		return 0, ErrNoObject
-	}
-	return len(stored), nil
+	return len(stored), err
 }
 
-// stored returns an object's bytes, or nil if it is not there.
-func (rc *refcount) stored(key []byte) ([]byte, error) {
-	record := rc.objects.Get(key)
-	if record == nil {
-		return nil, nil
-	}
-	return rc.openObject(key, record)
-}
-
-// write writes the new counts and what follows from them, neighbours in the file together.
+// write applies the changes, in the order of keys in the file.
 func (rc *refcount) write() error {
-	keys := make([]ObjectKey, 0, len(rc.changes))
-	for k := range rc.changes {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b ObjectKey) int {
-		if c := bytes.Compare(rc.changes[a].key, rc.changes[b].key); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	for _, k := range keys {
-		if err := rc.writeOne(k, rc.changes[k]); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(rc.changes)) {
+		if err := rc.writeOne([]byte(key), rc.changes[key]); err != nil {
 			return err
 		}
 	}
@@ -114,40 +94,38 @@ func (rc *refcount) write() error {
 	return rc.removeUnreferenced()
 }
 
-func (rc *refcount) writeOne(k ObjectKey, change *refChange) error {
+func (rc *refcount) writeOne(key []byte, change *refChange) error {
 	if change.delta == 0 && !change.offered {
 		return nil
 	}
-	before, err := rc.count(change.key)
+	before, err := rc.count(key)
 	if err != nil {
 		rc.uncertain = true
 	}
 	count := max(before+change.delta, 0)
 	if count > 0 {
-		err = rc.keep(k, change)
+		err = rc.keep(key, change)
 	} else {
-		err = rc.discard(change.key)
+		err = rc.discard(key)
 	}
 	if err != nil {
 		return err
 	}
-	return rc.setCount(change.key, count)
+	return rc.setCount(key, count)
 }
 
-// keep stores what was offered, unless the same is there and whole.
-func (rc *refcount) keep(k ObjectKey, change *refChange) error {
-	if err := rc.unreferenced.Delete(change.key); err != nil || !change.offered {
+// keep stores an offered object, unless it is stored and not damaged.
+func (rc *refcount) keep(key []byte, change *refChange) error {
+	if err := rc.unreferenced.Delete(key); err != nil || !change.offered {
 		return err
 	}
-	stored, err := rc.stored(change.key)
-	if err == nil && stored != nil && bytes.Equal(stored, change.bytes) {
+	if stored, err := rc.object(rc.objects, key); err == nil && bytes.Equal(stored, change.bytes) {
 		return nil
 	}
-	return rc.objects.Put(change.key, rc.Seal(seal.At(seal.KindObject, nil, change.key), k.bytes(), change.bytes))
+	return rc.objects.Put(key, rc.Seal(seal.At(seal.KindObject, nil, key), change.name, change.bytes))
 }
 
-// discard removes an object that no view holds, or notes that it is unreferenced, for
-// those who still read it.
+// discard removes an object, or marks it as unreferenced while a Reader is open.
 func (rc *refcount) discard(key []byte) error {
 	record := rc.objects.Get(key)
 	if record == nil || !rc.held() {
@@ -157,11 +135,16 @@ func (rc *refcount) discard(key []byte) error {
 	return rc.unreferenced.Put(key, rc.Seal(seal.At(seal.KindUnreferenced, nil, key), nil, size))
 }
 
-func (rc *refcount) remove(key []byte) error {
-	return errors.Join(rc.objects.Delete(key), rc.unreferenced.Delete(key))
+func (rc *refcount) remove(keys ...[]byte) error {
+	for _, key := range keys {
+		if err := errors.Join(rc.objects.Delete(key), rc.unreferenced.Delete(key)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// count returns how many views hold an object.
+// count returns the number of views that have an object. Only counts above 1 are stored.
 func (rc *refcount) count(key []byte) (int, error) {
 	if record := rc.refs.Get(key); record != nil {
 		_, payload, err := rc.Open(seal.At(seal.KindRefs, nil, key), record)
@@ -178,34 +161,89 @@ func (rc *refcount) setCount(key []byte, n int) error {
 	if n < 2 {
 		return rc.refs.Delete(key)
 	}
-	payload := binary.AppendUvarint(nil, uint64(n))
-	record := rc.Seal(seal.At(seal.KindRefs, nil, key), nil, payload)
-	if !rc.Encrypts() && bytes.Equal(rc.refs.Get(key), record) {
+	record := rc.Seal(seal.At(seal.KindRefs, nil, key), nil, binary.AppendUvarint(nil, uint64(n)))
+	if bytes.Equal(rc.refs.Get(key), record) {
 		return nil
 	}
 	return rc.refs.Put(key, record)
 }
 
-// removeUnreferenced removes what no view holds if nobody reads, or it is too much.
+// removeUnreferenced removes unreferenced objects if no Reader is open, or they exceed maxHeld.
 func (rc *refcount) removeUnreferenced() error {
 	var keys [][]byte
 	var total uint64
-	err := rc.unreferenced.ForEach(func(key, record []byte) error {
+	for key, record := range entries(rc.unreferenced) {
 		_, payload, err := rc.Open(seal.At(seal.KindUnreferenced, nil, key), record)
 		r := seal.Fields{Rest: payload}
 		if total += r.Uint(); err != nil {
-			total = 1 << 62 // unknown: too much
+			total = 1 << 62 // unknown: count it as too much
 		}
 		keys = append(keys, bytes.Clone(key))
+	}
+	if rc.held() && total <= uint64(rc.maxHeld) {
 		return nil
-	})
-	if err != nil || rc.held() && total <= uint64(rc.maxHeld) {
+	}
+	return rc.remove(keys...)
+}
+
+// recount counts the members of all views again, and removes objects that are in none. It is
+// needed after a damaged view was removed, whose members are unknown. It reads all keys, and no
+// objects. Of other damaged views, only readable members count: these views must be dropped
+// or replaced in any case, and reading them fails until then.
+func (rc *refcount) recount() error {
+	counts := map[string]int{}
+	views, err := rc.views(rc.tx)
+	for _, v := range views {
+		if v.Err == nil {
+			rc.countMembers(v, counts)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		if err := rc.remove(key); err != nil {
+	if err := rc.tx.DeleteBucket(bucketRefs); err != nil {
+		return err
+	}
+	if rc.refs, err = rc.tx.CreateBucket(bucketRefs); err != nil {
+		return err
+	}
+	for key, n := range counts {
+		if err := rc.setCount([]byte(key), n); err != nil {
 			return err
 		}
 	}
-	return nil
+	var uncounted [][]byte
+	for _, bucket := range []*bolt.Bucket{rc.objects, rc.unreferenced} {
+		for key := range entries(bucket) {
+			if counts[string(key)] == 0 {
+				uncounted = append(uncounted, bytes.Clone(key))
+			}
+		}
+	}
+	return rc.remove(uncounted...)
+}
+
+func (rc *refcount) countMembers(v View, counts map[string]int) {
+	bucket := rc.tx.Bucket(bucketMembers).Bucket(v.ID[:])
+	if bucket == nil {
+		return
+	}
+	for key, record := range entries(bucket) {
+		if m, err := rc.openMember(v.ID, key, record); err == nil {
+			counts[string(rc.HashKey(seal.KindObject, nil, m.key(v.Scope).bytes()))]++
+		}
+	}
+}
+
+// entries yields the keys and values of a bucket, which are valid in its transaction. The bucket
+// must not be changed meanwhile.
+func entries(b *bolt.Bucket) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		c := b.Cursor()
+		for key, value := c.First(); key != nil; key, value = c.Next() {
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
 }

@@ -11,45 +11,36 @@ import (
 )
 
 const (
-	// firstSnapshot is how long after its start Run takes one, unless it has one that is
-	// younger than Options.SnapshotEvery: by then a node has read what it needs.
+	// firstSnapshot is how long after the start Run takes the first snapshot: by then a node has
+	// read what it needs.
 	firstSnapshot = 5 * time.Minute
-	// soonSnapshot is the same where there is none, or one that is older: a hub that
-	// restarts more often than every five minutes is to have one, too. It is long enough
-	// for kubelet to have read its pods.
+	// soonSnapshot is when Run takes another one before that if the last is too old: a hub that
+	// restarts more often than every five minutes needs a snapshot, too. By then kubelet has
+	// read its pods.
 	soonSnapshot = 30 * time.Second
 )
 
-// nextSnapshots returns the times to wait for snapshots after a start. However often the
-// hub restarts, one is written only where the last is older than Options.SnapshotEvery.
-func (s *Store) nextSnapshots() []time.Duration {
-	age, ok := s.dir.snapshotAge()
-	// A modification time in the future shows that the clock was wrong, then or now. A little is what
-	// a machine without a battery has after each start.
-	if ok && age < s.opts.SnapshotEvery && age > -s.opts.SnapshotEvery {
-		return []time.Duration{max(firstSnapshot, s.opts.SnapshotEvery-max(age, 0))}
+// firstSnapshots returns the times to wait for the first snapshots after a start. However often
+// the hub restarts, it takes one only if the last is older than Options.SnapshotEvery.
+func (s *Store) firstSnapshots() []time.Duration {
+	if info, err := os.Stat(s.dir.file(fileSnapshot)); err == nil {
+		// The modification time is in the future if the clock was wrong, then or now. A little
+		// is normal for a machine without a battery after each start.
+		age := time.Since(info.ModTime())
+		if age.Abs() < s.opts.SnapshotEvery {
+			return []time.Duration{max(firstSnapshot, s.opts.SnapshotEvery-max(age, 0))}
+		}
 	}
 	soon := min(soonSnapshot, s.opts.SnapshotEvery)
 	return []time.Duration{soon, min(firstSnapshot, s.opts.SnapshotEvery) - soon}
 }
 
-// snapshotAge is how long ago the snapshot was written; no if there is none.
-func (d folder) snapshotAge() (age time.Duration, ok bool) {
-	info, err := os.Stat(d.file(fileSnapshot))
-	if err != nil {
-		return 0, false
-	}
-	return time.Since(info.ModTime()), true
-}
-
-// Run takes a snapshot now and then, if there is anything new, until ctx ends. The first
-// one comes soon where there is none that is young: see nextSnapshots.
-// It returns ErrDamaged, as soon as anything has met damage, or ErrClosed, after
-// which it makes no sense to go on.
-// A snapshot that fails for any other reason is logged and tried again next
-// time. Wait for Run to return before Close.
+// Run takes snapshots until ctx ends, if anything has changed; see Options.SnapshotEvery. It
+// returns ErrDamaged, as soon as any method finds damage, or ErrClosed. A snapshot that fails
+// for any other reason is logged, and taken at the next time. Run must have returned before
+// Close, and must not be called twice.
 func (s *Store) Run(ctx context.Context) error {
-	first := s.nextSnapshots()
+	first := s.firstSnapshots()
 	for taken := -1; ; {
 		next := s.opts.SnapshotEvery
 		if len(first) > 0 {
@@ -63,7 +54,7 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-time.After(next):
 		}
 		if len(first) > 0 && s.isEmpty() { // soon after the start
-			continue // a snapshot of nothing would count as young when the node has read something
+			continue // an empty snapshot would count as recent
 		}
 		at, err := s.snapshot(taken)
 		switch {
@@ -77,21 +68,18 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// isEmpty reports whether no view is found.
+// isEmpty reports whether no view can be read.
 func (s *Store) isEmpty() bool {
-	err := s.Views(func(View) error { return errNotEmpty })
-	return !errors.Is(err, errNotEmpty)
+	views := 0
+	_ = s.Views(func(View) error { views++; return nil })
+	return views == 0
 }
 
-var errNotEmpty = errors.New("there is a view")
-
-// snapshot writes a copy of the file, from which Open restores a damaged one. A
-// copy that is not whole does not take the place of the one before; that the
-// file itself is damaged is then known early. It returns the transaction that the
-// copy is of. If that is the given one it writes nothing.
+// snapshot writes a copy of the file, which replaces a damaged file. A damaged copy does not
+// replace the last one, and shows early that the file itself is damaged. snapshot returns the
+// transaction ID of the copy; if that is the given one, it writes nothing. Only one call may run
+// at a time.
 func (s *Store) snapshot(taken int) (at int, err error) {
-	s.snapshots.Lock()
-	defer s.snapshots.Unlock()
 	path := s.dir.file(fileNew)
 	defer func() {
 		if err != nil {
@@ -111,8 +99,8 @@ func (s *Store) snapshot(taken int) (at int, err error) {
 	return at, s.dir.replace(fileNew, fileSnapshot)
 }
 
-// copyTo writes the file as of now to path, and syncs it. The transaction is
-// held while a file is written, not a client: meanwhile commits go on, and use new pages.
+// copyTo writes and syncs a copy of the file. Commits go on while its transaction is open, and
+// use new pages.
 func (s *Store) copyTo(path string, taken int) (at int, err error) {
 	err = s.view(func(tx *bolt.Tx) error {
 		if at = tx.ID(); at == taken {

@@ -11,8 +11,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// start runs a store in a folder for as long as the hub lives. It returns how often a
-// snapshot was taken meanwhile; change is done after each minute.
+// start runs a store in a folder for some time, and calls change after each minute. It returns the
+// number of snapshots.
 func start(t *testing.T, dir string, lives time.Duration, change func(*store.Store)) (taken int) {
 	t.Helper()
 	s := mustOpen(t, dir, store.Options{})
@@ -51,8 +51,8 @@ func setSnapshotTime(t *testing.T, dir string, at time.Time) {
 
 func nothing(*store.Store) {}
 
-// A hub that never lives for five minutes has a snapshot all the same, and writes no
-// more of them than one that goes on.
+// A hub that always restarts within five minutes still has a snapshot, and writes no more of them
+// than one that keeps running.
 func TestAHubThatRestartsOftenHasASnapshot(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAHubThatRestartsOftenHasASnapshot(t *testing.T) {
 	})
 }
 
-// What the clock says of the snapshot may be wrong: it is taken anew at most once.
+// If the snapshot's time is wrong, at most one additional snapshot is taken.
 func TestSnapshotsWhenTheClockIsWrong(t *testing.T) {
 	for name, tt := range map[string]struct {
 		age   time.Duration
@@ -104,9 +104,9 @@ func TestSnapshotsWhenTheClockIsWrong(t *testing.T) {
 	}
 }
 
-// A hub that has read nothing yet writes no snapshot of that: it would count as young
-// while the node reads what matters.
-func TestNoSnapshotIsTakenOfNothing(t *testing.T) {
+// A hub that has read nothing yet writes no snapshot: it would count as recent when the node has
+// read what matters.
+func TestNoSnapshotIsTakenOfAnEmptyStore(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		if n := start(t, dir, 4*time.Minute, nothing); n != 0 {

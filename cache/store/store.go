@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -18,45 +17,42 @@ import (
 type Options struct {
 	// Key is an AES-256 key of 32 bytes. Without one nothing is encrypted.
 	Key []byte
-	// Logger gets what Open had to put right. By default nothing is logged.
+	// Logger logs what Open had to repair. By default nothing is logged.
 	Logger *slog.Logger
-	// LockTimeout is how long Open waits for another process to leave the
-	// folder: 5 s by default, enough for one that is ending.
+	// LockTimeout is how long Open waits for another process to release the folder: 5 s by
+	// default, enough for one that is ending.
 	LockTimeout time.Duration
-	// SnapshotEvery is how often Run takes a snapshot, if anything changed: 6 h
-	// by default. A snapshot costs reading the file twice and writing it once,
-	// which an SD card bears a few times a day.
+	// SnapshotEvery is how often Run takes a snapshot, if anything changed: 6 h by default. A
+	// snapshot reads the file twice and writes it once, which an SD card bears a few times a day.
 	SnapshotEvery time.Duration
-	// MaxHeld bounds the bytes of objects that no view holds any more, and that
-	// are kept for an open Reader only: 32 MiB by default. Beyond it they
-	// go, and Read returns ErrChanged.
+	// MaxHeld bounds the objects, in bytes, that are in no view any more and are only kept for
+	// an open Reader: 32 MiB by default. Beyond it they are removed, and Read returns
+	// ErrChanged.
 	MaxHeld int64
 }
 
 // Recovery is what Open did about a damaged file.
 type Recovery struct {
-	Cause    error // nil if the file was whole
-	Snapshot bool  // the last snapshot took its place, rather than nothing
+	Cause    error // nil if the file was not damaged
+	Snapshot bool  // it was replaced by the last snapshot, rather than by an empty file
 }
 
-// Store is views, objects and tables in one file. See the package's comment.
+// Store stores views, objects and tables in one file. See the package's comment.
 type Store struct {
 	opts     Options
 	codec    codec
 	dir      folder
 	log      *slog.Logger
 	recovery Recovery
-	pins     pins
+	readers  atomic.Int64 // number of open Readers
 
 	db   *bolt.DB
-	file *os.File // db's own
+	file *os.File // of db
 
-	damage  atomic.Pointer[error] // set once: what ErrDamaged is returned with
-	damaged chan struct{}         // closed then
+	damage  atomic.Pointer[error] // set once: the ErrDamaged that is returned
+	damaged chan struct{}         // closed when damage is set
 
-	snapshots sync.Mutex // held while one is written
-
-	write sync.Mutex // held through each commit, and guards what follows
+	write sync.Mutex // held during each commit; guards the following
 	// stuck says that a panic has left bbolt's locks taken: Close must not use them.
 	stuck   bool
 	closed  bool
@@ -64,25 +60,24 @@ type Store struct {
 	unlock  func()
 }
 
-// Buckets of the file. Those of tables have a prefix of their own.
+// Buckets of the file.
 var (
 	bucketMeta         = []byte("meta")
 	bucketViews        = []byte("views")   // ID → header
 	bucketMembers      = []byte("members") // ID → bucket of name → version, sum, size
 	bucketObjects      = []byte("objects") // scope, name, version, sum → bytes
-	bucketRefs         = []byte("refs")    // object's key → number of views, where there are more than one
-	bucketUnreferenced = []byte("trash")   // object's key → size; in no view, kept for a reader
+	bucketRefs         = []byte("refs")    // object's key → number of views, if more than one
+	bucketUnreferenced = []byte("trash")   // object's key → size; in no view, kept for a Reader
 	bucketTables       = []byte("tables")  // name → bucket of key → value
 )
 
-// Absent returns a store that is closed from the beginning, to stand for one that
-// cannot be opened: everything is ErrClosed.
+// Absent returns a closed store, in place of one that cannot be opened.
 func Absent() *Store { return &Store{db: &bolt.DB{}, closed: true} }
 
-// Recovery says what Open had to put right.
+// Recovery returns what Open did about a damaged file.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// Close waits for transactions that run, not for callbacks.
+// Close waits for running transactions, not for callbacks.
 func (s *Store) Close() error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -95,13 +90,13 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close cache: %w", err)
 	}
 	if s.damage.Load() != nil {
-		return nil // the mark stays for the next Open
+		return nil // the state file tells the next Open
 	}
 	return s.dir.setState(state{})
 }
 
-// closeFile closes db, or if its locks are stuck only its file: that ends the
-// lock of bbolt; the map of the file stays until the process ends.
+// closeFile closes db, or only its file if bbolt's locks are stuck: that releases bbolt's file
+// lock, and the file stays mapped until the process ends.
 func (s *Store) closeFile() error {
 	if s.stuck {
 		return s.file.Close()
@@ -109,16 +104,9 @@ func (s *Store) closeFile() error {
 	return guarded(s.db.Close)
 }
 
-// view runs fn in a read transaction. What fn keeps of it, it must copy.
+// view runs fn in a read transaction. fn must copy what it keeps.
 func (s *Store) view(fn func(*bolt.Tx) error) error {
-	return s.marked(guarded(func() error {
-		tx, err := s.db.Begin(false)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // ends the transaction
-		return fn(tx)
-	}))
+	return s.marked(guarded(func() error { return s.db.View(fn) }))
 }
 
 // update runs fn in a write transaction and commits it.
@@ -135,42 +123,41 @@ func (s *Store) update(fn func(*bolt.Tx) error) error {
 }
 
 func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
-	s.stuck = true // until bbolt has let go of its lock
+	s.stuck = true // until bbolt has released its lock
 	tx, err := s.db.Begin(true)
 	if err != nil {
 		s.stuck = false
 		return err
 	}
-	// Does nothing after a commit, nor after one that failed. After a panic it
-	// frees the lock, or panics too.
+	// Rollback does nothing after a commit, also a failed one. After a panic it releases the
+	// lock, or panics too.
 	defer func() {
-		tx.Rollback() //nolint:errcheck // as above
+		tx.Rollback() //nolint:errcheck // see above
 		s.stuck = false
 	}()
 	if err := fn(tx); err != nil {
 		return err
 	}
-	// The commit point: bbolt writes the new pages and syncs them, then writes
-	// and syncs the page that makes them the state. A crash before that leaves
-	// the state before.
+	// The commit point: bbolt writes and syncs the new pages, then the meta page that makes
+	// them the current state. A crash before that leaves the previous state.
 	return tx.Commit()
 }
 
-// marked passes an error of a transaction on. If it shows damage to the file's
-// pages, nothing is written any more, and the next Open will know.
+// marked returns the error of a transaction for callers. If it shows that the file's pages are
+// damaged, nothing is written any more, and the state file tells the next Open.
 func (s *Store) marked(err error) error {
-	var f *corruption
+	f, ok := errors.AsType[*corruption](err)
 	switch {
 	case errors.Is(err, bolt.ErrDatabaseNotOpen): //nolint:staticcheck // the same value as in bbolt/errors
 		return ErrClosed
 	case errors.Is(err, bolt.ErrIncompatibleValue): //nolint:staticcheck // as above
-		f = &corruption{err} // a bucket where a value belongs, or the other way round
-	case !errors.As(err, &f):
+		f = &corruption{err} // a bucket instead of a value, or the other way round
+	case !ok:
 		return spaceError(err)
 	}
 	damaged := fmt.Errorf("%w: %w; the cache must be opened again", ErrDamaged, f)
 	if s.damage.CompareAndSwap(nil, &damaged) {
-		defer close(s.damaged) // when the next Open knows
+		defer close(s.damaged) // after the state file is written
 		if err := s.dir.setState(state{phase: phaseDamaged}); err != nil {
 			damaged = fmt.Errorf("%w (it could not be marked: %w)", damaged, err)
 		}
@@ -178,9 +165,9 @@ func (s *Store) marked(err error) error {
 	return damaged
 }
 
-// corruption is a panic of bbolt, a memory fault, or a record that has gone: all
-// mean that pages are not what they should be. bbolt finds a record by its
-// neighbours' keys; where one was lost, the next one written may be too.
+// corruption is a panic of bbolt, a memory fault, or a missing record: each means that pages
+// are damaged. bbolt finds a record by the keys next to it; where one was lost, the next one
+// written may be lost, too.
 type corruption struct{ cause any }
 
 func (f *corruption) Error() string { return fmt.Sprintf("%v", f.cause) }
@@ -190,8 +177,8 @@ func (f *corruption) Unwrap() error {
 	return err
 }
 
-// guarded runs fn and returns its panic or memory fault as a *corruption. No callback
-// may run within: its panics are not the file's.
+// guarded runs fn, and returns its panic or memory fault as a *corruption. fn must not call
+// callbacks, whose panics have other causes.
 func guarded(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -202,13 +189,13 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// Stats is how large a store is.
+// Stats is the size of a store.
 type Stats struct {
 	FileBytes int64 // of the file
-	FreeBytes int64 // of those, free for what comes next
+	FreeBytes int64 // of free pages in it
 }
 
-// Stats costs nothing.
+// Stats returns the size of the store, without reading the file.
 func (s *Store) Stats() (Stats, error) {
 	var stats Stats
 	err := s.view(func(tx *bolt.Tx) error {
@@ -218,35 +205,4 @@ func (s *Store) Stats() (Stats, error) {
 		return nil
 	})
 	return stats, err
-}
-
-// folder is where the store's files are.
-type folder string
-
-const (
-	fileMain     = "cache.db"
-	fileSnapshot = "cache.snapshot.db"
-	fileDamaged  = "cache.damaged.db" // the last one that was moved aside, for a person to look at
-	fileNew      = "cache.new.db"     // being written
-	fileState    = "state"
-	fileLock     = "lock"
-)
-
-func (d folder) file(name string) string { return filepath.Join(string(d), name) }
-
-// replace makes one file take the place of another, for good.
-func (d folder) replace(from, to string) error {
-	if err := os.Rename(d.file(from), d.file(to)); err != nil {
-		return err
-	}
-	return d.sync()
-}
-
-func (d folder) sync() error {
-	f, err := os.Open(string(d))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

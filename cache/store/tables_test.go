@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// tablePage returns the number and the bytes of the page that a small table takes.
+// tablePage returns the number and the bytes of the page of a small table.
 func tablePage(t *testing.T, dir, name string) (number int, page []byte) {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(dir, "cache.db"), 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
@@ -31,7 +31,7 @@ func tablePage(t *testing.T, dir, name string) (number int, page []byte) {
 	return number, readMain(t, dir)[number*size:][:size]
 }
 
-// putPage puts an older page in the place of a table's: so it is where the disk has lost a write.
+// putPage replaces a table's page by an older one, as if the disk had lost a write.
 func putPage(t *testing.T, dir, name string, page []byte) {
 	t.Helper()
 	number, _ := tablePage(t, dir, name)
@@ -97,7 +97,7 @@ func TestAnOlderPageOfATableIsNoticed(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordOfATableIsNoticedUntilItIsGone(t *testing.T) {
+func TestADamagedRecordOfATableIsNoticedUntilItIsDeleted(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	commitPairs(t, s, somePairs(3)...)
@@ -116,7 +116,7 @@ func TestADamagedRecordOfATableIsNoticedUntilItIsGone(t *testing.T) {
 	}
 }
 
-func TestTablesOfAnEarlierReleaseAreWhole(t *testing.T) {
+func TestTablesWithoutATallyCountAsComplete(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, store.Options{})
 	commitPairs(t, s, somePairs(3)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
-// slowDisk is a store that takes its time, and can be made to fail.
+// slowDisk is a store that is slow, and can be made to fail.
 type slowDisk struct {
 	takes time.Duration
 
@@ -53,7 +53,7 @@ func (d *slowDisk) take() []store.Batch {
 	return taken
 }
 
-// losses are the views that a Writer has given up, and why.
+// losses are the views that a Writer has given up, with the reasons.
 type losses struct {
 	mu    sync.Mutex
 	views []store.ID
@@ -67,7 +67,7 @@ func (l *losses) add(id store.ID, err error) {
 	l.errs = append(l.errs, err)
 }
 
-// run runs w until stop is called, which returns what Run does.
+// run runs w until stop is called, which returns the error of Run.
 func run(t *testing.T, w *writeback.Writer) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -85,7 +85,7 @@ func change(t *testing.T, w *writeback.Writer, c store.Change) {
 	}
 }
 
-// touch is an update of one object, from one version of its view to the next.
+// touch returns an update of one object, from one version of its view to the next.
 func touch(view, from int, name string, size int) store.Change {
 	v := strconv.Itoa(from + 1)
 	return store.Change{
@@ -95,7 +95,7 @@ func touch(view, from int, name string, size int) store.Change {
 }
 
 // Invariant 24: at N updates a second, at most one commit a second.
-func TestCommitsDoNotGrowWithUpdates(t *testing.T) {
+func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{}
 		w := writeback.New(disk, writeback.Options{})
@@ -116,7 +116,7 @@ func TestCommitsDoNotGrowWithUpdates(t *testing.T) {
 			if i > 0 && i < len(disk.at)-1 && disk.at[i].Sub(disk.at[i-1]) < time.Second {
 				t.Fatalf("two commits within %v", disk.at[i].Sub(disk.at[i-1]))
 			}
-			// Later changes of an object take the place of earlier ones.
+			// Later changes of an object replace earlier ones.
 			if c := b.Changes[0]; len(b.Changes) != 1 || len(c.Put) > 50 || c.From != at {
 				t.Fatalf("commit %d has %d changes with %d members, from %s; the last was to %s", i, len(b.Changes), len(c.Put), c.From, at)
 			}
@@ -165,7 +165,7 @@ func TestSlowDiskDelaysNobody(t *testing.T) {
 	})
 }
 
-func TestBeyondItsBoundTheLargestViewIsGivenUp(t *testing.T) {
+func TestTheLargestViewIsGivenUpBeyondTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{}
 		disk.fail(store.ErrNoSpace)
@@ -209,7 +209,7 @@ func TestBeyondItsBoundTheLargestViewIsGivenUp(t *testing.T) {
 		if ops[viewID(0)] != store.MarkStale || ops[viewID(1)] != store.Update {
 			t.Fatalf("got %v", ops)
 		}
-		// Its updates are not taken before it was replaced.
+		// Its updates are ignored until it is replaced.
 		change(t, w, touch(0, 30000, "x", 10))
 		time.Sleep(2 * time.Second)
 		if len(disk.take()) != 0 {
@@ -226,7 +226,7 @@ func TestBeyondItsBoundTheLargestViewIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestRefusedViewDoesNotKeepOthersFromTheDisk(t *testing.T) {
+func TestARefusedViewDoesNotPreventOtherCommits(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), store.Options{})
 	fill(t, s, 3, 5)
 	synctest.Test(t, func(t *testing.T) {
@@ -271,9 +271,9 @@ func TestRefusedViewDoesNotKeepOthersFromTheDisk(t *testing.T) {
 	}
 }
 
-// A replacement may leave out bytes that an earlier change has given, and that
-// are not on disk yet: because they wait, or because their commit fails.
-func TestReplacementTakesOverBytesThatAreNotOnDiskYet(t *testing.T) {
+// A replacement may omit bytes of an earlier change that are not on disk yet, because they wait, or
+// because their commit fails.
+func TestAReplacementReusesPendingBytes(t *testing.T) {
 	for name, commitFails := range map[string]bool{"they wait": false, "their commit fails": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -337,9 +337,9 @@ func (d *flakyDisk) Commit(b store.Batch) error {
 	return d.Store.Commit(b)
 }
 
-// Whatever is coalesced, dropped, replaced and tried again: what is on disk is
-// one state, and in the end the last.
-func TestWhatAWriterCommitsIsWhatHappened(t *testing.T) {
+// However changes are merged, dropped, replaced and tried again, the disk has one consistent state,
+// and in the end the last one.
+func TestTheWriterCommitsConsistentStates(t *testing.T) {
 	dir := t.TempDir()
 	seeds := 10
 	if testing.Short() {

@@ -104,7 +104,7 @@ var layers = map[string][]string{
 	"cache/store/pagecheck": {},
 	"cache/store/seal":      {},
 	// Its changes go to the store by an interface of one method.
-	"cache/store/writeback": {"cache/store"},
+	"cache/store/writeback": {"cache/pause", "cache/store"},
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	"cache/versions":        {},

@@ -7,13 +7,12 @@ import (
 	"fmt"
 )
 
-// Of a bbolt page, in the byte order of the machine: a header {id uint64, flags
-// uint16, count uint16, overflow uint32}, then count elements, then their data.
-// A leaf's element is {flags, position, key size, value size uint32}, a
-// branch's {position, key size uint32, page uint64}; positions count from the
-// element. Behind a meta page's header: {magic, version, page size, flags
-// uint32, root page, root sequence, freelist page, high-water mark, transaction,
-// checksum uint64}.
+// A bbolt page, in the byte order of the machine, is a header {id uint64, flags uint16, count
+// uint16, overflow uint32}, then count elements, then their data. An element of a leaf is {flags,
+// position, key size, value size uint32}, and of a branch {position, key size uint32, page
+// uint64}; positions are relative to the element. The header of a meta page is followed by
+// {magic, version, page size, flags uint32, root page, root sequence, freelist page, high-water
+// mark, transaction, checksum uint64}.
 const (
 	pageHeader  = 16
 	pageElement = 16
@@ -23,18 +22,18 @@ const (
 	pageLeaf     = 0x02
 	pageFreelist = 0x10
 
-	elementBucket = 0x01 // the value is {root page, sequence uint64}, and for root 0 an inline page
+	elementBucket = 0x01 // the value is {root page, sequence uint64}, then an inline page if root is 0
 
 	metaMagic   = 0xED0CDAED
 	metaVersion = 2
 
-	// maxDepth is more than a tree of 2^64 pages has.
+	// maxDepth is larger than the depth of a tree of 2^64 pages.
 	maxDepth = 64
 )
 
 var native = binary.NativeEndian
 
-// page is one read page.
+// page is a page with its overflow pages.
 type page struct {
 	flags    uint16
 	count    int
@@ -54,7 +53,7 @@ func parsePage(b []byte) (page, error) {
 	}, nil
 }
 
-// check makes sure of what the methods below, and bbolt, take for granted.
+// check checks what the methods below, and bbolt, rely on. Keys must be from low to below high.
 func (p page) check(levels int, low, high []byte) error {
 	want := uint16(pageLeaf)
 	if levels > 0 {
@@ -79,7 +78,7 @@ func (p page) check(levels int, low, high []byte) error {
 		if i > 0 && bytes.Compare(last, k) >= 0 {
 			return fmt.Errorf("element %d is out of order", i)
 		}
-		// bbolt finds the first child of a branch whatever its key says.
+		// bbolt ignores the key of the first child of a branch.
 		first := levels > 0 && i == 0
 		if !first && low != nil && bytes.Compare(k, low) < 0 || high != nil && bytes.Compare(k, high) >= 0 {
 			return fmt.Errorf("element %d belongs to another page", i)
@@ -89,8 +88,8 @@ func (p page) check(levels int, low, high []byte) error {
 	return nil
 }
 
-// element returns where the key of element i begins in data, how long it is,
-// and how long the value behind it.
+// element returns the position of the key of element i in data, the key's size, and the size of
+// the value, which follows the key.
 func (p page) element(i int) (at, key, value uint64) {
 	e := p.data[pageHeader+i*pageElement:]
 	base := uint64(pageHeader + i*pageElement)

@@ -5,18 +5,21 @@ import (
 	"hash/fnv"
 	"io"
 	"math/bits"
+	"slices"
 )
 
 // pages is a walk over the pages of a file.
 type pages struct {
 	file io.ReaderAt
-	size uint64 // of a page
-	high uint64 // pages from here on are not in use
-	opts Options
-	seen []uint64
+	size uint64   // of a page
+	high uint64   // the first page that is not in use
+	seen []uint64 // bit set of used pages
+
+	full    bool
+	parents []string
 }
 
-// meta is what is needed of a meta page.
+// meta is the used part of a meta page.
 type meta struct{ pageSize, root, freelist, high, txid uint64 }
 
 func (p *pages) walkFile(size uint64) error {
@@ -38,8 +41,8 @@ func (p *pages) walkFile(size uint64) error {
 	return p.freelist(m.freelist)
 }
 
-// newestMeta is the state that bbolt will use. The pages are of one size, told
-// by the first meta page; if that is damaged the second is searched for.
+// newestMeta returns the meta page that bbolt will use. The first meta page tells the size of all
+// pages; if it is damaged, the second is searched for.
 func (p *pages) newestMeta() (meta, error) {
 	first, err := p.meta(0)
 	if err == nil {
@@ -83,7 +86,7 @@ func (p *pages) meta(at int64) (meta, error) {
 	return m, nil
 }
 
-// bucket walks the tree of a bucket. Path is that of its names; the root's is "".
+// bucket walks the tree of a bucket. path consists of the names of buckets; the root's is "".
 func (p *pages) bucket(root uint64, path string, depth int) error {
 	if depth > 4 {
 		return fmt.Errorf("bucket %q: more than 4 levels of buckets", path)
@@ -93,15 +96,15 @@ func (p *pages) bucket(root uint64, path string, depth int) error {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}
 	w := &walk{pages: p, path: path, depth: depth}
-	w.leaves = p.opts.Full || path == "" || p.opts.namesBuckets(path)
+	w.leaves = p.full || path == "" || slices.Contains(p.parents, path[1:])
 	if err := w.node(root, levels, nil, nil); err != nil {
 		return fmt.Errorf("bucket %q: %w", path, err)
 	}
 	return nil
 }
 
-// levels is how many branches lie above the leaves. It is the same everywhere
-// in a tree, so a leaf need not be read to be known for one.
+// levels returns the number of branches above the leaves. It is the same everywhere in a tree, so
+// leaves are recognized without reading them.
 func (p *pages) levels(root uint64) (int, error) {
 	id := root
 	for levels := range maxDepth {
@@ -120,15 +123,15 @@ func (p *pages) levels(root uint64) (int, error) {
 	return 0, fmt.Errorf("page %d: its branches do not end", root)
 }
 
-// walk is over one bucket.
+// walk is a walk over the tree of one bucket.
 type walk struct {
 	*pages
 	path   string
 	depth  int
-	leaves bool // are read
+	leaves bool // read leaves
 }
 
-// node walks a page with keys from low (nil is none) to below high (nil is none).
+// node walks a page and its children. Keys must be from low to below high; nil is no limit.
 func (w *walk) node(id uint64, levels int, low, high []byte) error {
 	if levels == 0 && !w.leaves {
 		return w.mark(id, 0)
@@ -161,7 +164,7 @@ func (w *walk) node(id uint64, levels int, low, high []byte) error {
 	return nil
 }
 
-// buckets walks the buckets whose names are on a leaf.
+// buckets walks the buckets in a leaf.
 func (w *walk) buckets(leaf page) error {
 	for i := range leaf.count {
 		if !leaf.isBucket(i) {
@@ -190,7 +193,7 @@ func (w *walk) buckets(leaf page) error {
 	return nil
 }
 
-// mark notes that a page and those that continue it are in use.
+// mark marks a page and its overflow pages as used.
 func (p *pages) mark(id, overflow uint64) error {
 	for ; ; id++ {
 		if id >= p.high {
@@ -207,7 +210,7 @@ func (p *pages) mark(id, overflow uint64) error {
 	}
 }
 
-// freelist checks that what is free is not in use.
+// freelist checks that free pages are not in use.
 func (p *pages) freelist(id uint64) error {
 	page, err := p.read(id)
 	if err != nil {
@@ -235,7 +238,7 @@ func (p *pages) freelist(id uint64) error {
 	return nil
 }
 
-// read reads a page with those that continue it.
+// read reads a page with its overflow pages.
 func (p *pages) read(id uint64) (page, error) {
 	if id >= p.high {
 		return page{}, fmt.Errorf("page %d is beyond the last, %d", id, p.high)

@@ -2,18 +2,18 @@ package seal
 
 import "encoding/binary"
 
-// AppendBytes appends v behind its length. Payloads are made of such, and of unsigned varints.
+// AppendBytes appends the length of v, and v. Payloads consist of these and of unsigned varints.
 func AppendBytes[T string | []byte](b []byte, v T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// Fields takes a payload apart. After an error all it returns is zero.
+// Fields reads the fields of a payload. After an error all further fields are zero.
 type Fields struct {
-	Rest []byte // what is still to come
+	Rest []byte // not read yet
 	Err  error  // ErrShort
 }
 
-// Uint returns the unsigned varint that is next.
+// Uint returns the next field, an unsigned varint.
 func (r *Fields) Uint() uint64 {
 	v, n := binary.Uvarint(r.Rest)
 	if n <= 0 {
@@ -24,7 +24,7 @@ func (r *Fields) Uint() uint64 {
 	return v
 }
 
-// Bytes returns the bytes behind the length that is next: a part of Rest.
+// Bytes returns the next field, a length and bytes: a part of Rest.
 func (r *Fields) Bytes() []byte {
 	n := r.Uint()
 	if n > uint64(len(r.Rest)) {
@@ -36,7 +36,7 @@ func (r *Fields) Bytes() []byte {
 	return v
 }
 
-// Copied is Bytes that outlive the transaction.
+// Copied returns a copy of Bytes, which outlives the transaction.
 func (r *Fields) Copied() []byte {
 	if v := r.Bytes(); len(v) > 0 {
 		return append([]byte(nil), v...)

@@ -1,10 +1,7 @@
-// Package seal writes and reads the records of the store: values with a checksum, and with
-// encryption if there is a key.
-//
-// A record is a value in the file: a CRC-32C, then the payload. The checksum
-// covers the kind of the record, what it belongs to, and its key: a record that
-// was moved is as damaged as one that was changed. With encryption, the payload
-// is sealed together with the name that its key hides.
+// Package seal encodes the records of the store, the values in its file: a CRC-32C, then the
+// payload. The checksum also covers the record's place, which is its kind, its parent and its
+// key: a record in the wrong place is as damaged as a changed one. With an encryption key, the
+// payload is encrypted, together with the name whose hash is the record's key.
 //
 // A Codec is safe for concurrent use.
 package seal
@@ -19,48 +16,48 @@ import (
 	"hash/crc32"
 )
 
-// Kind distinguishes the records of different buckets.
+// Kind is the kind of a record.
 type Kind byte
 
-// The kinds.
+// The kinds, one for each bucket.
 const (
 	KindMeta         Kind = 'i'
 	KindView         Kind = 'v'
-	KindMember       Kind = 'm' // belongs to a view's ID
+	KindMember       Kind = 'm' // its parent is the view's ID
 	KindObject       Kind = 'o'
 	KindRefs         Kind = 'r' // its key is an object's
 	KindUnreferenced Kind = 't' // its key is an object's
-	KindPair         Kind = 'k' // belongs to a table
+	KindPair         Kind = 'k' // its parent is the table's name
 )
 
-// Place is where a record lies.
+// Place is the place of a record in the file.
 type Place struct {
 	kind   Kind
 	parent []byte
 	key    []byte
 }
 
-// At is the place of a record of a kind with a key; parent is what it belongs to, if anything.
+// At returns a place. parent may be nil.
 func At(kind Kind, parent, key []byte) Place { return Place{kind, parent, key} }
 
 var (
-	// ErrCorrupt is returned for a damaged record. It wraps what is wrong with it.
+	// ErrCorrupt is returned for a damaged record, together with the cause.
 	ErrCorrupt = errors.New("damaged on disk")
-	// ErrShort is the cause where bytes are missing.
+	// ErrShort is the cause if bytes are missing.
 	ErrShort = errors.New("cut short")
-	// ErrSeal is the cause where the checksum is right, and the key is another one.
+	// ErrSeal is the cause if the checksum is right, but the encryption key is wrong.
 	ErrSeal = errors.New("it cannot be decrypted")
 
 	errChecksum = errors.New("its checksum is wrong")
 )
 
-// Codec writes and reads records. The zero Codec does not encrypt.
+// Codec encodes and decodes records. The zero Codec does not encrypt.
 type Codec struct {
 	values *xaes
 	names  []byte // the HMAC key for names
 }
 
-// New returns a Codec for an encryption key, nil for none.
+// New returns a Codec for an encryption key, or for none if key is nil.
 func New(key []byte) (Codec, error) {
 	if key == nil {
 		return Codec{}, nil
@@ -79,8 +76,8 @@ func New(key []byte) (Codec, error) {
 // Encrypts reports whether there is a key.
 func (c Codec) Encrypts() bool { return c.values != nil }
 
-// HashKey returns the key that a name is stored under: the name, or 16 bytes that
-// tell nothing about it.
+// HashKey returns the key under which a name is stored: with encryption a keyed hash of 16 bytes,
+// otherwise the name.
 func (c Codec) HashKey(k Kind, parent, name []byte) []byte {
 	if !c.Encrypts() {
 		return name
@@ -94,8 +91,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const sumSize = 4
 
-// Seal returns the record for payload. The name is kept with it if the key
-// hides it; records whose keys hide nothing have no name.
+// Seal returns the record of a payload. name is the name whose hash is the record's key, and is
+// empty for other keys. It is only stored with encryption.
 func (c Codec) Seal(at Place, name, payload []byte) []byte {
 	where := at.Bytes()
 	record := make([]byte, sumSize, sumSize+len(payload)+len(name)+xaesOverhead+binary.MaxVarintLen32)
@@ -109,13 +106,13 @@ func (c Codec) Seal(at Place, name, payload []byte) []byte {
 	return record
 }
 
-// Open returns the payload of a record, and the name its key stands for. Without
-// encryption both are part of the arguments, not copies.
+// Open returns the payload of a record and its name. Without encryption, both are parts of the
+// arguments, not copies.
 func (c Codec) Open(at Place, record []byte) (name, payload []byte, err error) {
 	return c.OpenAt(at, at.Bytes(), record)
 }
 
-// OpenAt is Open for whoever has the place's bytes.
+// OpenAt is Open for a caller that has the place's Bytes.
 func (c Codec) OpenAt(at Place, where, record []byte) (name, payload []byte, err error) {
 	if err := checkSumAt(where, record); err != nil {
 		return nil, nil, err
@@ -139,7 +136,7 @@ func (c Codec) OpenAt(at Place, where, record []byte) (name, payload []byte, err
 	return name, r.Rest, nil
 }
 
-// CheckSum reports a record that is not what was written to its place.
+// CheckSum returns an error for a record that was not written to this place.
 func CheckSum(at Place, record []byte) error { return checkSumAt(at.Bytes(), record) }
 
 func checkSumAt(where, record []byte) error {
@@ -154,7 +151,7 @@ func checkSumAt(where, record []byte) error {
 
 func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }
 
-// Bytes is the same for no two places.
+// Bytes returns an encoding of the place that no other place has.
 func (p Place) Bytes() []byte {
 	return p.Append(make([]byte, 0, 1+len(p.parent)+len(p.key)+binary.MaxVarintLen32))
 }
@@ -170,5 +167,5 @@ func sum(where, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where, castagnoli), castagnoli, body)
 }
 
-// ChecksumOf stands for a record: its checksum covers all the rest of it.
+// ChecksumOf returns the checksum of a record.
 func ChecksumOf(record []byte) string { return string(record[:min(sumSize, len(record))]) }

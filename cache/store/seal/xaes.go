@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 )
 
-// xaes is XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM with nonces of 192
-// bits. A node seals hundreds of records a second for years under one key; the
-// 96 random bits of plain GCM would be worn out in months.
+// xaes is XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM with nonces of 192 bits. A node
+// encrypts hundreds of records a second for years with one key; 96 random bits, as in plain
+// GCM, would be safe for months only.
 type xaes struct {
 	block cipher.Block
 	k1    [aes.BlockSize]byte // the first CMAC subkey
@@ -22,7 +22,7 @@ const (
 func newXAES(key [32]byte) *xaes {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // 32 bytes are a key
+		panic(err) // a key of 32 bytes is valid
 	}
 	x := &xaes{block: block}
 	block.Encrypt(x.k1[:], x.k1[:])
@@ -37,7 +37,7 @@ func newXAES(key [32]byte) *xaes {
 // seal appends nonce and ciphertext to dst.
 func (x *xaes) seal(dst, plaintext, aad []byte) []byte {
 	var nonce [xaesNonce]byte
-	rand.Read(nonce[:]) // never fails: it ends the process
+	rand.Read(nonce[:]) // if it fails, it ends the process
 	return x.sealNonce(append(dst, nonce[:]...), nonce[:], plaintext, aad)
 }
 
@@ -45,7 +45,7 @@ func (x *xaes) sealNonce(dst, nonce, plaintext, aad []byte) []byte {
 	return x.derive(nonce).Seal(dst, nonce[12:], plaintext, aad)
 }
 
-// open returns the plaintext of what seal has appended.
+// open decrypts what seal has appended.
 func (x *xaes) open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < xaesOverhead {
 		return nil, ErrShort
@@ -54,7 +54,7 @@ func (x *xaes) open(sealed, aad []byte) ([]byte, error) {
 	return x.derive(nonce).Open(nil, nonce[12:], sealed[xaesNonce:], aad)
 }
 
-// derive returns the cipher of all nonces with these first 12 bytes.
+// derive returns the cipher for all nonces with the same first 12 bytes.
 func (x *xaes) derive(nonce []byte) cipher.AEAD {
 	var key [32]byte
 	for i, half := range [][]byte{key[:16], key[16:]} {

@@ -8,8 +8,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// pending is changes that wait for a commit, at most one for each view and key.
-// Its owner guards it.
+// pending are the changes that wait for a commit, at most one for each view and key. It is not
+// safe for concurrent use.
 type pending struct {
 	views map[store.ID]*pendingView
 	pairs map[pairKey]store.Pair
@@ -18,28 +18,21 @@ type pending struct {
 
 type pairKey struct{ table, key string }
 
-// pendingView is all that has happened to a view, as one change.
+// pendingView is all changes of a view as one.
 type pendingView struct {
-	change  store.Change // without Put and Delete
-	members map[string]pendingMember
+	change  store.Change             // without Put and Delete
+	members map[string]*store.Object // nil if the member was removed
 	bytes   int64
 }
 
-// pendingMember is what has become of a member. Bytes that are nil are stored,
-// unless it has gone.
-type pendingMember struct {
-	version string
-	sum     store.Sum
-	bytes   []byte
-	gone    bool
-}
-
-// memberCost is what a pending member takes in memory, besides its strings and
-// bytes: about, for a map entry of 88 bytes.
-const memberCost = 144
-
-// headerCost is what a pending view takes without members: about, with a key and a blob.
-const headerCost = 1 << 10
+const (
+	// memberCost is the approximate memory of a pending member, in bytes, without its strings
+	// and the bytes of the object.
+	memberCost = 144
+	// headerCost is the approximate memory of a pending view without members, in bytes, with
+	// a key and a blob.
+	headerCost = 1 << 10
+)
 
 func newPending() *pending {
 	return &pending{views: map[store.ID]*pendingView{}, pairs: map[pairKey]store.Pair{}}
@@ -47,8 +40,8 @@ func newPending() *pending {
 
 func (p *pending) empty() bool { return len(p.views) == 0 && len(p.pairs) == 0 }
 
-// add puts a change behind those that are there. It returns ErrConflict, and
-// leaves things as they were, if the change does not start where they end.
+// add appends a change. It returns ErrConflict, and changes nothing, if the change does not start
+// from the state that earlier changes lead to.
 func (p *pending) add(c *store.Change) error {
 	before := p.views[c.ID]
 	var was int64
@@ -64,7 +57,7 @@ func (p *pending) add(c *store.Change) error {
 	return nil
 }
 
-// then returns what a change makes of what is pending for its view, nil if that is nothing.
+// then returns v followed by a change. v may be nil.
 func (v *pendingView) then(c *store.Change) (*pendingView, error) {
 	if c.Op == store.MarkStale && v != nil && v.change.Op == store.Drop {
 		return v, nil
@@ -72,7 +65,7 @@ func (v *pendingView) then(c *store.Change) (*pendingView, error) {
 	if c.Op == store.Update && v != nil {
 		return v.updated(c)
 	}
-	after := &pendingView{change: *c, members: make(map[string]pendingMember, len(c.Put)), bytes: headerCost}
+	after := &pendingView{change: *c, members: make(map[string]*store.Object, len(c.Put)), bytes: headerCost}
 	after.change.Put, after.change.Delete = nil, nil
 	if c.Op == store.Update || c.Op == store.Replace {
 		after.fill(c, v)
@@ -80,7 +73,7 @@ func (v *pendingView) then(c *store.Change) (*pendingView, error) {
 	return after, nil
 }
 
-// updated is v with an Update behind it.
+// updated returns v followed by an Update.
 func (v *pendingView) updated(c *store.Change) (*pendingView, error) {
 	header := v.change.Header
 	switch v.change.Op {
@@ -103,45 +96,48 @@ func (v *pendingView) updated(c *store.Change) (*pendingView, error) {
 	return v, nil
 }
 
-// fill applies a change's members. Where it gives no bytes, and they are pending
-// in before, they come from there.
+// fill applies the members of a change. Bytes that the change does not give are taken from before,
+// if they are pending there.
 func (v *pendingView) fill(c *store.Change, before *pendingView) {
 	for _, name := range c.Delete {
 		v.remove(name)
 		if v.change.Op == store.Update {
-			v.set(name, pendingMember{gone: true})
+			v.set(name, nil)
 		}
 	}
-	for i := range c.Put {
-		o := &c.Put[i]
-		m := pendingMember{version: o.ResourceVersion, sum: o.Sum, bytes: o.Bytes}
-		if m.bytes == nil && before != nil && before.change.Header.Scope == c.Header.Scope {
-			if old := before.members[o.Name]; old.version == m.version && old.sum == m.sum {
-				m.bytes = old.bytes
+	for _, o := range c.Put {
+		if o.Bytes == nil && before != nil && before.change.Header.Scope == c.Header.Scope {
+			if old := before.members[o.Name]; old != nil && old.ResourceVersion == o.ResourceVersion && old.Sum == o.Sum {
+				o.Bytes = old.Bytes
 			}
 		}
 		v.remove(o.Name)
-		v.set(o.Name, m)
+		v.set(o.Name, &o)
 	}
 }
 
-func (v *pendingView) set(name string, m pendingMember) {
-	v.members[name] = m
-	v.bytes += m.cost(name)
+func (v *pendingView) set(name string, o *store.Object) {
+	v.members[name] = o
+	v.bytes += cost(name, o)
 }
 
 func (v *pendingView) remove(name string) {
-	if m, ok := v.members[name]; ok {
+	if o, ok := v.members[name]; ok {
 		delete(v.members, name)
-		v.bytes -= m.cost(name)
+		v.bytes -= cost(name, o)
 	}
 }
 
-func (m *pendingMember) cost(name string) int64 {
-	return int64(len(name)+len(m.version)+len(m.bytes)) + memberCost
+// cost returns the approximate memory of a pending member, in bytes.
+func cost(name string, o *store.Object) int64 {
+	n := int64(len(name)) + memberCost
+	if o != nil {
+		n += int64(len(o.ResourceVersion) + len(o.Bytes))
+	}
+	return n
 }
 
-// set notes a key's new value.
+// set sets a key's new value.
 func (p *pending) set(pair store.Pair) {
 	k := pairKey{pair.Table, pair.Key}
 	if old, ok := p.pairs[k]; ok {
@@ -155,8 +151,7 @@ func pairSize(p *store.Pair) int64 {
 	return int64(len(p.Key)+len(p.Value)) + memberCost
 }
 
-// follow puts all of next behind p. It returns the views for which that cannot
-// be: they are left as p has them.
+// follow appends all of next to p, but for the changes of views that conflict: it returns their IDs.
 func (p *pending) follow(next *pending) []store.ID {
 	var refused []store.ID
 	for id, v := range next.views {
@@ -171,10 +166,10 @@ func (p *pending) follow(next *pending) []store.ID {
 	return refused
 }
 
-// lose replaces what is pending for a view.
+// lose replaces the changes of a view by an operation.
 func (p *pending) lose(id store.ID, op store.Op) {
 	p.remove(id)
-	p.add(&store.Change{ID: id, Op: op}) //nolint:errcheck // nothing is there to be refused by
+	p.add(&store.Change{ID: id, Op: op}) //nolint:errcheck // nothing is left that it could conflict with
 }
 
 func (p *pending) remove(id store.ID) {
@@ -184,7 +179,7 @@ func (p *pending) remove(id store.ID) {
 	}
 }
 
-// largest is the view whose loss frees the most.
+// largest returns the view whose loss frees the most memory.
 func (p *pending) largest() (id store.ID, ok bool) {
 	var most int64
 	for candidate, v := range p.views {
@@ -195,27 +190,27 @@ func (p *pending) largest() (id store.ID, ok bool) {
 	return id, ok
 }
 
-// object looks for an object's bytes.
+// object returns an object's bytes.
 func (p *pending) object(k store.ObjectKey) ([]byte, bool) {
 	for _, v := range p.views {
 		if v.change.Header.Scope != k.Scope {
 			continue
 		}
-		if m, ok := v.members[k.Name]; ok && !m.gone && m.version == k.ResourceVersion && m.sum == k.Sum && m.bytes != nil {
-			return m.bytes, true
+		if o := v.members[k.Name]; o != nil && o.ResourceVersion == k.ResourceVersion && o.Sum == k.Sum && o.Bytes != nil {
+			return o.Bytes, true
 		}
 	}
 	return nil, false
 }
 
+// batched returns the changes as one, with its members in order.
 func (v *pendingView) batched() store.Change {
 	c := v.change
 	for _, name := range slices.Sorted(maps.Keys(v.members)) {
-		m := v.members[name]
-		if m.gone {
+		if o := v.members[name]; o == nil {
 			c.Delete = append(c.Delete, name)
 		} else {
-			c.Put = append(c.Put, store.Object{Name: name, ResourceVersion: m.version, Sum: m.sum, Bytes: m.bytes})
+			c.Put = append(c.Put, *o)
 		}
 	}
 	return c

@@ -5,53 +5,45 @@ import (
 	"errors"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// maxRetry bounds the wait after commits that failed, in intervals: a disk that
-// has space again is used within so many seconds.
+// maxRetry bounds the pause after failed commits, in intervals. A disk that has space again is
+// used after that time.
 const maxRetry = 8
 
-// Run commits what is collected until ctx ends, and then once more; see
-// Options.Interval. It returns ErrDamaged or ErrClosed of the store when the store
-// cannot be used any more, and the error of the last commit; a commit that
-// fails for another reason is reported to Options.Committed and tried again.
+// Run commits changes until ctx ends, and then once more; see Options.Interval. It returns the
+// error of that last commit, or ErrDamaged or ErrClosed if the store cannot be used any more.
+// Other errors are reported to Options.Committed, and the commit is tried again.
 func (w *Writer) Run(ctx context.Context) error {
-	pause := w.opts.Interval // after a commit, besides the time that changes are collected
-	var rested <-chan time.Time
+	wait := w.opts.Interval // after a commit, in addition to collecting changes
 	for {
-		if rested != nil {
-			select {
-			case <-ctx.Done():
-				return w.commit()
-			case <-rested:
-			}
-		}
 		select {
 		case <-ctx.Done():
 			return w.commit()
 		case <-w.dirty:
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.Sleep(ctx, w.opts.Interval) {
 			return w.commit()
-		case <-time.After(w.opts.Interval):
 		}
 		err := w.commit()
 		switch {
 		case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrClosed):
 			return err
 		case err != nil:
-			pause = min(2*pause, maxRetry*w.opts.Interval)
+			wait = min(2*wait, maxRetry*w.opts.Interval)
 			w.wake()
 		default:
-			pause = w.opts.Interval
+			wait = w.opts.Interval
 		}
-		rested = time.After(pause)
+		if !pause.Sleep(ctx, wait) {
+			return w.commit()
+		}
 	}
 }
 
-// commit writes all that is collected. If that fails it is collected again.
+// commit writes all collected changes. If that fails, they are collected again.
 func (w *Writer) commit() error {
 	if !w.take() {
 		return nil
@@ -60,7 +52,7 @@ func (w *Writer) commit() error {
 	stats := CommitStats{}
 	stats.Err = w.commitCurrent(&stats)
 	stats.Duration = time.Since(start)
-	w.tell(w.done(stats.Err))
+	w.report(w.done(stats.Err))
 	w.opts.Committed(stats)
 	return stats.Err
 }
@@ -75,25 +67,23 @@ func (w *Writer) take() bool {
 	return true
 }
 
-// commitCurrent commits what take has taken. A change that the store refuses
-// does not keep the others from the disk: its view is given up. A transaction that is
-// refused writes nothing, so trying again costs no sync.
+// commitCurrent commits w.current. If the store refuses a change, it gives up that view and
+// tries again without it; a refused transaction writes nothing, so this costs no sync.
 func (w *Writer) commitCurrent(stats *CommitStats) error {
 	for {
 		// Only this goroutine changes current, so reading it needs no lock.
 		batch := w.current.batch()
 		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
 		err := w.store.Commit(batch)
-		var refused *store.Error
-		if err == nil || errors.Is(err, store.ErrDamaged) || !errors.As(err, &refused) || !w.giveUp(refused) {
+		refused, ok := errors.AsType[*store.Error](err)
+		if !ok || errors.Is(err, store.ErrDamaged) || !w.giveUp(refused) {
 			return err
 		}
 		w.opts.Lost(refused.View, refused.Err)
 	}
 }
 
-// giveUp takes a refused change out of what is being committed. It says no if
-// that would not help.
+// giveUp removes a refused change from w.current. It returns false if that would not help.
 func (w *Writer) giveUp(refused *store.Error) bool {
 	op := store.MarkStale
 	if errors.Is(refused, store.ErrCorrupt) {
@@ -113,7 +103,7 @@ func (w *Writer) giveUp(refused *store.Error) bool {
 	return true
 }
 
-// done ends a commit: what failed goes before what came meanwhile.
+// done ends a commit. Changes of a failed one are put before those collected meanwhile.
 func (w *Writer) done(err error) []loss {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,11 +112,11 @@ func (w *Writer) done(err error) []loss {
 	if err == nil {
 		return nil
 	}
-	var losses []loss
 	refused := failed.follow(w.next)
 	w.next = failed
+	var losses []loss
 	for _, id := range refused {
-		losses = append(losses, w.loseLocked(id, store.MarkStale, store.ErrConflict))
+		losses = append(losses, w.loseLocked(id, store.ErrConflict))
 	}
 	return append(losses, w.boundLocked()...)
 }

@@ -1,12 +1,13 @@
-// Package writeback stands between those who serve clients and the store: nobody waits for
-// the disk. A Writer collects changes in memory and commits them once a second, a later
-// change of an object or key in the place of an earlier one.
+// Package writeback collects changes in memory and commits them to the store once a second, so
+// that no client waits for the disk. A later change of an object or key replaces an earlier
+// one.
 //
-// What waits is bounded. Beyond the bound, and where the store refuses a change, a view is
-// given up: it is marked stale on disk rather than being wrong, and the owner is told. What
-// a crash loses is the last changes only: each commit leaves a state that has been.
+// Pending changes are bounded. Beyond the bound, or if the store refuses a change, the changes
+// of a view are given up: the view is marked stale on disk instead of being wrong, and the
+// owner is told. A crash loses only the last changes: each commit leaves a consistent state.
 //
-// Its tests are in package store, beside the model of views that they check against.
+// A Writer is safe for concurrent use. Its tests are in package store, beside the model of views
+// that they check against.
 package writeback
 
 import (
@@ -19,58 +20,53 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// ErrOverflow is why a Writer gave up a view's changes: the disk did not take
-// them as fast as they came.
+// ErrOverflow is the reason if a view's changes were given up because the disk was too slow.
 var ErrOverflow = errors.New("too much is waiting for the disk")
 
-// committer is a Store, as far as a Writer needs it.
+// committer is the part of a Store that a Writer uses.
 type committer interface{ Commit(store.Batch) error }
 
 // Options of a Writer. The zero value is usable.
 type Options struct {
-	// Interval is how long changes are collected before they are committed: 1 s
-	// by default. While changes do not cease, commits are two intervals apart:
-	// each syncs the disk twice, so that there is a sync a second at most.
+	// Interval is how long changes are collected before they are committed: 1 s by default.
+	// If changes never cease, commits are two intervals apart: each syncs the disk twice,
+	// which makes one sync per interval.
 	Interval time.Duration
-	// MaxPending bounds the bytes that wait for a commit: 32 MiB by default.
-	// As many again may be in a commit that is under way.
+	// MaxPending bounds the bytes that wait for a commit: 32 MiB by default. A running commit
+	// may have as many again.
 	MaxPending int64
-	// Lost is called for a view whose changes were given up, and why. It is
-	// stale on disk from then on, or gone if it was damaged there; its changes
-	// are thrown away until one that replaces or drops it. Lost must
-	// not block. It may be called by the goroutine of Change or of Run.
+	// Lost is called for a view whose changes were given up, with the reason. The view is then
+	// stale on disk, or dropped if it was damaged there, and its changes are ignored until one
+	// that replaces or drops it. Lost must not block. It is called by the goroutine of Change
+	// or of Run.
 	Lost func(store.ID, error)
-	// Committed is called by Run after each commit, failed or not.
+	// Committed is called by Run after each commit, also a failed one.
 	Committed func(CommitStats)
 }
 
-// CommitStats is what one commit of a Writer was.
+// CommitStats describes one commit of a Writer.
 type CommitStats struct {
 	Duration time.Duration
 	Bytes    int64 // given to the store
 	Views    int
-	Err      error // nil if it is on disk; else it is tried again
+	Err      error // nil if the commit is on disk; else it is tried again
 }
 
-// Writer stands between those who serve clients and the disk. Change and Put
-// only take a short lock and return; Run commits what has been collected, a
-// later change of an object or key in the place of an earlier one. What cannot
-// be committed stays in memory within a bound; beyond it, the view with the
-// most pending is given up and marked stale on disk instead of being wrong.
+// Writer collects changes. Change and Put only take a short lock; Run commits.
 type Writer struct {
 	store committer
 	opts  Options
 
-	// dirty says that something is pending. One is enough: Run takes all.
+	// dirty says that something is pending. One element is enough: Run takes all changes.
 	dirty chan struct{}
 
 	mu      sync.Mutex
 	next    *pending // collected
-	current *pending // in a commit, nil if there is none; only Run changes it
+	current *pending // in a running commit, or nil; only Run changes it
 	lost    map[store.ID]bool
 }
 
-// New returns a Writer that does nothing until Run is called.
+// New returns a Writer, which commits nothing until Run is called.
 func New(to committer, opts Options) *Writer {
 	opts.Interval = cmp.Or(opts.Interval, time.Second)
 	opts.MaxPending = cmp.Or(opts.MaxPending, 32<<20)
@@ -89,21 +85,20 @@ func New(to committer, opts Options) *Writer {
 	}
 }
 
-// Change takes over a change: neither it nor the bytes it points to may be
-// changed afterwards. It does no I/O. The only error is ErrInvalid.
+// Change queues a change. Neither the change nor its bytes may be modified afterwards. Change
+// does no I/O. Its only error is ErrInvalid.
 //
-// Bytes may be nil for objects that the view on disk holds, or that an earlier
-// change to it has given.
+// The bytes of an object may be nil if the view has it, on disk or by an earlier change.
 func (w *Writer) Change(c store.Change) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("collect change: %w", err)
 	}
-	w.tell(w.collect(&c))
+	w.report(w.collect(&c))
 	w.wake()
 	return nil
 }
 
-// Put takes over new values of keys. They are never given up. The only error is ErrInvalid.
+// Put queues new values of keys, which are never given up. Its only error is ErrInvalid.
 func (w *Writer) Put(pairs ...store.Pair) error {
 	for i := range pairs {
 		if err := pairs[i].Validate(); err != nil {
@@ -119,9 +114,8 @@ func (w *Writer) Put(pairs ...store.Pair) error {
 	return nil
 }
 
-// Object returns the bytes of an object that waits for its commit. What is not
-// here is in the store, if it is anywhere: look there next. The bytes may not
-// be changed.
+// Object returns the bytes of a pending object, which must not be modified. Other objects can
+// only be in the store, which must be searched after this.
 func (w *Writer) Object(k store.ObjectKey) ([]byte, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,8 +125,8 @@ func (w *Writer) Object(k store.ObjectKey) ([]byte, bool) {
 	return w.current.object(k)
 }
 
-// Get returns the value of a key that waits for its commit, nil if the key is to
-// be deleted. What is not here is in the store, if it is anywhere.
+// Get returns the pending value of a key, which is nil if the key is to be deleted. Other keys
+// can only be in the store, which must be searched after this.
 func (w *Writer) Get(table, key string) (value []byte, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +138,7 @@ func (w *Writer) Get(table, key string) (value []byte, ok bool) {
 	return pair.Value, ok
 }
 
-// Pending returns how many bytes wait for a commit or are in one.
+// Pending returns the number of bytes that wait for a commit or are in one.
 func (w *Writer) Pending() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,13 +156,14 @@ func (w *Writer) wake() {
 	}
 }
 
-// loss is a view that was given up.
+// loss is a view whose changes were given up.
 type loss struct {
 	id  store.ID
 	err error
 }
 
-func (w *Writer) tell(losses []loss) {
+// report calls Options.Lost. w.mu must not be held.
+func (w *Writer) report(losses []loss) {
 	for _, l := range losses {
 		w.opts.Lost(l.id, l.err)
 	}
@@ -184,26 +179,27 @@ func (w *Writer) collect(c *store.Change) []loss {
 		return nil
 	}
 	if err := w.next.add(c); err != nil {
-		return []loss{w.loseLocked(c.ID, store.MarkStale, err)}
+		return []loss{w.loseLocked(c.ID, err)}
 	}
 	return w.boundLocked()
 }
 
-// boundLocked gives up views until what is pending is within its bound.
+// boundLocked gives up views until the pending changes are within their bound.
 func (w *Writer) boundLocked() []loss {
 	var losses []loss
 	for w.next.bytes > w.opts.MaxPending {
 		id, ok := w.next.largest()
 		if !ok {
-			break // what is left are marks and keys
+			break // only marks and keys are left
 		}
-		losses = append(losses, w.loseLocked(id, store.MarkStale, ErrOverflow))
+		losses = append(losses, w.loseLocked(id, ErrOverflow))
 	}
 	return losses
 }
 
-func (w *Writer) loseLocked(id store.ID, op store.Op, err error) loss {
-	w.next.lose(id, op)
+// loseLocked gives up the changes of a view, and marks it stale.
+func (w *Writer) loseLocked(id store.ID, err error) loss {
+	w.next.lose(id, store.MarkStale)
 	w.lost[id] = true
 	return loss{id, err}
 }
