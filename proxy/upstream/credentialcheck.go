@@ -149,7 +149,7 @@ func (s *server) checkCredentials(ctx context.Context, used *transports) error {
 	if s.auth.err() != nil {
 		return &RefusedError{}
 	}
-	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api")
 	switch {
 	case stale():
 		return errCredentialsReplaced
@@ -183,7 +183,7 @@ func (s *server) retryCredentials(ctx context.Context) {
 			continue
 		}
 		wait = min(2*wait, maxPause)
-		code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api", time.Now())
+		code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api")
 		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !isTransientStatus(code) && s.transports.Load() == used {
 			s.auth.close("the apiserver takes its credentials after all")
 			return

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,5 +319,26 @@ func both(first func(*cloud) error, later time.Duration, second func(*cloud) err
 		time.Sleep(later)
 		err := second(c)
 		return errors.Join(<-done, err)
+	}
+}
+
+// An apiserver would authenticate and log a request that its handler sees.
+func TestAPingIsAnsweredByTheServerItself(t *testing.T) {
+	for _, protocol := range []string{"HTTP/2", "HTTP/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			var asked atomic.Int64
+			handler := func(http.ResponseWriter, *http.Request) {
+				asked.Add(1)
+				time.Sleep(time.Minute)
+			}
+			inCloud(t, handler, local(), func(t *testing.T, c *cloud) {
+				if err := get1("/api/v1/slow")(c); err != nil {
+					t.Fatal(err)
+				}
+				if n := asked.Load(); n != 1 {
+					t.Errorf("the apiserver's handler saw %d requests, want the client's alone", n)
+				}
+			})
+		})
 	}
 }

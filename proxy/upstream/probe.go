@@ -16,12 +16,10 @@ import (
 // the answer, and one more.
 const maxProbeSteps = 4
 
-// run probes while the apiserver is down, and when a silent connection requests it, until ctx
-// ends.
+// run probes while the apiserver is down, and checks it when that is due, until ctx ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.runProbes(ctx) })
 	all.Go(func() { s.runStorageChecks(ctx) })
 	all.Go(func() { s.runCredentialRetries(ctx) })
 	for {
@@ -30,17 +28,6 @@ func (s *server) run(ctx context.Context) error {
 			return nil
 		case <-s.health.wake:
 			s.probeUntilUp(ctx)
-		}
-	}
-}
-
-func (s *server) runProbes(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case since := <-s.conns.Probes():
-			s.probe(ctx, since)
 		}
 	}
 }
@@ -76,7 +63,7 @@ func (s *server) probeUntilUp(ctx context.Context) {
 			wait = min(2*wait, maxProbeFactor*s.limits.Probe)
 		}
 		pause.Reset(wait)
-		s.probe(ctx, time.Now())
+		s.probe(ctx)
 	}
 }
 
@@ -84,42 +71,42 @@ func (s *server) probeUntilUp(ctx context.Context) {
 // can be reached but does not serve: it may be overloaded.
 const maxProbeFactor = 4
 
-// probe sends a small request without credentials, and records the result. Any answer proves
-// that the apiserver can be reached, and the connection is kept for the next request. Only
-// 502, 503, 504 and 429 mean that the apiserver, or a load balancer in front of it, does not
-// serve yet. An apiserver that was lost because it did not serve the node must pass
-// checkStorage instead.
-//
-// An apiserver that is silent for Limits.Loss after since is lost.
-func (s *server) probe(ctx context.Context, since time.Time) {
-	was := s.health.down()
-	if asNotServing(was) != nil {
+// probe sends a small request without credentials to an apiserver that is down, and records
+// the result. Any answer proves that the apiserver can be reached, and the connection is kept
+// for the next request. Only 502, 503, 504 and 429 mean that the apiserver, or a load balancer
+// in front of it, does not serve yet. An apiserver that was lost because it did not serve the
+// node must pass checkStorage instead.
+func (s *server) probe(ctx context.Context) {
+	switch was := s.health.down(); {
+	case was == nil: // it has answered a request meanwhile
+		return
+	case asNotServing(was) != nil:
 		s.checkStorage(ctx)
 		return
 	}
-	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Caller), "/livez", since)
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Caller), "/livez")
 	switch {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
-	case isTransientStatus(code) && was != nil:
+	case isTransientStatus(code):
 		s.health.failed(time.Now(), &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
-	case isTransientStatus(code): // reachable; checkStorage decides whether it serves
 	default:
 		s.health.succeeded(time.Now())
 	}
 }
 
-// quickGet returns the status code of a cheap request, which counts as pending since a time.
-func (s *server) quickGet(ctx context.Context, path string, since time.Time) (int, error) {
+// quickGet returns the status code of a request that an apiserver answers at once: silence is a
+// loss.
+func (s *server) quickGet(ctx context.Context, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
 	defer cancel()
-	return s.get(ctx, &liveness.Attempt{Strict: true, Since: since}, path, since)
+	return s.get(ctx, &liveness.Attempt{Probe: true, Strict: true}, path)
 }
 
 // get sends a request of the hub's own, and returns the status code. If the connection fails,
 // the apiserver is lost.
-func (s *server) get(ctx context.Context, a *liveness.Attempt, path string, since time.Time) (int, error) {
-	req, err := http.NewRequestWithContext(liveness.WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
+func (s *server) get(ctx context.Context, a *liveness.Attempt, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}

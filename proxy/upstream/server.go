@@ -36,7 +36,7 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 		address: address, log: log, limits: limits, checks: newCheckTrigger(limits), lease: leasePath(node),
 		nodeAvailability: &nodeAvailability{onChange: forNode, up: true, authorized: true},
 	}
-	s.conns = liveness.NewConns(s, limits.timeouts(), log)
+	s.conns = liveness.NewConns(s, address, limits.timeouts(), log)
 	s.health = newHealth(log, func(isUp bool, at time.Time) {
 		setGauges(up, last, isUp, at)
 		changed(isUp, at)
@@ -93,7 +93,9 @@ func (s *server) setCredentials(creds *Credentials) {
 		s.auth.close("the node has other credentials")
 	}
 	if old != nil {
-		old.closeIdle(false)
+		for _, t := range old.all {
+			t.CloseIdleConnections()
+		}
 	}
 }
 

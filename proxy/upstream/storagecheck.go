@@ -125,8 +125,8 @@ func (s *server) getTwice(ctx context.Context, path string) (code int, err error
 func (s *server) getOnce(ctx context.Context, path string) (int, error) {
 	bound, cancel := context.WithTimeout(ctx, storageDeadline)
 	defer cancel()
-	a := &liveness.Attempt{}
-	code, err := s.get(bound, a, path, time.Now())
+	a := &liveness.Attempt{Probe: true}
+	code, err := s.get(bound, a, path)
 	switch {
 	case err == nil || ctx.Err() != nil || bound.Err() == nil:
 		return code, err

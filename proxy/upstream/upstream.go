@@ -82,11 +82,13 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 	}
 }
 
-// Close closes idle connections. Requests in flight are not affected, and later ones open new
-// connections.
+// Close closes idle connections, and ends pings. Requests in flight continue, but the loss of
+// their apiserver is no longer noticed.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
-		s.transports.Load().closeIdle(true)
+		for _, t := range s.transports.Load().all {
+			t.Close()
+		}
 	}
 }
 

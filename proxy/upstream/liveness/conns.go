@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,17 +15,17 @@ import (
 // kernel knows what was delivered.
 type Conns struct {
 	server   apiserver
+	address  *url.URL
 	timeouts Timeouts
 	log      *slog.Logger
 	Network  Network
-	Peers    []*Conns       // of all apiservers, including this one; set before the first request
-	probes   chan time.Time // requests of a probe; holds one
+	Peers    []*Conns // of all apiservers, including this one; set before the first request
 
-	mu            sync.Mutex
-	all           map[*Conn]struct{}
-	dialCtx       context.Context // ends when the apiserver is lost
-	cancelDials   context.CancelCauseFunc
-	lastIdleProbe time.Time // for connections that cannot be pinged
+	mu          sync.Mutex
+	all         map[*Conn]struct{}
+	newest      *Transport      // but for upgrades
+	dialCtx     context.Context // ends when the apiserver is lost
+	cancelDials context.CancelCauseFunc
 }
 
 // apiserver is the owner of Conns.
@@ -37,9 +38,9 @@ type apiserver interface {
 	ConnectFailed(err error)
 }
 
-// NewConns returns an empty Conns for server. It calls server without holding a lock.
-func NewConns(server apiserver, limits Timeouts, log *slog.Logger) *Conns {
-	cs := &Conns{server: server, timeouts: limits, log: log, Network: tcp(), probes: make(chan time.Time, 1), all: map[*Conn]struct{}{}}
+// NewConns returns an empty Conns for server, at address. It calls server without holding a lock.
+func NewConns(server apiserver, address *url.URL, limits Timeouts, log *slog.Logger) *Conns {
+	cs := &Conns{server: server, address: address, timeouts: limits, log: log, Network: tcp(), all: map[*Conn]struct{}{}}
 	cs.dialCtx, cs.cancelDials = context.WithCancelCause(context.Background())
 	return cs
 }
@@ -74,18 +75,6 @@ func (cs *Conns) dialContext() context.Context {
 	return cs.dialCtx
 }
 
-// idleProbeDue reports whether a probe is due for connections that have only idle streams and
-// cannot be pinged, and returns the time of the last one. One probe is enough for all:
-// without HTTP/2 each watch has a connection of its own.
-func (cs *Conns) idleProbeDue(now time.Time, every time.Duration) (last time.Time, due bool) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if due = now.Sub(cs.lastIdleProbe) >= every; due {
-		cs.lastIdleProbe = now
-	}
-	return cs.lastIdleProbe, due
-}
-
 // CloseAll closes all connections, and ends all dials.
 func (cs *Conns) CloseAll(cause error) {
 	cs.mu.Lock()
@@ -94,12 +83,12 @@ func (cs *Conns) CloseAll(cause error) {
 	cs.mu.Unlock()
 	abandon(cause)
 	for _, c := range cs.list() {
-		c.closeWith(cause)
+		_ = c.closeWith(cause) // nobody needs it any more
 	}
 }
 
-// unresponsive closes c, on which a response is pending and no byte has arrived since a time.
-// The apiserver is unresponsive, too, unless another connection was active since.
+// unresponsive closes c, on which no byte has arrived since a time although a ping or handshake
+// is pending. The apiserver is unresponsive, too, unless another connection was active since.
 func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	cause := &UnresponsiveError{time.Since(since)}
 	if cs.activeSince(c, since) {
@@ -107,65 +96,60 @@ func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	} else {
 		cs.server.Unresponsive(cause)
 	}
-	c.closeWith(cause)
+	_ = c.closeWith(cause) // nobody needs it any more
 }
 
 // activeSince reports whether a connection other than c was active after since.
 func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
 	for _, other := range cs.list() {
-		if at, _ := other.lastActivity(); other != c && at.After(since) {
+		if active, _ := other.state(); other != c && active.After(since) {
 			return true
 		}
 	}
 	return false
 }
 
-// probeAll probes all apiservers: this one has been silent since a time although a response
+// pingEvery pings all apiservers: this one has been silent since a time although a response
 // is pending, so the link to all of them may be down. A request that moves on to the next
 // apiserver then does not have to wait as long again.
-func (cs *Conns) probeAll(since time.Time) {
-	cs.probe(since)
-	cs.probePeers(since)
-}
-
-// pingAll is probeAll for a dial that has been silent. It pings open connections, and opens no
-// further one to this apiserver: a load balancer may limit connections per client.
-func (cs *Conns) pingAll(since time.Time) {
-	for _, c := range cs.list() {
-		c.ping(since)
+func (cs *Conns) pingEvery(since time.Time) {
+	for _, peer := range cs.Peers {
+		peer.ping(since)
 	}
-	cs.probePeers(since)
 }
 
-func (cs *Conns) probePeers(since time.Time) {
+// pingOthers is pingEvery for a dial that has been silent. It opens no further connection to
+// this apiserver: a load balancer may limit connections per client.
+func (cs *Conns) pingOthers(since time.Time) {
+	cs.pingOpen(since)
 	for _, peer := range cs.Peers {
 		if peer != cs {
-			peer.probe(since)
+			peer.ping(since)
 		}
 	}
 }
 
-// Probes returns the channel of probes requested by silent connections. Each value is the
-// time when the silence began.
-func (cs *Conns) Probes() <-chan time.Time { return cs.probes }
-
-// probe pings every connection that was not active after since. If none of them can be judged
-// by its own silence, it requests a probe.
-func (cs *Conns) probe(since time.Time) {
+// ping pings the apiserver, on each transport with a connection that was not active after
+// since. Without any connection it opens one.
+func (cs *Conns) ping(since time.Time) {
 	if cs.server.Down() != nil {
 		return // it is being probed already
 	}
-	answered := false
+	if !cs.pingOpen(since) {
+		cs.mu.Lock()
+		t := cs.newest
+		cs.mu.Unlock()
+		t.ping(since)
+	}
+}
+
+// pingOpen is ping without opening a first connection. It reports whether there is one.
+func (cs *Conns) pingOpen(since time.Time) (open bool) {
 	for _, c := range cs.list() {
-		at, judged := c.lastActivity()
-		answered = answered || judged || at.After(since)
-		c.ping(since)
+		open = true
+		if active, strict := c.state(); c.owner != nil && !strict && !active.After(since) {
+			c.owner.ping(since)
+		}
 	}
-	if answered {
-		return
-	}
-	select {
-	case cs.probes <- since:
-	default: // one is requested already
-	}
+	return open
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 func TestAnAttemptThatFailsAsTheLossIsNoticed(t *testing.T) {
 	silent := &UnresponsiveError{time.Second}
 	for range 1000 { // two goroutines race
-		cs := NewConns(upServer{}, Timeouts{Loss: 2500 * time.Millisecond, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
+		cs := NewConns(upServer{}, &url.URL{}, Timeouts{Loss: 2500 * time.Millisecond, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
 		cs.Network.Dial = func(context.Context, string, string) (net.Conn, error) {
 			cs.CloseAll(silent)
 			return nil, errors.New("connection refused")
