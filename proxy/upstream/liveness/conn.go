@@ -76,19 +76,23 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // Close closes the connection, and ends its monitoring.
-func (c *Conn) Close() error { return c.closeWith(nil) }
-
-// closeWith is Close; reads and writes return cause, unless it is nil.
-func (c *Conn) closeWith(cause error) error {
+func (c *Conn) Close() error {
 	c.conns.remove(c)
 	c.mu.Lock()
-	if c.cause == nil {
-		c.cause = cause
-	}
 	c.closed = true
 	c.stopTimerLocked()
 	c.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// closeWith closes the connection; its reads and writes return cause.
+func (c *Conn) closeWith(cause error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = cause
+	}
+	c.mu.Unlock()
+	c.Close()
 }
 
 // start records that p is pending since a time.

@@ -83,7 +83,7 @@ func (cs *Conns) CloseAll(cause error) {
 	cs.mu.Unlock()
 	abandon(cause)
 	for _, c := range cs.list() {
-		_ = c.closeWith(cause) // nobody needs it any more
+		c.closeWith(cause)
 	}
 }
 
@@ -96,7 +96,7 @@ func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	} else {
 		cs.server.Unresponsive(cause)
 	}
-	_ = c.closeWith(cause) // nobody needs it any more
+	c.closeWith(cause)
 }
 
 // activeSince reports whether a connection other than c was active after since.
@@ -113,37 +113,16 @@ func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
 // is pending, so the link to all of them may be down. A request that moves on to the next
 // apiserver then does not have to wait as long again.
 func (cs *Conns) pingEvery(since time.Time) {
+	cs.pingOpen(since) // no new one here: a load balancer may limit connections per client
 	for _, peer := range cs.Peers {
-		peer.ping(since)
-	}
-}
-
-// pingOthers is pingEvery for a dial that has been silent. It opens no further connection to
-// this apiserver: a load balancer may limit connections per client.
-func (cs *Conns) pingOthers(since time.Time) {
-	cs.pingOpen(since)
-	for _, peer := range cs.Peers {
-		if peer != cs {
-			peer.ping(since)
+		if peer != cs && peer.server.Down() == nil && !peer.pingOpen(since) {
+			peer.newestTransport().ping(since)
 		}
 	}
 }
 
-// ping pings the apiserver, on each transport with a connection that was not active after
-// since. Without any connection it opens one.
-func (cs *Conns) ping(since time.Time) {
-	if cs.server.Down() != nil {
-		return // it is being probed already
-	}
-	if !cs.pingOpen(since) {
-		cs.mu.Lock()
-		t := cs.newest
-		cs.mu.Unlock()
-		t.ping(since)
-	}
-}
-
-// pingOpen is ping without opening a first connection. It reports whether there is one.
+// pingOpen pings the apiserver on each transport with a connection that was not active after
+// since. It reports whether there are connections.
 func (cs *Conns) pingOpen(since time.Time) (open bool) {
 	for _, c := range cs.list() {
 		open = true
@@ -152,4 +131,10 @@ func (cs *Conns) pingOpen(since time.Time) (open bool) {
 		}
 	}
 	return open
+}
+
+func (cs *Conns) newestTransport() *Transport {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.newest
 }

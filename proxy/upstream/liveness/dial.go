@@ -79,7 +79,7 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, e
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errConnectTimeout)
 	defer cancel()
 	if !a.Probe {
-		defer time.AfterFunc(cs.timeouts.pingAfter()/2, func() { cs.pingOthers(since) }).Stop()
+		defer time.AfterFunc(cs.timeouts.pingAfter()/2, func() { cs.pingEvery(since) }).Stop()
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)

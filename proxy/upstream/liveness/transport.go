@@ -94,7 +94,7 @@ func (t *Transport) Close() {
 	t.CloseIdleConnections()
 	for _, c := range t.conns.list() {
 		if c.owner == t && !c.established() {
-			_ = c.Close() // nobody needs it any more
+			c.Close()
 		}
 	}
 }
