@@ -35,12 +35,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// setGauges sets the two gauges of one apiserver.
-func setGauges(up, last prometheus.Gauge, isUp bool, at time.Time) {
-	last.Set(float64(at.UnixMilli()) / 1000)
-	if isUp {
-		up.Set(1)
+// setGauges records that the apiserver is up or down since a time.
+func (s *server) setGauges(up bool, since time.Time) {
+	s.lastChange.Set(float64(since.UnixMilli()) / 1000)
+	if up {
+		s.up.Set(1)
 	} else {
-		up.Set(0)
+		s.up.Set(0)
 	}
 }

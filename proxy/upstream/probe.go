@@ -16,31 +16,27 @@ import (
 // the answer, and one more.
 const maxProbeSteps = 4
 
-// run probes while the apiserver is down, and checks it when that is due, until ctx ends.
+// run probes while a breaker is open, and checks the apiserver's storage when that is due, until
+// ctx ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { s.runStorageChecks(ctx) })
-	all.Go(func() { s.runCredentialRetries(ctx) })
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.health.wake:
-			s.probeUntilUp(ctx)
-		}
+	on := func(wake <-chan struct{}, work func(context.Context)) {
+		all.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-wake:
+					work(ctx)
+				}
+			}
+		})
 	}
-}
-
-func (s *server) runCredentialRetries(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.auth.wake:
-			s.retryCredentials(ctx)
-		}
-	}
+	on(s.health.halfOpen, s.probeUntilUp)
+	on(s.auth.halfOpen, s.retryCredentials)
+	on(s.checks.wake, s.runStorageCheck)
+	all.Wait()
+	return nil
 }
 
 // probeUntilUp probes while the apiserver is down. The interval includes the probe: if packets
@@ -51,13 +47,13 @@ func (s *server) probeUntilUp(ctx context.Context) {
 	wait := s.limits.Probe                      // a refused probe costs only two packets
 	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // jitter
 	defer pause.Stop()
-	for s.health.down() != nil {
+	for s.health.err() != nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
 		}
-		if asNotServing(s.health.down()) == nil {
+		if !is[*notServingError](s.health.err()) {
 			wait = s.limits.Probe
 		} else {
 			wait = min(2*wait, maxProbeFactor*s.limits.Probe)
@@ -77,10 +73,10 @@ const maxProbeFactor = 4
 // in front of it, does not serve yet. An apiserver that was lost because it did not serve the
 // node must pass checkStorage instead.
 func (s *server) probe(ctx context.Context) {
-	switch was := s.health.down(); {
+	switch was := s.health.err(); {
 	case was == nil: // it has answered a request meanwhile
 		return
-	case asNotServing(was) != nil:
+	case is[*notServingError](was):
 		s.checkStorage(ctx)
 		return
 	}
@@ -89,9 +85,9 @@ func (s *server) probe(ctx context.Context) {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
 	case isTransientStatus(code):
-		s.health.failed(time.Now(), &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
+		s.lost(&notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
 	default:
-		s.health.succeeded(time.Now())
+		s.found()
 	}
 }
 
@@ -115,7 +111,7 @@ func (s *server) get(ctx context.Context, a *liveness.Attempt, path string) (int
 		if !a.Connected() {
 			err = asDialError(err)
 			if ctx.Err() == nil && !liveness.IsUnresponsive(err) {
-				s.health.failed(time.Now(), err)
+				s.lost(err)
 			}
 		}
 		return 0, err

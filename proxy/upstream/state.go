@@ -70,35 +70,45 @@ func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
 	return u.availability[authn.IdentityOf(ctx)].whenDown()
 }
 
-// availability tracks whether any apiserver can be reached, by callers of one Identity.
+// availability tracks whether any apiserver can be reached, by requests of one Identity.
 type availability struct {
 	mu     sync.Mutex
-	up     int // apiservers
+	open   []int // breakers, by apiserver
+	up     int   // apiservers without an open breaker
 	since  time.Time
 	downCh chan struct{} // closed while up is 0
 	upCh   chan struct{} // closed while up is more than 0
 }
 
 func newAvailability(servers int, now time.Time) *availability {
-	r := &availability{up: servers, since: now, downCh: make(chan struct{}), upCh: make(chan struct{})}
+	r := &availability{open: make([]int, servers), up: servers, since: now, downCh: make(chan struct{}), upCh: make(chan struct{})}
 	close(r.upCh)
 	return r
 }
 
-// update records that an apiserver went up or down.
-func (r *availability) update(up bool, at time.Time) {
+// opened records that a breaker of an apiserver opened.
+func (r *availability) opened(server int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if up {
-		if r.up++; r.up == 1 {
-			r.since, r.downCh = at, make(chan struct{})
-			close(r.upCh)
-		}
+	if r.open[server]++; r.open[server] > 1 {
 		return
 	}
 	if r.up--; r.up == 0 {
 		r.since, r.upCh = at, make(chan struct{})
 		close(r.downCh)
+	}
+}
+
+// closed records that a breaker of an apiserver closed.
+func (r *availability) closed(server int, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[server]--; r.open[server] > 0 {
+		return
+	}
+	if r.up++; r.up == 1 {
+		r.since, r.downCh = at, make(chan struct{})
+		close(r.upCh)
 	}
 }
 

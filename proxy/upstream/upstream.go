@@ -49,12 +49,12 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 	for id := range u.availability {
 		u.availability[id] = newAvailability(len(servers), time.Now())
 	}
-	for _, address := range servers {
+	for i, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[authn.Caller].update, u.availability[authn.Node].update)
-		s.health.answered = u.outageStart.markAnswered
+		s := newServer(address, node, limits.withDefaults(), log, m)
+		s.availability, s.index, s.markAnswered = u.availability, i, u.outageStart.markAnswered
 		u.servers = append(u.servers, s)
 	}
 	u.connectPeers()
@@ -115,13 +115,14 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	note := func(s *server, err error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 	}
+	id := authn.IdentityOf(req.Context())
 	for _, s := range u.order() {
-		if err := s.unavailableFor(authn.IdentityOf(req.Context())); err != nil {
+		if err := s.unavailableFor(id); err != nil {
 			note(s, err)
 			continue
 		}
 		// A broken connection does not prove that the server is lost: the second attempt
-		// opens a new one.
+		// opens a new one. Or it uses new credentials.
 		for range 2 {
 			attempt, err := rewindBody(req, sent)
 			if err != nil {
@@ -132,33 +133,19 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if err == nil {
 				return res, nil
 			}
-			if req.Context().Err() != nil || errors.Is(err, ErrClientBody) {
-				return nil, err
-			}
-			if undelivered(err) || asNotServing(err) != nil {
-				note(s, err)
-				break // continue with the next server
-			}
-			if notAuthorized(err) && replayable(req) {
-				note(s, err)
-				if s.auth.err() != nil {
-					break
-				}
-				continue
-			}
-			if bodyLost(err) || notAuthorized(err) {
-				note(s, err)
-				return nil, failure
-			}
-			if !connectionLost(err) && !unbegun(err) {
+			what := classify(err)
+			if what == aborted || req.Context().Err() != nil {
 				return nil, err
 			}
 			note(s, err)
-			if !idempotent(req) && !unbegun(err) {
+			switch {
+			case what == ambiguous && !idempotent(req):
 				failure.Delivered = true
 				return nil, failure
+			case what == bodyLost || what == unauthorized && !replayable(req):
+				return nil, failure
 			}
-			if s.health.down() != nil {
+			if what == unavailable || s.unavailableFor(id) != nil {
 				break
 			}
 		}
