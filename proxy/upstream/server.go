@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -49,7 +48,7 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 		lastChange: m.lastChange.WithLabelValues(address.Host),
 		refused:    m.refused.WithLabelValues(address.Host),
 	}
-	s.conns = liveness.NewConns(s, address, limits.timeouts(), s.log)
+	s.conns = liveness.NewConns(s, address, liveness.Timeouts{Loss: limits.Loss, IdlePing: limits.IdlePing}, s.log)
 	s.health, s.auth = newBreaker(s.onHealth), newBreaker(s.onAuth)
 	s.setGauges(true, s.health.since)
 	return s
@@ -135,7 +134,7 @@ func (s *server) onAuth(c change) {
 		return
 	}
 	s.refused.Set(1)
-	if _, missing := errors.AsType[*MissingError](c.cause); !missing {
+	if !is[*MissingError](c.cause) {
 		s.log.Warn("apiserver refuses the node's credentials; the node is served from the cache until it has others", "err", c.cause)
 	}
 }

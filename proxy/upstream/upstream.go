@@ -49,6 +49,7 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 	for id := range u.availability {
 		u.availability[id] = newAvailability(len(servers), time.Now())
 	}
+	var peers []*liveness.Conns
 	for i, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
@@ -56,21 +57,13 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 		s := newServer(address, node, limits.withDefaults(), log, m)
 		s.availability, s.index, s.markAnswered = u.availability, i, u.outageStart.markAnswered
 		u.servers = append(u.servers, s)
+		peers = append(peers, s.conns)
 	}
-	u.connectPeers()
+	for _, s := range u.servers {
+		s.conns.Peers = peers
+	}
 	u.SetCredentials(creds)
 	return u, nil
-}
-
-// connectPeers sets the Peers of all Conns.
-func (u *Upstream) connectPeers() {
-	var all []*liveness.Conns
-	for _, s := range u.servers {
-		all = append(all, s.conns)
-	}
-	for _, ls := range all {
-		ls.Peers = all
-	}
 }
 
 // SetCredentials makes requests from now on use creds, on new connections.
@@ -160,38 +153,4 @@ func (u *Upstream) order() []*server {
 	}
 	first := int(u.next.Add(1) % uint64(len(u.servers)))
 	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
-}
-
-// rewindBody returns a request that sends req's body from its beginning. Attempts after the
-// first happen only if nothing of the body was read, or GetBody can return it again.
-func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return req, nil
-	}
-	out := *req
-	if attempt > 0 && req.GetBody != nil {
-		body, err := req.GetBody()
-		if err != nil {
-			return nil, err
-		}
-		out.Body = body
-		return &out, nil
-	}
-	out.Body = requestBody{req.Body}
-	return &out, nil
-}
-
-// replayable reports whether a request that was not executed can be sent again: its body is
-// still available.
-func replayable(req *http.Request) bool {
-	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
-}
-
-// idempotent reports whether sending req twice is the same as sending it once.
-func idempotent(req *http.Request) bool {
-	switch req.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return req.Body == nil || req.Body == http.NoBody
-	}
-	return false
 }

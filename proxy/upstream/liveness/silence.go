@@ -150,7 +150,7 @@ func (e *UnresponsiveError) Error() string {
 	return fmt.Sprintf("no sign of life for %v, though an answer is owed", e.Silence.Round(100*time.Millisecond))
 }
 
-// Timeout and Temporary make it a net.Error.
+// Timeout is for net.Error.
 func (e *UnresponsiveError) Timeout() bool { return true }
 
 // Temporary is for net.Error.
