@@ -83,7 +83,8 @@ func (a *Attempt) gotConn(conn net.Conn) {
 	if a.conn != nil {
 		a.conn.done(a.pending())
 	}
-	a.conn, a.before = c, c.carry()
+	c.carry()
+	a.conn, a.before = c, c.state().received
 	since := a.Since
 	if since.IsZero() {
 		since = time.Now()
@@ -120,7 +121,7 @@ func (a *Attempt) Received() int64 {
 	if a.conn == nil {
 		return 0
 	}
-	return a.conn.bytesRead() - a.before
+	return a.conn.state().received - a.before
 }
 
 // Answered wraps res's body, whose end ends the attempt.

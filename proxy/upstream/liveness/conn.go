@@ -148,32 +148,23 @@ func (c *Conn) rearmLocked(now time.Time) {
 	}
 }
 
-// carry records that the connection carries a request, and returns how many bytes it has
-// received before.
-func (c *Conn) carry() (received int64) {
+// carry records that the connection carries a request.
+func (c *Conn) carry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used = true
-	return c.received
 }
 
-// bytesRead returns how many bytes were received.
-func (c *Conn) bytesRead() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.received
+// connState is what others ask of a Conn.
+type connState struct {
+	used     bool      // it has carried a request
+	received int64     // bytes
+	active   time.Time // last activity
+	strict   bool      // a ping or handshake is pending
 }
 
-// established reports whether the connection has carried a request.
-func (c *Conn) established() bool {
+func (c *Conn) state() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.used
-}
-
-// state returns the time of the last activity, and whether a ping or handshake is pending.
-func (c *Conn) state() (active time.Time, strict bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return latest(c.lastRead, c.lastAck), c.strict > 0
+	return connState{c.used, c.received, latest(c.lastRead, c.lastAck), c.strict > 0}
 }

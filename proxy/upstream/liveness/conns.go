@@ -65,7 +65,7 @@ func (cs *Conns) list() []*Conn {
 
 // AnyEstablished reports whether an open connection has carried a request.
 func (cs *Conns) AnyEstablished() bool {
-	return slices.ContainsFunc(cs.list(), (*Conn).established)
+	return slices.ContainsFunc(cs.list(), func(c *Conn) bool { return c.state().used })
 }
 
 // dialContext returns the context for dials that begin now.
@@ -101,12 +101,7 @@ func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 
 // activeSince reports whether a connection other than c was active after since.
 func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
-	for _, other := range cs.list() {
-		if active, _ := other.state(); other != c && active.After(since) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cs.list(), func(other *Conn) bool { return other != c && other.state().active.After(since) })
 }
 
 // pingEvery pings all apiservers: this one has been silent since a time although a response
@@ -126,7 +121,7 @@ func (cs *Conns) pingEvery(since time.Time) {
 func (cs *Conns) pingOpen(since time.Time) (open bool) {
 	for _, c := range cs.list() {
 		open = true
-		if active, strict := c.state(); c.owner != nil && !strict && !active.After(since) {
+		if now := c.state(); c.owner != nil && !now.strict && !now.active.After(since) {
 			c.owner.ping(since)
 		}
 	}

@@ -93,7 +93,7 @@ func (t *Transport) Close() {
 	t.endPings()
 	t.CloseIdleConnections()
 	for _, c := range t.conns.list() {
-		if c.owner == t && !c.established() {
+		if c.owner == t && !c.state().used {
 			c.Close()
 		}
 	}
