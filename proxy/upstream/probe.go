@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -11,10 +10,6 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
-
-// maxProbeSteps bounds a probe, in units of Limits.Loss: one each to connect, for TLS, and for
-// the answer, and one more.
-const maxProbeSteps = 4
 
 // run probes while a breaker is open, and checks the apiserver's storage when that is due, until
 // ctx ends.
@@ -85,7 +80,7 @@ func (s *server) probe(ctx context.Context) {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
 	case isTransientStatus(code):
-		s.lost(&notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
+		s.lost(notServing("it answers %d %s when the hub asks for /livez", code, http.StatusText(code)))
 	default:
 		s.found()
 	}
@@ -94,7 +89,7 @@ func (s *server) probe(ctx context.Context) {
 // quickGet returns the status code of a request that an apiserver answers at once: silence is a
 // loss.
 func (s *server) quickGet(ctx context.Context, path string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
+	ctx, cancel := context.WithTimeout(ctx, liveness.MaxSteps*s.limits.Loss)
 	defer cancel()
 	return s.get(ctx, &liveness.Attempt{Probe: true, Strict: true}, path)
 }

@@ -93,7 +93,7 @@ func (s *server) canServe(ctx context.Context) error {
 		what = "/readyz"
 	}
 	if code >= http.StatusInternalServerError || code == http.StatusTooManyRequests {
-		return &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)}
+		return notServing("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)
 	}
 	return nil
 }
@@ -104,21 +104,14 @@ func (s *server) canServe(ctx context.Context) error {
 func (s *server) getTwice(ctx context.Context, path string) (code int, err error) {
 	for range 2 {
 		code, err = s.getOnce(ctx, path)
-		if err == nil || liveness.IsUnresponsive(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil {
+		if err == nil || liveness.IsUnresponsive(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil || classify(err) == unavailable {
 			return code, err
 		}
-		switch classify(err) {
-		case unavailable:
-			return 0, err
-		case aborted:
-			return 0, brokenOff(err)
+		if classify(err) == aborted {
+			break
 		}
 	}
-	return 0, brokenOff(err)
-}
-
-func brokenOff(err error) error {
-	return &notServingError{fmt.Sprintf("it breaks off the hub's own request: %v", err)}
+	return 0, notServing("it breaks off the hub's own request: %v", err)
 }
 
 func (s *server) getOnce(ctx context.Context, path string) (int, error) {
@@ -132,7 +125,7 @@ func (s *server) getOnce(ctx context.Context, path string) (int, error) {
 	case a.Received() > busyLinkBytes:
 		return 0, errors.Join(errLinkBusy, err)
 	}
-	return 0, &notServingError{fmt.Sprintf("it has not answered the hub's own request within %v", storageDeadline)}
+	return 0, notServing("it has not answered the hub's own request within %v", storageDeadline)
 }
 
 var errLinkBusy = errors.New("other answers are arriving all the time")
@@ -141,3 +134,7 @@ var errLinkBusy = errors.New("other answers are arriving all the time")
 type notServingError struct{ reason string }
 
 func (e *notServingError) Error() string { return e.reason }
+
+func notServing(format string, args ...any) error {
+	return &notServingError{fmt.Sprintf(format, args...)}
+}

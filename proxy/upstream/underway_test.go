@@ -56,8 +56,8 @@ func TestWhatIsUnderWayEndsWithTheLoss(t *testing.T) {
 }
 
 func TestARequestThatIsAloneUnderWayEndsWithTheLoss(t *testing.T) {
-	// refused has the apiserver refuse a new connection, while others stay open. That is
-	// no loss to the node as long as it needs no new one.
+	// refused lets the apiserver refuse new connections while others stay open. As long as the
+	// node needs no new one, that is no loss.
 	refused := func(c *cloud, lost bool) {
 		c.networks[0].set(func(n *fakeNetwork) { n.refusing = true })
 		// Watches take the connections that pings have left.
@@ -69,7 +69,7 @@ func TestARequestThatIsAloneUnderWayEndsWithTheLoss(t *testing.T) {
 			defer res.Body.Close()
 		}
 		_, _, _, err := c.get(pods)
-		time.Sleep(100 * time.Millisecond) // the hub asks by itself
+		time.Sleep(100 * time.Millisecond) // for the hub's own check
 		if (err != nil) != lost || c.isLost() != lost {
 			c.t.Errorf("lost: %v, want %v; a request got %v", c.isLost(), lost, err)
 		}

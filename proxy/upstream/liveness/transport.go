@@ -26,9 +26,9 @@ const (
 	maxIdle = 100
 )
 
-// maxPing bounds a ping, in units of Timeouts.Loss: one each to connect, for TLS, and for the
-// answer, and one more.
-const maxPing = 4
+// MaxSteps bounds a ping or probe, in units of Timeouts.Loss: one each to connect, for TLS, and
+// for the answer, and one more.
+const MaxSteps = 4
 
 // Transport opens connections to one apiserver, and pings it. It changes neither requests nor
 // responses.
@@ -126,7 +126,7 @@ func (t *Transport) ping(since time.Time) {
 // doPing reports only a failure to get a connection. If the connection fails later, its Conn
 // has noticed. The loss of the apiserver ends the dial or the connection, and so the ping.
 func (t *Transport) doPing(since time.Time) {
-	ctx, cancel := context.WithTimeout(t.open, maxPing*t.conns.timeouts.Loss)
+	ctx, cancel := context.WithTimeout(t.open, MaxSteps*t.conns.timeouts.Loss)
 	defer cancel()
 	a := &Attempt{Probe: true, Strict: true, Since: since}
 	req := a.Start((&http.Request{
