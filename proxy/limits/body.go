@@ -109,7 +109,7 @@ func AddBody(r *http.Request, c *Eviction) (leave func()) {
 	return leave
 }
 
-// evict is expire at once, also between reads.
+// evict ends the request at once, also between reads.
 func (b *timedBody) evict() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,8 +133,9 @@ func (b *timedBody) expire() {
 	_ = b.control.SetReadDeadline(time.Now()) // fails where the connection is gone
 }
 
-// end leaves a bound on what net/http may yet read: what is left of a body, so that
-// the connection can be used again. It takes the bound off before the next request.
+// end ends the timeouts of reads. net/http may then read the rest of the body, so that the
+// connection can be used again; a deadline, which net/http removes before the next request,
+// bounds that.
 func (b *timedBody) end(protocol int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

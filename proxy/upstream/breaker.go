@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// breaker is a circuit breaker of one apiserver: see the package comment. While it is open,
-// requests that it is for are not sent. Only the hub's own requests find out whether it may
-// close, so that being half-open is no state of it: its prober is awake.
+// breaker is a circuit breaker of one apiserver: see the package comment. It has no separate
+// half-open state: as long as it is open, its prober finds out with requests of the hub's own
+// whether it may close, and callers' requests are not sent.
 type breaker struct {
 	onChange func(change)  // called in the order of the changes; must not call back
 	halfOpen chan struct{} // wakes the prober when the breaker opens; holds one

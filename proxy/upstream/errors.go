@@ -20,21 +20,19 @@ func asDialError(err error) error {
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// outcome is what the error of an attempt says about the request, and what follows.
+// outcome is what the error of an attempt says about the request: see RoundTrip for what follows.
 type outcome int
 
 const (
-	// aborted: the apiserver aborted this request only, or its client did. Its caller gets the error.
+	// aborted: the apiserver, or its client, aborted this request only.
 	aborted outcome = iota
-	// unavailable: nothing was sent, or the answer was that the apiserver does not serve. The
-	// next apiserver gets the request.
+	// unavailable: nothing was sent, or the apiserver does not serve the node.
 	unavailable
-	// unauthorized: it was not executed, because of the node's credentials. It can be sent
-	// again.
+	// unauthorized: it was not executed, because of the node's credentials.
 	unauthorized
 	// bodyLost: it was not executed, but its body is no longer available.
 	bodyLost
-	// unbegun: the connection broke before anything of it was sent. It can be sent again.
+	// unbegun: the connection broke before anything of it was sent.
 	unbegun
 	// ambiguous: the connection broke, and the request may have been executed.
 	ambiguous
@@ -49,8 +47,8 @@ const (
 	unbegunHTTP2   = "http2: client conn could not be established" // a new one broke before the request was begun
 )
 
-// classify decides what err, of an attempt, says. The order matters: an error of net/http may
-// contain the text of another one, and any of them may wrap a net.Error.
+// classify returns the outcome of an attempt that failed with err. The order matters: an error
+// of net/http may contain the text of another one, and any of them may wrap a net.Error.
 func classify(err error) outcome {
 	text := err.Error()
 	says := func(part string) bool { return strings.Contains(text, part) }

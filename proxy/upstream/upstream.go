@@ -114,8 +114,8 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			note(s, err)
 			continue
 		}
-		// A broken connection does not prove that the server is lost: the second attempt
-		// opens a new one. Or it uses new credentials.
+		// A broken connection does not prove that the server is lost, and credentials may have
+		// been replaced: the second attempt opens a new connection, or uses the new ones.
 		for range 2 {
 			attempt, err := rewindBody(req, sent)
 			if err != nil {
