@@ -15,10 +15,7 @@
 // with credentials of their own are counted, and evicted if too many of them wait for their
 // clients. All others go through httputil.ReverseProxy, whose own changes are undone, to an
 // http.RoundTripper. In the hub that is the cache, which sends them to an upstream.Upstream
-// first, and answers only if no apiserver can be reached. The Upstream selects an apiserver
-// whose breakers are closed, and sends the request on a connection that package liveness
-// monitors: HTTP/2, or HTTP/1.1 for upgrades. The response returns the same way: its header
-// is unchanged, its body is flushed chunk by chunk. An error without a response becomes a
+// first, and answers only if no apiserver can be reached. An error without a response becomes a
 // metav1.Status: 503 if no apiserver can be reached, 504 if the request may have been
 // executed.
 //

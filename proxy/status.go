@@ -2,11 +2,49 @@ package proxy
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
+
+// errInvalidRequest is wrapped by the errors of validate; the caller gets 400.
+var errInvalidRequest = errors.New("this request cannot be passed on as it is")
+
+// maxCallerRequests bounds the requests in flight of callers with credentials of their own. A
+// watch costs about 40 KB, and one HTTP/2 connection may carry 250 of them. A node's pods have
+// a few hundred.
+const maxCallerRequests = 4096
+
+// errTooManyRequests becomes a 429, after which client-go retries.
+var errTooManyRequests = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
+
+// reject answers a request that is not forwarded. It is counted under the verb "other": callers
+// that are not authenticated must not create labels.
+func (p *Proxy) reject(w http.ResponseWriter, err error) {
+	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
+	switch {
+	case errors.Is(err, authn.ErrForbidden):
+		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
+	case errors.Is(err, errTooManyRequests):
+		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+	case errors.Is(err, errInvalidRequest):
+		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+	}
+	p.metrics.requests.WithLabelValues("other", strconv.Itoa(code)).Inc()
+	writeStatus(w, code, reason, "edgehub: "+err.Error())
+}
+
+// writeBodyTimeout answers a body timeout, in case the client still reads.
+func writeBodyTimeout(w http.ResponseWriter) int {
+	w.Header().Set("Connection", "close")
+	writeStatus(w, http.StatusRequestTimeout, metav1.StatusReasonTimeout, "edgehub: "+limits.ErrBodyTimeout.Error()+"; send the request again")
+	return http.StatusRequestTimeout
+}
 
 // retryAfter is the Retry-After header, in seconds. client-go honours it on any 5xx and on 429.
 // The hub is on the same machine, so that an early retry does not use the link.

@@ -10,37 +10,33 @@ import (
 type tracker struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // nil without a waiter; closed when n is 0
+	idle chan struct{} // closed when n is 0; nil: there was no request yet
 }
 
 func (t *tracker) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.n++
+	if t.n++; t.n == 1 {
+		t.idle = make(chan struct{})
+	}
 }
 
 func (t *tracker) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.n--
-	if t.n == 0 && t.idle != nil {
+	if t.n--; t.n == 0 {
 		close(t.idle)
-		t.idle = nil
 	}
 }
 
 // wait returns nil when no requests are in flight, or ctx's error.
 func (t *tracker) wait(ctx context.Context) error {
 	t.mu.Lock()
-	if t.n == 0 {
-		t.mu.Unlock()
-		return nil
-	}
-	if t.idle == nil {
-		t.idle = make(chan struct{})
-	}
 	idle := t.idle
 	t.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
 	select {
 	case <-idle:
 		return nil

@@ -53,8 +53,7 @@ func (a *Authority) Client(t *testing.T, user string, usage x509.ExtKeyUsage, no
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// Sign returns a certificate of template and its key, signed by an Authority or, where by
-// is nil, by itself.
+// Sign returns a certificate for template and its key. It is self-signed if by is nil.
 func Sign(t *testing.T, template *x509.Certificate, by *Authority) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package proxytest has what the tests of the proxy's packages share: apiservers, the
-// authority of their clients' certificates, and a front for a hub.
+// Package proxytest has what the tests of the proxy's packages share: apiservers, a CA for
+// client certificates, and a server in front of a hub.
 package proxytest
 
 import (
@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIServer is an HTTPS server over HTTP/2 and HTTP/1.1, as an apiserver is,
-// that asks for client certificates.
+// APIServer is an HTTPS server that, like an apiserver, speaks HTTP/2 and HTTP/1.1 and
+// requests client certificates.
 func APIServer(t testing.TB, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -39,10 +39,10 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// ConnOf is the connection that a request reached the server by.
+// ConnOf returns the connection on which the server received a request.
 func ConnOf(r *http.Request) net.Conn { return r.Context().Value(connKey{}).(net.Conn) }
 
-// Endless answers with bytes until nobody takes them; sent counts them.
+// Endless sends bytes until the client stops reading; sent counts them.
 func Endless(sent *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		chunk := make([]byte, 32<<10)
@@ -98,17 +98,17 @@ func RefusedURL(t *testing.T) string {
 	return "https://" + l.Addr().String()
 }
 
-// Until waits for what another goroutine does.
+// Until waits until another goroutine has made holds true.
 func Until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after 2 minutes it is still not so that %s", what)
+			t.Fatalf("not within 2 minutes: %s", what)
 		}
 	}
 }
 
-// GetStatus asks s for path and expects the answer to be a metav1.Status.
+// GetStatus requests path and expects a metav1.Status.
 func GetStatus(t *testing.T, s *httptest.Server, path string) (int, *metav1.Status) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
@@ -122,10 +122,10 @@ func GetStatus(t *testing.T, s *httptest.Server, path string) (int, *metav1.Stat
 	defer res.Body.Close()
 	status := &metav1.Status{}
 	if err := json.NewDecoder(res.Body).Decode(status); err != nil {
-		t.Fatalf("%d with a body that is no Status: %v", res.StatusCode, err)
+		t.Fatalf("%d, and the body is not a Status: %v", res.StatusCode, err)
 	}
 	if status.Kind != "Status" || status.APIVersion != "v1" || int(status.Code) != res.StatusCode {
-		t.Errorf("no proper Status: %+v", status)
+		t.Errorf("incomplete Status: %+v", status)
 	}
 	return res.StatusCode, status
 }

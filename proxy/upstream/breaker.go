@@ -1,100 +1,80 @@
 package upstream
 
 import (
-	"errors"
-	"net/http"
+	"sync"
 	"time"
-
-	"k8s.io/apiserver/pkg/endpoints/request"
-
-	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// slowRequest is how long a caller must have waited for an answer before its cancellation
-// counts as a failure: the kubelet's timeout for most requests is 10 s.
-const slowRequest = 5 * time.Second
+// breaker is a circuit breaker of one apiserver: see the package comment. It has no separate
+// half-open state: as long as it is open, its prober finds out with requests of the hub's own
+// whether it may close, and callers' requests are not sent.
+type breaker struct {
+	onChange func(change)  // called in the order of the changes; must not call back
+	halfOpen chan struct{} // wakes the prober when the breaker opens; holds one
 
-// handleResponse returns the response to a client's request. A bad one counts as a failure, but
-// only checkStorage can find the apiserver lost. If it is lost already, a response that was
-// in flight is replaced by the reason, provided that the request may be sent again to
-// another apiserver, or be answered from the cache.
-func (s *server) handleResponse(req *http.Request, res *http.Response) (*http.Response, error) {
-	if !isTransientStatus(res.StatusCode) && res.StatusCode != http.StatusInternalServerError {
-		s.health.gotResponse(time.Now())
-		return res, nil
-	}
-	s.recordFailure(req)
-	unusable := asNotServing(s.health.down())
-	if unusable == nil || !isTransientStatus(res.StatusCode) || !idempotent(req) {
-		return res, nil
-	}
-	res.Body.Close()
-	return nil, unusable
+	mu    sync.Mutex
+	since time.Time // of the last change
+	cause error     // why it is open; nil: closed
 }
 
-// handleFailure handles a request that got a connection, was sent at began, and got no
-// response: it was broken off, or its caller canceled it after a long wait.
-func (s *server) handleFailure(req *http.Request, err error, began time.Time) {
-	gaveUp := req.Context().Err() != nil
-	if liveness.IsUnresponsive(err) || errors.Is(err, ErrClientBody) || gaveUp && time.Since(began) < slowRequest {
+// change is one of a breaker's state.
+type change struct {
+	cause  error  // why it opened; nil: it closed
+	reason string // why it closed
+	at     time.Time
+	lasted time.Duration // of the state before
+}
+
+// newBreaker returns a closed breaker.
+func newBreaker(onChange func(change)) *breaker {
+	return &breaker{onChange: onChange, halfOpen: make(chan struct{}, 1), since: time.Now()}
+}
+
+// err returns why the breaker is open, or nil.
+func (b *breaker) err() error {
+	_, err := b.state()
+	return err
+}
+
+// state returns the last change, and why the breaker is open, or nil.
+func (b *breaker) state() (since time.Time, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.since, b.cause
+}
+
+// open opens the breaker, or records a newer cause. It does nothing if obsolete, which may be
+// nil, returns true.
+func (b *breaker) open(now time.Time, cause error, obsolete func() bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if obsolete != nil && obsolete() {
 		return
 	}
-	s.recordFailure(req)
-}
-
-// recordFailure counts a failure of req if the apiserver answers such requests itself: failures
-// of aggregated APIs do not count.
-func (s *server) recordFailure(req *http.Request) {
-	if info, _ := request.RequestInfoFrom(req.Context()); isBuiltInRequest(info) && s.health.down() == nil {
-		s.checks.countFailure(time.Now())
-	}
-}
-
-// ConnectFailed handles a failure to connect other than silence. Without an open connection
-// the apiserver is lost. With one, the cause may be a caller that opens many connections
-// (upgrades need one each): load balancers limit connections per client, and this machine
-// has limited ports and files.
-func (s *server) ConnectFailed(err error) {
-	if s.health.down() == nil && s.conns.AnyEstablished() {
-		s.checks.trigger(time.Now())
+	wasOpen := b.cause != nil
+	b.cause = cause
+	if wasOpen {
 		return
 	}
-	s.health.failed(time.Now(), err)
+	b.changeLocked(change{cause: cause, at: now})
+	select {
+	case b.halfOpen <- struct{}{}:
+	default: // the prober is awake already
+	}
 }
 
-// isTransientStatus reports whether code means that the server is temporarily unavailable.
-func isTransientStatus(code int) bool {
-	switch code {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
-		return true
+// close closes the breaker.
+func (b *breaker) close(now time.Time, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cause != nil {
+		b.cause = nil
+		b.changeLocked(change{reason: reason, at: now})
 	}
-	return false
 }
 
-// isBuiltInRequest reports whether an apiserver answers a request for info itself: not an
-// aggregated apiserver, not a kubelet, and not by a disruption budget (which refuses with
-// 429).
-func isBuiltInRequest(info *request.RequestInfo) bool {
-	if info == nil || !info.IsResourceRequest {
-		return false
-	}
-	switch info.Subresource {
-	case "proxy", "exec", "attach", "portforward", "log", "eviction":
-		return false
-	}
-	return isBuiltInGroup(info.APIGroup)
-}
-
-// isBuiltInGroup reports whether the API group is one of Kubernetes itself. Groups of others
-// may also end in k8s.io (metrics.k8s.io).
-func isBuiltInGroup(group string) bool {
-	switch group {
-	case "", "apps", "autoscaling", "batch", "policy",
-		"admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io",
-		"flowcontrol.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io",
-		"rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io":
-		return true
-	}
-	return false
+func (b *breaker) changeLocked(c change) {
+	c.lasted = c.at.Sub(b.since).Round(time.Millisecond)
+	b.since = c.at
+	b.onChange(c)
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,10 +41,9 @@ func newCheckTrigger(limits Limits) *checkTrigger {
 func (d *checkTrigger) countFailure(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.recent) == d.threshold {
-		d.recent = append(d.recent[:0], d.recent[1:]...)
+	if d.recent = append(d.recent, now); len(d.recent) > d.threshold {
+		d.recent = slices.Delete(d.recent, 0, 1)
 	}
-	d.recent = append(d.recent, now)
 	if len(d.recent) == d.threshold && now.Sub(d.recent[0]) < failureWindow {
 		d.triggerLocked(now)
 	}

@@ -8,17 +8,20 @@
 // breaker is open for the request's identity is passed over. To another one the request is
 // sent on a transport of that identity: the node's client certificate belongs to a TLS
 // connection, so callers with credentials of their own share no connection with the node.
-// Package liveness watches the connection until the response has ended. A request moves
-// on to the next apiserver only where the first cannot have carried it out, or where
-// sending it twice does no harm; otherwise the error says that it may have been delivered
-// ([UnreachableError].Delivered). What became of the request opens and closes the breakers.
+// Package liveness watches the connection until the response has ended. classify decides what
+// an error says about the request: it moves on to the next apiserver only where the first
+// cannot have carried it out, or where sending it twice does no harm; otherwise the error says
+// that it may have been delivered ([UnreachableError].Delivered).
 //
 // # Breakers
 //
-// Each apiserver has two: health, for everybody, and authBreaker, for requests that carry
-// the node's credentials. Both close again only after a request of the hub's own has
-// succeeded, sent by [Upstream.Run] in the background (the half-open state of other
-// circuit breakers); callers' requests are never used for that.
+// Each apiserver has two of the same type (breaker): health, for everybody, and auth, for
+// requests that carry the node's credentials. availability counts the open ones, by identity.
+//
+//	closed     requests are sent
+//	open       requests fail at once, or go to another apiserver
+//	half-open  open, while the hub's own requests, sent by [Upstream.Run] in the background,
+//	           find out whether it may close; callers' requests are never used for that
 //
 // health opens when no connection can be made and none is open; when an apiserver is
 // unresponsive on all connections (package liveness); and when it can be reached but does
@@ -39,17 +42,16 @@
 //	a caller that breaks off, stalls its body or does not     nothing
 //	read, or whose request is malformed or too large
 //	no connection, and none is open                           unavailable
-//	silence on all connections, pings and probes included     unavailable
+//	silence on all connections, pings included                unavailable
 //
-// authBreaker opens when an apiserver answers 401 to a request as the node and to a check by
-// the hub right after. A 401 that concerns only one request is returned to the caller. It
-// closes with [Upstream.SetCredentials], or when a probe as the node is accepted.
+// auth opens when an apiserver answers 401 to a request as the node and to a check by the hub
+// right after: a single 401 may have another cause, such as a kubelet behind the apiserver, and
+// is returned to the caller. It closes with [Upstream.SetCredentials], or when a request of the
+// hub's own as the node is accepted. It does not depend on the validity of a certificate by this
+// machine's clock, which may be wrong.
 //
-// The two breakers and the trigger of checks could be one type with one classification of
-// errors, and are not: what opens each (a failed connection; the answer to one question; a
-// confirmed 401), who may close it and for whom it is open differ, so that a common type
-// would take each of these as a parameter, while the tests fix the order in which one
-// error is asked whether it was delivered, refused, retried by net/http or broken off.
+// responses_test.go (failures and health), credentialcheck_test.go (auth), provoked_test.go
+// (callers open nothing) and outage_test.go (loss and return) prove this.
 //
 // # When the last apiserver is lost
 //

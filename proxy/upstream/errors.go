@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 )
 
@@ -12,7 +11,7 @@ import (
 type dialError struct{ err error }
 
 func asDialError(err error) error {
-	if err == nil || undelivered(err) {
+	if is[*dialError](err) {
 		return err
 	}
 	return &dialError{err}
@@ -21,11 +20,23 @@ func asDialError(err error) error {
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// undelivered reports whether err shows that no byte of the request was sent.
-func undelivered(err error) bool {
-	var dial *dialError
-	return errors.As(err, &dial)
-}
+// outcome is what the error of an attempt says about the request: see RoundTrip for what follows.
+type outcome int
+
+const (
+	// aborted: the apiserver, or its client, aborted this request only.
+	aborted outcome = iota
+	// unavailable: nothing was sent, or the apiserver does not serve the node.
+	unavailable
+	// unauthorized: it was not executed, because of the node's credentials.
+	unauthorized
+	// bodyLost: it was not executed, but its body is no longer available.
+	bodyLost
+	// unbegun: the connection broke before anything of it was sent.
+	unbegun
+	// ambiguous: the connection broke, and the request may have been executed.
+	ambiguous
+)
 
 // Error texts of net/http for which it exports no error.
 const (
@@ -36,20 +47,34 @@ const (
 	unbegunHTTP2   = "http2: client conn could not be established" // a new one broke before the request was begun
 )
 
-// connectionLost reports whether the connection broke, as opposed to a request or stream that
-// was refused on a good one.
-func connectionLost(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		slices.ContainsFunc([]string{lostHTTP2, closedHTTP2, goneAwayHTTP2}, func(said string) bool { return strings.Contains(err.Error(), said) })
+// classify returns the outcome of an attempt that failed with err. The order matters: an error
+// of net/http may contain the text of another one, and any of them may wrap a net.Error.
+func classify(err error) outcome {
+	text := err.Error()
+	says := func(part string) bool { return strings.Contains(text, part) }
+	switch {
+	case errors.Is(err, ErrClientBody):
+		return aborted
+	case is[*dialError](err), is[*notServingError](err):
+		return unavailable
+	case is[*RefusedError](err), errors.Is(err, errCredentialsReplaced):
+		return unauthorized
+	case says(unretriedHTTP2):
+		return bodyLost
+	case says(unbegunHTTP2):
+		return unbegun
+	case is[net.Error](err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		says(lostHTTP2), says(closedHTTP2), says(goneAwayHTTP2):
+		return ambiguous
+	}
+	return aborted
 }
 
-// unbegun reports that the connection broke before anything of the request was sent.
-func unbegun(err error) bool { return strings.Contains(err.Error(), unbegunHTTP2) }
-
-// bodyLost reports that the apiserver has not begun to execute the request, which could be sent
-// again if its body were still available.
-func bodyLost(err error) bool { return strings.Contains(err.Error(), unretriedHTTP2) }
+// is reports whether err, or what it wraps, is an E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
 
 // UnreachableError is returned when no apiserver answered.
 type UnreachableError struct {
@@ -71,9 +96,7 @@ func (e *UnreachableError) Error() string {
 
 // Refused reports whether an apiserver was reached, and refused the node.
 func (e *UnreachableError) Refused() bool {
-	var refused *RefusedError
-	var missing *MissingError
-	return errors.As(error(e), &refused) || errors.As(error(e), &missing)
+	return is[*RefusedError](error(e)) || is[*MissingError](error(e))
 }
 
 // Unwrap returns the error of each attempt.

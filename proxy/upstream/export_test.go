@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"net"
-	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
@@ -31,7 +30,7 @@ func (u *Upstream) CloseConns(cause error) {
 }
 
 // Fail makes apiserver i count as down.
-func (u *Upstream) Fail(i int, err error) { u.servers[i].health.failed(time.Now(), err) }
+func (u *Upstream) Fail(i int, err error) { u.servers[i].lost(err) }
 
 // Transport returns one transport of the present credentials to apiserver i.
 func (u *Upstream) Transport(i int) *liveness.Transport { return u.servers[i].transports.Load().all[0] }

@@ -3,8 +3,6 @@ package upstream
 import (
 	"cmp"
 	"time"
-
-	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
 // Limits bound how long it takes to notice that an apiserver is lost, or back. A zero field
@@ -39,8 +37,4 @@ func (l Limits) withDefaults() Limits {
 		IdlePing:   cmp.Or(l.IdlePing, DefaultIdlePing),
 		BadAnswers: cmp.Or(l.BadAnswers, DefaultBadAnswers),
 	}
-}
-
-func (l Limits) timeouts() liveness.Timeouts {
-	return liveness.Timeouts{Loss: l.Loss, IdlePing: l.IdlePing}
 }

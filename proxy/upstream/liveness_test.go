@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,8 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// cloud is apiservers in memory, each behind a network of its own, and an
-// Upstream to them, in a synctest bubble: its seconds cost nothing and are exact.
+// cloud is a set of apiservers in memory, each behind its own network, and an Upstream to them.
+// It runs in a synctest bubble, where seconds cost nothing and are exact.
 type cloud struct {
 	t        *testing.T
 	networks []*fakeNetwork
@@ -92,7 +93,7 @@ func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, bo
 	})
 }
 
-// protocols is what the apiservers of a test speak, by its name.
+// protocols returns the protocols of the apiservers of a test, from its name.
 func protocols(t *testing.T) []string {
 	if strings.Contains(t.Name(), "HTTP/1.1") {
 		return []string{"http/1.1"}
@@ -114,7 +115,7 @@ func serverCertificate(t *testing.T) *tls.Certificate {
 
 var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// send asks for path, as Proxy would.
+// send sends a request as the node, like Proxy.
 func (c *cloud) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, path, body)
@@ -172,7 +173,7 @@ func (c *cloud) isLost() bool {
 
 const pods = "/api/v1/pods"
 
-// bound is within which a read is answered, whatever becomes of the cloud.
+// bound is the longest time until a read is answered or fails.
 const bound = 3 * time.Second
 
 func local() []*fakeNetwork { return []*fakeNetwork{{delay: time.Millisecond}} }
@@ -188,18 +189,18 @@ func TestLossIsNoticedWithinTheBound(t *testing.T) {
 		warm     bool
 		lose     func(*fakeNetwork)
 	}{
-		"a black hole under an open connection":                      {local(), true, hole},
-		"a black hole at the first attempt to connect":               {local(), false, hole},
-		"an apiserver that is stopped":                               {local(), true, stop},
-		"an apiserver that was stopped before the first request":     {local(), false, stop},
-		"a black hole on a satellite link":                           {satellite(), true, hole},
-		"a black hole before three apiservers":                       {append(append(local(), local()...), local()...), true, hole},
-		"a black hole before three apiservers, at the first attempt": {append(append(local(), local()...), local()...), false, hole},
-		"three apiservers that are stopped":                          {append(append(local(), local()...), local()...), true, stop},
-		"a black hole before three apiservers by HTTP/1.1":           {append(append(local(), local()...), local()...), true, hole},
-		"a black hole under an open connection by HTTP/1.1":          {local(), true, hole},
-		"an apiserver that is stopped, by HTTP/1.1":                  {local(), true, stop},
-		"an apiserver that was stopped before, by HTTP/1.1 alone":    {local(), false, stop},
+		"a black hole under an open connection":                              {local(), true, hole},
+		"a black hole at the first attempt to connect":                       {local(), false, hole},
+		"an apiserver that is stopped":                                       {local(), true, stop},
+		"an apiserver that was stopped before the first request":             {local(), false, stop},
+		"a black hole on a satellite link":                                   {satellite(), true, hole},
+		"a black hole before three apiservers":                               {append(append(local(), local()...), local()...), true, hole},
+		"a black hole before three apiservers, at the first attempt":         {append(append(local(), local()...), local()...), false, hole},
+		"three apiservers that are stopped":                                  {append(append(local(), local()...), local()...), true, stop},
+		"a black hole before three apiservers by HTTP/1.1":                   {append(append(local(), local()...), local()...), true, hole},
+		"a black hole under an open connection by HTTP/1.1":                  {local(), true, hole},
+		"an apiserver that is stopped by HTTP/1.1":                           {local(), true, stop},
+		"an apiserver that was stopped before the first request by HTTP/1.1": {local(), false, stop},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestLossIsNoticedWithinTheBound(t *testing.T) {
 				select {
 				case <-lost:
 				default:
-					t.Errorf("Lost was not told; log:\n%s", c.log)
+					t.Errorf("the channel of Lost is open; log:\n%s", c.log)
 				}
 				c.mustFail(pods, 0)
 				if state := c.upstream.State(); state.Up || state.Servers[0].Up || state.Servers[0].Err == nil {
@@ -249,18 +250,18 @@ func TestWhatIsSlowIsNoLoss(t *testing.T) {
 		networks []*fakeNetwork
 		ask      func(c *cloud) error
 	}{
-		"an answer that takes a minute":                   {local(), get1("/api/v1/slow")},
-		"one by HTTP/1.1":                                 {local(), get1("/api/v1/slow")},
-		"one on a satellite link":                         {satellite(), get1("/api/v1/slow")},
-		"one on a satellite link by HTTP/1.1":             {satellite(), get1("/api/v1/slow")},
-		"a body that halts":                               {satellite(), get1("/api/v1/halting")},
-		"a body that takes a minute to come":              {satellite(), get1("/api/v1/large")},
-		"one by HTTP/1.1, on a satellite link":            {satellite(), get1("/api/v1/large")},
-		"a request behind a body that takes a minute":     {satellite(), alongside("/api/v1/large", 5*time.Second, "/api/v1/slow")},
-		"a body that takes a minute to send":              {satellite(), post(size)},
-		"one to send by HTTP/1.1":                         {satellite(), post(size)},
-		"a request behind a body that takes long to send": {satellite(), postAlongside(size, "/api/v1/slow")},
-		"three apiservers, one of which takes a minute":   {append(append(satellite(), satellite()...), satellite()...), get1("/api/v1/slow")},
+		"a response that takes a minute":                                 {local(), get1("/api/v1/slow")},
+		"a response that takes a minute by HTTP/1.1":                     {local(), get1("/api/v1/slow")},
+		"a response that takes a minute on a satellite link":             {satellite(), get1("/api/v1/slow")},
+		"a response that takes a minute on a satellite link by HTTP/1.1": {satellite(), get1("/api/v1/slow")},
+		"a response body that pauses":                                    {satellite(), get1("/api/v1/halting")},
+		"a response body that takes a minute to receive":                 {satellite(), get1("/api/v1/large")},
+		"a response body that takes a minute to receive by HTTP/1.1":     {satellite(), get1("/api/v1/large")},
+		"a request behind a body that takes a minute to receive":         {satellite(), alongside("/api/v1/large", 5*time.Second, "/api/v1/slow")},
+		"a request body that takes a minute to send":                     {satellite(), post(size)},
+		"a request body that takes a minute to send by HTTP/1.1":         {satellite(), post(size)},
+		"a request behind a body that takes a minute to send":            {satellite(), postAlongside(size, "/api/v1/slow")},
+		"three apiservers, one of which takes a minute":                  {append(append(satellite(), satellite()...), satellite()...), get1("/api/v1/slow")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +272,7 @@ func TestWhatIsSlowIsNoLoss(t *testing.T) {
 					}
 				}
 				if c.isLost() || strings.Contains(c.log.String(), "WARN") {
-					t.Errorf("something was taken for a loss; log:\n%s", c.log)
+					t.Errorf("slowness was mistaken for a loss; log:\n%s", c.log)
 				}
 			})
 		})
@@ -302,7 +303,7 @@ func post(size int) func(c *cloud) error {
 	}
 }
 
-// alongside asks for one path, and for another one a while later.
+// alongside requests one path, and another one later.
 func alongside(first string, later time.Duration, second string) func(c *cloud) error {
 	return both(get1(first), later, get1(second))
 }
@@ -318,5 +319,26 @@ func both(first func(*cloud) error, later time.Duration, second func(*cloud) err
 		time.Sleep(later)
 		err := second(c)
 		return errors.Join(<-done, err)
+	}
+}
+
+// An apiserver would authenticate and log a request that its handler sees.
+func TestAPingIsAnsweredByTheServerItself(t *testing.T) {
+	for _, protocol := range []string{"HTTP/2", "HTTP/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			var asked atomic.Int64
+			handler := func(http.ResponseWriter, *http.Request) {
+				asked.Add(1)
+				time.Sleep(time.Minute)
+			}
+			inCloud(t, handler, local(), func(t *testing.T, c *cloud) {
+				if err := get1("/api/v1/slow")(c); err != nil {
+					t.Fatal(err)
+				}
+				if n := asked.Load(); n != 1 {
+					t.Errorf("the apiserver's handler saw %d requests, want the client's alone", n)
+				}
+			})
+		})
 	}
 }

@@ -17,30 +17,27 @@ type Metrics struct {
 // NewMetrics registers an Upstream's metrics on r. It panics if they are there
 // already, as prometheus.MustRegister does.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		serverUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "edgehub_upstream_up",
-			Help: "1 if this apiserver can be reached, 0 if not.",
-		}, []string{"apiserver"}),
-		lastChange: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "edgehub_upstream_last_change_timestamp_seconds",
-			Help: "When this apiserver was lost or came back last, or else when the hub started, as Unix time.",
-		}, []string{"apiserver"}),
-		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "edgehub_upstream_credentials_refused",
-			Help: "1 while this apiserver refuses the node's credentials, or the node has none yet: the node is then served from the cache.",
-		}, []string{"apiserver"}),
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"apiserver"})
+		r.MustRegister(g)
+		return g
 	}
-	r.MustRegister(m.serverUp, m.lastChange, m.refused)
-	return m
+	return &Metrics{
+		serverUp: gauge("edgehub_upstream_up",
+			"1 if this apiserver can be reached, 0 if not."),
+		lastChange: gauge("edgehub_upstream_last_change_timestamp_seconds",
+			"When this apiserver was lost or came back last, or else when the hub started, as Unix time."),
+		refused: gauge("edgehub_upstream_credentials_refused",
+			"1 while this apiserver refuses the node's credentials, or the node has none yet: the node is then served from the cache."),
+	}
 }
 
-// setGauges sets the two gauges of one apiserver.
-func setGauges(up, last prometheus.Gauge, isUp bool, at time.Time) {
-	last.Set(float64(at.UnixMilli()) / 1000)
-	if isUp {
-		up.Set(1)
+// setGauges records that the apiserver is up or down since a time.
+func (s *server) setGauges(up bool, since time.Time) {
+	s.lastChange.Set(float64(since.UnixMilli()) / 1000)
+	if up {
+		s.up.Set(1)
 	} else {
-		up.Set(0)
+		s.up.Set(0)
 	}
 }

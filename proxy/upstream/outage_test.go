@@ -19,8 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// idle answers watches with a header and nothing else, upgrades in the same way,
-// and everything else at once.
+// idle answers watches and upgrades with a header only, and everything else at once.
 func idle(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Upgrade") != "":
@@ -68,11 +67,11 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 		path     string
 		networks []*fakeNetwork
 	}{
-		"a watch":                             {pods + "?watch=true", local()},
-		"a watch by HTTP/1.1":                 {pods + "?watch=true", local()},
-		"a watch on a satellite link":         {pods + "?watch=true", satellite()},
-		"a log that is followed":              {"/api/v1/namespaces/n/pods/p/log?follow=true", local()},
-		"one on a satellite link by HTTP/1.1": {"/api/v1/namespaces/n/pods/p/log?follow=true", satellite()},
+		"a watch":                     {pods + "?watch=true", local()},
+		"a watch by HTTP/1.1":         {pods + "?watch=true", local()},
+		"a watch on a satellite link": {pods + "?watch=true", satellite()},
+		"a log that is followed":      {"/api/v1/namespaces/n/pods/p/log?follow=true", local()},
+		"a log that is followed on a satellite link by HTTP/1.1": {"/api/v1/namespaces/n/pods/p/log?follow=true", satellite()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCloud(t, idle, tt.networks, func(t *testing.T, c *cloud) {
@@ -99,7 +98,7 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 	}
 }
 
-// sent is how many bytes were sent to the apiservers over all connections.
+// sent returns how many bytes were sent to the apiservers on all connections.
 func (c *cloud) sent() int {
 	total := 0
 	for _, n := range c.networks {

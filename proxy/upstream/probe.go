@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -12,48 +11,27 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// maxProbeSteps bounds a probe, in units of Limits.Loss: one each to connect, for TLS, and for
-// the answer, and one more.
-const maxProbeSteps = 4
-
-// run probes while the apiserver is down, and when a silent connection requests it, until ctx
-// ends.
+// run probes while a breaker is open, and checks the apiserver's storage when that is due, until
+// ctx ends.
 func (s *server) run(ctx context.Context) error {
 	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { s.runProbes(ctx) })
-	all.Go(func() { s.runStorageChecks(ctx) })
-	all.Go(func() { s.runCredentialRetries(ctx) })
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.health.wake:
-			s.probeUntilUp(ctx)
-		}
+	on := func(wake <-chan struct{}, work func(context.Context)) {
+		all.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-wake:
+					work(ctx)
+				}
+			}
+		})
 	}
-}
-
-func (s *server) runProbes(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case since := <-s.conns.Probes():
-			s.probe(ctx, since)
-		}
-	}
-}
-
-func (s *server) runCredentialRetries(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.auth.wake:
-			s.retryCredentials(ctx)
-		}
-	}
+	on(s.health.halfOpen, s.probeUntilUp)
+	on(s.auth.halfOpen, s.retryCredentials)
+	on(s.checks.wake, s.runStorageCheck)
+	all.Wait()
+	return nil
 }
 
 // probeUntilUp probes while the apiserver is down. The interval includes the probe: if packets
@@ -64,19 +42,19 @@ func (s *server) probeUntilUp(ctx context.Context) {
 	wait := s.limits.Probe                      // a refused probe costs only two packets
 	pause := time.NewTimer(wait - rand.N(wait)) //nolint:gosec // jitter
 	defer pause.Stop()
-	for s.health.down() != nil {
+	for s.health.err() != nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
 		}
-		if asNotServing(s.health.down()) == nil {
+		if !is[*notServingError](s.health.err()) {
 			wait = s.limits.Probe
 		} else {
 			wait = min(2*wait, maxProbeFactor*s.limits.Probe)
 		}
 		pause.Reset(wait)
-		s.probe(ctx, time.Now())
+		s.probe(ctx)
 	}
 }
 
@@ -84,42 +62,42 @@ func (s *server) probeUntilUp(ctx context.Context) {
 // can be reached but does not serve: it may be overloaded.
 const maxProbeFactor = 4
 
-// probe sends a small request without credentials, and records the result. Any answer proves
-// that the apiserver can be reached, and the connection is kept for the next request. Only
-// 502, 503, 504 and 429 mean that the apiserver, or a load balancer in front of it, does not
-// serve yet. An apiserver that was lost because it did not serve the node must pass
-// checkStorage instead.
-//
-// An apiserver that is silent for Limits.Loss after since is lost.
-func (s *server) probe(ctx context.Context, since time.Time) {
-	was := s.health.down()
-	if asNotServing(was) != nil {
+// probe sends a small request without credentials to an apiserver that is down, and records
+// the result. Any answer proves that the apiserver can be reached, and the connection is kept
+// for the next request. Only 502, 503, 504 and 429 mean that the apiserver, or a load balancer
+// in front of it, does not serve yet. An apiserver that was lost because it did not serve the
+// node must pass checkStorage instead.
+func (s *server) probe(ctx context.Context) {
+	switch was := s.health.err(); {
+	case was == nil: // it has answered a request meanwhile
+		return
+	case is[*notServingError](was):
 		s.checkStorage(ctx)
 		return
 	}
-	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Caller), "/livez", since)
+	code, err := s.quickGet(authn.WithIdentity(ctx, authn.Caller), "/livez")
 	switch {
 	case err != nil:
 		s.log.Debug("apiserver cannot be reached by a probe", "err", err)
-	case isTransientStatus(code) && was != nil:
-		s.health.failed(time.Now(), &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for /livez", code, http.StatusText(code))})
-	case isTransientStatus(code): // reachable; checkStorage decides whether it serves
+	case isTransientStatus(code):
+		s.lost(notServing("it answers %d %s when the hub asks for /livez", code, http.StatusText(code)))
 	default:
-		s.health.succeeded(time.Now())
+		s.found()
 	}
 }
 
-// quickGet returns the status code of a cheap request, which counts as pending since a time.
-func (s *server) quickGet(ctx context.Context, path string, since time.Time) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxProbeSteps*s.limits.Loss)
+// quickGet returns the status code of a request that an apiserver answers at once: silence is a
+// loss.
+func (s *server) quickGet(ctx context.Context, path string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveness.MaxSteps*s.limits.Loss)
 	defer cancel()
-	return s.get(ctx, &liveness.Attempt{Strict: true, Since: since}, path, since)
+	return s.get(ctx, &liveness.Attempt{Probe: true, Strict: true}, path)
 }
 
 // get sends a request of the hub's own, and returns the status code. If the connection fails,
 // the apiserver is lost.
-func (s *server) get(ctx context.Context, a *liveness.Attempt, path string, since time.Time) (int, error) {
-	req, err := http.NewRequestWithContext(liveness.WithProbeSince(ctx, since), http.MethodGet, s.address.String()+path, http.NoBody)
+func (s *server) get(ctx context.Context, a *liveness.Attempt, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address.String()+path, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +106,7 @@ func (s *server) get(ctx context.Context, a *liveness.Attempt, path string, sinc
 		if !a.Connected() {
 			err = asDialError(err)
 			if ctx.Err() == nil && !liveness.IsUnresponsive(err) {
-				s.health.failed(time.Now(), err)
+				s.lost(err)
 			}
 		}
 		return 0, err

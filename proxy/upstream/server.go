@@ -4,46 +4,53 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
 )
 
-// server is one apiserver.
+// server is one apiserver. It counts as up, and as accepting the node's credentials, until
+// something else is known.
 type server struct {
-	address          *url.URL
-	log              *slog.Logger
-	limits           Limits
-	health           *health
-	checks           *checkTrigger
-	lease            string // path: see leasePath
-	auth             *authBreaker
-	nodeAvailability *nodeAvailability
-	conns            *liveness.Conns
+	address *url.URL
+	log     *slog.Logger
+	limits  Limits
+	lease   string // path: see leasePath
+	conns   *liveness.Conns
+
+	health   *breaker   // for everybody
+	auth     *breaker   // for requests with the node's credentials
+	checking sync.Mutex // held during a check of the node's credentials: one is enough for all requests
+	checks   *checkTrigger
+
+	up, lastChange, refused prometheus.Gauge
+	availability            [2]*availability // of all apiservers, by Identity
+	index                   int              // of this one there
+	markAnswered            func()           // called with each useful answer; must not call back
 
 	transports atomic.Pointer[transports]
 }
 
-// newServer returns an apiserver that counts as up, and as accepting the node's credentials.
-// changed is called when it goes up or down, forNode when that changes for the node; neither
-// may call the server.
-func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics, changed, forNode func(up bool, at time.Time)) *server {
-	log = log.With("apiserver", address.Host)
-	up, last := m.serverUp.WithLabelValues(address.Host), m.lastChange.WithLabelValues(address.Host)
+func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m *Metrics) *server {
 	s := &server{
-		address: address, log: log, limits: limits, checks: newCheckTrigger(limits), lease: leasePath(node),
-		nodeAvailability: &nodeAvailability{onChange: forNode, up: true, authorized: true},
+		address: address,
+		log:     log.With("apiserver", address.Host),
+		limits:  limits,
+		lease:   leasePath(node),
+		checks:  newCheckTrigger(limits),
+
+		up:         m.serverUp.WithLabelValues(address.Host),
+		lastChange: m.lastChange.WithLabelValues(address.Host),
+		refused:    m.refused.WithLabelValues(address.Host),
 	}
-	s.conns = liveness.NewConns(s, limits.timeouts(), log)
-	s.health = newHealth(log, func(isUp bool, at time.Time) {
-		setGauges(up, last, isUp, at)
-		changed(isUp, at)
-		s.nodeAvailability.setUp(isUp, at)
-	})
-	s.auth = newAuthBreaker(log, m.refused.WithLabelValues(address.Host), s.nodeAvailability.setAuthorized)
-	setGauges(up, last, true, s.health.since)
+	s.conns = liveness.NewConns(s, address, liveness.Timeouts{Loss: limits.Loss, IdlePing: limits.IdlePing}, s.log)
+	s.health, s.auth = newBreaker(s.onHealth), newBreaker(s.onAuth)
+	s.setGauges(true, s.health.since)
 	return s
 }
 
@@ -88,24 +95,107 @@ func (s *server) send(a *liveness.Attempt, req *http.Request) (*http.Response, e
 func (s *server) setCredentials(creds *Credentials) {
 	old := s.transports.Swap(newTransports(s.conns, creds))
 	if creds.Missing != nil {
-		s.auth.open(creds.Missing, func() bool { return false })
+		s.auth.open(time.Now(), creds.Missing, nil)
 	} else {
-		s.auth.close("the node has other credentials")
+		s.auth.close(time.Now(), "the node has other credentials")
 	}
 	if old != nil {
-		old.closeIdle(false)
+		for _, t := range old.all {
+			t.CloseIdleConnections()
+		}
+	}
+}
+
+// onHealth records that the apiserver can no longer be reached, or does not serve the node, or
+// that this is over.
+func (s *server) onHealth(c change) {
+	up := c.cause == nil
+	s.setGauges(up, c.at)
+	s.report(authn.Caller, c)
+	s.report(authn.Node, c)
+	switch {
+	case up:
+		s.log.Info("apiserver answers again", "after", c.lasted)
+	case is[*notServingError](c.cause):
+		s.log.Warn("apiserver counts as lost", "err", c.cause)
+	default:
+		s.log.Warn("apiserver cannot be reached", "err", c.cause)
+	}
+}
+
+// onAuth records that the apiserver no longer accepts the node's credentials, or that this is
+// over.
+func (s *server) onAuth(c change) {
+	accepted := c.cause == nil
+	s.report(authn.Node, c)
+	if accepted {
+		s.refused.Set(0)
+		s.log.Info("requests are sent in the node's name again", "reason", c.reason, "after", c.lasted)
+		return
+	}
+	s.refused.Set(1)
+	if !is[*MissingError](c.cause) {
+		s.log.Warn("apiserver refuses the node's credentials; the node is served from the cache until it has others", "err", c.cause)
+	}
+}
+
+// report records a change in the availability for requests of id.
+func (s *server) report(id authn.Identity, c change) {
+	if c.cause == nil {
+		s.availability[id].closed(s.index, c.at)
+	} else {
+		s.availability[id].opened(s.index, c.at)
+	}
+}
+
+// unavailableFor returns why no request of id is sent to the apiserver, or nil.
+func (s *server) unavailableFor(id authn.Identity) error {
+	if err := s.health.err(); err != nil || id != authn.Node {
+		return err
+	}
+	return s.auth.err()
+}
+
+// lost marks the apiserver down.
+func (s *server) lost(cause error) { s.health.open(time.Now(), cause, nil) }
+
+// found marks the apiserver up.
+func (s *server) found() {
+	s.markAnswered()
+	s.health.close(time.Now(), "")
+}
+
+// answered records that a request was answered. It does not mark an apiserver up that did
+// not serve the node: not every answer needs its storage.
+func (s *server) answered() {
+	if is[*notServingError](s.health.err()) {
+		s.markAnswered()
+	} else {
+		s.found()
 	}
 }
 
 // Down returns why the apiserver cannot be reached, or nil.
-func (s *server) Down() error { return s.health.down() }
+func (s *server) Down() error { return s.health.err() }
 
 // Unresponsive marks the apiserver down because it is silent on all connections. If it was up
 // before, or down for another reason, its requests in flight fail at once.
 func (s *server) Unresponsive(cause error) {
-	was := s.health.down()
-	s.health.failed(time.Now(), cause)
+	was := s.health.err()
+	s.lost(cause)
 	if !liveness.IsUnresponsive(was) {
 		s.conns.CloseAll(cause)
 	}
+}
+
+// ConnectFailed handles a failure to connect other than silence. Without an open connection
+// the apiserver is lost. With one, the cause may be a caller that opens many connections
+// (upgrades need one each): load balancers limit connections per client, and this machine
+// has limited ports and files.
+func (s *server) ConnectFailed(err error) {
+	if s.health.err() == nil && s.conns.AnyEstablished() {
+		s.checks.trigger(time.Now())
+		return
+	}
+	s.lost(err)
 }

@@ -47,13 +47,17 @@ func TestOrder(t *testing.T) {
 
 func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 	var lines bytes.Buffer
-	s := newServer(&url.URL{Scheme: "https", Host: "a:6443"}, "node", Limits{}.withDefaults(), slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()), func(bool, time.Time) {}, func(bool, time.Time) {})
-	now := time.Now()
+	a := &url.URL{Scheme: "https", Host: "a:6443"}
+	u, err := New([]*url.URL{a}, "node", RoundRobin, &Credentials{}, Limits{}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	health, now := u.servers[0].health, time.Now()
 	for range 3 {
-		s.health.failed(now, errors.New("connection refused"))
+		health.open(now, errors.New("connection refused"), nil)
 	}
 	for range 3 {
-		s.health.succeeded(now.Add(7 * time.Second))
+		health.close(now.Add(7*time.Second), "")
 	}
 	log := lines.String()
 	if strings.Count(log, "cannot be reached") != 1 || strings.Count(log, "answers again") != 1 ||

@@ -35,13 +35,12 @@ type ServerState struct {
 
 // State returns the current state.
 func (u *Upstream) State() State {
-	out, now := State{}, time.Now()
-	out.Up, out.Since = u.availability[authn.Caller].state()
+	now := time.Now()
+	all, node := u.availability[authn.Caller].now(), u.availability[authn.Node].now()
+	out := State{Up: all.up > 0, Since: all.since, Refused: all.up > 0 && node.up == 0, RefusedSince: node.since}
 	if !out.Up {
 		out.Since = u.outageStart.of(out.Since, now)
 	}
-	node, since := u.availability[authn.Node].state()
-	out.Refused, out.RefusedSince = out.Up && !node, since
 	for _, s := range u.servers {
 		since, err := s.health.state()
 		if err != nil {
@@ -56,7 +55,7 @@ func (u *Upstream) State() State {
 // else ctx's error. For the node, an apiserver must also accept its credentials.
 func (u *Upstream) WaitUp(ctx context.Context) error {
 	select {
-	case <-u.availability[authn.IdentityOf(ctx)].whenUp():
+	case <-u.availability[authn.IdentityOf(ctx)].now().upCh:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -67,33 +66,37 @@ func (u *Upstream) WaitUp(ctx context.Context) error {
 // apiserver, in the sense of WaitUp. It stays closed after a return: call Lost again for the
 // next loss.
 func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
-	return u.availability[authn.IdentityOf(ctx)].whenDown()
+	return u.availability[authn.IdentityOf(ctx)].now().downCh
 }
 
-// availability tracks whether any apiserver can be reached, by callers of one Identity.
+// availability tracks whether any apiserver can be reached, by requests of one Identity.
 type availability struct {
-	mu     sync.Mutex
-	up     int // apiservers
-	since  time.Time
+	mu   sync.Mutex
+	open []int // breakers, by apiserver
+	availabilityState
+}
+
+type availabilityState struct {
+	up     int           // apiservers without an open breaker
+	since  time.Time     // of the last change between none and some
 	downCh chan struct{} // closed while up is 0
 	upCh   chan struct{} // closed while up is more than 0
 }
 
 func newAvailability(servers int, now time.Time) *availability {
-	r := &availability{up: servers, since: now, downCh: make(chan struct{}), upCh: make(chan struct{})}
-	close(r.upCh)
-	return r
+	upCh := make(chan struct{})
+	close(upCh)
+	return &availability{
+		open:              make([]int, servers),
+		availabilityState: availabilityState{up: servers, since: now, downCh: make(chan struct{}), upCh: upCh},
+	}
 }
 
-// update records that an apiserver went up or down.
-func (r *availability) update(up bool, at time.Time) {
+// opened records that a breaker of an apiserver opened.
+func (r *availability) opened(server int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if up {
-		if r.up++; r.up == 1 {
-			r.since, r.downCh = at, make(chan struct{})
-			close(r.upCh)
-		}
+	if r.open[server]++; r.open[server] > 1 {
 		return
 	}
 	if r.up--; r.up == 0 {
@@ -102,20 +105,22 @@ func (r *availability) update(up bool, at time.Time) {
 	}
 }
 
-func (r *availability) state() (up bool, since time.Time) {
+// closed records that a breaker of an apiserver closed.
+func (r *availability) closed(server int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.up > 0, r.since
+	if r.open[server]--; r.open[server] > 0 {
+		return
+	}
+	if r.up++; r.up == 1 {
+		r.since, r.downCh = at, make(chan struct{})
+		close(r.upCh)
+	}
 }
 
-func (r *availability) whenDown() <-chan struct{} {
+// now returns the current state.
+func (r *availability) now() availabilityState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.downCh
-}
-
-func (r *availability) whenUp() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.upCh
+	return r.availabilityState
 }

@@ -41,33 +41,25 @@ func leasePath(node string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + url.PathEscape(node) + "?timeout=" + storageTimeout
 }
 
-// runStorageChecks runs checkStorage when checkTrigger requires it, until ctx ends. No request
-// waits for it.
-func (s *server) runStorageChecks(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.checks.wake:
-			if s.health.down() == nil {
-				s.checkStorage(ctx)
-			}
-			s.checks.checked(time.Now())
-		}
+// runStorageCheck is checkStorage when checkTrigger requires it. No request waits for it.
+func (s *server) runStorageCheck(ctx context.Context) {
+	if s.health.err() == nil {
+		s.checkStorage(ctx)
 	}
+	s.checks.checked(time.Now())
 }
 
 // checkStorage checks whether the apiserver serves the node, and marks it down or up. Nothing
 // else does so while the apiserver can be reached.
 func (s *server) checkStorage(ctx context.Context) {
 	err := s.canServe(ctx)
-	was := s.health.down()
+	was := s.health.err()
 	switch {
-	case was != nil && asNotServing(was) == nil: // unreachable by now
+	case was != nil && !is[*notServingError](was): // unreachable by now
 	case err == nil:
-		s.health.succeeded(time.Now())
-	case asNotServing(err) != nil:
-		s.health.failed(time.Now(), err)
+		s.found()
+	case is[*notServingError](err):
+		s.lost(err)
 	default:
 		s.log.Debug("nothing was learnt of whether the apiserver serves the node", "err", err)
 	}
@@ -101,7 +93,7 @@ func (s *server) canServe(ctx context.Context) error {
 		what = "/readyz"
 	}
 	if code >= http.StatusInternalServerError || code == http.StatusTooManyRequests {
-		return &notServingError{fmt.Sprintf("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)}
+		return notServing("it answers %d %s when the hub asks for %s", code, http.StatusText(code), what)
 	}
 	return nil
 }
@@ -112,28 +104,28 @@ func (s *server) canServe(ctx context.Context) error {
 func (s *server) getTwice(ctx context.Context, path string) (code int, err error) {
 	for range 2 {
 		code, err = s.getOnce(ctx, path)
-		if err == nil || asNotServing(err) != nil || liveness.IsUnresponsive(err) || undelivered(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil {
+		if err == nil || liveness.IsUnresponsive(err) || errors.Is(err, errLinkBusy) || ctx.Err() != nil || classify(err) == unavailable {
 			return code, err
 		}
-		if !connectionLost(err) {
+		if classify(err) == aborted {
 			break
 		}
 	}
-	return 0, &notServingError{fmt.Sprintf("it breaks off the hub's own request: %v", err)}
+	return 0, notServing("it breaks off the hub's own request: %v", err)
 }
 
 func (s *server) getOnce(ctx context.Context, path string) (int, error) {
 	bound, cancel := context.WithTimeout(ctx, storageDeadline)
 	defer cancel()
-	a := &liveness.Attempt{}
-	code, err := s.get(bound, a, path, time.Now())
+	a := &liveness.Attempt{Probe: true}
+	code, err := s.get(bound, a, path)
 	switch {
 	case err == nil || ctx.Err() != nil || bound.Err() == nil:
 		return code, err
 	case a.Received() > busyLinkBytes:
 		return 0, errors.Join(errLinkBusy, err)
 	}
-	return 0, &notServingError{fmt.Sprintf("it has not answered the hub's own request within %v", storageDeadline)}
+	return 0, notServing("it has not answered the hub's own request within %v", storageDeadline)
 }
 
 var errLinkBusy = errors.New("other answers are arriving all the time")
@@ -143,8 +135,6 @@ type notServingError struct{ reason string }
 
 func (e *notServingError) Error() string { return e.reason }
 
-func asNotServing(err error) *notServingError {
-	var unusable *notServingError
-	errors.As(err, &unusable)
-	return unusable
+func notServing(format string, args ...any) error {
+	return &notServingError{fmt.Sprintf(format, args...)}
 }

@@ -45,20 +45,20 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 		lost          bool
 		within        time.Duration
 	}{
-		"a Lease that is there":                  {says(200), says(500), false, time.Second},
-		"a node that has no Lease":               {says(404), says(500), false, time.Second},
-		"a Lease that the node may not read":     {says(403), says(200), false, time.Second},
-		"the same, of an apiserver that is sick": {says(403), says(500), true, time.Second},
-		"the same, behind an empty balancer":     {says(403), says(503), true, time.Second},
-		"nobody may read anything":               {says(403), says(403), false, time.Second},
-		"a node that is not known":               {says(401), says(200), false, time.Second},
-		"the same, of one that is sick":          {says(401), says(500), true, time.Second},
-		"etcd that is gone":                      {says(500), says(500), true, time.Second},
-		"a balancer that has no backends":        {says(503), says(503), true, time.Second},
-		"an apiserver that has too much to do":   {says(429), says(200), true, time.Second},
-		"etcd that hangs":                        {slowly, hangs, true, 6 * time.Second},
-		"a balancer whose backends hang":         {hangs, hangs, true, 21 * time.Second},
-		"an apiserver that breaks requests off":  {breaksOff, breaksOff, true, time.Second},
+		"a Lease that is there":                                      {says(200), says(500), false, time.Second},
+		"a node that has no Lease":                                   {says(404), says(500), false, time.Second},
+		"a Lease that the node may not read":                         {says(403), says(200), false, time.Second},
+		"a Lease that the node may not read, of a broken apiserver":  {says(403), says(500), true, time.Second},
+		"a Lease that the node may not read, without backends":       {says(403), says(503), true, time.Second},
+		"a cluster where the node may read neither Lease nor readyz": {says(403), says(403), false, time.Second},
+		"a node that is not authenticated":                           {says(401), says(200), false, time.Second},
+		"a node that is not authenticated, of a broken apiserver":    {says(401), says(500), true, time.Second},
+		"etcd that is gone":                                          {says(500), says(500), true, time.Second},
+		"a balancer that has no backends":                            {says(503), says(503), true, time.Second},
+		"an apiserver that is overloaded":                            {says(429), says(200), true, time.Second},
+		"etcd that hangs":                                            {slowly, hangs, true, 6 * time.Second},
+		"a balancer whose backends hang":                             {hangs, hangs, true, 21 * time.Second},
+		"an apiserver that aborts requests":                          {breaksOff, breaksOff, true, time.Second},
 	}
 	for name, tt := range tests {
 		for _, protocol := range []string{"", " by HTTP/1.1"} {
@@ -105,7 +105,7 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 	}
 }
 
-// One connection that breaks under the hub's question says nothing.
+// A check is repeated if its connection breaks.
 func TestTheQuestionIsAskedAgainWhereItsConnectionBreaks(t *testing.T) {
 	var asked atomic.Int64
 	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +138,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// On a narrow link the answer may wait behind a list for longer than it is waited for.
+// On a narrow link, the answer to the check may wait behind a list for longer than its deadline.
 func TestAQuestionBehindALongListIsNoLoss(t *testing.T) {
 	api := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

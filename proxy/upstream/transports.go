@@ -55,10 +55,3 @@ func (t *transports) of(req *http.Request) http.RoundTripper {
 	}
 	return t.plain[id]
 }
-
-// closeIdle closes unused connections.
-func (t *transports) closeIdle(allIsOver bool) {
-	for _, tr := range t.all {
-		tr.CloseIdle(allIsOver)
-	}
-}

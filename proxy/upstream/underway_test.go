@@ -56,24 +56,20 @@ func TestWhatIsUnderWayEndsWithTheLoss(t *testing.T) {
 }
 
 func TestARequestThatIsAloneUnderWayEndsWithTheLoss(t *testing.T) {
-	// refused has the apiserver refuse a new connection, while others stay open. That is
-	// no loss to the node as long as it needs no new one.
+	// refused lets the apiserver refuse new connections while others stay open. As long as the
+	// node needs no new one, that is no loss.
 	refused := func(c *cloud, lost bool) {
 		c.networks[0].set(func(n *fakeNetwork) { n.refusing = true })
-		// Watches by others take what connections probes have left.
-		other, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, pods+"?watch=true", nil)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		// Watches take the connections that pings have left.
 		for range 5 {
-			res, err := c.upstream.RoundTrip(other)
+			res, err := c.send(c.t.Context(), http.MethodGet, pods+"?watch=true", nil)
 			if err != nil {
 				break
 			}
 			defer res.Body.Close()
 		}
-		_, _, _, err = c.get(pods)
-		time.Sleep(100 * time.Millisecond) // the hub asks by itself
+		_, _, _, err := c.get(pods)
+		time.Sleep(100 * time.Millisecond) // for the hub's own check
 		if (err != nil) != lost || c.isLost() != lost {
 			c.t.Errorf("lost: %v, want %v; a request got %v", c.isLost(), lost, err)
 		}
@@ -141,7 +137,7 @@ func TestNewCredentialsCloseNoConnectionThatIsAboutToBeUsed(t *testing.T) {
 		if isClosed() {
 			t.Error("it was closed before its first request, which then fails, and the apiserver with it")
 		}
-		before.CloseIdle(true)
+		before.Close()
 		if !isClosed() {
 			t.Error("it is open though all is over")
 		}

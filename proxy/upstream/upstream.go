@@ -49,28 +49,21 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 	for id := range u.availability {
 		u.availability[id] = newAvailability(len(servers), time.Now())
 	}
-	for _, address := range servers {
+	var peers []*liveness.Conns
+	for i, address := range servers {
 		if address.Scheme != "https" || address.Host == "" {
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
-		s := newServer(address, node, limits.withDefaults(), log, m, u.availability[authn.Caller].update, u.availability[authn.Node].update)
-		s.health.answered = u.outageStart.markAnswered
+		s := newServer(address, node, limits.withDefaults(), log, m)
+		s.availability, s.index, s.markAnswered = u.availability, i, u.outageStart.markAnswered
 		u.servers = append(u.servers, s)
+		peers = append(peers, s.conns)
 	}
-	u.connectPeers()
+	for _, s := range u.servers {
+		s.conns.Peers = peers
+	}
 	u.SetCredentials(creds)
 	return u, nil
-}
-
-// connectPeers sets the Peers of all Conns.
-func (u *Upstream) connectPeers() {
-	var all []*liveness.Conns
-	for _, s := range u.servers {
-		all = append(all, s.conns)
-	}
-	for _, ls := range all {
-		ls.Peers = all
-	}
 }
 
 // SetCredentials makes requests from now on use creds, on new connections.
@@ -82,11 +75,13 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 	}
 }
 
-// Close closes idle connections. Requests in flight are not affected, and later ones open new
-// connections.
+// Close closes idle connections, and ends pings. Requests in flight continue, but the loss of
+// their apiserver is no longer noticed.
 func (u *Upstream) Close() {
 	for _, s := range u.servers {
-		s.transports.Load().closeIdle(true)
+		for _, t := range s.transports.Load().all {
+			t.Close()
+		}
 	}
 }
 
@@ -113,13 +108,14 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	note := func(s *server, err error) {
 		failure.Attempts = append(failure.Attempts, fmt.Errorf("%s: %w", s.address.Host, err))
 	}
+	id := authn.IdentityOf(req.Context())
 	for _, s := range u.order() {
-		if err := s.unavailableFor(authn.IdentityOf(req.Context())); err != nil {
+		if err := s.unavailableFor(id); err != nil {
 			note(s, err)
 			continue
 		}
-		// A broken connection does not prove that the server is lost: the second attempt
-		// opens a new one.
+		// A broken connection does not prove that the server is lost, and credentials may have
+		// been replaced: the second attempt opens a new connection, or uses the new ones.
 		for range 2 {
 			attempt, err := rewindBody(req, sent)
 			if err != nil {
@@ -130,33 +126,19 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			if err == nil {
 				return res, nil
 			}
-			if req.Context().Err() != nil || errors.Is(err, ErrClientBody) {
-				return nil, err
-			}
-			if undelivered(err) || asNotServing(err) != nil {
-				note(s, err)
-				break // continue with the next server
-			}
-			if notAuthorized(err) && replayable(req) {
-				note(s, err)
-				if s.auth.err() != nil {
-					break
-				}
-				continue
-			}
-			if bodyLost(err) || notAuthorized(err) {
-				note(s, err)
-				return nil, failure
-			}
-			if !connectionLost(err) && !unbegun(err) {
+			what := classify(err)
+			if what == aborted || req.Context().Err() != nil {
 				return nil, err
 			}
 			note(s, err)
-			if !idempotent(req) && !unbegun(err) {
+			switch {
+			case what == ambiguous && !idempotent(req):
 				failure.Delivered = true
 				return nil, failure
+			case what == bodyLost || what == unauthorized && !replayable(req):
+				return nil, failure
 			}
-			if s.health.down() != nil {
+			if what == unavailable || s.unavailableFor(id) != nil {
 				break
 			}
 		}
@@ -171,38 +153,4 @@ func (u *Upstream) order() []*server {
 	}
 	first := int(u.next.Add(1) % uint64(len(u.servers)))
 	return append(slices.Clone(u.servers[first:]), u.servers[:first]...)
-}
-
-// rewindBody returns a request that sends req's body from its beginning. Attempts after the
-// first happen only if nothing of the body was read, or GetBody can return it again.
-func rewindBody(req *http.Request, attempt int) (*http.Request, error) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return req, nil
-	}
-	out := *req
-	if attempt > 0 && req.GetBody != nil {
-		body, err := req.GetBody()
-		if err != nil {
-			return nil, err
-		}
-		out.Body = body
-		return &out, nil
-	}
-	out.Body = requestBody{req.Body}
-	return &out, nil
-}
-
-// replayable reports whether a request that was not executed can be sent again: its body is
-// still available.
-func replayable(req *http.Request) bool {
-	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
-}
-
-// idempotent reports whether sending req twice is the same as sending it once.
-func idempotent(req *http.Request) bool {
-	switch req.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return req.Body == nil || req.Body == http.NoBody
-	}
-	return false
 }

@@ -16,20 +16,28 @@ import (
 // Attempt is one request to one apiserver. It reports to its connection whether a response
 // is pending.
 type Attempt struct {
-	Strict bool // a probe: without an answer at once the apiserver is lost
-	Since  time.Time
+	Probe  bool      // the hub's own request, which is also sent to an apiserver that is down
+	Strict bool      // a ping or probe: without an answer at once the apiserver is lost
+	Since  time.Time // since when the answer is pending; zero: since it got a connection
 
 	mu        sync.Mutex
-	http2     pinger // of the next connection, or nil
-	conn      *Conn  // nil: none yet
-	proxied   *Conn  // nil, or one in the handshakes with an HTTP proxy, and then TLS
-	before    int64  // bytes that the connection had received before the request
+	conn      *Conn // nil: none yet
+	proxied   *Conn // nil, or one in the handshakes with an HTTP proxy, and then TLS
+	before    int64 // bytes that the connection had received before the request
 	connected bool
 	streaming bool // the response has begun, and may pause for any time
 	ended     bool
 }
 
 type attemptKey struct{}
+
+// attemptOf returns the attempt of a request's context, which its dial has, too.
+func attemptOf(ctx context.Context) *Attempt {
+	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
+		return a
+	}
+	return &Attempt{}
+}
 
 // Start returns req with the hooks by which the attempt observes it.
 func (a *Attempt) Start(req *http.Request) *http.Request {
@@ -46,7 +54,7 @@ func (a *Attempt) handshakeStarted(c *Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.proxied = c
-	c.requestStarted(time.Now(), true)
+	c.start(pendingHandshake, time.Now())
 }
 
 func (a *Attempt) handshakeDone() {
@@ -73,15 +81,22 @@ func (a *Attempt) gotConn(conn net.Conn) {
 		return // it will be upgraded
 	}
 	if a.conn != nil {
-		a.conn.requestDone(a.Strict)
+		a.conn.done(a.pending())
 	}
-	c.attach(a.http2)
-	a.conn, a.before = c, c.bytesRead()
+	c.carry()
+	a.conn, a.before = c, c.state().received
 	since := a.Since
 	if since.IsZero() {
 		since = time.Now()
 	}
-	c.requestStarted(since, a.Strict)
+	c.start(a.pending(), since)
+}
+
+func (a *Attempt) pending() pending {
+	if a.Strict {
+		return pendingPing
+	}
+	return pendingResponse
 }
 
 // getConn records that the request has no connection yet, or, if the transport retries it,
@@ -106,7 +121,7 @@ func (a *Attempt) Received() int64 {
 	if a.conn == nil {
 		return 0
 	}
-	return a.conn.bytesRead() - a.before
+	return a.conn.state().received - a.before
 }
 
 // Answered wraps res's body, whose end ends the attempt.
@@ -120,7 +135,7 @@ func (a *Attempt) Answered(res *http.Response) {
 		if a.conn != nil && !a.ended {
 			a.streaming = true
 			a.conn.addIdleStreams(+1)
-			a.conn.requestDone(a.Strict)
+			a.conn.done(a.pending())
 		}
 		a.mu.Unlock()
 	}
@@ -140,7 +155,7 @@ func (a *Attempt) End() {
 	case a.streaming:
 		a.conn.addIdleStreams(-1)
 	default:
-		a.conn.requestDone(a.Strict)
+		a.conn.done(a.pending())
 	}
 }
 

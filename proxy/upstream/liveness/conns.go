@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,17 +15,17 @@ import (
 // kernel knows what was delivered.
 type Conns struct {
 	server   apiserver
+	address  *url.URL
 	timeouts Timeouts
 	log      *slog.Logger
 	Network  Network
-	Peers    []*Conns       // of all apiservers, including this one; set before the first request
-	probes   chan time.Time // requests of a probe; holds one
+	Peers    []*Conns // of all apiservers, including this one; set before the first request
 
-	mu            sync.Mutex
-	all           map[*Conn]struct{}
-	dialCtx       context.Context // ends when the apiserver is lost
-	cancelDials   context.CancelCauseFunc
-	lastIdleProbe time.Time // for connections that cannot be pinged
+	mu          sync.Mutex
+	all         map[*Conn]struct{}
+	newest      *Transport      // but for upgrades
+	dialCtx     context.Context // ends when the apiserver is lost
+	cancelDials context.CancelCauseFunc
 }
 
 // apiserver is the owner of Conns.
@@ -37,9 +38,9 @@ type apiserver interface {
 	ConnectFailed(err error)
 }
 
-// NewConns returns an empty Conns for server. It calls server without holding a lock.
-func NewConns(server apiserver, limits Timeouts, log *slog.Logger) *Conns {
-	cs := &Conns{server: server, timeouts: limits, log: log, Network: tcp(), probes: make(chan time.Time, 1), all: map[*Conn]struct{}{}}
+// NewConns returns an empty Conns for server, at address. It calls server without holding a lock.
+func NewConns(server apiserver, address *url.URL, limits Timeouts, log *slog.Logger) *Conns {
+	cs := &Conns{server: server, address: address, timeouts: limits, log: log, Network: tcp(), all: map[*Conn]struct{}{}}
 	cs.dialCtx, cs.cancelDials = context.WithCancelCause(context.Background())
 	return cs
 }
@@ -64,7 +65,7 @@ func (cs *Conns) list() []*Conn {
 
 // AnyEstablished reports whether an open connection has carried a request.
 func (cs *Conns) AnyEstablished() bool {
-	return slices.ContainsFunc(cs.list(), (*Conn).established)
+	return slices.ContainsFunc(cs.list(), func(c *Conn) bool { return c.state().used })
 }
 
 // dialContext returns the context for dials that begin now.
@@ -72,18 +73,6 @@ func (cs *Conns) dialContext() context.Context {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.dialCtx
-}
-
-// idleProbeDue reports whether a probe is due for connections that have only idle streams and
-// cannot be pinged, and returns the time of the last one. One probe is enough for all:
-// without HTTP/2 each watch has a connection of its own.
-func (cs *Conns) idleProbeDue(now time.Time, every time.Duration) (last time.Time, due bool) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if due = now.Sub(cs.lastIdleProbe) >= every; due {
-		cs.lastIdleProbe = now
-	}
-	return cs.lastIdleProbe, due
 }
 
 // CloseAll closes all connections, and ends all dials.
@@ -98,8 +87,8 @@ func (cs *Conns) CloseAll(cause error) {
 	}
 }
 
-// unresponsive closes c, on which a response is pending and no byte has arrived since a time.
-// The apiserver is unresponsive, too, unless another connection was active since.
+// unresponsive closes c, on which no byte has arrived since a time although a ping or handshake
+// is pending. The apiserver is unresponsive, too, unless another connection was active since.
 func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 	cause := &UnresponsiveError{time.Since(since)}
 	if cs.activeSince(c, since) {
@@ -112,60 +101,35 @@ func (cs *Conns) unresponsive(c *Conn, since time.Time) {
 
 // activeSince reports whether a connection other than c was active after since.
 func (cs *Conns) activeSince(c *Conn, since time.Time) bool {
-	for _, other := range cs.list() {
-		if at, _ := other.lastActivity(); other != c && at.After(since) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cs.list(), func(other *Conn) bool { return other != c && other.state().active.After(since) })
 }
 
-// probeAll probes all apiservers: this one has been silent since a time although a response
+// pingEvery pings all apiservers: this one has been silent since a time although a response
 // is pending, so the link to all of them may be down. A request that moves on to the next
 // apiserver then does not have to wait as long again.
-func (cs *Conns) probeAll(since time.Time) {
-	cs.probe(since)
-	cs.probePeers(since)
-}
-
-// pingAll is probeAll for a dial that has been silent. It pings open connections, and opens no
-// further one to this apiserver: a load balancer may limit connections per client.
-func (cs *Conns) pingAll(since time.Time) {
-	for _, c := range cs.list() {
-		c.ping(since)
-	}
-	cs.probePeers(since)
-}
-
-func (cs *Conns) probePeers(since time.Time) {
+func (cs *Conns) pingEvery(since time.Time) {
+	cs.pingOpen(since) // no new one here: a load balancer may limit connections per client
 	for _, peer := range cs.Peers {
-		if peer != cs {
-			peer.probe(since)
+		if peer != cs && peer.server.Down() == nil && !peer.pingOpen(since) {
+			peer.newestTransport().ping(since)
 		}
 	}
 }
 
-// Probes returns the channel of probes requested by silent connections. Each value is the
-// time when the silence began.
-func (cs *Conns) Probes() <-chan time.Time { return cs.probes }
-
-// probe pings every connection that was not active after since. If none of them can be judged
-// by its own silence, it requests a probe.
-func (cs *Conns) probe(since time.Time) {
-	if cs.server.Down() != nil {
-		return // it is being probed already
-	}
-	answered := false
+// pingOpen pings the apiserver on each transport with a connection that was not active after
+// since. It reports whether there are connections.
+func (cs *Conns) pingOpen(since time.Time) (open bool) {
 	for _, c := range cs.list() {
-		at, judged := c.lastActivity()
-		answered = answered || judged || at.After(since)
-		c.ping(since)
+		open = true
+		if now := c.state(); c.owner != nil && !now.strict && !now.active.After(since) {
+			c.owner.ping(since)
+		}
 	}
-	if answered {
-		return
-	}
-	select {
-	case cs.probes <- since:
-	default: // one is requested already
-	}
+	return open
+}
+
+func (cs *Conns) newestTransport() *Transport {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.newest
 }

@@ -35,24 +35,6 @@ func tcp() Network {
 	return Network{dialer.DialContext, tcpBacklog}
 }
 
-type probeSinceKey struct{}
-
-// WithProbeSince makes dials under ctx count as if they had begun at since, when another
-// connection became silent.
-func WithProbeSince(ctx context.Context, since time.Time) context.Context {
-	return context.WithValue(ctx, probeSinceKey{}, since)
-}
-
-// probeSince returns the time from WithProbeSince, which only probes use, or the current
-// time.
-func probeSince(ctx context.Context) (since time.Time, probe bool) {
-	since, probe = ctx.Value(probeSinceKey{}).(time.Time)
-	if !probe {
-		since = time.Now()
-	}
-	return since, probe
-}
-
 // dial connects and does the TLS handshake, so that every failure before the first byte of a
 // request is the same kind of error.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -67,9 +49,7 @@ func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Co
 	if err != nil {
 		return nil, d.report(err)
 	}
-	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
-		a.handshakeStarted(c)
-	}
+	attemptOf(ctx).handshakeStarted(c)
 	return c, nil
 }
 
@@ -86,16 +66,20 @@ func (d *dialer) report(err error) error {
 func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, error) {
 	cs := d.conns
 	lost := cs.dialContext()
-	since, probe := probeSince(ctx)
-	if down := cs.server.Down(); down != nil && !probe {
+	a := attemptOf(ctx)
+	since := time.Now()
+	if !a.Since.IsZero() {
+		since = a.Since
+	}
+	if down := cs.server.Down(); down != nil && !a.Probe {
 		return nil, down // stops net/http's own retries after a broken connection
 	}
 	end := cs.timeouts.deadline(since, time.Now())
 	asked := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errConnectTimeout)
 	defer cancel()
-	if !probe {
-		defer time.AfterFunc(cs.timeouts.pingAfter()/2, func() { cs.pingAll(since) }).Stop()
+	if !a.Probe {
+		defer time.AfterFunc(cs.timeouts.pingAfter()/2, func() { cs.pingEvery(since) }).Stop()
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -136,20 +120,11 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 		config = config.Clone()
 		config.ServerName = host
 	}
-	c.requestStarted(time.Now(), true)
+	c.start(pendingHandshake, time.Now())
 	conn := tls.Client(c, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), c.Close())
 	}
 	c.handshakeDone()
 	return conn, nil
-}
-
-// handshakeDone records that the connection is established. From here on only the kernel
-// monitors one that will be upgraded.
-func (c *Conn) handshakeDone() {
-	c.requestDone(true)
-	if c.owner == nil {
-		c.conns.remove(c)
-	}
 }

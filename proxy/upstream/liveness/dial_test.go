@@ -5,22 +5,23 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/url"
 	"testing"
 	"time"
 )
 
-// TestAnAttemptThatFailsAsTheLossIsNoticed fails by itself, and just then the loss ends it
-// as well. It has failed, whichever of the two is seen first.
-func TestAnAttemptThatFailsAsTheLossIsNoticed(t *testing.T) {
+// The dial fails by itself at the moment at which the loss cancels it. It has to return an error,
+// whichever of the two comes first.
+func TestADialThatFailsWhileTheLossIsNoticedReturnsAnError(t *testing.T) {
 	silent := &UnresponsiveError{time.Second}
 	for range 1000 { // two goroutines race
-		cs := NewConns(upServer{}, Timeouts{Loss: 2500 * time.Millisecond, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
+		cs := NewConns(upServer{}, &url.URL{}, Timeouts{Loss: 2500 * time.Millisecond, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
 		cs.Network.Dial = func(context.Context, string, string) (net.Conn, error) {
 			cs.CloseAll(silent)
 			return nil, errors.New("connection refused")
 		}
 		if c, err := (&dialer{conns: cs}).connect(t.Context(), "tcp", "a:6443"); c != nil || err == nil {
-			t.Fatalf("there is a connection, %v, or no error: %v", c, err)
+			t.Fatalf("connection %v, error %v; want an error alone", c, err)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package liveness
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 )
 
@@ -24,10 +26,21 @@ const (
 	maxIdle = 100
 )
 
-// Transport opens connections to one apiserver. It changes neither requests nor responses.
+// MaxSteps bounds a ping or probe, in units of Timeouts.Loss: one each to connect, for TLS, and
+// for the answer, and one more.
+const MaxSteps = 4
+
+// Transport opens connections to one apiserver, and pings it. It changes neither requests nor
+// responses.
 type Transport struct {
 	*http.Transport
-	conns *Conns
+	conns    *Conns
+	open     context.Context // ends with Close
+	endPings context.CancelFunc
+
+	mu      sync.Mutex
+	pinging bool
+	pinged  time.Time // start of the last ping
 }
 
 // TransportOptions are the options of NewTransport.
@@ -46,6 +59,7 @@ type TransportOptions struct {
 // upgraded.
 func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 	t := &Transport{conns: cs}
+	t.open, t.endPings = context.WithCancel(context.Background())
 	d := &dialer{conns: cs, config: o.TLS}
 	if !o.Upgrades {
 		d.owner = t
@@ -63,22 +77,69 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 		t.DisableKeepAlives = true // keeping connections for rare refused upgrades is not worth it
 		return t
 	}
+	t.ForceAttemptHTTP2 = true // which net/http does not do by itself for own dialers
 	if o.StreamWindow > 0 {
 		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: o.StreamWindow}
 	}
-	if err := enablePing(t.Transport); err != nil {
-		cs.log.Error("connections to the apiserver cannot be pinged; probes alone tell whether it is there", "err", err)
-	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.newest = t
 	return t
 }
 
-// CloseIdle closes the unused connections of t. net/http itself closes only those of
-// HTTP/1.1.
-func (t *Transport) CloseIdle(allIsOver bool) {
+// Close closes the unused connections of t, also new ones that are about to carry their first
+// request, and ends its pings: what is in flight is no longer monitored.
+func (t *Transport) Close() {
+	t.endPings()
 	t.CloseIdleConnections()
 	for _, c := range t.conns.list() {
-		if c.owner == t && c.idle(allIsOver) {
+		if c.owner == t && !c.state().used {
 			c.Close()
 		}
+	}
+}
+
+// lastPing returns the start of the last ping, or the zero time.
+func (t *Transport) lastPing() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pinged
+}
+
+// ping pings the apiserver in the background, unless a ping is under way. since is when the
+// silence began.
+func (t *Transport) ping(since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pinging {
+		return
+	}
+	t.pinging, t.pinged = true, time.Now()
+	go func() {
+		t.doPing(since)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.pinging = false
+	}()
+}
+
+// doPing reports only a failure to get a connection. If the connection fails later, its Conn
+// has noticed. The loss of the apiserver ends the dial or the connection, and so the ping.
+func (t *Transport) doPing(since time.Time) {
+	ctx, cancel := context.WithTimeout(t.open, MaxSteps*t.conns.timeouts.Loss)
+	defer cancel()
+	a := &Attempt{Probe: true, Strict: true, Since: since}
+	req := a.Start((&http.Request{
+		Method: http.MethodOptions,
+		URL:    &url.URL{Scheme: t.conns.address.Scheme, Host: t.conns.address.Host, Opaque: "*"},
+		Header: http.Header{},
+	}).WithContext(ctx))
+	res, err := t.RoundTrip(req)
+	a.End()
+	switch {
+	case err == nil:
+		_ = res.Body.Close() // of no interest, and empty
+	case ctx.Err() == nil && !a.Connected() && !IsUnresponsive(err):
+		t.conns.server.ConnectFailed(err)
 	}
 }

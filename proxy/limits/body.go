@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -108,7 +109,7 @@ func AddBody(r *http.Request, c *Eviction) (leave func()) {
 	return leave
 }
 
-// evict is expire at once, also between reads.
+// evict ends the request at once, also between reads.
 func (b *timedBody) evict() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,8 +133,9 @@ func (b *timedBody) expire() {
 	_ = b.control.SetReadDeadline(time.Now()) // fails where the connection is gone
 }
 
-// end leaves a bound on what net/http may yet read: what is left of a body, so that
-// the connection can be used again. It takes the bound off before the next request.
+// end ends the timeouts of reads. net/http may then read the rest of the body, so that the
+// connection can be used again; a deadline, which net/http removes before the next request,
+// bounds that.
 func (b *timedBody) end(protocol int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,4 +143,24 @@ func (b *timedBody) end(protocol int) {
 	if !b.complete && !b.timedOut && protocol == 1 {
 		_ = b.control.SetReadDeadline(time.Now().Add(b.timeout)) // as above
 	}
+}
+
+// MaxReplay is the size, in bytes, up to which a request body of known length is buffered, so
+// that the request can be sent again after a GOAWAY from an apiserver that has not read it.
+// The kubelet's pod and node status patches are smaller; larger bodies are streamed.
+const MaxReplay = 256 << 10
+
+// BufferBody makes the body of r replayable if it is small. It fails if the client disconnects
+// before the end of the body.
+func BufferBody(r *http.Request) error {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > MaxReplay {
+		return nil
+	}
+	held := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, held); err != nil {
+		return err
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(held)), nil }
+	r.Body, _ = r.GetBody()
+	return nil
 }

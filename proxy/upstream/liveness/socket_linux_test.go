@@ -9,7 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
-func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
+func TestBacklogReportsUnacknowledgedBytes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,12 +27,12 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 	defer server.Close()
 	backlog := tcpBacklog(client)
 	before, _ := backlog()
-	much := make([]byte, 64<<20) // more than two kernels hold
+	much := make([]byte, 64<<20) // more than the buffers of both kernels hold
 	sent := 0
-	for n, full := 0, false; n > 0 || !full; sent += n { // until nothing goes any more
-		_ = client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // a write ends one way or the other
+	for n, full := 0, false; n > 0 || !full; sent += n { // until the buffers are full
+		_ = client.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // a write ends in any case
 		if n, err = client.Write(much); err == nil {
-			t.Fatal("64 MiB were sent to somebody who does not read")
+			t.Fatal("64 MiB were sent to a server that does not read")
 		}
 		_, full = backlog()
 	}
@@ -41,7 +41,7 @@ func TestBacklogIsWhatTheOtherSideHasNotAcknowledged(t *testing.T) {
 		t.Errorf("%d of %d bytes acknowledged, waiting: %v", got, sent, waiting)
 	}
 	go io.Copy(io.Discard, server)
-	proxytest.Until(t, "all is acknowledged", func() bool {
+	proxytest.Until(t, "everything is acknowledged", func() bool {
 		acked, waiting := backlog()
 		return !waiting && int(acked-before) == sent
 	})
