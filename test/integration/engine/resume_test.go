@@ -16,9 +16,9 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
-// atMost holds what the registry has sent of layers against their size. What was in the
-// kernel's buffers when a process was killed is lost: some 100 kB, or more on a machine
-// that is busy, however large the layer.
+// atMost compares the bytes of layers that the registry has sent with the layers' size. When a
+// process is killed, the bytes in the kernel's buffers are lost, which the registry keeps to
+// 32 KiB, and those that the process has just read.
 func (r *rig) atMost(times float64, layers ...v1.Layer) {
 	r.Helper()
 	served, size := r.blobBytes(layers...), r.size(layers...)
