@@ -23,13 +23,13 @@ func (p *Puller) work(ctx context.Context) {
 // check checks that images that were ready are still on the node, one after the other, until
 // ctx ends. It does not wait for pulls, which may take hours.
 func (p *Puller) check(ctx context.Context) {
-	for t, known, within := p.queue.TakeCheck(ctx); t != nil; t, known, within = p.queue.TakeCheck(ctx) {
-		p.queue.Finish(within, t, p.checkOne(within, t, known))
+	for t, within := p.queue.TakeCheck(ctx); t != nil; t, within = p.queue.TakeCheck(ctx) {
+		p.queue.Finish(within, t, p.checkOne(within, t))
 	}
 }
 
-func (p *Puller) checkOne(ctx context.Context, t *queue.Task, known engineapi.Image) queue.Outcome {
-	failure := engineapi.AsError(p.engine.Keep(ctx, known))
+func (p *Puller) checkOne(ctx context.Context, t *queue.Task) queue.Outcome {
+	failure := engineapi.AsError(p.engine.Keep(ctx, t.Ready()))
 	switch {
 	case failure == nil || ctx.Err() != nil:
 		return queue.Kept

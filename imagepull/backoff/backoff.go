@@ -24,6 +24,3 @@ func After(failures int, first time.Duration) time.Duration {
 	}
 	return b.Step()
 }
-
-// Spread returns d and up to Jitter of it more: for who asked not to come back earlier.
-func Spread(d time.Duration) time.Duration { return wait.Jitter(d, Jitter) }
