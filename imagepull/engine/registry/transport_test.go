@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
 // answering is a connection that brings one answer.
@@ -94,6 +98,48 @@ func TestBrokenBody(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
+}
+
+// encoding/json ignores an error that comes with bytes, and reads on.
+func TestABodyEndsWithItsFirstError(t *testing.T) {
+	for name, waited := range map[string]time.Duration{
+		"a token without an end":   0,
+		"a token that is too slow": waitAtMost, // the pull's budget is used up
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
+			sent := &letters{left: 10 * imagecontent.DocumentLimit}
+			response, err := roundTrip(t, w, body200(func(context.Context) io.Reader {
+				return io.MultiReader(strings.NewReader(`{"token":"`), sent)
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			w.budget.add(waited, 0)
+			if err := json.NewDecoder(response.Body).Decode(&struct{}{}); err == nil {
+				t.Error("the token was accepted")
+			}
+			if sent.sent > imagecontent.DocumentLimit+1 || waited > 0 && sent.sent > 0 {
+				t.Errorf("%d bytes were read", sent.sent)
+			}
+			if n, err := response.Body.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("after the error came %d bytes, %v", n, err)
+			}
+		})
+	}
+}
+
+// letters is a text that comes in pieces, and counts how much of it was read.
+type letters struct{ left, sent int }
+
+func (l *letters) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, bytes.Repeat([]byte("x"), min(3000, l.left)))
+	l.left, l.sent = l.left-n, l.sent+n
+	return n, nil
 }
 
 func TestLimit(t *testing.T) {
