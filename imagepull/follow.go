@@ -10,9 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// Follow calls each with the state of a pod's pre-pull, at once and after changes, with at
-// least pause between calls except for the last. It returns when the pre-pull has ended, ctx
-// or Run ends, each returns false, or there is no pre-pull.
+// Follow calls each with the current state of a pod's pre-pull and after each change, at most once
+// every pause, except for the last state. It returns when the pre-pull, ctx or Run has ended, when
+// each returns false, or when there is no pre-pull.
 func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool) {
 	j := p.queue.Find(pod)
 	if j == nil {

@@ -2,7 +2,6 @@ package imagepull
 
 import (
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,14 +9,11 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// pods are those of this node, as they were seen last.
+// pods are the node's pods as the watch last showed them.
 type pods struct {
-	online func() bool
-
-	mu      sync.Mutex
-	byUID   map[types.UID]*corev1.Pod // nobody changes it; nil until they are known
-	seen    int                       // how often they were
-	missing map[types.UID]time.Time   // since when the pods of jobs are
+	mu    sync.Mutex
+	byUID map[types.UID]*corev1.Pod // read-only; nil until the pods are known
+	seen  int                       // how often the watch has shown them
 }
 
 func (p *pods) set(byUID map[types.UID]*corev1.Pod) {
@@ -26,22 +22,22 @@ func (p *pods) set(byUID map[types.UID]*corev1.Pod) {
 	p.byUID, p.seen = byUID, p.seen+1
 }
 
-// all is nil until the pods are known.
+// all returns nil until the pods are known.
 func (p *pods) all() map[types.UID]*corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byUID
 }
 
-// generation counts how often the pods were seen.
+// generation counts how often the watch has shown the pods.
 func (p *pods) generation() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// isEnding reports whether the pod of a job is being deleted, or gone. What was
-// seen of the pods before the job was made may lack a pod that is there.
+// isEnding reports whether the pod of a job is being deleted, or gone. The watch may not have
+// shown the pod yet if it has not shown any since the job was created.
 func (p *pods) isEnding(j *job.Job) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,27 +45,4 @@ func (p *pods) isEnding(j *job.Job) bool {
 		return pod.DeletionTimestamp != nil
 	}
 	return p.seen > j.PodsGeneration
-}
-
-// missingSince notes whether a job's pod is missing, and returns since when, as far as the
-// cloud could have put another in its place.
-func (p *pods) missingSince(uid types.UID, is bool) time.Time {
-	online := p.online()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !is || !online {
-		delete(p.missing, uid)
-		return time.Now()
-	}
-	if p.missing[uid].IsZero() {
-		p.missing[uid] = time.Now()
-	}
-	return p.missing[uid]
-}
-
-// forget has nothing missing of a job that has ended.
-func (p *pods) forget(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.missing, uid)
 }
