@@ -36,7 +36,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 }
 
 func (b *body) readLimited(p []byte) (int, error) {
-	p = allowance(b.transports.limiter, p)
+	p = p[:min(len(p), b.transports.limiter.Burst())]
 	if int64(len(p)) > b.left {
 		p = p[:b.left+1] // one byte more shows whether the body ends
 	}
@@ -51,18 +51,19 @@ func (b *body) readLimited(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		return n, io.EOF
 	case err != nil:
-		if s, ok := errors.AsType[stall](context.Cause(b.ctx)); ok {
-			err = s
-		}
 	case spent || b.pace.Slow(waited, n, b.transports.budget.window):
 		err = errSlow
 	default:
-		err = pay(b.ctx, b.transports.limiter, n)
+		// While this waits, nothing is read from the connection, which slows down the registry.
+		err = b.transports.limiter.WaitN(b.ctx, n)
 	}
-	if err != nil {
-		return n, &connError{cause: err, midway: true}
+	if err == nil {
+		return n, nil
 	}
-	return n, nil
+	if s, ok := errors.AsType[stall](context.Cause(b.ctx)); ok {
+		err = s
+	}
+	return n, &connError{cause: err, midway: true}
 }
 
 // read also returns how long the registry took.
