@@ -1,13 +1,10 @@
 package engineapi
 
-import (
-	"github.com/distribution/reference"
-)
+import "github.com/distribution/reference"
 
-// Normalize returns an image's full name as kubelet and CRI make it, which is also
-// the name of containerd's record of it: "nginx" is docker.io/library/nginx:latest,
-// and where a reference has both tag and digest, the digest counts. Its error is an
-// *Error, and permanent.
+// Normalize returns an image's full name, which is also the name of containerd's record. Like the
+// kubelet and CRI, it turns "nginx" into docker.io/library/nginx:latest, and drops the tag of a
+// reference that also has a digest. Its error is a permanent *Error.
 func Normalize(image string) (string, error) {
 	named, err := Parse(image)
 	if err != nil {
@@ -16,7 +13,7 @@ func Normalize(image string) (string, error) {
 	return named.String(), nil
 }
 
-// Parse is Normalize, for who needs the parts of the name.
+// Parse is Normalize for callers that need the parts of the name.
 func Parse(image string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(image)
 	if err != nil {
