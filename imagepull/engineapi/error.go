@@ -10,6 +10,7 @@ import (
 // Reason is the kind of a failure.
 type Reason string
 
+// The kinds of failures.
 const (
 	InvalidImageName   Reason = "InvalidImageName"
 	NotFound           Reason = "ImageNotFound"

@@ -31,15 +31,14 @@ func podPath(namespace, pod, action string) string {
 // State is the state of a pre-pull, or of one of its images.
 type State string
 
+// Cancelled and Superseded are only in the last line of a watch.
 const (
-	Queued  State = "Queued"
-	Pulling State = "Pulling"
-	Ready   State = "Ready"  // on the node until the pod is upgraded
-	Failed  State = "Failed" // until NextRetry, or for ever if there is none
-	// Cancelled and Superseded are only in the last line of a watch. Superseded means that the
-	// pod has another target now, or none.
+	Queued     State = "Queued"
+	Pulling    State = "Pulling"
+	Ready      State = "Ready"  // on the node until the pod is upgraded
+	Failed     State = "Failed" // until NextRetry, or for ever if there is none
 	Cancelled  State = "Cancelled"
-	Superseded State = "Superseded"
+	Superseded State = "Superseded" // the pod has another target now, or none
 )
 
 // ImagePull is the pre-pull of all images of a pod's upgrade target.
