@@ -20,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 )
 
 // secret stands in every password of these tests, and must be found nowhere else.
@@ -64,32 +64,14 @@ func eachAlone(t *testing.T, test func(*rig)) {
 	for version, d := range daemons {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			test(newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version})))
+			test(newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version})))
 		})
 	}
 }
 
-func startAlone(t *testing.T, o cluster.ContainerdOptions) *cluster.Containerd {
-	t.Helper()
-	c, err := cluster.StartContainerd(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 	t.Helper()
-	registry, err := images.Serve(freeport.Address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = registry.Close() })
+	registry := pulltest.ServeRegistry(t)
 	r := &rig{T: t, containerd: containerd, version: version, registry: registry, hosts: t.TempDir(), seed: rand.Uint64(), log: &lockedBuffer{}}
 	r.must(registry.WriteHosts(r.hosts, registry.Addr()))
 	conn, err := grpc.NewClient("unix://"+containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -208,10 +190,7 @@ func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
 // push pushes an image of layers, and returns its reference.
 func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
 	r.Helper()
-	image, err := images.New(images.Platform("amd64"), layers...)
-	r.must(err)
-	r.must(r.registry.Push(r.Context(), repository, tag, image))
-	return r.registry.Reference(repository, tag), image
+	return pulltest.Push(r.T, r.registry, repository, tag, layers...)
 }
 
 // seen is the image as CRI shows it to kubelet, or nil.
@@ -290,14 +269,11 @@ func (r *rig) size(layers ...v1.Layer) int64 {
 	return sum
 }
 
-// cutShort pulls until the registry has sent n bytes of the layer, and is gone then,
-// as a process that is killed.
-func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
+// pullUntil starts a pull, and returns when the registry has sent n bytes of the layer. The
+// channel receives the error of the pull.
+func (r *rig) pullUntil(ctx context.Context, e *engine.Engine, reference string, layer v1.Layer, n int64) <-chan error {
 	r.Helper()
-	e := r.newEngine(nil)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	done := make(chan error, 1) // so that it can end when nobody waits for it any more
+	done := make(chan error, 1) // has room for the error, for when the test has failed
 	go func() {
 		_, err := e.Pull(ctx, engineapi.Request{Image: reference})
 		done <- err
@@ -305,6 +281,16 @@ func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	r.must(r.registry.AwaitBytes(waiting, r.digest(layer), n))
+	return done
+}
+
+// cutShort pulls until the registry has sent n bytes of the layer, and then ends like a process
+// that is killed.
+func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	done := r.pullUntil(ctx, r.newEngine(nil), reference, layer, n)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		r.Fatalf("a pull that was cancelled ended with %v", err)

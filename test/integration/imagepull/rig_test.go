@@ -11,8 +11,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -52,20 +52,7 @@ func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...s
 	t.Helper()
 	cluster.NeedRoot(t)
 	o.Version = versions[version]
-	containerd, err := cluster.StartContainerd(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := containerd.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	registry, err := images.Serve(freeport.Address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = registry.Close() })
+	containerd, registry := pulltest.StartContainerd(t, o), pulltest.ServeRegistry(t)
 	if err := containerd.Trust(registry); err != nil {
 		t.Fatal(err)
 	}
@@ -126,10 +113,7 @@ func (r *rig) layer(seed uint64, size int64) v1.Layer {
 // push pushes an image of layers, and returns its reference.
 func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
 	r.Helper()
-	image, err := images.New(images.Platform("amd64"), layers...)
-	r.must(err)
-	r.must(r.registry.Push(r.Context(), repository, tag, image))
-	return r.registry.Reference(repository, tag), image
+	return pulltest.Push(r.T, r.registry, repository, tag, layers...)
 }
 
 // atMost holds what the registry has sent of a layer against its size. Where something
