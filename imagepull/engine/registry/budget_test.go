@@ -31,10 +31,10 @@ func TestMinimumRate(t *testing.T) {
 		size  int
 		fails time.Duration // 0: it does not
 	}{
-		"a byte at a time":               {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
-		"a little less than is required": {every: time.Second/MinRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
-		"a little more":                  {every: time.Second/MinRate - 50*time.Microsecond, size: 1 << 18},
-		"little, but at once":            {every: time.Second, size: 10},
+		"a byte at a time is too slow":           {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
+		"slightly less than MinRate is too slow": {every: time.Second/MinRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
+		"slightly more than MinRate passes":      {every: time.Second/MinRate - 50*time.Microsecond, size: 1 << 18},
+		"a short body that takes long passes":    {every: time.Second, size: 10},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

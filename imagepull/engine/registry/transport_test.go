@@ -148,10 +148,10 @@ func TestLimit(t *testing.T) {
 		want        time.Duration
 	}{
 		// A quarter of a second's bytes come at once, but 4 kB at least, and 256 kB at most.
-		"none":      {limit: 0, size: 1 << 20, want: 0},
-		"thin line": {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
-		"usual":     {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
-		"fast":      {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
+		"no limit":      {limit: 0, size: 1 << 20, want: 0},
+		"a low limit":   {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
+		"a usual limit": {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
+		"a high limit":  {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -184,15 +184,15 @@ func TestBusyAnswer(t *testing.T) {
 		busy   bool
 		after  time.Duration
 	}{
-		"too many requests":                  {http.StatusTooManyRequests, "7", true, 7 * time.Second},
-		"too many requests, without a time":  {http.StatusTooManyRequests, "", true, 0},
-		"unavailable for a while":            {http.StatusServiceUnavailable, "120", true, 2 * time.Minute},
-		"unavailable":                        {http.StatusServiceUnavailable, "", false, 0},
-		"an answer":                          {http.StatusOK, "7", false, 0},
-		"days":                               {http.StatusTooManyRequests, "900000", true, time.Hour},
-		"a time that nobody understands":     {http.StatusTooManyRequests, "soon", true, 0},
-		"a date that has passed":             {http.StatusTooManyRequests, "Wed, 21 Oct 2015 07:28:00 GMT", true, 0},
-		"a number that is less than nothing": {http.StatusTooManyRequests, "-5", true, 0},
+		"too many requests":                 {http.StatusTooManyRequests, "7", true, 7 * time.Second},
+		"too many requests, without a time": {http.StatusTooManyRequests, "", true, 0},
+		"unavailable for a while":           {http.StatusServiceUnavailable, "120", true, 2 * time.Minute},
+		"unavailable":                       {http.StatusServiceUnavailable, "", false, 0},
+		"a usual answer":                    {http.StatusOK, "7", false, 0},
+		"a wait of days is shortened":       {http.StatusTooManyRequests, "900000", true, time.Hour},
+		"an invalid time":                   {http.StatusTooManyRequests, "soon", true, 0},
+		"a date that has passed":            {http.StatusTooManyRequests, "Wed, 21 Oct 2015 07:28:00 GMT", true, 0},
+		"a negative number":                 {http.StatusTooManyRequests, "-5", true, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
