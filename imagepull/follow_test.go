@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// What a watch shows, until its last line.
+// The lines of a watch, until its last.
 func TestFollow(t *testing.T) {
 	tests := map[string]struct {
 		image string

@@ -37,8 +37,8 @@ func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// Invariant 1: what was answered is not lost. Invariant 2, as far as it is ours: what
-// is ready is looked for, and not pulled.
+// Invariant 1: no answered request is lost. Invariant 2, this package's part: a ready image is checked, and
+// not pulled.
 func TestARestartLosesNothing(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
