@@ -12,16 +12,15 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
-// problem is what kept a secret of a namespace, or the node's own credentials, which are
-// in none, from being used by itself.
+// problem is why a secret of a namespace, or the node's own credentials without a namespace, were
+// not used.
 type problem struct {
 	namespace string
 	err       error
 }
 
-// credentials returns those that match an image, of all pods that want it and of
-// the node, in kubelet's order; and what kept others from being used. They are
-// read for each attempt, and kept by nobody.
+// credentials returns the credentials of all pods that want an image, and of the node, that match
+// the image, in the kubelet's order. It reads them anew for each attempt, and stores none.
 func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Credential, []problem) {
 	var problems []problem
 	var secrets []keyring.Entries
@@ -37,7 +36,7 @@ func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Cr
 			if err != nil {
 				problems = append(problems, problem{name.Namespace, err})
 			}
-			secrets = append(secrets, entries) // some may be usable
+			secrets = append(secrets, entries) // also with an error, some may be usable
 		}
 	}
 	var node keyring.Entries
@@ -51,8 +50,8 @@ func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Cr
 	return found, append(problems, duplicates(found, secrets, t.Image)...)
 }
 
-// duplicates returns a problem for each credential for the image that is not in found because
-// it equals one there from another secret, of which the owners of this one may not know.
+// duplicates returns a problem for each credential that found lacks because it equals one of
+// another secret. The owners of the two secrets may not know of each other.
 func duplicates(found []engineapi.Credential, secrets []keyring.Entries, image string) []problem {
 	var out []problem
 	for _, entries := range secrets {

@@ -56,8 +56,8 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	})
 }
 
-// Opening a FIFO for reading waits for a writer, reading from a device may not end, and
-// neither may keep the hub from starting.
+// Opening a FIFO for reading waits for a writer, and reading from a device may never end. Neither must keep
+// the hub from starting.
 func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
 	places := map[string]func(path string) error{
 		"a FIFO":       func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -95,7 +95,7 @@ func TestWhatIsNoRegularFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// A job that would not be read again is not taken.
+// A job whose file would be too large to read is refused.
 func TestAJobThatIsTooLargeIsRefused(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pod := oldPod("web-1", "v2", strings.Repeat("a", job.MaxFileSize))
@@ -156,8 +156,7 @@ func TestASecretThatCannotBeReadIsNamed(t *testing.T) {
 	})
 }
 
-// Two namespaces that want the same image try each other's credentials, and do not learn
-// the names of the other's.
+// Two namespaces that want the same image try each other's credentials, but do not learn their names.
 func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.Unauthorized, errors.New("refused")).
@@ -189,7 +188,7 @@ func TestAPodIsToldOfItsOwnSecretsOnly(t *testing.T) {
 	})
 }
 
-// A secret that was copied to another namespace is tried once, and named in both.
+// A secret that was copied to another namespace is tried once, and named to both.
 func TestACopyOfASecretIsNamedToItsNamespace(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		const image = "reg.example/app"

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// What a watch shows, until its last line.
+// The lines of a watch, until its last.
 func TestFollow(t *testing.T) {
 	tests := map[string]struct {
 		image string
@@ -29,8 +29,8 @@ func TestFollow(t *testing.T) {
 		"until there is another target": {"app", func(_ *testing.T, n *node) {
 			n.cloud.set(oldPod("web-1", "v3", "app:3"))
 		}, "[Pulling: app=Pulling Superseded: app=Pulling]"},
-		"until it can never be": {"A:B", func(*testing.T, *node) {}, "[Pulling: A:B=Pulling Failed: A:B=Failed]"},
-		"until the hub stops":   {"app", func(_ *testing.T, n *node) { n.stop() }, "[Pulling: app=Pulling]"},
+		"until it can never be pulled": {"A:B", func(*testing.T, *node) {}, "[Pulling: A:B=Pulling Failed: A:B=Failed]"},
+		"until the hub stops":          {"app", func(_ *testing.T, n *node) { n.stop() }, "[Pulling: app=Pulling]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

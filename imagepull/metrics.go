@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// metrics counts what became of pulls, and shows the queue as it is.
+// metrics counts pulls by their results, and exposes the queue.
 type metrics struct {
 	pulls   *prometheus.CounterVec
 	seconds prometheus.Histogram
@@ -38,8 +38,8 @@ func newMetrics(r prometheus.Registerer, q *queue.Queue) (*metrics, error) {
 	return m, nil
 }
 
-// CountBytes registers the counter of bytes fetched from registries, and returns what
-// adds to it, from any goroutine. r may be nil.
+// CountBytes registers the counter of bytes fetched from registries, and returns the function that
+// adds to it, which is safe for concurrent use. r may be nil.
 func CountBytes(r prometheus.Registerer) (func(bytes int), error) {
 	counter := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "edgehub_imagepull_bytes_total",
@@ -64,7 +64,7 @@ func (m *metrics) pulled(result string, took time.Duration) {
 var queueDesc = prometheus.NewDesc("edgehub_imagepull_images",
 	"Images that are wanted ahead of an upgrade, by state: Queued, Pulling, Ready or Failed.", []string{"state"}, nil)
 
-// queueCollector counts the queue when it is asked.
+// queueCollector counts the images in the queue when metrics are collected.
 type queueCollector struct{ queue *queue.Queue }
 
 func (queueCollector) Describe(out chan<- *prometheus.Desc) { out <- queueDesc }

@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
-// addDead has a pod ask for images that cannot be pulled, each attempt at which takes a time.
+// addDead requests images for a pod that cannot be pulled. Each attempt takes a time.
 func (n *node) addDead(t *testing.T, pod string, count int, reason engineapi.Reason, takes time.Duration) []string {
 	t.Helper()
 	var images []string
@@ -24,7 +24,7 @@ func (n *node) addDead(t *testing.T, pod string, count int, reason engineapi.Rea
 	return images
 }
 
-// With 14 images of 30 seconds, one is always due again before the last has been tried.
+// With 14 images of 30 seconds, the first is due again before the last has been tried.
 func TestDeadImagesOfAnOlderJobDoNotDelayAHealthyOne(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
@@ -36,8 +36,8 @@ func TestDeadImagesOfAnOlderJobDoNotDelayAHealthyOne(t *testing.T) {
 	})
 }
 
-// Queues of random length and slowness: an image that can be pulled waits for the attempt
-// that is under way and for other such images, and each dead image is still tried.
+// In queues of random length and speed, an image that can be pulled waits only for the running attempt and
+// for other such images, and each dead image is still tried.
 func TestNoImageStarves(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestNoImageStarves(t *testing.T) {
 					want(t, "pod "+name, n.shows(name), fmt.Sprintf("Ready: %[1]s-a=Ready %[1]s-b=Ready", name))
 				}
 				pass(time.Hour)
-				// The longest backoff, and a turn of all others.
+				// The longest backoff, and one turn of all other images.
 				longest := time.Duration((1+backoff.Jitter)*float64(backoff.Longest)) + time.Duration(count+10)*(takes+pullTime)
 				for _, image := range dead {
 					n.checkTurns(t, image, longest)
@@ -64,7 +64,7 @@ func TestNoImageStarves(t *testing.T) {
 	}
 }
 
-// checkTurns fails if an image was ever not tried for longer than that.
+// checkTurns fails if the pause between two attempts was ever longer than that.
 func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 	t.Helper()
 	turns := append(n.engine.begun(image), time.Now())
@@ -75,9 +75,8 @@ func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 	}
 }
 
-// Each return of the cloud forgives the images whose registry could not be reached. If the
-// cloud comes and goes, they would always have fewer failures than an image that failed
-// for another reason.
+// Each return of the cloud resets the failures of images whose registry could not be reached. If the cloud
+// comes and goes, they always have fewer failures than an image that failed for another reason.
 func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.die("app", engineapi.NotFound, pullTime)
@@ -94,7 +93,7 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	})
 }
 
-// A round of many images that fail late takes longer than any of them may be overtaken.
+// One round of many images that fail late takes longer than MaxOvertaken.
 func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
 	const late = 10 * time.Minute
 	onNode(t, func(t *testing.T, n *node) {
@@ -107,7 +106,7 @@ func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
 	})
 }
 
-// What is asked for again does not fall behind what has waited for a shorter time.
+// A repeated request does not move an image behind those that have waited for a shorter time.
 func TestAskingAgainKeepsTheTurn(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.takes["first"] = time.Minute

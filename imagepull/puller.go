@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -79,6 +80,7 @@ type Puller struct {
 	disk       sync.Mutex
 	store      job.Store
 	diskErrors map[types.NamespacedName]string // the disk's last error
+	missing    map[types.UID]time.Time         // when the pod of a job was first missed while the cloud could be reached
 
 	queue      *queue.Queue
 	conditions *condition.Reporter
@@ -105,8 +107,8 @@ func New(o Options) (*Puller, error) {
 	o.Parallelism = max(o.Parallelism, 1)
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
-		queue: queue.New(o.Jitter), pods: pods{online: o.Online, missing: map[types.UID]time.Time{}},
-		diskErrors: map[types.NamespacedName]string{}, stopped: make(chan struct{}),
+		diskErrors: map[types.NamespacedName]string{}, missing: map[types.UID]time.Time{},
+		queue: queue.New(o.Jitter), stopped: make(chan struct{}),
 	}
 	p.conditions = condition.New(condition.Options{
 		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
@@ -147,7 +149,7 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Go(func() { p.retention.Run(ctx) })
 	all.Go(func() { p.conditions.Run(ctx) })
 	all.Go(func() { p.cloud.Watch(ctx, p.onPods) })
-	all.Go(func() { p.reconcileLoop(ctx) })
+	all.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { p.reconcile() }, reconcileInterval) })
 	all.Wait()
 }
 

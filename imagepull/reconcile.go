@@ -1,8 +1,8 @@
 package imagepull
 
 import (
-	"context"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,12 +15,11 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// orphaned is how long images are held for a pod that is gone, and in whose place
-// nothing has come: a DaemonSet makes the next pod within seconds, but its own
-// controller may be away.
+// orphaned is how long images are retained for a pod that is gone and has no successor. A
+// DaemonSet creates the next pod within seconds, but its controller may be away.
 const orphaned = 10 * time.Minute
 
-// onPods takes the node's pods as they are now, and reconciles the jobs with them.
+// onPods records the node's pods, and reconciles the jobs with them.
 func (p *Puller) onPods(list []*corev1.Pod) {
 	pods := make(map[types.UID]*corev1.Pod, len(list))
 	for _, pod := range list {
@@ -34,21 +33,8 @@ func (p *Puller) onPods(list []*corev1.Pod) {
 // reconcileInterval is how often jobs are checked whose pods are gone.
 const reconcileInterval = 5 * time.Minute
 
-func (p *Puller) reconcileLoop(ctx context.Context) {
-	tick := time.NewTicker(reconcileInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p.reconcile()
-		}
-	}
-}
-
-// reconcile ends jobs that are done, or no longer wanted, and makes those that a
-// rollout asks for. It does nothing until the pods are known.
+// reconcile ends jobs that are done or no longer wanted, and creates automatic jobs. It does
+// nothing until the pods are known.
 func (p *Puller) reconcile() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
@@ -56,7 +42,7 @@ func (p *Puller) reconcile() {
 	if pods == nil {
 		return
 	}
-	for _, pod := range pods { // first, in place of what they had: the images may be the same
+	for _, pod := range pods { // before the former jobs end: the images may be the same
 		p.startAutomatic(pod)
 	}
 	for _, j := range p.queue.Jobs() {
@@ -74,20 +60,20 @@ func (p *Puller) reconcile() {
 	}
 }
 
-// isNewError reports whether the disk's error for this pod differs from the one before: the
-// same one would be logged at each change of any pod. p.disk is held.
+// isNewError reports whether the disk's error for this pod differs from the last one, which would
+// otherwise be logged at each change of any pod. p.disk is held.
 func (p *Puller) isNewError(pod types.NamespacedName, err error) bool {
 	before := p.diskErrors[pod]
 	p.diskErrors[pod] = err.Error()
 	return before != err.Error()
 }
 
-// evaluate returns why and how j has to end; an empty how if it goes on.
+// evaluate returns why and how j has to end, or "" if it goes on. p.disk is held.
 func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
 	if pod := pods[j.UID]; pod != nil {
-		p.pods.missingSince(j.UID, false)
+		delete(p.missing, j.UID)
 		switch t, ok, err := upgrade.TargetOf(pod); {
-		case err != nil, !j.IsNewer(pod): // it may have the job's target yet
+		case err != nil, !j.IsNewer(pod): // its next state may have the job's target
 		case !ok:
 			return "the pod has no target any more", nodeapi.Superseded
 		case t.Revision != j.Revision:
@@ -100,14 +86,21 @@ func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why strin
 			return "pod " + pod.Name + " of the new revision runs", nodeapi.Superseded
 		}
 	}
-	if since := p.pods.missingSince(j.UID, true); time.Since(since) >= orphaned {
+	if !p.opts.Online() { // nobody could create its successor
+		delete(p.missing, j.UID)
+		return "", ""
+	}
+	since, known := p.missing[j.UID]
+	if !known {
+		p.missing[j.UID] = time.Now()
+	} else if time.Since(since) >= orphaned {
 		return "the pod is gone, and none of the new revision came in its place for " + orphaned.String(), nodeapi.Superseded
 	}
 	return "", ""
 }
 
-// isUpgraded reports whether pod is what j's pod was replaced by, and uses all the
-// images: kubelet keeps those of containers that it has.
+// isUpgraded reports whether pod is the successor of j's pod and has all its containers, whose
+// images the kubelet keeps.
 func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
 	if job.OwnerOf(pod) != j.Owner || j.Owner == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
 		return false
@@ -121,7 +114,7 @@ func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
 	return len(statuses) > 0
 }
 
-// startAutomatic makes the job that a rollout asks for. p.disk is held.
+// startAutomatic creates the job that a rollout asks for. p.disk is held.
 func (p *Puller) startAutomatic(pod *corev1.Pod) {
 	t, ok, err := upgrade.TargetOf(pod)
 	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isDaemon(pod) {
@@ -136,9 +129,47 @@ func (p *Puller) startAutomatic(pod *corev1.Pod) {
 	}
 }
 
-// isDaemon reports whether a DaemonSet made the pod: whoever may make other pods
-// could have any image pulled, by an annotation.
+// isDaemon reports whether a DaemonSet controls the pod. Otherwise, whoever may create pods could
+// make the node pull any image, by an annotation.
 func isDaemon(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
+}
+
+// pods are the node's pods as the watch last showed them.
+type pods struct {
+	mu    sync.Mutex
+	byUID map[types.UID]*corev1.Pod // read-only; nil until the pods are known
+	seen  int                       // how often the watch has shown them
+}
+
+func (p *pods) set(byUID map[types.UID]*corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byUID, p.seen = byUID, p.seen+1
+}
+
+// all returns nil until the pods are known.
+func (p *pods) all() map[types.UID]*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byUID
+}
+
+// generation counts how often the watch has shown the pods.
+func (p *pods) generation() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// isEnding reports whether the pod of a job is being deleted, or gone. The watch may not have
+// shown the pod yet if it has not shown any since the job was created.
+func (p *pods) isEnding(j *job.Job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pod := p.byUID[j.UID]; pod != nil {
+		return pod.DeletionTimestamp != nil
+	}
+	return p.seen > j.PodsGeneration
 }

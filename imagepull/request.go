@@ -1,7 +1,9 @@
 package imagepull
 
 import (
+	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +14,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Request has the images of pod's target pulled. When it returns nil, that is not
-// forgotten any more. Asked for again, what failed is tried at once, unless the
-// registry asked to wait, and tags are resolved again.
+// Request starts a pre-pull of the target's images. When it returns nil, the request survives a
+// crash. A repeated request retries failed images at once, unless the registry has asked to wait,
+// and resolves tags again.
 func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
@@ -23,14 +25,14 @@ func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 		if err := p.start(pod, t, false); err != nil {
 			return err
 		}
-	} else if err := p.store.Save(have); err != nil { // it may have been kept in memory only
+	} else if err := p.store.Save(have); err != nil { // an earlier Save may have failed
 		return err
 	}
 	p.queue.RetryNow(pod.UID)
 	return nil
 }
 
-// start makes a job, in place of any other for the same pod. p.disk is held.
+// start creates a job and replaces any other of the same pod. p.disk is held.
 func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, automatic bool) error {
 	j := job.New(pod, t, automatic, time.Now())
 	p.queue.FillReady(j)
@@ -47,20 +49,20 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, automatic bool) error 
 	return nil
 }
 
-// Cancel ends the pre-pull of a pod, and removes its condition. It
-// reports whether there was anything to end.
+// Cancel ends the pre-pull of a pod and removes its condition. It reports whether the pod had
+// either.
 func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	j, said := p.queue.Find(pod), p.conditions.Suppress(pod)
+	j, hadCondition := p.queue.Find(pod), p.conditions.Suppress(pod)
 	if j == nil {
-		return said, nil
+		return hadCondition, nil
 	}
 	p.log.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
 	if !j.Automatic {
 		return true, p.end(j, nodeapi.Cancelled)
 	}
-	// Without it on disk, the same pre-pull would begin anew.
+	// The cancelled job stays on disk, or the next reconciliation would create it again.
 	next := j.Clone()
 	next.Cancelled = true
 	for i := range next.Images {
@@ -73,7 +75,7 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	return true, nil
 }
 
-// end forgets a job. p.disk is held.
+// end removes a job. p.disk is held.
 func (p *Puller) end(j *job.Job, how nodeapi.State) error {
 	if err := p.store.Remove(j.UID); err != nil {
 		return fmt.Errorf("pod %s: %w", j.Name(), err)
@@ -82,12 +84,50 @@ func (p *Puller) end(j *job.Job, how nodeapi.State) error {
 		p.retention.StartGracePeriod(j)
 	}
 	p.queue.End(j, how)
-	p.pods.forget(j.UID)
+	delete(p.missing, j.UID)
 	return nil
 }
 
-// State returns how far the pre-pull of a pod is, and false if there is none.
+// State returns the state of a pod's pre-pull, and false if the pod has none.
 func (p *Puller) State(pod types.NamespacedName) (nodeapi.ImagePull, bool) { return p.queue.State(pod) }
 
-// States returns all pre-pulls, in the order in which they were asked for.
+// States returns all pre-pulls, in the order of their requests.
 func (p *Puller) States() []nodeapi.ImagePull { return p.queue.States() }
+
+// Follow calls each with the current state of a pod's pre-pull and after each change, at most once
+// every pause, except for the last state. It returns when the pre-pull, ctx or Run has ended, when
+// each returns false, or when there is no pre-pull.
+func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool) {
+	j := p.queue.Find(pod)
+	if j == nil {
+		return
+	}
+	var sent nodeapi.ImagePull
+	var sentAt time.Time
+	for {
+		changed := p.queue.Changed()
+		state, over := p.queue.Status(j)
+		pending := !reflect.DeepEqual(state, sent)
+		if wait := pause - time.Since(sentAt); pending && (over || wait <= 0) {
+			if sent, sentAt = state, time.Now(); !each(state) {
+				return
+			}
+			pending = false
+		}
+		if over {
+			return
+		}
+		var timer <-chan time.Time
+		if pending {
+			timer = time.After(pause - time.Since(sentAt))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.stopped:
+			return
+		case <-changed:
+		case <-timer:
+		}
+	}
+}

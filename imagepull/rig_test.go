@@ -37,8 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // pullTime is how long the scripted engine takes for an image.
 const pullTime = time.Second
 
-// scripted is an engine that does as it is told: what real ones do is tested with
-// containerd.
+// scripted is an engine whose results tests set. The real engine is tested with containerd.
 type scripted struct {
 	mu     sync.Mutex
 	calls  []string
@@ -59,14 +58,14 @@ func newScripted() *scripted {
 	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
 }
 
-// die has pulls of an image fail, each after a time.
+// die makes pulls of an image fail, each after a time.
 func (e *scripted) die(image string, reason engineapi.Reason, takes time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fail[image], e.takes[image] = engineapi.NewError(reason, errors.New("it is dead")), takes
 }
 
-// heal has an image pulled like any other.
+// heal undoes die.
 func (e *scripted) heal(image string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +85,7 @@ func (e *scripted) note(what, name string) {
 	e.calls = append(e.calls, what+" "+name)
 }
 
-// took returns what was called since it was asked last.
+// took returns the calls since the last call of took.
 func (e *scripted) took() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,7 +154,7 @@ func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {
 	return nil
 }
 
-// tagged returns the tags that were set since it was asked last.
+// tagged returns the tags that were set since the last call of tagged.
 func (e *scripted) tagged() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,8 +191,8 @@ func (e *scripted) Removals(ctx context.Context, each func(string)) {
 	}
 }
 
-// sky is a cloud with the pods of one node. Patches are applied as an apiserver
-// does, unless they are swallowed, as by the cache while the cloud is away.
+// sky is a cloud with the pods of one node. It applies patches like an apiserver, or, with swallow, drops
+// them like the cache during an outage.
 type sky struct {
 	mu      sync.Mutex
 	pods    map[string]*corev1.Pod
@@ -306,7 +305,7 @@ func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, message stri
 	s.events = append(s.events, eventType+" "+pod.Name+" "+reason)
 }
 
-// says is the condition PodImageReady of a pod, and none.
+// says returns the condition PodImageReady of a pod, or "nothing".
 func (s *sky) says(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +316,7 @@ func (s *sky) says(name string) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, upgrade.RevisionOf(c))
 }
 
-// node is a Puller and what it works with.
+// node is a Puller with its engine and cloud.
 type node struct {
 	*Puller
 	other  Engine // in place of engine, if not nil
@@ -327,7 +326,7 @@ type node struct {
 	stop   func()
 }
 
-// onNode runs a test in a bubble, with a Puller that runs.
+// onNode runs a test in a synctest bubble, with a running Puller.
 func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -338,7 +337,7 @@ func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 	})
 }
 
-// begin makes a Puller, as after a start of the hub.
+// begin starts a Puller, like a start of the hub.
 func (n *node) begin(t *testing.T, parallelism int) {
 	t.Helper()
 	var use Engine = n.engine
@@ -363,14 +362,14 @@ func (n *node) begin(t *testing.T, parallelism int) {
 	synctest.Wait()
 }
 
-// restart is a stop and a start of the hub.
+// restart stops and starts the Puller, like a restart of the hub.
 func (n *node) restart(t *testing.T) {
 	t.Helper()
 	n.stop()
 	n.begin(t, 1)
 }
 
-// ask has the pod's images pulled.
+// ask requests the pre-pull of a pod.
 func (n *node) ask(t *testing.T, pod string) {
 	t.Helper()
 	n.cloud.mu.Lock()
@@ -385,7 +384,7 @@ func (n *node) ask(t *testing.T, pod string) {
 	}
 }
 
-// shows is the state of a pod's pre-pull, and that of each image.
+// shows returns the state of a pod's pre-pull, and of each image.
 func (n *node) shows(pod string) string {
 	s, ok := n.State(types.NamespacedName{Namespace: "ns", Name: pod})
 	if !ok {
@@ -402,7 +401,7 @@ func describe(s nodeapi.ImagePull) string {
 	return out
 }
 
-// oldPod is one that needs an upgrade to a revision with these images.
+// oldPod returns a pod that needs an upgrade to a revision with these images.
 func oldPod(name, revision string, images ...string) *corev1.Pod {
 	return podWith(name, target(revision, images...))
 }
@@ -427,7 +426,7 @@ func podWith(name string, t upgrade.Target) *corev1.Pod {
 	}}
 }
 
-// newPod is one of a revision; its containers exist if they run.
+// newPod returns a pod of a revision, with containers if it runs.
 func newPod(name, revision string, runs bool) *corev1.Pod {
 	p := podWith(name, upgrade.Target{})
 	p.Annotations = nil
@@ -447,13 +446,13 @@ func want(t *testing.T, what, got, want string) {
 	}
 }
 
-// pass lets time pass, and everybody do what is due by then.
+// pass lets time pass, and waits until all goroutines have done what is due.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// sorted is what was called, whatever came first.
+// sorted sorts calls whose order does not matter.
 func sorted(calls string) string {
 	list := strings.Split(calls, ", ")
 	slices.Sort(list)

@@ -11,8 +11,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
-// kubelet looks a tag up whenever it restarts a container. Until the old pod ends, it has
-// to find there what that pod runs.
+// The kubelet resolves a tag whenever it restarts a container. Until the old pod ends, the tag must point
+// to the image that this pod runs.
 func TestATagIsSetOnceTheOldPodEnds(t *testing.T) {
 	ends := map[string]func(n *node){
 		"deleted gracefully": func(n *node) {
@@ -67,7 +67,7 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 	})
 }
 
-// A node without a battery for its clock starts in the past.
+// The clock of a node without a battery starts in the past.
 func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pass(48 * time.Hour)
@@ -91,7 +91,7 @@ func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// The pods of the node that are known may be of a time before the pod that is asked for.
+// The watch may not have shown the requested pod yet.
 func TestATagIsNotSetForAPodThatIsNotSeenYet(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pass(500 * time.Millisecond)
@@ -124,7 +124,7 @@ func TestATagIsNotSetForAPullThatWasCancelled(t *testing.T) {
 	})
 }
 
-// An image that becomes ready while the pod ends is still the one for the next.
+// An image that becomes ready while the pod ends is still for the next pod.
 func TestATagIsSetForAnImageThatIsLate(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.cloud.set(oldPod("web-1", "v2", "app"))

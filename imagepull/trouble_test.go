@@ -26,8 +26,8 @@ import (
 
 var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
 
-// A pull may be cancelled at any moment, also while it begins. Real time: it is about
-// what the scheduler does.
+// A pull may be cancelled at any moment, also while it begins. The test runs in real time, because it is
+// about the order in which goroutines are scheduled.
 func TestCancellingAtAnyMoment(t *testing.T) {
 	n := &node{engine: newScripted(), cloud: newSky(), dir: t.TempDir()}
 	p, err := New(Options{Dir: n.dir, Engine: n.engine, Cloud: n.cloud, Parallelism: 4})
@@ -58,8 +58,8 @@ func TestCancellingAtAnyMoment(t *testing.T) {
 	all.Wait()
 }
 
-// What a watch shows may be older than what the request was made from: behind a
-// reconnect, or from the cache after a restart without the cloud.
+// The watch may show an older state of the pod than the request: after a reconnect, or from the cache after
+// a restart during an outage.
 func TestARequestOutlivesAnOlderStateOfThePod(t *testing.T) {
 	at := func(version string, pod *corev1.Pod) *corev1.Pod {
 		pod.ResourceVersion = version
@@ -143,7 +143,7 @@ func TestAPullThatTakesLongHoldsUpNoCheck(t *testing.T) {
 	})
 }
 
-// unkept is an engine that cannot hold an image any more, for good.
+// unkept is an engine that can never retain an image again.
 type unkept struct{ *scripted }
 
 func (unkept) Keep(context.Context, engineapi.Image) error {
@@ -258,7 +258,7 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 	})
 }
 
-// A loop of links stands for an error of the disk that passes.
+// A loop of symlinks stands for a temporary error of the disk.
 func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
 	for what, path := range map[string]string{"a file": "uid-web-1.json", "the folder": "."} {
 		t.Run(what, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestAnotherPodsRequestDoesNotWaitForAnOldFailure(t *testing.T) {
 	})
 }
 
-// sticky is an engine that cannot let go of one image.
+// sticky is an engine that cannot release one image.
 type sticky struct{ *scripted }
 
 func (e sticky) Release(ctx context.Context, name string) error {

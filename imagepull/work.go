@@ -13,30 +13,30 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
-// work pulls one image after the other until ctx ends.
+// work pulls one image after another until ctx ends.
 func (p *Puller) work(ctx context.Context) {
 	for t, within := p.queue.TakePull(ctx); t != nil; t, within = p.queue.TakePull(ctx) {
 		p.pull(within, t)
 	}
 }
 
-// check checks that images that were ready are still on the node, one after the other, until
-// ctx ends. It does not wait for pulls, which may take hours.
+// check checks one image after another that was ready, until ctx ends. It does not wait for pulls,
+// which may take hours.
 func (p *Puller) check(ctx context.Context) {
-	for t, known, within := p.queue.TakeCheck(ctx); t != nil; t, known, within = p.queue.TakeCheck(ctx) {
-		p.queue.Finish(within, t, p.checkOne(within, t, known))
+	for t, within := p.queue.TakeCheck(ctx); t != nil; t, within = p.queue.TakeCheck(ctx) {
+		p.queue.Finish(within, t, p.checkOne(within, t))
 	}
 }
 
-func (p *Puller) checkOne(ctx context.Context, t *queue.Task, known engineapi.Image) queue.Outcome {
-	failure := engineapi.AsError(p.engine.Keep(ctx, known))
+func (p *Puller) checkOne(ctx context.Context, t *queue.Task) queue.Outcome {
+	failure := engineapi.AsError(p.engine.Keep(ctx, t.Ready()))
 	switch {
 	case failure == nil || ctx.Err() != nil:
 		return queue.Kept
 	case failure.Reason == engineapi.RuntimeUnavailable:
 		return queue.CheckFailed(failure)
 	}
-	// A pull will show what is in the way.
+	// A pull will show why.
 	p.log.Warn("image that was pulled ahead is not on the node any more, and is pulled again", "image", t.Image, "pods", p.podsOf(t), "err", failure)
 	p.updateJobs(t, func(j *job.Job) *job.Job { return j.With(t.Name, nil) })
 	return queue.Missing
@@ -66,7 +66,7 @@ func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 
 // pullImage has the engine pull t. It also returns what kept credentials from being used.
 func (p *Puller) pullImage(ctx context.Context, t *queue.Task) (image engineapi.Image, problems []problem, err error) {
-	// Without containerd, nothing has to be read from the cloud.
+	// If containerd is away, no secrets need to be read.
 	if _, err := p.engine.Retained(ctx); err != nil {
 		return engineapi.Image{}, nil, err
 	}
@@ -79,7 +79,7 @@ func (p *Puller) pullImage(ctx context.Context, t *queue.Task) (image engineapi.
 	return image, problems, err
 }
 
-// pulled comes after finish: a job that is made from now on finds the image ready.
+// pulled records a pull that is finished: a job that is created meanwhile finds the image ready.
 func (p *Puller) pulled(t *queue.Task, image engineapi.Image, took time.Duration) {
 	p.metrics.pulled("Ready", took)
 	p.log.Info("image is ready", "image", t.Image, "pods", p.podsOf(t), "digest", image.Target.Digest, "bytes", image.Size, "took", took)
@@ -88,8 +88,8 @@ func (p *Puller) pulled(t *queue.Task, image engineapi.Image, took time.Duration
 	p.event(t, corev1.EventTypeNormal, "ImagePrepulled", func(string) string { return message })
 }
 
-// explained adds which secrets could not be read, if that may be the reason. A
-// registry may answer that there is no such image to who may not know of it.
+// explained adds the secrets that could not be read to a failure that they may have caused. To a
+// client without access, a registry may answer that there is no such image.
 func explained(failure *engineapi.Error, problems []problem) *engineapi.Error {
 	if failure.Reason == engineapi.Unauthorized || failure.Reason == engineapi.NotFound {
 		for _, problem := range problems {
@@ -110,8 +110,8 @@ func (p *Puller) pullFailed(t *queue.Task, failure *engineapi.Error, took time.D
 		"reason", failure.Reason, "attempt", t.Attempts(), "err", failure)
 }
 
-// updateJobs changes all jobs that want t, on disk and in memory. A change that the disk
-// does not take is made again at the next start, when the image is checked.
+// updateJobs changes all jobs that want t, on disk and in memory. If the disk fails, the check
+// after the next start makes the change again.
 func (p *Puller) updateJobs(t *queue.Task, change func(*job.Job) *job.Job) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
@@ -124,7 +124,7 @@ func (p *Puller) updateJobs(t *queue.Task, change func(*job.Job) *job.Job) {
 	}
 }
 
-// podsOf names the pods that want t, for a line of the log.
+// podsOf returns the names of the pods that want t, for the log.
 func (p *Puller) podsOf(t *queue.Task) []string {
 	var names []string
 	for _, j := range p.queue.Wanting(t) {
@@ -133,8 +133,7 @@ func (p *Puller) podsOf(t *queue.Task) []string {
 	return names
 }
 
-// event posts an Event about t to all pods that want it, each with the message for its
-// namespace.
+// event records an Event for each pod that wants t, with the message for the pod's namespace.
 func (p *Puller) event(t *queue.Task, eventType, reason string, message func(namespace string) string) {
 	for _, j := range p.queue.Wanting(t) {
 		p.cloud.Event(&corev1.ObjectReference{

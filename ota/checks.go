@@ -13,14 +13,13 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// checkUpgrade returns nil if pod, which runs on this node, may be upgraded now,
-// and else a failure for the first thing that speaks against it. Clients depend
-// on the order.
+// checkUpgrade returns nil if a pod of this node may be upgraded now, and otherwise the failure
+// of the first check. Clients depend on the order of the checks.
 func (s *server) checkUpgrade(pod *corev1.Pod) error {
 	return check(pod, checkNotDeleting, checkNeed, s.checkImage, checkOwner)
 }
 
-// check returns what the first of checks says that speaks against something.
+// check returns the first error of the checks.
 func check(pod *corev1.Pod, checks ...func(*corev1.Pod) error) error {
 	for _, c := range checks {
 		if err := c(pod); err != nil {
@@ -52,30 +51,28 @@ func checkNeed(pod *corev1.Pod) error {
 	return nil
 }
 
-// checkImage holds back a pod whose images are being pulled ahead of the
-// upgrade. A pod nobody asked to pull for has no such condition and passes, and so
-// does one whose hub pulled images once and no longer does. It relies on checkNeed
-// having passed.
+// checkImage fails while a pre-pull of the pod's images is not ready. It passes a pod without
+// the condition, which has no pre-pull, and a pod whose condition is left from a time when this
+// hub still pulled images. It relies on checkNeed.
 func (s *server) checkImage(pod *corev1.Pod) error {
 	image := upgrade.Condition(pod, upgrade.ImageCondition)
-	if image == nil || s.pulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix) {
+	if image == nil || s.ImagePulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix) {
 		return nil
 	}
 	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
-	if s.pulled(pod, want) {
-		return nil // the pod is about to say so
-	}
-	if image.Reason == upgrade.ReasonTargetChanged {
+	got := upgrade.RevisionOf(image)
+	switch {
+	case s.pulled(pod, want):
+		return nil // the condition will say so soon
+	case image.Reason == upgrade.ReasonTargetChanged:
 		return failf(http.StatusForbidden,
 			"the images that were pulled for pod %s/%s are of another revision than the upgrade would be to by now: POST …/imagepull pulls those of the new one, DELETE …/imagepull lets the upgrade go without",
 			pod.Namespace, pod.Name)
-	}
-	if image.Status != corev1.ConditionTrue {
+	case image.Status != corev1.ConditionTrue:
 		return failf(http.StatusForbidden,
 			"the images for pod %s/%s are not on this node yet: its condition %s is %s (%s %s); wait until it is True, which GET /pods shows, or DELETE …/imagepull to upgrade without",
 			pod.Namespace, pod.Name, upgrade.ImageCondition, image.Status, image.Reason, image.Message)
-	}
-	if got := upgrade.RevisionOf(image); got != want {
+	case got != want:
 		return failf(http.StatusForbidden,
 			"the images on this node for pod %s/%s are of revision %q, the upgrade is to revision %q: POST …/imagepull to pull those, and wait until condition %s names that revision, or DELETE …/imagepull to upgrade without",
 			pod.Namespace, pod.Name, got, want, upgrade.ImageCondition)
@@ -85,15 +82,14 @@ func (s *server) checkImage(pod *corev1.Pod) error {
 
 // pulled reports whether this hub has all images of a revision of pod.
 func (s *server) pulled(pod *corev1.Pod, revision string) bool {
-	if s.pulls == nil {
+	if s.ImagePulls == nil {
 		return false
 	}
-	state, ok := s.pulls.State(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	state, ok := s.ImagePulls.State(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	return ok && state.UID == string(pod.UID) && state.Revision == revision && state.State == nodeapi.Ready
 }
 
-// checkOwner makes sure that someone puts a new pod in the deleted one's place,
-// on this node.
+// checkOwner fails unless a DaemonSet will replace the pod on this node.
 func checkOwner(pod *corev1.Pod) error {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {

@@ -57,67 +57,39 @@ func ownedBy(owners ...metav1.OwnerReference) func(*corev1.Pod) {
 func TestChecks(t *testing.T) {
 	yes := true
 	unmarked := func(pod *corev1.Pod) { pod.Status.Conditions = nil }
+	need := func(status corev1.ConditionStatus) func(*corev1.Pod) {
+		return condition(upgrade.NeedCondition, status, upgrade.Message("new"))
+	}
+	images := func(status corev1.ConditionStatus, message string) func(*corev1.Pod) {
+		return condition(upgrade.ImageCondition, status, message)
+	}
+	owner := func(apiVersion, kind string, controller *bool) func(*corev1.Pod) {
+		return ownedBy(metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "web", Controller: controller})
+	}
+	ready := upgrade.Message("new")
 	tests := map[string]struct {
-		pod  *corev1.Pod
-		code int
-		says string
+		change func(*corev1.Pod)
+		code   int
+		says   string
 	}{
-		"a pod that needs an upgrade passes": {
-			upgradable(), http.StatusOK, "",
-		},
-		"a pod whose images are ready passes": {
-			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("new"))),
-			http.StatusOK, "",
-		},
-		"a pod being deleted is left alone": {
-			upgradable(deleting), http.StatusForbidden, "deleted already",
-		},
-		"a pod no one marked needs no upgrade": {
-			upgradable(unmarked), http.StatusForbidden, "no condition PodNeedUpgrade",
-		},
-		"a pod at the newest revision needs no upgrade": {
-			upgradable(condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message("new"))),
-			http.StatusForbidden, "needs no upgrade",
-		},
-		"a need that is unknown is not a need": {
-			upgradable(condition(upgrade.NeedCondition, corev1.ConditionUnknown, upgrade.Message("new"))),
-			http.StatusForbidden, "needs no upgrade",
-		},
-		"images being pulled hold the upgrade back": {
-			upgradable(condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new"))),
-			http.StatusForbidden, "not on this node yet",
-		},
-		"images of which no one knows hold the upgrade back": {
-			upgradable(condition(upgrade.ImageCondition, corev1.ConditionUnknown, upgrade.Message("new"))),
-			http.StatusForbidden, "not on this node yet",
-		},
-		"images of another revision hold the upgrade back": {
-			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("old"))),
-			http.StatusForbidden, `of revision "old"`,
-		},
-		"images of a revision that is not said hold the upgrade back": {
-			upgradable(condition(upgrade.ImageCondition, corev1.ConditionTrue, "ready")),
-			http.StatusForbidden, `of revision ""`,
-		},
-		"a pod without owner would not come back": {
-			upgradable(ownedBy()), http.StatusBadRequest, "no controlling owner",
-		},
-		"an owner that does not control the pod does not bring it back": {
-			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web"})),
-			http.StatusBadRequest, "no controlling owner",
-		},
-		"a ReplicaSet's pod may come back on another node": {
-			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &yes})),
-			http.StatusBadRequest, `ReplicaSet "web"`,
-		},
-		"a DaemonSet of another API group is not ours": {
-			upgradable(ownedBy(metav1.OwnerReference{APIVersion: "apps.example.com/v1", Kind: "DaemonSet", Name: "web", Controller: &yes})),
-			http.StatusBadRequest, "apps.example.com/v1",
-		},
+		"a pod that needs an upgrade passes":                            {need(corev1.ConditionTrue), http.StatusOK, ""},
+		"a pod whose images are ready passes":                           {images(corev1.ConditionTrue, ready), http.StatusOK, ""},
+		"a pod being deleted is left alone":                             {deleting, http.StatusForbidden, "deleted already"},
+		"a pod without the condition needs no upgrade":                  {unmarked, http.StatusForbidden, "no condition PodNeedUpgrade"},
+		"a pod at the newest revision needs no upgrade":                 {need(corev1.ConditionFalse), http.StatusForbidden, "needs no upgrade"},
+		"a pod whose need is unknown needs no upgrade":                  {need(corev1.ConditionUnknown), http.StatusForbidden, "needs no upgrade"},
+		"images being pulled hold the upgrade back":                     {images(corev1.ConditionFalse, ready), http.StatusForbidden, "not on this node yet"},
+		"images in an unknown state hold the upgrade back":              {images(corev1.ConditionUnknown, ready), http.StatusForbidden, "not on this node yet"},
+		"images of another revision hold the upgrade back":              {images(corev1.ConditionTrue, upgrade.Message("old")), http.StatusForbidden, `of revision "old"`},
+		"images of an unnamed revision hold the upgrade back":           {images(corev1.ConditionTrue, "ready"), http.StatusForbidden, `of revision ""`},
+		"a pod without owner would not be replaced":                     {ownedBy(), http.StatusBadRequest, "no controlling owner"},
+		"an owner that does not control the pod does not replace it":    {owner("apps/v1", "DaemonSet", nil), http.StatusBadRequest, "no controlling owner"},
+		"a ReplicaSet may replace a pod on another node":                {owner("apps/v1", "ReplicaSet", &yes), http.StatusBadRequest, `ReplicaSet "web"`},
+		"a DaemonSet of another API group is not Kubernetes' DaemonSet": {owner("apps.example.com/v1", "DaemonSet", &yes), http.StatusBadRequest, "apps.example.com/v1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := (&server{}).checkUpgrade(tt.pod)
+			err := (&server{}).checkUpgrade(upgradable(tt.change))
 			if got := codeOf(err); got != tt.code {
 				t.Fatalf("got code %d (%v), want %d", got, err, tt.code)
 			}
@@ -128,8 +100,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A pod that fails every check is mended step by step: each step must bring up
-// the next check in the order clients depend on.
+// A pod that fails every check is corrected step by step: after each step, the next check in
+// the order that clients depend on must fail.
 func TestChecksRunInOrder(t *testing.T) {
 	pod := upgradable(
 		deleting,
@@ -138,8 +110,8 @@ func TestChecksRunInOrder(t *testing.T) {
 		ownedBy(),
 	)
 	steps := []struct {
-		says string
-		mend func(*corev1.Pod)
+		says    string
+		correct func(*corev1.Pod)
 	}{
 		{"deleted already", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }},
 		{"needs no upgrade", condition(upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message("new"))},
@@ -152,9 +124,9 @@ func TestChecksRunInOrder(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), step.says) {
 			t.Fatalf("got %v, want an error that says %q", err, step.says)
 		}
-		step.mend(pod)
+		step.correct(pod)
 	}
 	if err := (&server{}).checkUpgrade(pod); err != nil {
-		t.Errorf("mended pod: got %v, want none", err)
+		t.Errorf("corrected pod: got %v, want none", err)
 	}
 }

@@ -17,21 +17,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// cloudTimeout bounds all that one request asks of the cloud, so that a network
-// that swallows packets ends in an answer too. The apiserver itself gives up on
-// a request after 34 s or earlier.
+// cloudTimeout bounds all calls to the cloud for one request, so that a network that drops
+// packets ends in an answer, too. The apiserver itself gives up on a request after 34 s at most.
 const cloudTimeout = 30 * time.Second
 
-// Pods reads and deletes pods in the cloud. It asks once and returns what came
-// of it: client-go's clientset would repeat a request for ten seconds and more
-// while the cloud is away, and a person is waiting for the answer. It is safe for
-// concurrent use.
+// Pods reads and deletes pods in the cloud. It never retries: client-go's clientset would retry
+// for ten seconds and more while the cloud is away, and a person waits for the answer. It is
+// safe for concurrent use.
 type Pods struct{ client rest.Interface }
 
-// NewPods returns a client for the apiserver that config names. It does not
-// throttle, and does not change config.
+// NewPods returns a client for the apiserver of config. It does not throttle, and does not
+// change config.
 func NewPods(config *rest.Config) (*Pods, error) {
 	client, err := coreclient.New(config)
 	if err != nil {
@@ -40,13 +39,14 @@ func NewPods(config *rest.Config) (*Pods, error) {
 	return &Pods{client}, nil
 }
 
-// list returns pods of all namespaces, as the apiserver has them; while the cloud
-// is away, as the cache has them.
-func (p *Pods) list(ctx context.Context, selector fields.Selector) (*corev1.PodList, error) {
+// list returns the pods of a node from the apiserver, or from the cache while the cloud is away.
+// It makes the kubelet's query: a node may list pods only by this selector, and the kubelet's
+// watch keeps the cache's view of it up to date.
+func (p *Pods) list(ctx context.Context, node string) (*corev1.PodList, error) {
 	list := new(corev1.PodList)
 	err := p.client.Get().MaxRetries(0).
 		Resource("pods").
-		Param("fieldSelector", selector.String()).
+		Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String()).
 		Do(ctx).Into(list)
 	return list, err
 }
@@ -58,20 +58,33 @@ func (p *Pods) delete(ctx context.Context, namespace, name string, options metav
 		Do(ctx).Error()
 }
 
-// cloudFailure gives an error of Pods the code it is answered with. doing says
-// what was tried, such as "list the pods of node n". caller is the request's
-// context, without cloudTimeout.
+// listPods answers with the pods of this node as a v1 PodList.
+func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), cloudTimeout)
+	defer cancel()
+	list, err := s.Pods.list(ctx, s.NodeName)
+	if err != nil {
+		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
+	}
+	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"} // decoding leaves it out
+	if list.Items == nil {
+		list.Items = []corev1.Pod{} // an empty list, not null
+	}
+	return writeJSON(w, list, "")
+}
+
+// cloudFailure turns an error of Pods into a failure with a status code. doing is what was tried,
+// such as "list the pods of node n". caller is the request's context, without cloudTimeout.
 //
-// Where the hub knows that the cloud is away, it says so itself, and since when: err is
-// then the same in other words, and why each apiserver cannot be reached stands in the log
-// and in GET /debug/cache.
+// If the hub knows that the cloud is away, the failure says since when in place of err. The log
+// and GET /debug/cache say why each apiserver cannot be reached.
 func (s *server) cloudFailure(caller context.Context, err error, doing string) error {
 	switch {
 	case caller.Err() != nil:
 		return failf(statusClientGone, "%s: the caller hung up: %w", doing, err)
 	case isUnreachable(err):
-		if offline := s.offline(); offline != "" {
-			return failf(http.StatusServiceUnavailable, "%s: %s; send the request again once the cloud is back, which GET /readyz tells", doing, offline)
+		if offline := s.Offline(); offline != "" {
+			return failf(http.StatusServiceUnavailable, "%s: %s; send the request again once the cloud is back, which GET %s tells", doing, offline, nodeapi.Readyz)
 		}
 		if strings.Contains(err.Error(), "the cloud cannot be reached") {
 			return failf(http.StatusServiceUnavailable, "%s: try again once the cloud can be reached: %w", doing, err)
@@ -81,9 +94,8 @@ func (s *server) cloudFailure(caller context.Context, err error, doing string) e
 	return failf(http.StatusInternalServerError, "%s: the cloud refused: %w", doing, err)
 }
 
-// isUnreachable tells a cloud that did not answer from one that did. An
-// apiserver too busy to answer counts as the former, and so does a gateway's 502
-// or 504, which speaks for a cloud behind it that did not answer.
+// isUnreachable reports whether no apiserver has answered. An apiserver that is too busy counts
+// as unreachable, and so does a gateway's 502 or 504: no apiserver has answered the gateway.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -96,8 +108,8 @@ func isUnreachable(err error) bool {
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[net.Error](err); ok { // deadlines are net.Errors too
+	if _, ok := errors.AsType[net.Error](err); ok { // also deadlines
 		return true
 	}
-	return errors.Is(err, io.ErrUnexpectedEOF) // cut off in the middle of a body
+	return errors.Is(err, io.ErrUnexpectedEOF) // the connection broke within a body
 }

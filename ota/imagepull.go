@@ -16,48 +16,46 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// ImagePulls is the queue of images that are pulled ahead of an upgrade. It must be
-// safe for concurrent use.
+// ImagePulls is the queue of pre-pulls. It must be safe for concurrent use.
 type ImagePulls interface {
-	// Request has the images of pod's target pulled. When it returns nil, the request
-	// survives whatever becomes of the process.
+	// Request starts a pre-pull of the target's images. When it returns nil, the request survives
+	// a crash.
 	Request(pod *corev1.Pod, target upgrade.Target) error
-	// State returns how far the pre-pull of a pod is, and false if there is none.
+	// State returns the state of a pod's pre-pull, and false if the pod has none.
 	State(pod types.NamespacedName) (nodeapi.ImagePull, bool)
-	// States returns all pre-pulls, in the order in which they were asked for.
+	// States returns all pre-pulls, in the order of their requests.
 	States() []nodeapi.ImagePull
-	// Follow calls each with the state now and at each change, at most every pause,
-	// until the pre-pull has ended, ctx ends, or each returns false.
+	// Follow calls each with the current state and after each change, at most once every pause,
+	// until the pre-pull or ctx has ended, or each returns false.
 	Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool)
-	// Cancel ends the pre-pull of a pod. It reports whether there was one.
+	// Cancel ends the pre-pull of a pod, and reports whether there was one.
 	Cancel(pod types.NamespacedName) (bool, error)
 }
 
-// watchPause is the shortest time between two lines of a watch.
-const watchPause = 500 * time.Millisecond
+const (
+	// watchPause is the shortest time between two lines of a watch.
+	watchPause = 500 * time.Millisecond
+	// watchTimeout is how long a caller may take to read a line.
+	watchTimeout = 3 * time.Second
+)
 
-// watchTimeout is how long the reader of a watch may take for a line.
-const watchTimeout = 3 * time.Second
-
-// errNoPulls is why nothing is pulled by a hub that was told not to.
 var errNoPulls = errors.New("this hub was started without --container-runtime-endpoint, so it cannot pull images: start it with containerd's socket")
 
-// requestPull has the images of a pod's upgrade pulled. It needs no cloud: what it
-// looks at is in the cache.
+// requestPull starts a pre-pull. It works offline: it reads only the cache.
 func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	if err == nil {
 		err = s.pullFor(r.Context(), name)
 	}
 	if err != nil {
-		s.log.Warn("pre-pull not started", "pod", name.String(), "code", codeOf(err), "error", oneLine(err))
+		s.Logger.Warn("pre-pull not started", "pod", name.String(), "code", codeOf(err), "error", oneLine(err))
 		return err
 	}
 	return writeText(w, "Image pre-pull requested for pod "+name.String())
 }
 
 func (s *server) pullFor(caller context.Context, name types.NamespacedName) error {
-	if s.pulls == nil {
+	if s.ImagePulls == nil {
 		return failf(http.StatusNotImplemented, "pull images for pod %s: %w", name, errNoPulls)
 	}
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
@@ -76,22 +74,21 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 	if err != nil {
 		return err
 	}
-	if err := s.pulls.Request(pod, target); err != nil {
+	if err := s.ImagePulls.Request(pod, target); err != nil {
 		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", name, err)
 	}
 	return nil
 }
 
-// explainMissingPull is explainMissing for a request that does not need the cloud.
+// explainMissingPull is explainMissing for requests that also work offline.
 func (s *server) explainMissingPull(ctx, caller context.Context, name types.NamespacedName) error {
-	if offline := s.offline(); offline != "" {
+	if offline := s.Offline(); offline != "" {
 		return failf(http.StatusNotFound, "this node knows of no pod %s (%s): GET /pods shows the pods of this node", name, offline)
 	}
 	return s.explainMissing(ctx, caller, name)
 }
 
-// checkTarget makes sure that the pod says which images its upgrade takes. It relies
-// on checkNeed having passed.
+// checkTarget fails if the pod does not name the images of its upgrade. It relies on checkNeed.
 func checkTarget(pod *corev1.Pod) error {
 	_, ok, err := upgrade.TargetOf(pod)
 	switch {
@@ -105,8 +102,8 @@ func checkTarget(pod *corev1.Pod) error {
 	return nil
 }
 
-// showPull answers with how far a pre-pull is; with ?watch=true, with a line for
-// each change, until it has ended.
+// showPull answers with the state of a pre-pull; with ?watch=true, with a line for each change
+// until the pre-pull has ended.
 func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	if err != nil {
@@ -117,10 +114,10 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	watch = watch && r.Method != http.MethodHead
-	if s.pulls == nil {
+	if s.ImagePulls == nil {
 		return failf(http.StatusNotImplemented, "%w", errNoPulls)
 	}
-	state, ok := s.pulls.State(name)
+	state, ok := s.ImagePulls.State(name)
 	switch {
 	case !ok:
 		return noPull(name)
@@ -128,7 +125,7 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 		s.watchPull(w, r, name, state)
 		return nil
 	}
-	return writeIndented(w, state)
+	return writeJSON(w, state, "  ")
 }
 
 func watchOf(r *http.Request) (bool, error) {
@@ -143,8 +140,8 @@ func watchOf(r *http.Request) (bool, error) {
 	return watch, nil
 }
 
-// watchPull writes a line for each state; at least one, known, if the pre-pull has
-// ended since it was looked at.
+// watchPull writes a line for each state. If the pre-pull has ended since its state was known,
+// it writes only that state.
 func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName, known nodeapi.ImagePull) {
 	w.Header().Set("Content-Type", "application/json")
 	out := http.NewResponseController(w)
@@ -152,11 +149,11 @@ func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.Na
 	lines := 0
 	write := func(state nodeapi.ImagePull) bool {
 		lines++
-		// Without a deadline, a caller that reads no more would hold up the hub's stop.
+		// Without a deadline, a caller that does not read would delay the hub's shutdown.
 		_ = out.SetWriteDeadline(time.Now().Add(watchTimeout))
 		return encoder.Encode(state) == nil && out.Flush() == nil // else the caller is gone
 	}
-	s.pulls.Follow(r.Context(), name, watchPause, write)
+	s.ImagePulls.Follow(r.Context(), name, watchPause, write)
 	if lines == 0 {
 		write(known)
 	}
@@ -167,16 +164,15 @@ func noPull(name types.NamespacedName) error {
 	return failf(http.StatusNotFound, "no images are being pulled for pod %s, and none are there ahead of its upgrade: POST to this path starts it, if GET /pods shows that the pod needs an upgrade", name)
 }
 
-// cancelPull ends a pre-pull.
 func (s *server) cancelPull(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	if err != nil {
 		return err
 	}
-	if s.pulls == nil {
+	if s.ImagePulls == nil {
 		return failf(http.StatusNotImplemented, "%w", errNoPulls)
 	}
-	was, err := s.pulls.Cancel(name)
+	was, err := s.ImagePulls.Cancel(name)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the pre-pull of pod %s goes on, since its end could not be written down: %w", name, err)
@@ -186,11 +182,11 @@ func (s *server) cancelPull(w http.ResponseWriter, r *http.Request) error {
 	return writeText(w, "Image pre-pull cancelled for pod "+name.String())
 }
 
-// listPulls answers with the whole queue.
+// listPulls answers with all pre-pulls.
 func (s *server) listPulls(w http.ResponseWriter, _ *http.Request) error {
 	list := nodeapi.ImagePullList{Items: []nodeapi.ImagePull{}}
-	if s.pulls != nil {
-		list.Items = s.pulls.States()
+	if s.ImagePulls != nil {
+		list.Items = s.ImagePulls.States()
 	}
-	return writeIndented(w, list)
+	return writeJSON(w, list, "  ")
 }

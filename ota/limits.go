@@ -6,18 +6,16 @@ import (
 	"net/http"
 )
 
-// maxBody is how large the body of a request may be. Nothing here reads one, but
-// some programs send one all the same.
+// maxBody bounds the body of a request, in bytes. No request needs a body, but some programs
+// send one.
 const maxBody = 64 << 10
 
-// MaxHeaderBytes is how large the header of a request may be; it is for the
-// http.Server that the handler is served by. The longest paths and the headers of
-// a browser take a tenth of it.
+// MaxHeaderBytes bounds the header of a request. It is for the http.Server of the handler. The
+// longest paths and a browser's headers take a tenth of it.
 const MaxHeaderBytes = 16 << 10
 
-// limitBody passes requests on to next once their body, if any, has arrived and
-// is small. It is read since net/http would otherwise take in 256 KiB of it after
-// the answer.
+// limitBody reads and drops the body of each request before next gets the request. Otherwise
+// net/http would read up to 256 KiB of it after the answer.
 func limitBody(next http.Handler) http.Handler {
 	return handler(func(w http.ResponseWriter, r *http.Request) error {
 		if err := discardBody(w, r); err != nil {

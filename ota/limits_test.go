@@ -54,15 +54,15 @@ func TestBodiesAreSmall(t *testing.T) {
 		rest string
 		code int
 	}{
-		"no body":                           {"\r\n", 200},
-		"a body of the most bytes":          {plain(maxBody), 200},
-		"a body of one byte more":           {plain(maxBody + 1), 413},
-		"a body that is said to be huge":    {"Content-Length: 1000000000000\r\n\r\n", 413},
-		"a body that waits to be asked for": {"Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n", 413},
-		"chunks of the most bytes":          {chunked(maxBody), 200},
-		"chunks of one byte more":           {chunked(maxBody + 1), 413},
-		"chunks without end":                {chunked(40 * maxBody), 413},
-		"chunks that are none":              {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+		"no body":                            {"\r\n", 200},
+		"the largest body":                   {plain(maxBody), 200},
+		"a body of one byte too many":        {plain(maxBody + 1), 413},
+		"a Content-Length that is too large": {"Content-Length: 1000000000000\r\n\r\n", 413},
+		"a body with Expect: 100-continue":   {"Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n", 413},
+		"the largest body in chunks":         {chunked(maxBody), 200},
+		"chunks of one byte too many":        {chunked(maxBody + 1), 413},
+		"chunks without end":                 {chunked(40 * maxBody), 413},
+		"invalid chunks":                     {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

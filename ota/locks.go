@@ -7,52 +7,47 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podLocks lets one request at a time work on a pod. It holds memory for pods
-// being worked on only.
+// podLocks lets one request at a time work on a pod. The zero value has no locks, and needs no
+// memory for pods that nobody works on.
 type podLocks struct {
 	mu    sync.Mutex
-	locks map[types.NamespacedName]*podLock
+	locks map[types.NamespacedName]chan struct{} // held locks, closed when released
 }
 
-// podLock is one pod's lock and how many requests hold it or wait for it.
-type podLock struct {
-	held  chan struct{} // has room for the one holder; never closed
-	users int           // guarded by podLocks.mu
-}
-
-func newPodLocks() *podLocks {
-	return &podLocks{locks: make(map[types.NamespacedName]*podLock)}
-}
-
-// lock waits until no one else works on pod, and returns the function that ends
-// the caller's turn. It returns ctx's error if that ends first.
+// lock waits until no other request works on pod, and returns the function that releases the
+// pod. It returns ctx's error if ctx ends first.
 func (l *podLocks) lock(ctx context.Context, pod types.NamespacedName) (unlock func(), err error) {
-	p := l.join(pod)
-	select {
-	case p.held <- struct{}{}:
-		return func() { <-p.held; l.leave(pod, p) }, nil
-	case <-ctx.Done():
-		l.leave(pod, p)
-		return nil, ctx.Err()
+	for {
+		released := l.tryLock(pod)
+		if released == nil {
+			return func() { l.unlock(pod) }, nil
+		}
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
-func (l *podLocks) join(pod types.NamespacedName) *podLock {
+// tryLock returns nil if it has locked the pod, or else a channel that is closed when the
+// present holder releases it.
+func (l *podLocks) tryLock(pod types.NamespacedName) (released <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, ok := l.locks[pod]
-	if !ok {
-		p = &podLock{held: make(chan struct{}, 1)}
-		l.locks[pod] = p
+	if held, ok := l.locks[pod]; ok {
+		return held
 	}
-	p.users++
-	return p
+	if l.locks == nil {
+		l.locks = map[types.NamespacedName]chan struct{}{}
+	}
+	l.locks[pod] = make(chan struct{})
+	return nil
 }
 
-func (l *podLocks) leave(pod types.NamespacedName, p *podLock) {
+func (l *podLocks) unlock(pod types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.users--; p.users == 0 {
-		delete(l.locks, pod)
-	}
+	close(l.locks[pod])
+	delete(l.locks, pod)
 }

@@ -15,7 +15,7 @@ func TestLocks(t *testing.T) {
 
 	t.Run("the second waits for the first", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			locks := newPodLocks()
+			var locks podLocks
 			unlock, _ := locks.lock(t.Context(), a)
 			entered := false
 			go func() {
@@ -39,7 +39,7 @@ func TestLocks(t *testing.T) {
 	})
 
 	t.Run("pods do not wait for each other", func(t *testing.T) {
-		locks := newPodLocks()
+		var locks podLocks
 		unlockA, _ := locks.lock(t.Context(), a)
 		unlockB, err := locks.lock(t.Context(), b)
 		if err != nil {
@@ -50,7 +50,7 @@ func TestLocks(t *testing.T) {
 	})
 
 	t.Run("one that gives up leaves nothing behind", func(t *testing.T) {
-		locks := newPodLocks()
+		var locks podLocks
 		unlock, _ := locks.lock(t.Context(), a)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

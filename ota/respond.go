@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +12,12 @@ import (
 	"strings"
 )
 
-// statusClientGone is counted and logged for a caller that hung up before its
-// answer; nobody receives it. The number is the one nginx made common.
+// statusClientGone is counted and logged for a caller that hung up before its answer; nobody
+// receives it. nginx introduced the number.
 const statusClientGone = 499
 
-// handler answers a request, or returns the error to answer it with. Once it
-// has written anything it returns nil, or an error from writing, which no one
-// can be told of any more.
+// handler answers a request, or returns the error to answer with. It must return nil once it has
+// written anything.
 type handler func(http.ResponseWriter, *http.Request) error
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -26,8 +26,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// methods answers a path by the request's method. HEAD is taken wherever GET is:
-// net/http leaves out the body.
+// methods answers the requests of one path by their method. The handler of GET also answers HEAD:
+// net/http drops the body.
 type methods map[string]handler
 
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -52,13 +52,13 @@ func (m methods) notAllowed(w http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusMethodNotAllowed, "method %.20q is not for %.200q: use %s", r.Method, r.URL.Path, list)
 }
 
-// failure is an error with the status code it is answered with.
+// failure is an error with the status code of its answer.
 type failure struct {
 	code int
 	err  error
 }
 
-// failf returns a failure; the words are what the caller gets to read.
+// failf returns a failure whose text the caller reads.
 func failf(code int, format string, args ...any) error {
 	return &failure{code: code, err: fmt.Errorf(format, args...)}
 }
@@ -66,8 +66,8 @@ func failf(code int, format string, args ...any) error {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// codeOf is the status code that err is answered with: 200 for none, and 500 for
-// one that no handler gave a code.
+// codeOf returns the status code of the answer to err: 200 for nil, and 500 for an error that is
+// no failure.
 func codeOf(err error) int {
 	if err == nil {
 		return http.StatusOK
@@ -78,26 +78,27 @@ func codeOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// oneLine keeps to one line what upstream may have said in several.
+// oneLine joins the lines of an error, which may contain a text of the apiserver.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// writeText answers 200 with exactly this text: scripts compare it, so it gets
-// no newline.
+// writeText answers 200 with exactly this text, without a newline: scripts compare it.
 func writeText(w http.ResponseWriter, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, text) // fails when the caller is gone
 	return nil
 }
 
-// writeIndented answers 200 with v, indented for people.
-func writeIndented(w http.ResponseWriter, v any) error {
-	body, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+// writeJSON answers 200 with v, in one line if indent is empty.
+func writeJSON(w http.ResponseWriter, v any, indent string) error {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // fails when the caller is gone
+	_, _ = body.WriteTo(w) // fails when the caller is gone
 	return nil
 }

@@ -1,14 +1,12 @@
-// Package ota is the HTTP API that a node offers to its owner on loopback: is
-// the hub well, which pods does this node run, pull the images of this one's next
-// version, and upgrade it now.
+// Package ota is a node's HTTP API for its owner: is the hub healthy, which pods does the node
+// run, pull the images of a pod's next revision, and upgrade the pod now.
 //
-// New checks its options and returns an http.Handler; it starts nothing and
-// keeps nothing but one lock per upgrade in flight. The handler is safe for
-// concurrent use. It asks nobody who they are: whoever serves it beyond loopback
-// has to, first.
+// New returns an http.Handler, which is safe for concurrent use and starts nothing. Its only
+// state is one lock for each running upgrade. It does not authenticate callers: whoever serves
+// it beyond loopback has to.
 //
-// A success answers 200. An error answers one line of text that says what
-// happened, to which pod, and what to do next.
+// A success is answered with 200, and an error with one line of text: what happened, to which
+// pod, and what to do next.
 package ota
 
 import (
@@ -22,47 +20,40 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// Options is what New needs to know.
+// Options are the options of New. Its functions and interfaces must be safe for concurrent use.
 type Options struct {
-	// NodeName is the node this API answers for. Required.
+	// NodeName is the name of the node. Required.
 	NodeName string
 	// Pods reads and deletes pods with the node's identity. Required.
 	Pods *Pods
-	// Ready returns nil once the hub can serve the node, and else the reason why
-	// not, in words. It is called once per request, and must be safe for
-	// concurrent use. Nil means always ready.
+	// Ready returns nil if the hub can serve the node, and otherwise the reason. Nil means
+	// always ready.
 	Ready func() error
-	// Offline says in words since when the cloud cannot be reached, and is empty
-	// while it can. It must be safe for concurrent use. Nil means never.
+	// Offline says since when the cloud cannot be reached; it is empty while the cloud can be
+	// reached. Nil means never offline.
 	Offline func() string
-	// Cache returns what is kept for the time without the cloud, to be shown as
-	// JSON by GET /debug/cache. Nil leaves that path unknown.
+	// Cache returns the state of the cache, for GET /debug/cache as JSON. Nil means that the path
+	// does not exist.
 	Cache func() any
-	// ImagePulls pulls the images of upgrades ahead. Nil answers that this hub does
-	// not.
+	// ImagePulls pulls images ahead of upgrades. Nil means that this hub pulls none.
 	ImagePulls ImagePulls
-	// Metrics answers GET /metrics. Nil leaves that path unknown.
+	// Metrics answers GET /metrics. Nil means that the path does not exist.
 	Metrics http.Handler
-	// Registerer takes this package's metrics. Nil counts without publishing.
+	// Registerer registers this package's metrics. Nil registers none.
 	Registerer prometheus.Registerer
-	// Logger gets one line per upgrade asked for. Nil logs nothing.
+	// Logger logs one line for each upgrade that is asked for. Nil logs nothing.
 	Logger *slog.Logger
 }
 
-// server holds what the handlers share; nothing in it changes after New.
+// server is the state that the handlers share. Its options do not change after New.
 type server struct {
-	node     string
-	pods     *Pods
-	ready    func() error
-	offline  func() string
-	pulls    ImagePulls
+	Options
 	upgrades *prometheus.CounterVec
-	log      *slog.Logger
-	inFlight *podLocks
+	inFlight podLocks
 }
 
-// New returns the handler of the whole API. It fails when a required option is
-// missing, or when o.Registerer has metrics of this package already.
+// New returns the handler of the whole API. It fails if a required option is missing, or if this
+// package's metrics are registered already.
 func New(o Options) (http.Handler, error) {
 	if o.NodeName == "" {
 		return nil, errors.New("create node API: no node name")
@@ -70,36 +61,26 @@ func New(o Options) (http.Handler, error) {
 	if o.Pods == nil {
 		return nil, errors.New("create node API: no client for pods")
 	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+	if o.Offline == nil {
+		o.Offline = func() string { return "" }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	upgrades, err := newUpgradeCounter(o.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{
-		node:     o.NodeName,
-		pods:     o.Pods,
-		ready:    o.Ready,
-		offline:  o.Offline,
-		pulls:    o.ImagePulls,
-		upgrades: upgrades,
-		log:      o.Logger,
-		inFlight: newPodLocks(),
-	}
-	if s.ready == nil {
-		s.ready = func() error { return nil }
-	}
-	if s.offline == nil {
-		s.offline = func() string { return "" }
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	return limitBody(s.routes(o.Metrics, o.Cache)), nil
+	s := &server{Options: o, upgrades: upgrades}
+	return limitBody(s.routes()), nil
 }
 
-// routes matches paths as they were sent: neither cleaned nor decoded, since mux
-// would answer a path such as //pods with a redirect, and scripts do not follow
-// those on a POST.
-func (s *server) routes(metrics http.Handler, cache func() any) http.Handler {
+// routes matches paths as they were sent, neither cleaned nor decoded: mux would redirect a path
+// such as //pods, and scripts do not follow redirects of a POST.
+func (s *server) routes() http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	const pod = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
 	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
@@ -108,15 +89,15 @@ func (s *server) routes(metrics http.Handler, cache func() any) http.Handler {
 	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: s.listPulls})
 	r.Handle(pod+"upgrade", methods{http.MethodPost: s.upgrade})
 	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
-	if metrics != nil {
+	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
-			metrics.ServeHTTP(w, r)
+			s.Metrics.ServeHTTP(w, r)
 			return nil
 		}})
 	}
-	if cache != nil {
+	if s.Cache != nil {
 		r.Handle(nodeapi.Cache, methods{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
-			return writeIndented(w, cache())
+			return writeJSON(w, s.Cache(), "  ")
 		}})
 	}
 	r.NotFoundHandler = handler(unknownPath)
@@ -128,10 +109,10 @@ func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
-	if err := s.ready(); err != nil {
+	if err := s.Ready(); err != nil {
 		return failf(http.StatusInternalServerError, "not ready: %w", err)
 	}
-	if offline := s.offline(); offline != "" {
+	if offline := s.Offline(); offline != "" {
 		return writeText(w, "OK, "+offline)
 	}
 	return writeText(w, "OK")

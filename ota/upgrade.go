@@ -19,11 +19,11 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// noUID is a UID that no object has.
+// noUID is the UID of no object.
 const noUID types.UID = "00000000-0000-0000-0000-000000000000"
 
-// upgrade deletes a pod that has a newer revision waiting, so that its DaemonSet
-// makes a new one from it. It is the commit point of an upgrade on this node.
+// upgrade deletes a pod that needs an upgrade, so that its DaemonSet replaces the pod by one of
+// the new revision. The deletion is the commit point of an upgrade.
 func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	var pod *corev1.Pod
@@ -38,12 +38,11 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	return writeText(w, "Start updating pod "+name.String())
 }
 
-// upgradePod returns the pod it found, if any, also when it fails after that.
+// upgradePod returns the pod that it has found, also with an error.
 //
-// The pod's lock is held from reading it to deleting it: of two requests at
-// once, the second reads what the first one did, and answers that the pod is
-// being deleted. The UID keeps a deletion from its successor even when
-// two hubs, or a hub and a person, work on one pod.
+// It holds the pod's lock from reading the pod until deleting it: of two requests at once, the
+// second finds that the pod is being deleted. The UID protects the pod's successor even if two
+// hubs, or a hub and a person, delete the pod.
 func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
@@ -67,11 +66,10 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	return pod, s.delete(ctx, caller, pod)
 }
 
-// find returns the pod if this node runs it, and nil if it does not. While the
-// cloud can be reached the answer is the apiserver's own: what is deleted next
-// depends on it.
+// find returns the pod if this node runs it, and otherwise nil. While the cloud can be reached,
+// the pod comes from the apiserver: the next step may delete it.
 func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	list, err := s.nodesPods(ctx)
+	list, err := s.Pods.list(ctx, s.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +81,12 @@ func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.P
 	return nil, nil
 }
 
-// explainMissing tells a pod that does not exist from one on another node. A GET
-// cannot: since Kubernetes 1.32 a node gets 403 for both. A DELETE can: it is
-// 404 for a pod that does not exist, and a conflict, or 403, for one that does.
-// It takes no effect for two reasons: it is a dry run, and it is for a UID no
-// pod has, which the apiserver checks before anything else.
+// explainMissing distinguishes a pod that does not exist from a pod on another node. A GET cannot:
+// since Kubernetes 1.32 a node gets 403 for both. A DELETE can: it is 404 for a pod that does not
+// exist, and 409 or 403 for one that does. It has no effect for two reasons: it is a dry run, and
+// it is for a UID that no pod has, which the apiserver checks first.
 func (s *server) explainMissing(ctx, caller context.Context, name types.NamespacedName) error {
-	err := s.pods.delete(ctx, name.Namespace, name.Name, metav1.DeleteOptions{
+	err := s.Pods.delete(ctx, name.Namespace, name.Name, metav1.DeleteOptions{
 		DryRun:        []string{metav1.DryRunAll},
 		Preconditions: metav1.NewUIDPreconditions(string(noUID)),
 	})
@@ -97,7 +94,7 @@ func (s *server) explainMissing(ctx, caller context.Context, name types.Namespac
 	case apierrors.IsNotFound(err):
 		return failf(http.StatusNotFound, "there is no pod %s: GET /pods shows the pods of this node", name)
 	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
-		return failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.node)
+		return failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.NodeName)
 	case err == nil: // no apiserver does this
 		return failf(http.StatusInternalServerError, "look up pod %s: the cloud accepted a dry run for a pod with the UID %s; nothing was deleted", name, noUID)
 	}
@@ -105,7 +102,7 @@ func (s *server) explainMissing(ctx, caller context.Context, name types.Namespac
 }
 
 func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
-	err := s.pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
+	err := s.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	switch {
@@ -117,8 +114,8 @@ func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
 	return s.cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
 }
 
-// podOf reads the pod from the path. A name that no pod can have is answered as
-// a pod that does not exist: the cloud need not be asked.
+// podOf reads the pod from the path. It fails with 404 for a name that no pod can have, without
+// asking the cloud.
 func podOf(r *http.Request) (types.NamespacedName, error) {
 	vars := mux.Vars(r)
 	namespace, errNamespace := url.PathUnescape(vars["namespace"])
@@ -131,8 +128,7 @@ func podOf(r *http.Request) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// logUpgrade writes the one line that each request to upgrade leaves. pod is nil
-// if none was found.
+// logUpgrade logs the one line for a request to upgrade. pod is nil if none was found.
 func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, err error) {
 	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", codeOf(err))}
 	if pod != nil {
@@ -142,14 +138,14 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 		}
 	}
 	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
 		return
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "upgrade started", attrs...)
+	s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade started", attrs...)
 }
 
-// newUpgradeCounter counts requests to upgrade by the code of their answer. The
-// codes are those this package answers with, a dozen at most.
+// newUpgradeCounter counts requests to upgrade by the status codes of this package, a dozen at
+// most.
 func newUpgradeCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_ota_upgrades_total",

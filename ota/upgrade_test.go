@@ -76,7 +76,7 @@ func (c *cloud) start(t *testing.T, o Options) (url string) {
 	return serve(t, o)
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
+func sendJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v)
@@ -88,7 +88,7 @@ func podList(pods ...*corev1.Pod) http.HandlerFunc {
 		for _, pod := range pods {
 			list.Items = append(list.Items, *pod)
 		}
-		writeJSON(w, http.StatusOK, list)
+		sendJSON(w, http.StatusOK, list)
 	}
 }
 
@@ -96,7 +96,7 @@ func refuse(err *apierrors.StatusError) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		status := err.ErrStatus
 		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		writeJSON(w, int(status.Code), status)
+		sendJSON(w, int(status.Code), status)
 	}
 }
 
@@ -107,7 +107,7 @@ func away(w http.ResponseWriter, r *http.Request) {
 }
 
 func accept(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	sendJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 }
 
 // hangUp ends the connection in the middle of the body.

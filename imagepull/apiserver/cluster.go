@@ -1,9 +1,10 @@
-// Package apiserver is what the queue of images needs of the apiserver, which a node asks
-// through its hub.
+// Package apiserver reads the node's pods and secrets, patches the pods' status, and records Events.
+// Its requests go through the hub, so the cache answers them offline.
 package apiserver
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,8 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Cluster is the apiserver as a node sees it through its hub. It is safe for
-// concurrent use. It ends with Close.
+// Cluster implements imagepull.Cloud. It is safe for concurrent use. End it with Close.
 type Cluster struct {
 	client   rest.Interface
 	node     string
@@ -28,12 +28,10 @@ type Cluster struct {
 	recorder record.EventRecorder
 }
 
-// askTimeout bounds a question to the apiserver: one that takes it and never answers
-// is not to stop everything else.
-const askTimeout = 30 * time.Second
+// requestTimeout bounds a request that the apiserver accepts and never answers.
+const requestTimeout = 30 * time.Second
 
-// NewCluster returns a Cluster for a node, over a client of the core group that may
-// do what the node may.
+// NewCluster returns a Cluster for a node. client is for the core group, with the node's identity.
 func NewCluster(client rest.Interface, node string) *Cluster {
 	c := &Cluster{client: client, node: node, events: record.NewBroadcaster()}
 	c.events.StartRecordingToSink(eventSink{client})
@@ -44,25 +42,25 @@ func NewCluster(client rest.Interface, node string) *Cluster {
 // Close drops Events that have not been sent.
 func (c *Cluster) Close() { c.events.Shutdown() }
 
-// Secret implements imagepull.Cloud.
+// Secret returns a secret.
 func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s := &corev1.Secret{}
 	err := c.client.Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(0).Do(ctx).Into(s)
 	return s, err
 }
 
-// PatchStatus implements imagepull.Cloud.
+// PatchStatus applies a strategic merge patch to the status of a pod.
 func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.client.Patch(types.StrategicMergePatchType).
 		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
 		Body(patch).MaxRetries(0).Do(ctx).Error()
 }
 
-// Event implements imagepull.Cloud.
+// Event records an Event of a pod. It does not block.
 func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
 	c.recorder.Event(pod, eventType, reason, message)
 }
@@ -70,11 +68,11 @@ func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message 
 // settleTime collects the changes of pods that come together.
 const settleTime = 100 * time.Millisecond
 
-// Watch implements imagepull.Cloud. It asks what kubelet asks: its selector is the one that a
-// node may watch pods by, and while the cloud is away, its view is what the cache
-// has the newest state from.
+// Watch calls each with the node's pods, read-only, when they are known and after each change,
+// until ctx ends. It makes the kubelet's query: a node may watch pods only by this selector, and
+// the kubelet's watch keeps the cache's view of it up to date.
 func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
-	changed := make(chan struct{}, 1) // one message is enough for several changes
+	changed := make(chan struct{}, 1) // one message stands for any number of changes
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
@@ -89,18 +87,15 @@ func (c *Cluster) Watch(ctx context.Context, each func([]*corev1.Pod)) {
 			AddFunc: func(any) { notify() }, UpdateFunc: func(_, _ any) { notify() }, DeleteFunc: func(any) { notify() },
 		},
 	})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		informer.RunWithContext(ctx)
-	}()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		notify() // there may be no pods at all
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			<-done
 			return
 		case <-changed:
 			each(podsIn(store))
@@ -122,7 +117,7 @@ func podsIn(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// trim keeps the fields of a pod that are used.
+// trim keeps the fields of a pod that this package's users read.
 func trim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -153,7 +148,7 @@ func trim(object any) (any, error) {
 	return out, nil
 }
 
-// eventSink writes Events with a client that knows no more than the core group.
+// eventSink writes Events with a client that knows only the core group.
 type eventSink struct{ client rest.Interface }
 
 func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
@@ -172,7 +167,7 @@ func (s eventSink) send(r *rest.Request, namespace, name string, body any) (*cor
 	if name != "" {
 		r = r.Name(name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	out := &corev1.Event{}
 	err := r.Namespace(namespace).Resource("events").Body(body).MaxRetries(0).Do(ctx).Into(out)

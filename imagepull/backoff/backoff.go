@@ -1,33 +1,26 @@
-// Package backoff is how long to wait before the next attempt at what has failed.
+// Package backoff computes how long to wait before a failed attempt is repeated.
 package backoff
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	// Longest is kubelet's own for an image that could not be pulled.
+	// Longest is the kubelet's own maximum for an image that cannot be pulled.
 	Longest = 5 * time.Minute
-	// Jitter spreads retries, as a part of the backoff, so that a thousand nodes do not
-	// ask a registry at once that has just come back.
+	// Jitter is the largest random addition, as a share of the backoff. It keeps a thousand
+	// nodes from asking at once a registry that has just returned.
 	Jitter = 0.25
 )
 
-// After returns how long to wait after that many failures in a row: it doubles from
-// first to Longest, with jitter.
+// After returns the backoff after that many failures in a row, 1 or more. It doubles from first
+// to Longest, and jitter is added.
 func After(failures int, first time.Duration) time.Duration {
-	d := first
+	b := wait.Backoff{Duration: first, Factor: 2, Cap: Longest, Jitter: Jitter, Steps: failures}
 	for range failures - 1 {
-		if d *= 2; d >= Longest {
-			break
-		}
+		b.Step()
 	}
-	d = min(d, Longest)
-	return d + time.Duration(Jitter*(2*rand.Float64()-1)*float64(d))
-}
-
-// Spread returns d and up to Jitter of it more: for who asked not to come back earlier.
-func Spread(d time.Duration) time.Duration {
-	return d + time.Duration(Jitter*rand.Float64()*float64(d))
+	return b.Step()
 }

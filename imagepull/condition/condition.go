@@ -1,7 +1,3 @@
-// Package condition keeps the condition PodImageReady of a node's pods as it should be:
-// it compares what the pods' watch shows with how far their pre-pulls are, and patches
-// what differs while the cloud can be reached. So it does not matter when that is, nor
-// what became of an earlier patch.
 package condition
 
 import (
@@ -17,15 +13,15 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// condition is what matters of the condition PodImageReady of a pod. The zero value is no
-// condition.
+// condition is the condition PodImageReady without its times. The zero value is a pod without
+// the condition.
 type condition struct {
 	status   corev1.ConditionStatus
 	reason   string
 	revision string
 }
 
-// currentOf is the condition of a pod now, and whether it is ours to change.
+// currentOf returns the condition of a pod, and whether the hub may change it.
 func currentOf(pod *corev1.Pod) (current condition, ours bool) {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c == nil {
@@ -34,7 +30,7 @@ func currentOf(pod *corev1.Pod) (current condition, ours bool) {
 	return condition{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, upgrade.ImageReasonPrefix)
 }
 
-// desiredFor is the condition of a pod with a pre-pull.
+// desiredFor returns the condition that reports a pre-pull.
 func desiredFor(s nodeapi.ImagePull) condition {
 	out := condition{corev1.ConditionFalse, upgrade.ReasonQueued, s.Revision}
 	if s.State == nodeapi.Ready {
@@ -43,7 +39,7 @@ func desiredFor(s nodeapi.ImagePull) condition {
 	}
 	for _, i := range s.Images {
 		switch {
-		case i.Reason != "": // until it is mended: a condition is not to change with each attempt
+		case i.Reason != "": // reported until an attempt succeeds: the condition must not change with each attempt
 			out.reason = upgrade.ImageReasonPrefix + i.Reason
 			return out
 		case i.State != nodeapi.Queued:
@@ -53,27 +49,25 @@ func desiredFor(s nodeapi.ImagePull) condition {
 	return out
 }
 
-// desiredWithoutPull is the condition of a pod without a pre-pull. suppressed is the revision
-// for which it is to have none.
+// desiredWithoutPull returns the condition for a pod that has one but no pre-pull. suppressed is
+// the revision for which the pod must not have a condition.
 func desiredWithoutPull(pod *corev1.Pod, current condition, suppressed string) condition {
 	t, ok, err := upgrade.TargetOf(pod)
 	switch {
 	case err != nil:
 		return current
-	case ok && t.Revision == suppressed:
+	case !ok, t.Revision == suppressed: // no upgrade needs to wait for images
 		return condition{}
-	case !ok:
-		return condition{} // there is no upgrade to hold back
 	case current.reason == upgrade.ReasonTargetChanged, current.status != corev1.ConditionTrue && current.revision != t.Revision:
 		return condition{corev1.ConditionFalse, upgrade.ReasonTargetChanged, t.Revision}
 	case current.status == corev1.ConditionTrue && current.revision != t.Revision:
-		return current // which is clear: it names the other revision
+		return current // it names the revision whose images are ready
 	}
-	return condition{} // cancelled
+	return condition{} // the pre-pull was cancelled
 }
 
-// patchTo is the strategic merge patch to the desired condition. Conditions are
-// merged by their type; the UID keeps it from a pod that has taken the name.
+// patchTo returns the strategic merge patch to the desired condition, which merges conditions by
+// type. The UID protects another pod that has taken the name.
 func patchTo(uid types.UID, desired, current condition, now time.Time) []byte {
 	c := map[string]any{"type": upgrade.ImageCondition}
 	if desired == (condition{}) {
@@ -89,7 +83,7 @@ func patchTo(uid types.UID, desired, current condition, now time.Time) []byte {
 		"status":   map[string]any{"conditions": []any{c}},
 	})
 	if err != nil {
-		panic("condition: encode patch: " + err.Error()) // strings and a time only
+		panic("condition: encode patch: " + err.Error()) // only strings and a time
 	}
 	return patch
 }

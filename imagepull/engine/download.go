@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// cutsAtMost is how often a blob is asked for again within one pull when the
-	// connection breaks without having brought as much as is fruitful, in bytes: what
-	// minRate asks for in a minute. A registry that cuts each connection after a byte must
-	// not hold a pull for ever.
-	cutsAtMost      = 3
+	// cutsAtMost is how often one pull resumes a blob after the connection broke without
+	// progress. A registry that cuts each connection after a byte must not hold up a pull for
+	// ever.
+	cutsAtMost = 3
+	// progressAtLeast is how many bytes count as progress: what MinRate asks for in a minute.
 	progressAtLeast = 60 * registry.MinRate
-	// afterCut is how long the first of these waits; the next ones wait twice as long.
+	// afterCut is the backoff before the first resume; it doubles with each cut without progress.
 	afterCut = time.Second
 )
 
-// download is a blob that is being fetched.
+// download fetches one blob.
 type download struct {
 	pull   *pull
 	blob   ocispec.Descriptor
 	to     io.Writer // containerd
-	offset int64     // up to where it is there
+	offset int64     // bytes that containerd has
 	cuts   int       // broken connections
 }
 
-// run brings in what is missing, over as many connections as it takes. A failure of
-// the registry is an *Error, one of containerd is not, and what has to be fetched from
-// the start is errdefs.ErrFailedPrecondition.
+// run fetches the rest of the blob, over as many connections as necessary. Its error is an *Error
+// if the registry failed, errdefs.ErrFailedPrecondition if the blob has to be fetched from the
+// start, and otherwise containerd's.
 func (d *download) run(ctx context.Context) error {
 	if d.offset > d.blob.Size {
 		return fmt.Errorf("%d bytes are there of %d: %w", d.offset, d.blob.Size, errdefs.ErrFailedPrecondition)
@@ -66,7 +66,7 @@ func (d *download) run(ctx context.Context) error {
 	return nil
 }
 
-// connection brings in what it can over one connection.
+// connection fetches over one connection until the connection breaks or the blob is complete.
 func (d *download) connection(ctx context.Context) error {
 	var written error
 	err := d.pull.registry.With(func(r remotes.Resolver) (err error) {
@@ -74,7 +74,7 @@ func (d *download) connection(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = from.Close() }() // it is only read from
+		defer func() { _ = from.Close() }() // only read
 		err, written = d.copy(from)
 		return err
 	})
@@ -88,26 +88,23 @@ func (d *download) connection(ctx context.Context) error {
 	}
 	failure := d.pull.registry.Failure(err)
 	if d.offset > 0 && registry.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable {
-		// There is no such rest: what is here is not of this blob. Any other answer may be
-		// that of a proxy or a captive portal, and is no evidence about the blob.
+		// The blob has no such range, so the bytes on the node are not of this blob. Any other
+		// answer may come from a proxy or a captive portal, and says nothing about the blob.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
 	}
 	return failure
 }
 
-// open asks for the rest of the blob. A registry that does not know Range sends all
-// of it; what is there already is then read and dropped.
+// open requests the rest of the blob. If the registry ignores Range, containerd's reader drops
+// the start.
 func (d *download) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser, error) {
 	fetcher, err := r.Fetcher(ctx, d.pull.name)
 	if err != nil {
 		return nil, err
 	}
 	from, err := fetcher.Fetch(ctx, d.blob)
-	if err != nil {
-		return nil, err
-	}
-	if d.offset == 0 {
-		return from, nil
+	if err != nil || d.offset == 0 {
+		return from, err
 	}
 	seeker, ok := from.(io.Seeker)
 	if !ok {
@@ -119,7 +116,7 @@ func (d *download) open(ctx context.Context, r remotes.Resolver) (io.ReadCloser,
 	return from, nil
 }
 
-// copy returns an error of reading apart from one of writing.
+// copy distinguishes errors of the registry from errors of containerd.
 func (d *download) copy(from io.Reader) (read, written error) {
 	piece := make([]byte, min(registry.PieceSize, d.blob.Size-d.offset))
 	for d.offset < d.blob.Size {

@@ -10,13 +10,18 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/log"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -40,19 +45,18 @@ const (
 type Options struct {
 	// Address is containerd's socket; empty is /run/containerd/containerd.sock.
 	Address string
-	// HostsDir is a folder like /etc/containerd/certs.d, or several, separated by
-	// colons; the first that knows a registry counts. Empty: those that CRI has; where
-	// it does not report them, as from containerd 2.0 on, /etc/containerd/certs.d and
-	// /etc/docker/certs.d, CRI's own defaults.
+	// HostsDir is a folder like /etc/containerd/certs.d, or several, separated by colons; the
+	// first that configures a registry counts. Empty means CRI's own; CRI does not report them
+	// from containerd 2.0 on, and its defaults are /etc/containerd/certs.d and
+	// /etc/docker/certs.d.
 	HostsDir string
-	// Bandwidth is how many bytes a second all pulls together may fetch; 0: no limit.
+	// Bandwidth limits all pulls together, in bytes a second; 0 is no limit.
 	Bandwidth int64
-	// MinFree is how many percent of a file system a pull has to leave free.
+	// MinFree is the percentage of a file system that a pull must leave free.
 	MinFree int
-	// Stall is after how long without an answer, without a byte in the middle of a blob, or
-	// with less than 1 kB a second the registry counts as unreachable; 0 is a minute. All
-	// waiting for one image may take ten times as long, beyond what its bytes may take, and
-	// six hours at most.
+	// Stall is how long a registry may send nothing, or less than 1 kB a second, before it counts as
+	// unreachable; 0 is a minute. One pull may wait ten times as long in all, plus a second for
+	// each kB, and six hours at most.
 	Stall time.Duration
 	// Fetched is called with bytes as they arrive from registries, from several goroutines.
 	// It may be nil.
@@ -69,7 +73,10 @@ type Engine struct {
 	log     *slog.Logger
 	conn    *grpc.ClientConn
 	client  *containerd.Client
-	limiter *rate.Limiter // nil: no limit
+	store   content.Store
+	reader  imagecontent.Reader
+	leases  lease.Leases
+	limiter *rate.Limiter
 }
 
 // New validates the options. It does not connect.
@@ -103,14 +110,30 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Engine{opts: o, log: o.Logger, conn: conn, client: client, limiter: registry.NewLimiter(o.Bandwidth)}, nil
+	store := client.ContentStore()
+	return &Engine{
+		opts: o, log: o.Logger, conn: conn, client: client, limiter: registry.NewLimiter(o.Bandwidth),
+		store: store, reader: imagecontent.Reader{Store: store}, leases: lease.Leases{Client: client, Log: o.Logger},
+	}, nil
 }
 
 // Close closes the connection to containerd. Images stay retained.
 func (e *Engine) Close() error { return e.client.Close() }
 
-func (e *Engine) store() content.Store { return e.client.ContentStore() }
+// namespace is containerd's namespace of CRI.
+const namespace = "k8s.io"
 
-func (e *Engine) reader() imagecontent.Reader { return imagecontent.Reader{Store: e.store()} }
+// criContext returns a context for calls of containerd in the namespace of CRI. It drops the log
+// of containerd's libraries, which contains requests with their headers; errors are returned, too.
+func criContext(ctx context.Context) context.Context {
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	return log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Level: logrus.PanicLevel}))
+}
 
-func (e *Engine) leases() lease.Leases { return lease.Leases{Client: e.client, Log: e.log} }
+// answerAtMost bounds calls that containerd answers without work of its own. If one hangs,
+// containerd counts as unavailable.
+const answerAtMost = 30 * time.Second
+
+func briefContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(criContext(ctx), answerAtMost)
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// failure is err as an *Error that names the image, if it is of one, or as ctx's if
-// that has ended.
+// failure returns err as an *Error that names the image, unless name is empty. If ctx has ended, it
+// returns ctx's error.
 func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
@@ -31,8 +31,8 @@ func (e *Engine) failure(ctx context.Context, name string, err error) error {
 	return f.ForImage(name)
 }
 
-// runtimeFailure classifies an error of containerd. What comes over gRPC has a code,
-// but for errors of the system, which are text.
+// runtimeFailure classifies an error of containerd. Errors over gRPC have a code, except errors of
+// the operating system, which are only text.
 func (e *Engine) runtimeFailure(err error) *engineapi.Error {
 	text := err.Error()
 	switch {
@@ -48,14 +48,14 @@ func (e *Engine) runtimeFailure(err error) *engineapi.Error {
 	return engineapi.Errorf(engineapi.Other, "containerd at %s: %s", e.opts.Address, engineapi.Quote(text))
 }
 
-// isUnavailable reports whether containerd is away or ended amid a call. A stream that
-// is broken shows as the end of a file, of which its client may leave the text only.
+// isUnavailable reports whether containerd is away, or ended during a call. A stream that breaks
+// fails with io.EOF, of which containerd's client may keep only the text.
 func isUnavailable(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
 		errors.Is(err, io.EOF) || strings.HasSuffix(err.Error(), ": EOF") || strings.Contains(err.Error(), "server is not initialized yet")
 }
 
-// tail is what an error's text ends with, the cause; gRPC puts it between quotes.
+// tail returns the end of an error's text, which is the cause. gRPC puts it in quotes.
 func tail(text string) string {
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]

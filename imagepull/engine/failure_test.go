@@ -18,17 +18,17 @@ func TestRuntimeFailure(t *testing.T) {
 		err    error
 		reason engineapi.Reason
 	}{
-		"away":               {fmt.Errorf("connection error: %w", errdefs.ErrUnavailable), engineapi.RuntimeUnavailable},
-		"a broken stream":    {fmt.Errorf("failed to send write: %w", io.EOF), engineapi.RuntimeUnavailable},
-		"the text of one":    {errors.New("failed to send write: EOF"), engineapi.RuntimeUnavailable},
-		"ended amid a call":  {context.Canceled, engineapi.RuntimeUnavailable},
-		"hangs":              {context.DeadlineExceeded, engineapi.RuntimeUnavailable},
-		"still starting":     {errors.New("server is not initialized yet"), engineapi.RuntimeUnavailable},
-		"a full disk":        {errors.New("write /x: no space left on device"), engineapi.NoSpace},
-		"without CRI":        {fmt.Errorf("unknown service runtime.v1.RuntimeService: %w", errdefs.ErrNotImplemented), engineapi.Other},
-		"a layer that lies":  {errors.New("wrong diff id calculated on extraction"), engineapi.Corrupt},
-		"anything else":      {errors.New("strange"), engineapi.Other},
-		"one that has words": {engineapi.Errorf(engineapi.Gone, "it is gone"), engineapi.Gone},
+		"containerd is away":                       {fmt.Errorf("connection error: %w", errdefs.ErrUnavailable), engineapi.RuntimeUnavailable},
+		"a stream breaks":                          {fmt.Errorf("failed to send write: %w", io.EOF), engineapi.RuntimeUnavailable},
+		"only the text of a broken stream is left": {errors.New("failed to send write: EOF"), engineapi.RuntimeUnavailable},
+		"containerd ends during a call":            {context.Canceled, engineapi.RuntimeUnavailable},
+		"containerd hangs":                         {context.DeadlineExceeded, engineapi.RuntimeUnavailable},
+		"containerd is still starting":             {errors.New("server is not initialized yet"), engineapi.RuntimeUnavailable},
+		"the disk is full":                         {errors.New("write /x: no space left on device"), engineapi.NoSpace},
+		"containerd has no CRI":                    {fmt.Errorf("unknown service runtime.v1.RuntimeService: %w", errdefs.ErrNotImplemented), engineapi.Other},
+		"a layer has another diff ID":              {errors.New("wrong diff id calculated on extraction"), engineapi.Corrupt},
+		"the error is unknown":                     {errors.New("strange"), engineapi.Other},
+		"the error is an *Error already":           {engineapi.Errorf(engineapi.Gone, "it is gone"), engineapi.Gone},
 	}
 	e := &Engine{opts: Options{Address: "/run/c.sock"}}
 	for name, tt := range tests {

@@ -8,31 +8,31 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// A blob that containerd is still closing is gone after discardTries times discardWait.
+// discard retries so often: containerd may still be closing the blob.
 const (
 	discardTries = 50
 	discardWait  = 100 * time.Millisecond
 )
 
-// A blob of CRI that has not grown at minRate for abandonedAfter is not waited for, and
-// all of them together for awaitAtMost in one pull: their registry may be one that means
-// to keep this pull, and all that are queued behind it, from going on.
+// awaitCRI waits for a blob only while it has grown at MinRate within abandonedAfter, and for all
+// blobs of one pull only awaitAtMost: the registry of CRI's pull may be slow on purpose, to hold up
+// this pull and all that are queued behind it.
 const (
 	abandonedAfter = 10 * time.Second
 	awaitAtMost    = time.Hour
 	lookAgain      = 500 * time.Millisecond
 )
 
-// fetch gets a blob into containerd's store, from where it was left off.
-//
-// What is left of a blob may be wrong, after a loss of power, say. That shows only
-// when the whole is there; it is fetched anew then, once.
+// fetch fetches a blob into containerd's store, and resumes from what an earlier pull has left.
+// That may be wrong, for example after a loss of power, which shows only when the blob is
+// complete. The blob is then fetched once more from the start.
 func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 	blob.URLs = nil
 	if err := p.awaitCRI(ctx, blob); err != nil {
@@ -58,11 +58,10 @@ func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
 		blob.Digest, p.registry.Plain(err))
 }
 
-// fetchOnce reports whether some of the blob was there already, or came over another
-// connection than the rest. It fails with errdefs.ErrFailedPrecondition if the blob
-// is not what it should be.
+// fetchOnce reports whether the blob came in several parts, of which one may be wrong. It fails
+// with errdefs.ErrFailedPrecondition if the complete blob is wrong.
 func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed bool, err error) {
-	w, err := content.OpenWriter(ctx, p.engine.store(), content.WithRef(lease.IngestRef(blob)), content.WithDescriptor(blob))
+	w, err := content.OpenWriter(ctx, p.engine.store, content.WithRef(lease.IngestRef(blob)), content.WithDescriptor(blob))
 	if errdefs.IsAlreadyExists(err) {
 		p.progress.set(blob, blob.Size)
 		return false, nil
@@ -70,28 +69,27 @@ func (p *pull) fetchOnce(ctx context.Context, blob ocispec.Descriptor) (resumed 
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = w.Close() }() // what has been written stays; the error that matters is the caller's
+	defer func() { _ = w.Close() }() // the written bytes stay; the error to return is another one
 	s, err := w.Status()
 	if err != nil {
 		return false, err
 	}
 	d := &download{pull: p, blob: blob, to: w, offset: s.Offset}
 	p.progress.set(blob, s.Offset)
-	if err := d.run(registry.WithBlob(ctx, blob)); err != nil {
-		return s.Offset > 0 || d.cuts > 0, err
+	if err = d.run(registry.WithBlob(ctx, blob)); err == nil {
+		err = w.Commit(ctx, blob.Size, blob.Digest)
 	}
-	if err := w.Commit(ctx, blob.Size, blob.Digest); err != nil && !errdefs.IsAlreadyExists(err) {
-		return s.Offset > 0 || d.cuts > 0, err
+	if err == nil || errdefs.IsAlreadyExists(err) {
+		return false, nil
 	}
-	return false, nil
+	return s.Offset > 0 || d.cuts > 0, err
 }
 
-// discard forgets what there is of a blob that is not complete. containerd may not have
-// closed it yet, and fails to remove it then.
+// discard deletes what containerd has of an incomplete blob.
 func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	p.progress.set(blob, 0)
 	for tries := 0; ; tries++ {
-		err := lease.UnlessNotFound(p.engine.store().Abort(ctx, lease.IngestRef(blob)))
+		err := lease.UnlessNotFound(p.engine.store.Abort(ctx, lease.IngestRef(blob)))
 		if err == nil || isUnavailable(err) || tries == discardTries {
 			return err
 		}
@@ -103,39 +101,32 @@ func (p *pull) discard(ctx context.Context, blob ocispec.Descriptor) error {
 	}
 }
 
-// awaitCRI waits while CRI is fetching the blob: on a thin line the same bytes must not
-// come twice at once.
+// awaitCRI waits while CRI fetches the blob: a slow link must not carry the same bytes twice.
 func (p *pull) awaitCRI(ctx context.Context, blob ocispec.Descriptor) error {
 	var theirs ingest
-	for {
-		s, err := p.engine.store().Status(ctx, remotes.MakeRefKey(ctx, blob))
+	return wait.PollUntilContextCancel(ctx, lookAgain, true, func(ctx context.Context) (done bool, err error) {
+		s, err := p.engine.store.Status(ctx, remotes.MakeRefKey(ctx, blob))
 		if errdefs.IsNotFound(err) {
-			return nil // it is complete, or nobody fetches it
+			return true, nil // the blob is complete, or nobody fetches it
 		}
-		if err != nil {
-			return err
-		}
-		if p.awaited >= awaitAtMost || !theirs.isComing(s, blob, time.Now()) {
-			return nil
+		if err != nil || p.awaited >= awaitAtMost || !theirs.isComing(s, blob, time.Now()) {
+			return true, err
 		}
 		p.awaited += lookAgain
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lookAgain):
-		}
-	}
+		return false, nil
+	})
 }
 
-// ingest is what CRI has of a blob, looked at each lookAgain.
+// ingest is the progress of CRI's own fetch of a blob.
 type ingest struct {
 	seen     bool
 	offset   int64
 	measured registry.Pace
 }
 
-// isComing reports whether CRI goes on fetching the blob. If its size is another one, it
-// is an image that lies about the blob's digest: anybody may have CRI pull such an image.
+// isComing reports whether CRI is still fetching the blob. It must be called every lookAgain. A
+// blob of another size is of an image that lies about the digest: anybody may make CRI pull such
+// an image.
 func (i *ingest) isComing(s content.Status, blob ocispec.Descriptor, now time.Time) bool {
 	grown, first := s.Offset-i.offset, !i.seen
 	i.seen, i.offset = true, s.Offset

@@ -19,11 +19,11 @@ func TestIngestOfCRI(t *testing.T) {
 		idle         time.Duration
 		want         time.Duration // how long it is waited for; 0: to the end
 	}{
-		"growing":               {total: size, grows: 2 * perLook},
-		"growing, without size": {grows: 2 * perLook},
-		"begun long ago":        {total: size, idle: abandonedAfter + time.Second, want: -1},
-		"too slow":              {total: size, grows: perLook / 2, want: abandonedAfter},
-		"of another size":       {total: size + 1, grows: 2 * perLook, want: -1},
+		"a blob grows":                     {total: size, grows: 2 * perLook},
+		"a blob of unknown size grows":     {grows: 2 * perLook},
+		"a blob was last written long ago": {total: size, idle: abandonedAfter + time.Second, want: -1},
+		"a blob grows too slowly":          {total: size, grows: perLook / 2, want: abandonedAfter},
+		"a blob has another size":          {total: size + 1, grows: 2 * perLook, want: -1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// local is what is held under the name on this node, or else what the name stands for, if
-// that is complete.
+// local returns the image that is retained under the name, or else the image that the name points
+// to, if it is complete on the node.
 func (e *Engine) local(ctx context.Context, n node, name string) (p imagecontent.Content, here bool, err error) {
 	records, err := e.recordsOf(ctx, name)
 	if err != nil {
@@ -30,7 +30,7 @@ func (e *Engine) local(ctx context.Context, n node, name string) (p imagecontent
 	return imagecontent.Content{}, false, nil
 }
 
-// recordsOf are the records of what is held under the name, and then that of the name.
+// recordsOf returns the records that are retained under the name, and then that of the name itself.
 func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, error) {
 	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", lease.HolderLabel(name)))
 	if err != nil {
@@ -44,8 +44,8 @@ func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, er
 }
 
 func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p imagecontent.Content, here bool, err error) {
-	p, err = e.reader().PartsOf(ctx, target, e.look)
-	if _, useless := errors.AsType[*engineapi.Error](err); useless {
+	p, err = e.reader.PartsOf(ctx, target, e.look)
+	if _, invalid := errors.AsType[*engineapi.Error](err); invalid {
 		return imagecontent.Content{}, false, nil
 	}
 	if err != nil {
@@ -55,13 +55,13 @@ func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descript
 	return p, err == nil && unpacked == len(p.Chain), err
 }
 
-// look is a get for partsOf that fetches nothing. It fails with errdefs.ErrNotFound.
+// look is a get for PartsOf that fetches nothing. It fails with errdefs.ErrNotFound.
 func (e *Engine) look(ctx context.Context, blob ocispec.Descriptor) error {
-	_, err := e.store().Info(ctx, blob.Digest)
+	_, err := e.store.Info(ctx, blob.Digest)
 	return err
 }
 
-// unpacked counts the layers, from the lowest up, that have been unpacked.
+// unpacked counts the layers that have been unpacked, from the lowest up.
 func (e *Engine) unpacked(ctx context.Context, n node, p imagecontent.Content) (int, error) {
 	for i, name := range slices.Backward(p.Chain) {
 		_, err := e.client.SnapshotService(n.snapshotter).Stat(ctx, name.String())

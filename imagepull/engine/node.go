@@ -15,19 +15,18 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// defaultHosts are where CRI looks for the configuration of registries by default.
+// defaultHosts are CRI's default folders for the configuration of registries.
 const defaultHosts = "/etc/containerd/certs.d:/etc/docker/certs.d"
 
-// node is what CRI does its own pulls with. It is asked for anew by each call: what
-// containerd runs with may have changed with its last restart.
+// node is the configuration with which CRI pulls. Each call reads it again: it may have changed
+// when containerd was restarted.
 type node struct {
-	snapshotter string
-	hosts       []string // folders like certs.d, the first that knows a registry counts
-	// Where containerd keeps images, as paths that containerd sees.
-	snapshots, content string
+	snapshotter        string
+	hosts              []string // folders like certs.d; the first that configures a registry counts
+	snapshots, content string   // containerd's folders, as containerd sees them
 }
 
-// node finds out what CRI works with.
+// node reads CRI's configuration.
 func (e *Engine) node(ctx context.Context) (node, error) {
 	ctx, cancel := briefContext(ctx)
 	defer cancel()
@@ -63,8 +62,8 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 	return n, nil
 }
 
-// configuration is what CRI of containerd 1.6 and 1.7 reports of its own; later versions
-// leave out what is about images.
+// configuration is the part of CRI's configuration that containerd 1.6 and 1.7 report. Later
+// versions omit it.
 type configuration struct {
 	Containerd struct {
 		Snapshotter string `json:"snapshotter"`
@@ -74,14 +73,15 @@ type configuration struct {
 	} `json:"registry"`
 }
 
-// readConfig takes what it understands: another version may write something else.
+// readConfig ignores what it does not understand: other versions may report something else.
 func readConfig(text string) configuration {
 	var c configuration
 	_ = json.Unmarshal([]byte(text), &c)
 	return c
 }
 
-// hostsFolders are those that are asked for, or else those of CRI.
+// hostsFolders returns the folders that are asked for, or else those that CRI reports, or else CRI's
+// defaults.
 func hostsFolders(asked, said string) []string {
 	for _, list := range []string{asked, said} {
 		if list != "" {
@@ -115,8 +115,8 @@ func (e *Engine) roots(ctx context.Context) (roots, error) {
 	return r, nil
 }
 
-// snapshotterAt is the snapshotter that keeps its files in the folder. Those that
-// are there by default are recognized by the folder's name.
+// snapshotterAt returns the snapshotter that keeps its files in the folder, or "". The folders of
+// the default snapshotters have their names.
 func (r roots) snapshotterAt(folder string) string {
 	for name, root := range r.snapshots {
 		if root != "" && path.Clean(root) == path.Clean(folder) {

@@ -7,12 +7,12 @@ import (
 
 func TestReadConfig(t *testing.T) {
 	tests := map[string]struct{ text, snapshotter, hosts string }{
-		"containerd 1.7":      {`{"containerd":{"snapshotter":"overlayfs"},"registry":{"configPath":"/etc/certs.d"}}`, "overlayfs", "/etc/certs.d"},
-		"containerd 2":        {`{"containerd":{"defaultRuntimeName":"runc"},"cni":{}}`, "", ""},
-		"nothing":             {"", "", ""},
-		"something else":      {`{"containerd":"x"}`, "", ""},
-		"something else yet":  {`[1]`, "", ""},
-		"a future snapshoter": {`{"containerd":{"snapshotter":"new","more":1}}`, "new", ""},
+		"containerd 1.7 reports both":    {`{"containerd":{"snapshotter":"overlayfs"},"registry":{"configPath":"/etc/certs.d"}}`, "overlayfs", "/etc/certs.d"},
+		"containerd 2 reports neither":   {`{"containerd":{"defaultRuntimeName":"runc"},"cni":{}}`, "", ""},
+		"no configuration is reported":   {"", "", ""},
+		"a field has another type":       {`{"containerd":"x"}`, "", ""},
+		"the configuration is no object": {`[1]`, "", ""},
+		"unknown fields are ignored":     {`{"containerd":{"snapshotter":"new","more":1}}`, "new", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -27,12 +27,12 @@ func TestReadConfig(t *testing.T) {
 func TestSnapshotterAt(t *testing.T) {
 	known := roots{snapshots: map[string]string{"overlayfs": "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs", "native": "/fast/native", "stargz": ""}}
 	tests := map[string]struct{ folder, want string }{
-		"where it is by default":            {"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs", "overlayfs"},
-		"where it was put":                  {"/fast/native/", "native"},
-		"by the folder, if nobody tells":    {"/data/io.containerd.snapshotter.v1.btrfs", "btrfs"},
-		"not at all":                        {"/somewhere", ""},
-		"a snapshotter without a folder":    {"", ""},
-		"not one that only sounds like one": {"/data/io.containerd.content.v1.content", ""},
+		"a snapshotter is at its default folder":        {"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs", "overlayfs"},
+		"a snapshotter is at a configured folder":       {"/fast/native/", "native"},
+		"an unknown snapshotter is named by its folder": {"/data/io.containerd.snapshotter.v1.btrfs", "btrfs"},
+		"another folder has no snapshotter":             {"/somewhere", ""},
+		"no folder has no snapshotter":                  {"", ""},
+		"another plugin's folder has no snapshotter":    {"/data/io.containerd.content.v1.content", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestHostsFolders(t *testing.T) {
 		asked, said string
 		want        []string
 	}{
-		"what is asked for comes first": {"/a", "/b", []string{"/a"}},
-		"then what CRI has":             {"", "/b:/c", []string{"/b", "/c"}},
-		"then CRI's defaults":           {"", "", []string{"/etc/containerd/certs.d", "/etc/docker/certs.d"}},
+		"the option comes first":            {"/a", "/b", []string{"/a"}},
+		"then the folders that CRI reports": {"", "/b:/c", []string{"/b", "/c"}},
+		"then CRI's defaults":               {"", "", []string{"/etc/containerd/certs.d", "/etc/docker/certs.d"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

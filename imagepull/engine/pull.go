@@ -71,7 +71,7 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && target.Digest == local.Target.Digest {
 		return e.retain(ctx, n, named, local)
 	}
-	if ctx, err = e.leases().Create(ctx, name); err != nil {
+	if ctx, err = e.leases.Create(ctx, name); err != nil {
 		return engineapi.Image{}, err
 	}
 	if here {
@@ -93,7 +93,7 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 	if err != nil {
 		return imagecontent.Content{}, err
 	}
-	if err := p.engine.leases().DropLeftovers(ctx, p.name, append(lease.InProgress(image, p.node.snapshotter), p.former...)); err != nil {
+	if err := p.engine.leases.DropLeftovers(ctx, p.name, append(lease.InProgress(image, p.node.snapshotter), p.former...)); err != nil {
 		return imagecontent.Content{}, err
 	}
 	unpacked, err := p.engine.unpacked(ctx, p.node, image)
@@ -127,15 +127,15 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 // documents are kept only if the lease has no resources of another image: otherwise a registry
 // could fill the disk by pointing the tag to another image at each attempt.
 func (p *pull) documents(ctx context.Context, target ocispec.Descriptor) (imagecontent.Content, error) {
-	before, err := p.engine.leases().Leased(ctx, p.name)
+	before, err := p.engine.leases.Leased(ctx, p.name)
 	if err != nil {
 		return imagecontent.Content{}, err
 	}
-	image, err := p.engine.reader().PartsOf(ctx, target, p.get)
+	image, err := p.engine.reader.PartsOf(ctx, target, p.get)
 	if err == nil || len(before) == 0 || slices.Contains(before, lease.ContentOf(target)) {
 		return image, err
 	}
-	return imagecontent.Content{}, errors.Join(err, p.engine.leases().DropLeftovers(ctx, p.name, before))
+	return imagecontent.Content{}, errors.Join(err, p.engine.leases.DropLeftovers(ctx, p.name, before))
 }
 
 // get fetches a manifest or a configuration, and labels it so that containerd keeps
@@ -144,7 +144,7 @@ func (p *pull) get(ctx context.Context, blob ocispec.Descriptor) error {
 	if err := p.fetch(ctx, blob); err != nil {
 		return err
 	}
-	store := p.engine.store()
-	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.reader().Children), nil)(ctx, blob)
+	store := p.engine.store
+	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.reader.Children), nil)(ctx, blob)
 	return err
 }

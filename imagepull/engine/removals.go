@@ -7,35 +7,32 @@ import (
 	apievents "github.com/containerd/containerd/api/events"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/typeurl/v2"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // listenAgain is how long Removals waits before it listens again.
 const listenAgain = 3 * time.Second
 
-// Removals calls each with the names of image records that are removed, until ctx
-// ends. Removals while containerd was away, or before it was
-// listened to again, are not reported: each is called with the names of all images that
-// are held then.
+// Removals calls each with the names of image records that are removed, until ctx ends. After
+// containerd was away, when removals may have been missed, it calls each with the names of all
+// retained images.
 func (e *Engine) Removals(ctx context.Context, each func(name string)) {
-	ctx = criContext(ctx)
-	for first := true; ctx.Err() == nil; first = false {
-		if err := e.listen(ctx, !first, each); ctx.Err() == nil {
+	missed := false
+	wait.UntilWithContext(criContext(ctx), func(ctx context.Context) {
+		if err := e.listen(ctx, missed, each); ctx.Err() == nil {
 			e.log.Debug("containerd's events have ended; it is listened to again", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(listenAgain):
-		}
-	}
+		missed = true
+	}, listenAgain)
 }
 
-// listen returns when containerd ends the stream.
+// listen returns when containerd ends the stream of events.
 func (e *Engine) listen(ctx context.Context, missed bool, each func(string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream
 	messages, failed := e.client.EventService().Subscribe(ctx, `topic=="/images/delete",namespace==`+namespace)
 	if missed {
-		names, err := e.leases().Retained(ctx)
+		names, err := e.leases.Retained(ctx)
 		if err != nil {
 			return err
 		}

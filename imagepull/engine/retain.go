@@ -29,12 +29,12 @@ func (e *Engine) retain(ctx context.Context, n node, named reference.Named, p im
 		names = names[:len(names)-1]
 	}
 	for _, name := range names {
-		if err := e.leases().Record(ctx, image, name); err != nil {
+		if err := e.leases.Record(ctx, image, name); err != nil {
 			return engineapi.Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
 	// Other images that were retained under this name are released.
-	return image, e.leases().Unpin(ctx, image.Name, names)
+	return image, e.leases.Unpin(ctx, image.Name, names)
 }
 
 // isTaken reports whether the image's name points to another image now.
@@ -60,10 +60,10 @@ func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	if lease.UnlessNotFound(err) != nil || err == nil && record.Target.Digest == image.Target.Digest {
 		return err
 	}
-	if _, err := e.reader().PartsOf(ctx, image.Target, e.look); err != nil {
+	if _, err := e.reader.PartsOf(ctx, image.Target, e.look); err != nil {
 		return goneIfNotFound(err)
 	}
-	return e.leases().Record(ctx, image, image.Name)
+	return e.leases.Record(ctx, image, image.Name)
 }
 
 // Keep restores, without the network, the state of an image after Pull, perhaps by an earlier
@@ -86,7 +86,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 	if err != nil {
 		return err
 	}
-	p, err := e.reader().PartsOf(ctx, image.Target, e.look)
+	p, err := e.reader.PartsOf(ctx, image.Target, e.look)
 	if err != nil {
 		return goneIfNotFound(err)
 	}
@@ -101,7 +101,7 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 		if lease.UnlessNotFound(err) != nil {
 			return err
 		}
-		if err := e.leases().Record(ctx, image, name); err != nil {
+		if err := e.leases.Record(ctx, image, name); err != nil {
 			return fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
@@ -111,14 +111,14 @@ func (e *Engine) keepImage(ctx context.Context, named reference.Named, image eng
 // keep adds the image to its lease, and only then checks that it is complete: before that,
 // containerd's garbage collection may remove content.
 func (e *Engine) keep(ctx context.Context, n node, name string, p imagecontent.Content) error {
-	ctx, err := e.leases().Create(ctx, name)
+	ctx, err := e.leases.Create(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := e.leases().Secure(ctx, n.snapshotter, name, p); err != nil {
+	if err := e.leases.Secure(ctx, n.snapshotter, name, p); err != nil {
 		return err
 	}
-	if _, err := e.reader().PartsOf(ctx, p.Target, e.look); err != nil {
+	if _, err := e.reader.PartsOf(ctx, p.Target, e.look); err != nil {
 		return goneIfNotFound(err)
 	}
 	if unpacked, err := e.unpacked(ctx, n, p); err != nil || unpacked == len(p.Chain) {
@@ -139,7 +139,7 @@ func goneIfNotFound(err error) error {
 func (e *Engine) Release(ctx context.Context, name string) error {
 	brief, cancel := briefContext(ctx)
 	defer cancel()
-	return e.failure(ctx, name, e.leases().Release(brief, name))
+	return e.failure(ctx, name, e.leases.Release(brief, name))
 }
 
 // Retained returns the names of retained images, and of those with leftovers of incomplete pulls,
@@ -147,6 +147,6 @@ func (e *Engine) Release(ctx context.Context, name string) error {
 func (e *Engine) Retained(ctx context.Context) ([]string, error) {
 	brief, cancel := briefContext(ctx)
 	defer cancel()
-	names, err := e.leases().Retained(brief)
+	names, err := e.leases.Retained(brief)
 	return names, e.failure(ctx, "", err)
 }

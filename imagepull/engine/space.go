@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -14,37 +15,45 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// unpackedFactor is how much room a layer is taken to need unpacked, for each byte
-// compressed. All layers on Docker Hub in 2017 were 47 TB compressed and 167 TB
-// unpacked, 3.5 for one (N. Zhao et al., "Large-Scale Analysis of the Docker Hub
-// Dataset", IEEE CLUSTER 2019).
+// unpackedFactor estimates the unpacked size of a layer from its compressed size. All layers on
+// Docker Hub in 2017 had 47 TB compressed and 167 TB unpacked, 3.5 times as much (N. Zhao et al.,
+// "Large-Scale Analysis of the Docker Hub Dataset", IEEE CLUSTER 2019).
 const unpackedFactor = 3.5
 
-// need is what an image takes that is not here yet: bytes to fetch, and what they
-// become when they are unpacked.
+// sizeLabel is the label of a layer's blob that records, for later pulls, how much space the
+// layer takes unpacked at least. containerd removes it with the blob.
+const sizeLabel = "edgehub.io/unpacked-at-least"
+
+// size is the space that an unpacked layer takes.
+type size struct{ bytes, inodes int64 }
+
+func (s size) String() string { return fmt.Sprintf("%d %d", s.bytes, s.inodes) }
+
+// readSize parses a sizeLabel. It returns the zero value if the label is invalid.
+func readSize(label string) size {
+	var s size
+	if _, err := fmt.Sscanf(label, "%d %d", &s.bytes, &s.inodes); err != nil || s.bytes < 0 || s.inodes < 0 {
+		return size{}
+	}
+	return s
+}
+
+// need is the space that the missing parts of an image take.
 type need struct {
-	fetched  int64
+	fetched  int64 // bytes to fetch
 	unpacked size
 }
 
-// checkSpace fails with NoSpace if what is missing of an image will not fit. Where
-// containerd's folders cannot be looked at from here, it is left to containerd.
+// checkSpace fails with NoSpace if the missing parts of an image will not fit. If this process
+// cannot see containerd's folders, it passes.
 func (e *Engine) checkSpace(ctx context.Context, n node, p imagecontent.Content, unpacked int) error {
 	need, err := e.missing(ctx, p, unpacked)
-	if err != nil {
+	if err != nil || need.fetched+need.unpacked.bytes == 0 {
 		return err
 	}
-	if need.fetched+need.unpacked.bytes == 0 {
-		return nil
-	}
-	content, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, n.content))
-	if err != nil {
-		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.content, "err", err)
-		return nil
-	}
-	snapshots, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, n.snapshots))
-	if err != nil {
-		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", n.snapshots, "err", err)
+	content, okContent := e.spaceAt(ctx, n.content)
+	snapshots, okSnapshots := e.spaceAt(ctx, n.snapshots)
+	if !okContent || !okSnapshots {
 		return nil
 	}
 	if needed := need.unpacked.inodes; needed > 0 && needed > snapshots.AvailableInodes() {
@@ -60,8 +69,16 @@ func (e *Engine) checkSpace(ctx context.Context, n node, p imagecontent.Content,
 	return diskspace.Fits(n.snapshots, snapshots, need.unpacked.bytes, e.opts.MinFree)
 }
 
-// missing sums up what is not here, half of a blob included, and what is known of
-// layers that were too large before.
+func (e *Engine) spaceAt(ctx context.Context, folder string) (diskspace.Space, bool) {
+	s, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, folder))
+	if err != nil {
+		e.log.Info("room on disk cannot be looked at; the pull is tried without", "folder", folder, "err", err)
+	}
+	return s, err == nil
+}
+
+// missing sums up the parts of an image that are not on the node, where unpacked layers are. It
+// includes what is known of layers that were too large before.
 func (e *Engine) missing(ctx context.Context, p imagecontent.Content, unpacked int) (need, error) {
 	var n need
 	known := map[digest.Digest]size{}
@@ -69,35 +86,35 @@ func (e *Engine) missing(ctx context.Context, p imagecontent.Content, unpacked i
 		if _, counted := known[blob.Digest]; counted {
 			continue
 		}
-		there, atLeast, err := e.there(ctx, blob)
+		present, atLeast, err := e.present(ctx, blob)
 		if err != nil {
 			return need{}, err
 		}
-		n.fetched += blob.Size - there
+		n.fetched += blob.Size - present
 		known[blob.Digest] = atLeast
 	}
 	n.unpacked = toUnpack(p.Layers[unpacked:], known)
 	return n, nil
 }
 
-// there is how many bytes of a blob are here, and what it takes unpacked at least, if
-// that has shown.
-func (e *Engine) there(ctx context.Context, blob ocispec.Descriptor) (int64, size, error) {
-	info, err := e.store().Info(ctx, blob.Digest)
+// present returns how many bytes of a blob are on the node, and its minimal unpacked size, if
+// known.
+func (e *Engine) present(ctx context.Context, blob ocispec.Descriptor) (int64, size, error) {
+	info, err := e.store.Info(ctx, blob.Digest)
 	switch {
 	case err == nil:
 		return blob.Size, readSize(info.Labels[sizeLabel]), nil
 	case !errdefs.IsNotFound(err):
 		return 0, size{}, err
 	}
-	s, err := e.store().Status(ctx, lease.IngestRef(blob))
+	s, err := e.store.Status(ctx, lease.IngestRef(blob))
 	if err != nil {
 		return 0, size{}, lease.UnlessNotFound(err)
 	}
 	return min(s.Offset, blob.Size), size{}, nil
 }
 
-// toUnpack sums up what layers take unpacked, one that is there twice twice.
+// toUnpack sums up the unpacked sizes of layers. It counts duplicates, which are unpacked twice.
 func toUnpack(layers []ocispec.Descriptor, known map[digest.Digest]size) size {
 	var sum size
 	for _, l := range layers {

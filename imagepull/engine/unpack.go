@@ -23,26 +23,24 @@ import (
 )
 
 const (
-	// watchRoomEvery bounds what is written beyond what may be: 50 MB on a fast disk.
-	watchRoomEvery = 100 * time.Millisecond
-	// unpackLeaves is how many percent stay free even if MinFree is less: a layer must not
-	// fill the disk of a node to the last byte.
+	// watchSpaceEvery bounds how far a layer exceeds the limit: by 50 MB on a fast disk.
+	watchSpaceEvery = 100 * time.Millisecond
+	// unpackLeaves is the percentage that stays free even if MinFree is less: a layer must not
+	// fill the node's disk to the last byte.
 	unpackLeaves = 1
-	// unpackAtMost is how long one layer may take. A gigabyte takes some minutes on an SD
-	// card; one that writes the same file over and over needs no room, but has no end.
+	// unpackAtMost is how long one layer may take. A gigabyte takes some minutes on an SD card.
+	// A layer that writes the same file over and over takes no space, but may never end.
 	unpackAtMost = time.Hour
 )
 
 var errFull = errors.New("the layer leaves too little room")
 
-// unpack makes the snapshots that are missing. They are flushed to disk before they
-// count, where containerd can do so: a node that loses power after an image was reported
-// ready finds no empty files in it.
+// unpack creates the missing snapshots. If containerd supports it, they are flushed to disk first,
+// so that an image that was reported ready has no empty files after a loss of power.
 //
-// How much a layer takes unpacked shows only then: a megabyte can become a gigabyte. So
-// the room is watched meanwhile. A layer that takes too much is removed again, and it is
-// remembered how much that was at least, as a label of its blob: it is not unpacked again
-// before there is more room.
+// A compressed megabyte can become a gigabyte, so unpack watches the disk space. It removes a layer
+// that takes too much, and records the space it has taken as a label of the layer's blob: the layer
+// is not unpacked again before more space is free.
 func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) error {
 	u := &unpacking{
 		Snapshotter: e.client.SnapshotService(n.snapshotter), engine: e,
@@ -52,7 +50,7 @@ func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) err
 		l := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: p.Diffs[i]}, Blob: layer}
 		made, err := rootfs.ApplyLayerWithOpts(ctx, l, p.Diffs[:i:i], u, u, nil, []diff.ApplyOpt{diff.WithSyncFs(true)})
 		if err != nil {
-			e.leases().Collect(ctx) // what there is of the layer
+			e.leases.Collect(ctx) // removes what there is of the layer
 			return fmt.Errorf("unpack: %w", err)
 		}
 		if !made {
@@ -69,17 +67,17 @@ func (e *Engine) unpack(ctx context.Context, n node, p imagecontent.Content) err
 }
 
 func (e *Engine) label(ctx context.Context, blob ocispec.Descriptor, name, value string) error {
-	_, err := e.store().Update(ctx, content.Info{Digest: blob.Digest, Labels: map[string]string{name: value}}, "labels."+name)
+	_, err := e.store.Update(ctx, content.Info{Digest: blob.Digest, Labels: map[string]string{name: value}}, "labels."+name)
 	return err
 }
 
-// unpacking is a snapshotter and an applier of layers that watches the room.
+// unpacking is a snapshotter and an applier of layers that watches the disk space.
 type unpacking struct {
 	snapshots.Snapshotter
 	engine  *Engine
 	folder  string // of the snapshotter, as containerd sees it
-	visible string // the same as it is seen from here
-	key     string // of the last snapshot that was begun
+	visible string // the same folder, as this process sees it
+	key     string // of the latest snapshot
 }
 
 func (u *unpacking) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
@@ -87,8 +85,8 @@ func (u *unpacking) Prepare(ctx context.Context, key, parent string, opts ...sna
 	return u.Snapshotter.Prepare(ctx, key, parent, opts...)
 }
 
-// Apply ends with NoSpace if the layer takes too much. Its ctx is not cancelled then, so
-// that what there is of the layer can be removed.
+// Apply fails with NoSpace if the layer takes too much space. It does not cancel ctx, so that the
+// caller can remove the layer.
 func (u *unpacking) Apply(ctx context.Context, layer ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
 	brief, cancel := context.WithTimeoutCause(ctx, unpackAtMost, engineapi.Errorf(engineapi.Other, "its layer %s is not unpacked after %v; make it smaller", layer.Digest, unpackAtMost))
 	defer cancel()
@@ -107,12 +105,12 @@ func (u *unpacking) Apply(ctx context.Context, layer ocispec.Descriptor, mounts 
 	return made, err
 }
 
-// watch cancels the ctx that it returns with errFull once too little room is left.
+// watch cancels the context that it returns with errFull once too little space is left.
 func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		ticker := time.NewTicker(watchRoomEvery)
+		ticker := time.NewTicker(watchSpaceEvery)
 		defer ticker.Stop()
 		for {
 			select {
@@ -122,7 +120,7 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 			}
 			r, err := diskspace.At(u.visible)
 			if err != nil {
-				return // it is left to containerd
+				return // containerd will notice
 			}
 			if r.Available(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || r.AvailableInodes() < 0 {
 				cancel(errFull)
@@ -136,7 +134,7 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 	}
 }
 
-// tooLarge remembers what the layer took until now.
+// tooLarge records the space that the layer has taken.
 func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) error {
 	brief, cancel := briefContext(ctx)
 	defer cancel()

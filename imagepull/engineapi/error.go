@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Reason is a kind of failure.
+// Reason is the kind of a failure.
 type Reason string
 
-// A comment explains those whose names do not.
+// The kinds of failures.
 const (
 	InvalidImageName   Reason = "InvalidImageName"
 	NotFound           Reason = "ImageNotFound"
@@ -19,52 +19,50 @@ const (
 	NoSpace            Reason = "InsufficientSpace"
 	Unreachable        Reason = "RegistryUnreachable"
 	Untrusted          Reason = "CertificateNotTrusted"
-	RegistryBusy       Reason = "RegistryBusy" // it answers, with 429 or 5xx
+	RegistryBusy       Reason = "RegistryBusy" // it answers with 429 or 5xx
 	Corrupt            Reason = "ContentCorrupt"
 	Gone               Reason = "ImageGone" // of Keep only
 	RuntimeUnavailable Reason = "ContainerdUnavailable"
 	Other              Reason = "PullFailed"
 )
 
-// Error is why a pull failed. Its text is one line of bounded length and without
-// control characters: which image, what happened, and what to do. It never contains a
-// credential. It wraps no error of a library, so that nothing else can be got out of it.
+// Error is the failure of a pull. Its text is one line of bounded length without control characters:
+// which image, what happened, and what to do. It never contains a credential.
 type Error struct {
 	Reason Reason
-	// Permanent is true if trying again cannot help: InvalidImageName only.
+	// Permanent means that a retry cannot help. It is set only for InvalidImageName.
 	Permanent bool
-	// RetryAfter is how long the registry asks to be left alone; 0 where it does not.
+	// RetryAfter is how long the registry asks the client to wait, or 0.
 	RetryAfter time.Duration
 	text       string
 	cause      error
 	details    []detail
 }
 
-// detail is a part of an error's text about a Secret, which only those may read who may
-// know of that Secret. An empty namespace is for everybody.
+// detail is a part of an error's text about a Secret, only for readers who may know of the Secret. An
+// empty namespace is for all readers.
 type detail struct{ namespace, text string }
 
 // errorLimit bounds the text of an Error, in bytes. An Event's message may have 1024.
 const errorLimit = 1000
 
-// NewError is an Error with the text of err, which may have parts that come from
-// elsewhere: this is where what could harm a reader is taken out of them.
+// NewError returns an Error with the text of err, from which it removes control characters.
 func NewError(r Reason, err error) *Error {
 	return &Error{Reason: r, Permanent: r == InvalidImageName, text: line(err.Error(), errorLimit), cause: err}
 }
 
-// Errorf is NewError with a text like that of fmt.Errorf.
+// Errorf is NewError with a format.
 func Errorf(r Reason, format string, values ...any) *Error {
 	return NewError(r, fmt.Errorf(format, values...))
 }
 
-// Error returns the whole text, which may be about Secrets of several namespaces: it is for
-// the node's administrators. Use For for what pods or their owners may read.
+// Error returns the whole text, for the node's administrators: it may be about Secrets of several
+// namespaces. For returns the text for others.
 func (e *Error) Error() string {
 	return e.textWith(func(detail) bool { return true })
 }
 
-// For is the text for those who may know of Secrets of this namespace, and of no other.
+// For returns the text for readers who may know only of Secrets of this namespace.
 func (e *Error) For(namespace string) string {
 	return e.textWith(func(d detail) bool { return d.namespace == "" || d.namespace == namespace })
 }
@@ -81,9 +79,8 @@ func (e *Error) textWith(which func(detail) bool) string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Explain returns an Error whose text also has err, as a possible cause of the failure, for
-// those who may know of Secrets of the namespace; an empty one is for everybody. A nil err
-// adds nothing.
+// Explain returns an Error with err as a possible cause, for readers who may know of Secrets of the
+// namespace, or for all readers if it is empty. A nil err adds nothing.
 func (e *Error) Explain(namespace string, err error) *Error {
 	if err == nil {
 		return e
@@ -93,14 +90,14 @@ func (e *Error) Explain(namespace string, err error) *Error {
 	return &more
 }
 
-// ForImage returns an Error whose text begins with the image's name.
+// ForImage returns an Error that names the image.
 func (e *Error) ForImage(name string) *Error {
 	more := *e
 	more.text = line("image "+name+": "+e.text, errorLimit)
 	return &more
 }
 
-// AsError returns err as an *Error, of reason Other if it is none; nil for nil.
+// AsError returns err as an *Error, with the reason Other if it is another error, or nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil

@@ -7,18 +7,17 @@ import (
 	"unicode"
 )
 
-// quoteLimit bounds what is repeated of a text that somebody else has written, in bytes.
+// quoteLimit bounds a quotation, in bytes.
 const quoteLimit = 300
 
-// Quote returns a text that a registry, an image or another program has written, as it may stand
-// in a message of ours: in quotation marks that it cannot end, bounded, and in one line
-// without characters that would change what a terminal shows.
+// Quote quotes a text of a registry, an image or another program in one line. The text is shortened,
+// cannot end the quotation, and has no characters that a terminal would interpret.
 func Quote(text string) string {
 	return `"` + strings.ReplaceAll(line(text, quoteLimit), `"`, "'") + `"`
 }
 
-// line is a text of at most that many bytes in one line. Characters that cannot be
-// printed, which a terminal could take for commands, are escaped as Go does.
+// line joins the lines of a text and shortens it to that many bytes. It escapes characters that cannot
+// be printed, as Go does: a terminal could interpret them.
 func line(text string, most int) string {
 	const more = "…"
 	var out strings.Builder
@@ -47,7 +46,7 @@ func printable(r rune) string {
 	return strings.Trim(strconv.QuoteRune(r), "'")
 }
 
-// Amount is a number of bytes for people.
+// Amount formats a number of bytes for people.
 func Amount(n int64) string {
 	const unit = 1000
 	value, i := float64(n), 0

@@ -10,14 +10,14 @@ import (
 
 func TestQuote(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"words":                         {"401 Unauthorized", `"401 Unauthorized"`},
-		"lines":                         {" a\n b\t c\r\n", `"a b c"`},
-		"commands for a terminal":       {"\x1b[2J\x07\x9b1m", `"\x1b[2J\a` + "\ufffd" + `1m"`},
-		"the second set of controls":    {"a\u009b2Jb", `"a\u009b2Jb"`},
-		"text that is shown backwards":  {"a\u202eb\u2066c", `"a\u202eb\u2066c"`},
-		"what would end the quotation":  {`x" ; do as I say`, `"x' ; do as I say"`},
-		"other scripts":                 {"größer 大", `"größer 大"`},
-		"a separator that nobody draws": {"a\u2028b\u200bc", `"a b\u200bc"`},
+		"a text stays as it is":              {"401 Unauthorized", `"401 Unauthorized"`},
+		"lines are joined":                   {" a\n b\t c\r\n", `"a b c"`},
+		"terminal commands are escaped":      {"\x1b[2J\x07\x9b1m", `"\x1b[2J\a` + "\ufffd" + `1m"`},
+		"C1 control characters are escaped":  {"a\u009b2Jb", `"a\u009b2Jb"`},
+		"bidirectional controls are escaped": {"a\u202eb\u2066c", `"a\u202eb\u2066c"`},
+		"quotation marks are replaced":       {`x" ; do as I say`, `"x' ; do as I say"`},
+		"letters of other scripts stay":      {"größer 大", `"größer 大"`},
+		"an invisible separator is escaped":  {"a\u2028b\u200bc", `"a b\u200bc"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,14 +9,14 @@ const someDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef01234
 
 func TestNormalize(t *testing.T) {
 	tests := map[string]struct{ image, want string }{
-		"a name alone":               {"nginx", "docker.io/library/nginx:latest"},
-		"a name with a tag":          {"nginx:1.27", "docker.io/library/nginx:1.27"},
-		"somebody's image":           {"me/app", "docker.io/me/app:latest"},
-		"a registry":                 {"registry.example.com/app:1", "registry.example.com/app:1"},
-		"a registry with a port":     {"localhost:5000/app", "localhost:5000/app:latest"},
-		"the old name of Docker Hub": {"index.docker.io/library/nginx:1", "docker.io/library/nginx:1"},
-		"a digest":                   {"nginx@" + someDigest, "docker.io/library/nginx@" + someDigest},
-		"tag and digest":             {"nginx:1@" + someDigest, "docker.io/library/nginx@" + someDigest},
+		"a name gets registry, library and tag":  {"nginx", "docker.io/library/nginx:latest"},
+		"a name with a tag keeps the tag":        {"nginx:1.27", "docker.io/library/nginx:1.27"},
+		"a user's image gets the registry":       {"me/app", "docker.io/me/app:latest"},
+		"an image of a registry gets a tag":      {"registry.example.com/app:1", "registry.example.com/app:1"},
+		"a registry may have a port":             {"localhost:5000/app", "localhost:5000/app:latest"},
+		"the old name of Docker Hub is replaced": {"index.docker.io/library/nginx:1", "docker.io/library/nginx:1"},
+		"an image with a digest gets no tag":     {"nginx@" + someDigest, "docker.io/library/nginx@" + someDigest},
+		"the digest replaces the tag":            {"nginx:1@" + someDigest, "docker.io/library/nginx@" + someDigest},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

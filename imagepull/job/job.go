@@ -1,5 +1,4 @@
-// Package job is one pod and the revision whose images it is to find on its node, and
-// the folder where that is kept across restarts.
+// Package job defines the pre-pull of one pod, and stores it across restarts.
 package job
 
 import (
@@ -15,29 +14,29 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Job is one pod and the revision whose images it is to find on the node. It is
-// what is kept on disk; nothing in it is a secret. A job in memory is not changed:
-// a change is a copy, so that it can be written without a lock.
+// Job is the pre-pull of one pod to one target revision. It is stored on disk and contains no
+// secret. A Job in the queue is read-only: changes are made to a copy, which can be written to
+// disk without a lock.
 type Job struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
-	// Owner is the DaemonSet, whose next pod is the one that the images are for.
+	// Owner is the DaemonSet, whose next pod needs the images.
 	Owner types.UID `json:"owner"`
-	// Version is the resourceVersion of the pod that the job was made from: an older
-	// state of the pod is no reason to end the job.
+	// Version is the resourceVersion of the pod when the job was created. An older state of the
+	// pod does not end the job.
 	Version   string    `json:"version,omitempty"`
 	Revision  string    `json:"revision"`
 	Requested time.Time `json:"requested"`
-	// Automatic marks a job that a rollout asks for, and not the node's owner.
+	// Automatic marks a job that a rollout has asked for, and not the node's owner.
 	Automatic bool `json:"unasked,omitempty"`
-	// Cancelled keeps an automatic job from being made again.
+	// Cancelled keeps an automatic job from being created again.
 	Cancelled bool     `json:"cancelled,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`
-	// Images are each once, in the order of the containers.
+	// Images are in the order of the containers, each once.
 	Images []Image `json:"images"`
-	// PodsGeneration is that of the node's pods when the job was made; 0 for a job of an
-	// earlier process.
+	// PodsGeneration is how often the watch had shown the node's pods when the job was created; 0
+	// for a job of an earlier process.
 	PodsGeneration int `json:"-"`
 }
 
@@ -49,8 +48,7 @@ type Image struct {
 	Ready *engineapi.Image `json:"ready,omitempty"`
 }
 
-// New returns the job of a pod for the images of a target. automatic: a rollout asks for it, and
-// not the owner of the node.
+// New returns the job of a pod for the images of a target.
 func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job {
 	j := &Job{
 		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: OwnerOf(pod), Version: pod.ResourceVersion,
@@ -64,23 +62,23 @@ func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job 
 	return j
 }
 
-// IsFor reports whether j is what would be made anew of pod and t.
+// IsFor reports whether New would return an equal job for pod and t.
 func (j *Job) IsFor(pod *corev1.Pod, t upgrade.Target) bool {
 	same := New(pod, t, false, time.Time{})
 	return j.Revision == t.Revision && slices.Equal(j.Secrets, same.Secrets) &&
 		slices.EqualFunc(j.Images, same.Images, func(a, b Image) bool { return a.Image == b.Image })
 }
 
-// IsNewer reports whether pod may be of a later state than the one j was made from.
+// IsNewer reports whether pod may be at least as new as the state that j was created from.
 func (j *Job) IsNewer(pod *corev1.Pod) bool {
 	before, err := strconv.ParseUint(j.Version, 10, 64)
 	now, errNow := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	return err != nil || errNow != nil || now >= before
 }
 
-// secretsOf names the secrets that the new pod will have: the template's and, where
-// it has none, those of the service account, which are on the present pod: a node
-// may not read service accounts. More than the new pod has does no harm.
+// secretsOf returns the names of the secrets that the new pod will have: the template's and, if it
+// has none, the service account's. A node may not read service accounts, but the present pod has
+// their secrets. Secrets that the new pod will not have do no harm.
 func secretsOf(pod *corev1.Pod, t upgrade.Target) []string {
 	names := slices.Clone(t.ImagePullSecrets)
 	for _, s := range pod.Spec.ImagePullSecrets {
@@ -91,7 +89,7 @@ func secretsOf(pod *corev1.Pod, t upgrade.Target) []string {
 	return names
 }
 
-// OwnerOf is the UID of pod's controller, or "".
+// OwnerOf returns the UID of pod's controller, or "".
 func OwnerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.UID
@@ -99,7 +97,7 @@ func OwnerOf(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// Name is that of the pod.
+// Name returns the name of the pod.
 func (j *Job) Name() types.NamespacedName {
 	return types.NamespacedName{Namespace: j.Namespace, Name: j.Pod}
 }
@@ -111,7 +109,7 @@ func (j *Job) Clone() *Job {
 	return &c
 }
 
-// With returns a copy in which the image of this name is ready, or no longer is.
+// With returns a copy in which the image of this name has the given Ready, which may be nil.
 func (j *Job) With(name string, ready *engineapi.Image) *Job {
 	c := j.Clone()
 	for i := range c.Images {
@@ -127,8 +125,8 @@ func (j *Job) Wants(name string) bool {
 	return !j.Cancelled && slices.ContainsFunc(j.Images, func(w Image) bool { return w.Name == name })
 }
 
-// ImageName is the name that an image has in containerd, whatever it is called in a
-// pod. An invalid name is returned as it is: the engine reports what is wrong with it.
+// ImageName returns the name in containerd of an image of a pod. It does not change an invalid
+// name, which the engine will report.
 func ImageName(image string) string {
 	name, err := engineapi.Normalize(image)
 	if err != nil {

@@ -15,33 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// suffix ends the name of a job's file; what is being written has another.
+// suffix is that of a job's file, but not of a file that is still being written.
 const suffix = ".json"
 
-// MaxFileSize bounds a job's file, in bytes. A pod's annotations, where the images come
-// from, are at most 256 KiB; with what is known of each image once it is ready, a job
-// of a few hundred images is still below this.
+// MaxFileSize bounds a job's file, in bytes. The images come from a pod's annotations, which have
+// 256 KiB at most. A job of a few hundred images, all ready, is smaller.
 const MaxFileSize = 1 << 20
 
-// Store keeps each job in a file of its own. Its methods are for one caller at a
-// time.
+// Store stores each job in its own file. It is not safe for concurrent use.
 type Store struct {
 	dir string
 	log *slog.Logger
 }
 
-// NewStore returns the store in dir, which is made when there is something to keep.
+// NewStore returns the store in dir, which Save creates.
 func NewStore(dir string, log *slog.Logger) Store { return Store{dir, log} }
 
-// errDamaged is the error of a file that was read, and is no job.
+// errDamaged is the error of a file that is no job.
 var errDamaged = errors.New("it is not a whole job")
 
-// Load reads all jobs. A damaged file is moved aside, and is no error; one that
-// cannot be read now may be another time.
+// Load reads all jobs. It renames damaged files and logs them. Its error is for files that could
+// not be read, perhaps only now.
 func (f Store) Load() (jobs []*Job, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // it is made when there is something to keep
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the queue of images: %w", err)
@@ -83,9 +81,8 @@ func readJob(path string) (*Job, error) {
 	return j, nil
 }
 
-// readBounded reads a regular file of at most MaxFileSize bytes. Whatever else stands in
-// its place is errDamaged: to open a FIFO waits for a writer, and to read from a device
-// may never end.
+// readBounded reads a regular file of at most MaxFileSize bytes. Anything else is errDamaged:
+// opening a FIFO waits for a writer, and reading a device may never end.
 func readBounded(path string) (raw []byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -106,14 +103,14 @@ func readBounded(path string) (raw []byte, err error) {
 	return raw, err
 }
 
-// Save writes a job. When it returns nil, the job is there after a crash, too;
-// when it fails, what was there before is.
+// Save writes a job. If it returns nil, the job survives a crash. If it fails, the former state of
+// the job remains.
 func (f Store) Save(j *Job) error {
 	raw, err := json.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("encode the pre-pull of pod %s: %w", j.Name(), err)
 	}
-	if len(raw) > MaxFileSize { // it would not be read again
+	if len(raw) > MaxFileSize { // Load would reject it
 		return fmt.Errorf("keep the pre-pull of pod %s: it has %d images, which take more than %d bytes", j.Name(), len(j.Images), MaxFileSize)
 	}
 	path := f.path(j.UID)
@@ -122,17 +119,17 @@ func (f Store) Save(j *Job) error {
 		err = writeSynced(path+".new", raw)
 	}
 	if err == nil {
-		err = os.Rename(path+".new", path) // from here on it is the job
+		err = os.Rename(path+".new", path) // the commit point
 	}
 	if err != nil {
-		_ = os.Remove(path + ".new") // it takes room
+		_ = os.Remove(path + ".new") // it would take space
 		return fmt.Errorf("keep the pre-pull of pod %s: %w", j.Name(), err)
 	}
 	f.sync(f.dir)
 	return nil
 }
 
-// make makes the folder, if it is not there.
+// make creates the folder if necessary.
 func (f Store) make() error {
 	err := os.Mkdir(f.dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -147,7 +144,7 @@ func (f Store) make() error {
 	return err
 }
 
-// Remove forgets a job; one that is not there is forgotten already.
+// Remove removes a job. It returns nil if there is none.
 func (f Store) Remove(uid types.UID) error {
 	err := os.Remove(f.path(uid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,14 +157,12 @@ func (f Store) Remove(uid types.UID) error {
 	return nil
 }
 
-// path has no way out of the folder: a UID is what an apiserver made, but it comes
-// over a network.
+// path returns a file in the folder whatever the UID is: UIDs come over a network.
 func (f Store) path(uid types.UID) string {
 	return filepath.Join(f.dir, filepath.Base(string(uid))+suffix)
 }
 
-// sync makes a change of a folder last. Where the disk does not, the change is there
-// all the same, until the power fails.
+// sync flushes a folder. If that fails, a change of the folder is lost only if the power fails.
 func (f Store) sync(dir string) {
 	d, err := os.Open(dir)
 	if err == nil {
@@ -178,8 +173,8 @@ func (f Store) sync(dir string) {
 	}
 }
 
-// writeSynced makes a new file. What an earlier write has left, or anything else of this
-// name, is removed first: to open a FIFO waits for a reader.
+// writeSynced writes and flushes a new file. It first removes whatever has this name: opening a
+// FIFO would wait for a reader.
 func writeSynced(path string, raw []byte) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

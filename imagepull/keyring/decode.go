@@ -13,9 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// reader reads one of Docker's formats. It returns nil entries when content cannot be
-// used at all, and an error beside others for those it passes over. No error has
-// anything of content in it but the names of registries.
+// reader reads one of Docker's formats. It returns nil entries if content is invalid, and both entries
+// and an error if it has skipped some. Its errors contain nothing of content except names of registries.
 type reader func(content []byte, source string) (Entries, error)
 
 func readConfigJSON(content []byte, source string) (Entries, error) {
@@ -36,9 +35,8 @@ func readDockercfg(content []byte, source string) (Entries, error) {
 	return readAuths(auths, source)
 }
 
-// readAuths reads them in the order of their names, so that the result does not
-// differ from time to time. As for kubelet, one wrong credential spoils the file; a
-// registry that is none is passed over.
+// readAuths reads auths in the order of their names, so that the result is always the same. As for the
+// kubelet, one invalid credential invalidates all; an invalid registry is skipped.
 func readAuths(auths map[string]json.RawMessage, source string) (Entries, error) {
 	entries := make(Entries, 0, len(auths))
 	passedOver := 0
@@ -61,8 +59,7 @@ func readAuths(auths map[string]json.RawMessage, source string) (Entries, error)
 	return entries, nil
 }
 
-// shown is a registry as it may be shown: a pattern has no user and password, which
-// a URL may.
+// shown formats a registry for an error. It shows only a pattern: a URL may have a password.
 func shown(pattern string, ok bool) string {
 	if !ok {
 		return "a registry whose name is no host name or URL"
@@ -75,7 +72,7 @@ func readCredential(content []byte) (engineapi.Credential, error) {
 		Username      string `json:"username"`
 		Password      string `json:"password"`
 		Auth          string `json:"auth"`
-		IdentityToken any    `json:"identitytoken"` // what kubelet passes over must not fail here
+		IdentityToken any    `json:"identitytoken"` // of any type, since the kubelet ignores it
 	}
 	if err := json.Unmarshal(content, &raw); err != nil {
 		return engineapi.Credential{}, withoutContent(err)
@@ -90,7 +87,7 @@ func readCredential(content []byte) (engineapi.Credential, error) {
 	return c, err
 }
 
-// decodeAuth reads user and password, in base64 with padding or without.
+// decodeAuth decodes USER:PASSWORD, in base64 with or without padding.
 func decodeAuth(auth string) (user, password string, err error) {
 	encoding := base64.RawStdEncoding
 	if strings.HasSuffix(strings.TrimSpace(auth), "=") {
@@ -107,8 +104,7 @@ func decodeAuth(auth string) (user, password string, err error) {
 	return user, password, nil
 }
 
-// withoutContent says what err says of JSON, but not what the JSON says: errors of
-// encoding/json have letters and numbers of it in them.
+// withoutContent describes an error of encoding/json without the parts of the JSON that it contains.
 func withoutContent(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("it is not JSON, from byte %d on", syntax.Offset)
@@ -124,5 +120,5 @@ func withoutContent(err error) error {
 	return errors.New("it is not JSON")
 }
 
-// wanted is what a field should be that is no string.
+// wanted are the types of fields that are no strings.
 var wanted = map[string]string{"it": "an object", "auths": "an object"}

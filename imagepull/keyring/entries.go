@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// Entries is the content of one secret or one file, registry by registry.
+// Entries are the credentials of one secret or one file.
 type Entries []entry
 
 type entry struct {
@@ -23,13 +23,12 @@ type entry struct {
 	credential engineapi.Credential
 }
 
-// Format keeps credentials out of every verb.
+// Format prints no credentials, whatever the verb.
 func (e Entries) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "credentials for %d registries", len(e)) }
 
-// FromSecret reads a Secret of type kubernetes.io/dockerconfigjson or
-// kubernetes.io/dockercfg. It returns an error when there is anything in it that
-// cannot be used, and with it the entries that can. The error names the secret, and
-// has nothing of a credential in it.
+// FromSecret reads a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg. If it
+// cannot use everything, it returns an error together with the usable entries. The error names the
+// secret, and contains no credential.
 func FromSecret(s *corev1.Secret) (Entries, error) {
 	source := "secret " + s.Namespace + "/" + s.Name
 	var entries Entries
@@ -66,13 +65,11 @@ func fromKey(s *corev1.Secret, key string, read reader, source string) (Entries,
 	return entries, nil
 }
 
-// legacyName is that of a file in Docker's first format; files of all other names
-// are in that of config.json.
+// legacyName is the name of files in Docker's first format. All others have that of config.json.
 const legacyName = ".dockercfg"
 
-// FromFile reads a config.json of Docker, or a .dockercfg. A file that names no
-// registry is as good as another. Entries are nil when the file cannot be used at
-// all, and an error beside others names what was passed over.
+// FromFile reads a config.json of Docker, or a .dockercfg. Entries are nil if the file is invalid, and
+// empty if it names no registry. With entries, an error counts those that were skipped.
 func FromFile(path string) (Entries, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -90,9 +87,8 @@ func FromFile(path string) (Entries, error) {
 	return entries, nil
 }
 
-// FirstOf reads the first of files that can be used, as kubelet does: those behind it are
-// not looked at. Files that are not there are no error; the error tells of those
-// that are, and cannot be used.
+// FirstOf reads the first valid file, and like the kubelet ignores those after it. Missing files are no
+// error; the error is about invalid ones.
 func FirstOf(files []string) (Entries, error) {
 	var errs []error
 	for _, file := range files {
@@ -107,26 +103,24 @@ func FirstOf(files []string) (Entries, error) {
 	return nil, errors.Join(errs...)
 }
 
-// NodeFiles returns the files that kubelet looks for the node's own credentials in,
-// in its order; see FirstOf. kubelet's working directory is taken to be /, and its
-// HOME to be that of this process: a unit of systemd has the one, and without User=
-// no HOME, unless somebody has set it.
+// NodeFiles returns the files in which the kubelet looks for the node's own credentials, in its order, for
+// FirstOf. It assumes that the kubelet's working directory is /, and its HOME that of this process: units
+// of systemd have that directory and, without User=, no HOME, unless somebody has set it.
 func NodeFiles(kubeletRootDir string) []string {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "/"
 	}
-	files := []string{
+	var files []string
+	for _, file := range []string{
 		filepath.Join(kubeletRootDir, "config.json"), "/config.json",
 		filepath.Join(home, ".docker", "config.json"), "/.docker/config.json",
 		filepath.Join(kubeletRootDir, legacyName), "/" + legacyName,
 		filepath.Join(home, legacyName),
-	}
-	var once []string
-	for _, f := range files {
-		if !slices.Contains(once, f) {
-			once = append(once, f)
+	} {
+		if !slices.Contains(files, file) {
+			files = append(files, file)
 		}
 	}
-	return once
+	return files
 }

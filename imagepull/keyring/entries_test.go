@@ -19,21 +19,21 @@ func TestCredentialsOfASecret(t *testing.T) {
 		credential string // JSON
 		want       engineapi.Credential
 	}{
-		"user and password":                   {`{"username":"me","password":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"auth":                                {`{"auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"auth without padding":                {`{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("me:pwd12")) + `"}`, engineapi.Credential{Username: "me", Password: "pwd12"}},
-		"auth with a line feed inside":        {`{"auth":"` + b64("me:pw")[:4] + `\n` + b64("me:pw")[4:] + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"auth with a line feed behind":        {`{"auth":"` + b64("me:pw12") + `\n"}`, engineapi.Credential{Username: "me", Password: "pw12"}},
-		"auth wins over user and password":    {`{"username":"x","password":"y","auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"colons in the password":              {`{"auth":"` + b64("me:p:w:") + `"}`, engineapi.Credential{Username: "me", Password: "p:w:"}},
-		"no password":                         {`{"auth":"` + b64("me:") + `"}`, engineapi.Credential{Username: "me"}},
-		"no user":                             {`{"auth":"` + b64(":pw") + `"}`, engineapi.Credential{Password: "pw"}},
-		"an identity token":                   {`{"auth":"` + b64("0000:") + `","identitytoken":"tok"}`, engineapi.Credential{Username: "0000", IdentityToken: "tok"}},
-		"an identity token that is none":      {`{"username":"me","password":"pw","identitytoken":7}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"what kubelet does not know either":   {`{"username":"me","password":"pw","email":"me@example.com","x":[1]}`, engineapi.Credential{Username: "me", Password: "pw"}},
-		"nothing, which is to ask without":    {`{}`, engineapi.Credential{}},
-		"null, which is to ask without":       {`null`, engineapi.Credential{}},
-		"names of fields in any case of JSON": {`{"Username":"me","PASSWORD":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"user and password":                            {`{"username":"me","password":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth":                                         {`{"auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth without padding":                         {`{"auth":"` + base64.RawStdEncoding.EncodeToString([]byte("me:pwd12")) + `"}`, engineapi.Credential{Username: "me", Password: "pwd12"}},
+		"auth with a line feed inside":                 {`{"auth":"` + b64("me:pw")[:4] + `\n` + b64("me:pw")[4:] + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"auth with a line feed at the end":             {`{"auth":"` + b64("me:pw12") + `\n"}`, engineapi.Credential{Username: "me", Password: "pw12"}},
+		"auth takes precedence over user and password": {`{"username":"x","password":"y","auth":"` + b64("me:pw") + `"}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"colons in the password":                       {`{"auth":"` + b64("me:p:w:") + `"}`, engineapi.Credential{Username: "me", Password: "p:w:"}},
+		"no password":                                  {`{"auth":"` + b64("me:") + `"}`, engineapi.Credential{Username: "me"}},
+		"no user":                                      {`{"auth":"` + b64(":pw") + `"}`, engineapi.Credential{Password: "pw"}},
+		"an identity token":                            {`{"auth":"` + b64("0000:") + `","identitytoken":"tok"}`, engineapi.Credential{Username: "0000", IdentityToken: "tok"}},
+		"an identity token of another type is ignored": {`{"username":"me","password":"pw","identitytoken":7}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"unknown fields are ignored":                   {`{"username":"me","password":"pw","email":"me@example.com","x":[1]}`, engineapi.Credential{Username: "me", Password: "pw"}},
+		"an empty credential is anonymous":             {`{}`, engineapi.Credential{}},
+		"null is anonymous":                            {`null`, engineapi.Credential{}},
+		"field names are case-insensitive":             {`{"Username":"me","PASSWORD":"pw"}`, engineapi.Credential{Username: "me", Password: "pw"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,20 +76,20 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 		"JSON with more behind":     {jsonType, jsonKey, auths(`{}`) + `hunter2`, `.dockerconfigjson: it is not JSON, from byte 54 on`, 0},
 		"a list":                    {cfgType, cfgKey, `["hunter2"]`, `.dockercfg: it is a JSON array: want an object`, 0},
 		"a number":                  {cfgType, cfgKey, `4711`, `.dockercfg: it is a JSON number: want an object`, 0},
-		"auths that are a text":     {jsonType, jsonKey, `{"auths":"hunter2"}`, `.dockerconfigjson: auths is a JSON string: want an object`, 0},
+		"auths are a string":        {jsonType, jsonKey, `{"auths":"hunter2"}`, `.dockerconfigjson: auths is a JSON string: want an object`, 0},
 		"no auths":                  {jsonType, jsonKey, `{}`, `it names no registry`, 0},
 		"the form of the other type": {jsonType, jsonKey, `{"r.example.com":{"username":"me","password":"hunter2"}}`,
 			`it names no registry`, 0},
-		"null":                         {cfgType, cfgKey, `null`, `it names no registry`, 0},
-		"a credential that is a text":  {jsonType, jsonKey, auths(`"hunter2"`), `.dockerconfigjson: credential for "r.example.com": it is a JSON string: want an object`, 0},
-		"a password that is a number":  {jsonType, jsonKey, auths(`{"password":4711}`), `.dockerconfigjson: credential for "r.example.com": password is a JSON number: want a string`, 0},
-		"auth that is not base64":      {jsonType, jsonKey, auths(`{"auth":"hunter2!"}`), `.dockerconfigjson: credential for "r.example.com": auth is not base64`, 0},
-		"auth with space around it":    {jsonType, jsonKey, auths(`{"auth":" bWU6aHVudGVyMg== "}`), `.dockerconfigjson: credential for "r.example.com": auth is not base64`, 0},
-		"auth without a colon":         {jsonType, jsonKey, auths(`{"auth":"` + noColon + `"}`), `.dockerconfigjson: credential for "r.example.com": auth is not USER:PASSWORD in base64`, 0},
-		"a registry that is none":      {cfgType, cfgKey, `{"r:hunter2":{},"ok.example.com":{}}`, `.dockercfg: 1 of 2 registries have a name that is no host name or URL, and are passed over`, 1},
-		"a registry without a name":    {jsonType, jsonKey, `{"auths":{"":{}}}`, `.dockerconfigjson: 1 of 1 registries have a name that is no host name or URL, and are passed over`, 0},
-		"a wrong one for such":         {cfgType, cfgKey, `{"r:hunter2":{"auth":"!"}}`, `.dockercfg: credential for a registry whose name is no host name or URL: auth is not base64`, 0},
-		"one wrong credential of many": {cfgType, cfgKey, `{"a.example.com":{},"b.example.com":{"auth":"!"}}`, `.dockercfg: credential for "b.example.com": auth is not base64`, 0},
+		"null":                                         {cfgType, cfgKey, `null`, `it names no registry`, 0},
+		"a credential is a string":                     {jsonType, jsonKey, auths(`"hunter2"`), `.dockerconfigjson: credential for "r.example.com": it is a JSON string: want an object`, 0},
+		"a password that is a number":                  {jsonType, jsonKey, auths(`{"password":4711}`), `.dockerconfigjson: credential for "r.example.com": password is a JSON number: want a string`, 0},
+		"auth that is not base64":                      {jsonType, jsonKey, auths(`{"auth":"hunter2!"}`), `.dockerconfigjson: credential for "r.example.com": auth is not base64`, 0},
+		"auth with space around it":                    {jsonType, jsonKey, auths(`{"auth":" bWU6aHVudGVyMg== "}`), `.dockerconfigjson: credential for "r.example.com": auth is not base64`, 0},
+		"auth without a colon":                         {jsonType, jsonKey, auths(`{"auth":"` + noColon + `"}`), `.dockerconfigjson: credential for "r.example.com": auth is not USER:PASSWORD in base64`, 0},
+		"an invalid registry is skipped":               {cfgType, cfgKey, `{"r:hunter2":{},"ok.example.com":{}}`, `.dockercfg: 1 of 2 registries have a name that is no host name or URL, and are passed over`, 1},
+		"a registry without a name":                    {jsonType, jsonKey, `{"auths":{"":{}}}`, `.dockerconfigjson: 1 of 1 registries have a name that is no host name or URL, and are passed over`, 0},
+		"an invalid credential of an invalid registry": {cfgType, cfgKey, `{"r:hunter2":{"auth":"!"}}`, `.dockercfg: credential for a registry whose name is no host name or URL: auth is not base64`, 0},
+		"one wrong credential of many":                 {cfgType, cfgKey, `{"a.example.com":{},"b.example.com":{"auth":"!"}}`, `.dockercfg: credential for "b.example.com": auth is not base64`, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,14 +121,14 @@ func TestFiles(t *testing.T) {
 		want          string // the user
 		wrong         string // in the error
 	}{
-		"config.json":                      {"config.json", `{"auths":` + auths + `}`, "me", ""},
-		".dockercfg":                       {".dockercfg", auths, "me", ""},
-		"another name is of the new form":  {"credentials", `{"auths":` + auths + `}`, "me", ""},
-		"the old form under the new name":  {"config.json", auths, "", ""},
-		"credentials by programs only":     {"config.json", `{"credsStore":"secretservice","credHelpers":{"r.example.com":"x"}}`, "", ""},
-		"an empty file":                    {"config.json", ``, "", "it is not JSON"},
-		"a wrong credential":               {"config.json", `{"auths":{"r.example.com":{"auth":"hunter2"}}}`, "", `credential for "r.example.com": auth is not`},
-		"a registry that is none, and one": {".dockercfg", `{"r:x":{},` + auths[1:], "me", "1 of 2 registries"},
+		"config.json":                            {"config.json", `{"auths":` + auths + `}`, "me", ""},
+		".dockercfg":                             {".dockercfg", auths, "me", ""},
+		"any other file name has the new format": {"credentials", `{"auths":` + auths + `}`, "me", ""},
+		"the old format under the new name":      {"config.json", auths, "", ""},
+		"only credential helpers":                {"config.json", `{"credsStore":"secretservice","credHelpers":{"r.example.com":"x"}}`, "", ""},
+		"an empty file":                          {"config.json", ``, "", "it is not JSON"},
+		"a wrong credential":                     {"config.json", `{"auths":{"r.example.com":{"auth":"hunter2"}}}`, "", `credential for "r.example.com": auth is not`},
+		"an invalid registry and a valid one":    {".dockercfg", `{"r:x":{},` + auths[1:], "me", "1 of 2 registries"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,16 +158,16 @@ func TestTheFirstFileThatCanBeUsedIsTheOnlyOne(t *testing.T) {
 		want  string
 		wrong bool
 	}{
-		"two files":                       {[]string{first, second}, "first", false},
-		"one that is missing":             {[]string{missing, second}, "second", false},
-		"one that is broken":              {[]string{broken, second}, "second", true},
-		"a broken one behind is not read": {[]string{first, broken}, "first", false},
-		"one that names no registry":      {[]string{without, second}, "", false},
-		"one that names a wrong one too":  {[]string{partly, second}, "first", true},
-		"a folder":                        {[]string{filepath.Dir(missing), second}, "second", true},
-		"none at all":                     {[]string{missing}, "", false},
-		"broken ones only":                {[]string{broken, missing}, "", true},
-		"none to look for":                {nil, "", false},
+		"the first of two files is used":                        {[]string{first, second}, "first", false},
+		"a missing file is skipped":                             {[]string{missing, second}, "second", false},
+		"an invalid file is skipped with an error":              {[]string{broken, second}, "second", true},
+		"an invalid file after a valid one is not read":         {[]string{first, broken}, "first", false},
+		"a file without registries is used":                     {[]string{without, second}, "", false},
+		"a file with an invalid registry is used with an error": {[]string{partly, second}, "first", true},
+		"a folder":              {[]string{filepath.Dir(missing), second}, "second", true},
+		"all files are missing": {[]string{missing}, "", false},
+		"all files are invalid": {[]string{broken, missing}, "", true},
+		"no files are given":    {nil, "", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

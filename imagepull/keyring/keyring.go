@@ -1,21 +1,18 @@
-// Package keyring finds the credentials that a registry is asked with for an
-// image, in the order in which kubelet tries them: those of the pod's
-// imagePullSecrets first, then those that the node itself has.
+// Package keyring finds the credentials for an image in the order in which the kubelet tries them: first
+// those of the pod's imagePullSecrets, then the node's own.
 //
 //	secrets := keyring.New(first, second)          // in the order of imagePullSecrets
 //	all := keyring.Union(secrets, keyring.New(node))
 //	credentials := all.Lookup("registry.example.com/shop/web:1.2")
 //
-// It matches as kubelet's credentialprovider package does, down to its oddities:
-// a credential that works for kubelet must work here, and one that kubelet would
-// not send to a registry must not be sent. There are three differences. Where
-// kubelet pulls nothing because one secret of several cannot be read, the others
-// are used. An identity token is read, which kubelet passes over. And of equal
-// credentials one is tried. Plugins (--image-credential-provider-config) are not
-// asked.
+// It matches like the kubelet's credentialprovider package, including its oddities: it must find each
+// credential that works for the kubelet, and none that the kubelet would not send to a registry. There
+// are three differences. If one of several secrets cannot be read, the kubelet pulls nothing, and this
+// package returns the others. It reads identity tokens, which the kubelet ignores. And it returns equal
+// credentials once. It does not use plugins (--image-credential-provider-config).
 //
-// Keyrings do not change and are safe for concurrent use. They print as a count,
-// whatever the verb: what they hold is in the result of Lookup only.
+// Keyrings are immutable and safe for concurrent use. They print as a count, whatever the verb: only
+// Lookup returns credentials.
 package keyring
 
 import (
@@ -34,21 +31,20 @@ type Keyring struct {
 	rings []ring
 }
 
-// ring is sorted by pattern, backwards, so that of two patterns of one host that
-// with the longer path comes first; a pattern's entries are in the order in which
-// they were given.
+// ring is sorted by pattern in descending order, so that of two patterns of one host the longer path
+// comes first. Entries of one pattern are in the order of the sources.
 type ring []entry
 
-// New returns a keyring of what the secrets or files contain. Of those that match an
-// image in the same words, the first given comes first.
+// New returns a keyring of secrets or files. Of entries with the same pattern, the earlier source's
+// comes first.
 func New(sources ...Entries) Keyring {
 	all := ring(slices.Concat(sources...))
 	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(b.pattern, a.pattern) })
 	return Keyring{rings: []ring{all}}
 }
 
-// Union returns a keyring that finds what all of keyrings find, one after the
-// other: a match in the first, however vague, comes before any in the second.
+// Union returns a keyring that finds first all matches of the first keyring, then those of the second,
+// and so on.
 func Union(keyrings ...Keyring) Keyring {
 	var all Keyring
 	for _, k := range keyrings {
@@ -57,9 +53,8 @@ func Union(keyrings ...Keyring) Keyring {
 	return all
 }
 
-// Lookup returns the credentials for image, a reference as it stands in a pod, in
-// the order in which they are to be tried. None are found for what is no reference.
-// A credential without user, password and token means: ask without.
+// Lookup returns the credentials to try, in order, for an image reference of a pod, and none for an
+// invalid reference. A credential without user, password and token stands for an anonymous attempt.
 func (k Keyring) Lookup(image string) []engineapi.Credential {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -80,8 +75,8 @@ func (k Keyring) Lookup(image string) []engineapi.Credential {
 	return found
 }
 
-// match falls back to what is known of Docker Hub by its first name, which no
-// image has any more. What is known of docker.io takes precedence, and replaces it.
+// match returns the entries that match target. If there are none for Docker Hub, it returns the entries
+// of Docker Hub's old name, index.docker.io.
 func (r ring) match(target *url.URL) []entry {
 	var found []entry
 	for _, e := range r {
@@ -100,15 +95,14 @@ func (r ring) match(target *url.URL) []entry {
 	return found
 }
 
-// equal reports whether a registry would see no difference.
+// equal reports whether a registry would receive the same.
 func equal(a, b engineapi.Credential) bool {
 	a.Source, b.Source = "", ""
 	a.Namespace, b.Namespace = "", ""
 	return a == b
 }
 
-// Format keeps credentials out of every verb: fmt does not ask the fields of a
-// struct how they want to be printed, unless they are exported.
+// Format prints no credentials, whatever the verb: fmt does not call Format of unexported fields.
 func (k Keyring) Format(f fmt.State, _ rune) {
 	n := 0
 	for _, r := range k.rings {

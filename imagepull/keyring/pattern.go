@@ -9,13 +9,12 @@ import (
 
 // Docker Hub's names.
 const (
-	hub      = "docker.io"       // that of its images
-	hubIndex = "index.docker.io" // that which docker login writes down, with /v1/ behind it
+	hub      = "docker.io"       // in images
+	hubIndex = "index.docker.io" // in configurations, where docker login writes it with /v1/
 )
 
-// patternOf reads a registry as it stands in a docker configuration. A scheme and
-// the API's version say nothing about which images are meant. It returns false for
-// what can match nothing.
+// patternOf returns the pattern of a registry of a Docker configuration, without its scheme and API
+// version. It returns false if the registry can match no image.
 func patternOf(registry string) (pattern string, ok bool) {
 	if !strings.HasPrefix(registry, "https://") && !strings.HasPrefix(registry, "http://") {
 		registry = "https://" + registry
@@ -35,8 +34,7 @@ func patternOf(registry string) (pattern string, ok bool) {
 	return pattern, parse(pattern) != nil
 }
 
-// parse reads host, port and path of a pattern or a repository, and returns nil if
-// there are none.
+// parse parses host, port and path of a pattern or a repository. It returns nil if they are invalid.
 func parse(name string) *url.URL {
 	u, err := url.Parse("https://" + name)
 	if err != nil {
@@ -45,9 +43,8 @@ func parse(name string) *url.URL {
 	return u
 }
 
-// matches compares the host label by label, so that * is one label; the port
-// exactly, so that none is none; and the path as a prefix, also in the middle of a
-// word.
+// matches compares the host label by label, so that * matches within one label; the port, which must be
+// equal or missing in both; and the path as a prefix, even within a word.
 func (e *entry) matches(target *url.URL) bool {
 	globs, globPort := split(e.parsed.Host)
 	labels, port := split(target.Host)
@@ -70,8 +67,8 @@ func split(hostPort string) (labels []string, port string) {
 	return strings.Split(host, "."), port
 }
 
-// onHub reports whether kubelet takes an image for one of Docker Hub, by its host. It
-// does so for any host without dot and port, localhost too.
+// onHub reports whether the kubelet treats an image as Docker Hub's: the kubelet does so for any host
+// without a dot and a port, even localhost.
 func onHub(target *url.URL) bool {
 	return target.Host == hub || target.Host != "" && !strings.ContainsAny(target.Host, ".:")
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// Add takes in jobs of an earlier process. A newer job of the same pod stays.
+// Add adds jobs of an earlier process. It skips pods that have a job already, which is newer.
 func (q *Queue) Add(jobs []*job.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -25,8 +26,7 @@ func (q *Queue) Add(jobs []*job.Job) {
 	q.refreshLocked(time.Now())
 }
 
-// Replace puts j in the place of the pod's job before, if there is one, which has ended
-// with how.
+// Replace adds a job. If its pod has one already, that job ends with the state how.
 func (q *Queue) Replace(j *job.Job, how nodeapi.State) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +38,7 @@ func (q *Queue) Replace(j *job.Job, how nodeapi.State) {
 	q.refreshLocked(now)
 }
 
-// End forgets a job.
+// End removes a job, which ends with the state how.
 func (q *Queue) End(j *job.Job, how nodeapi.State) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,14 +48,15 @@ func (q *Queue) End(j *job.Job, how nodeapi.State) {
 	q.refreshLocked(now)
 }
 
-// Update takes in a changed copy of a job, which wants the same images.
+// Update replaces a job with a changed copy that wants the same images.
 func (q *Queue) Update(j *job.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.jobs[j.UID] = j
 }
 
-// FillReady notes in j, which is not in the queue yet, which of its images are ready.
+// FillReady sets Ready on those images of a job that are ready. The job must not be in the
+// queue yet.
 func (q *Queue) FillReady(j *job.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,71 +74,56 @@ func (q *Queue) Job(uid types.UID) *job.Job {
 	return q.jobs[uid]
 }
 
-// Jobs returns all jobs, cancelled ones too, in the order in which they were asked for.
+// Jobs returns all jobs in the order of their requests, including cancelled ones.
 func (q *Queue) Jobs() []*job.Job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.sortedLocked()
 }
 
-// Find returns the newest job of the pod with this name that is not cancelled, or nil.
+// Find returns the newest job of a pod that is not cancelled, or nil.
 func (q *Queue) Find(pod types.NamespacedName) *job.Job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.findLocked(pod)
 }
 
-// Wanting returns the jobs that want t, in the order in which they were asked for.
-func (q *Queue) Wanting(t *Task) []*job.Job {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var jobs []*job.Job
-	for _, j := range q.sortedLocked() {
-		if j.Wants(t.Name) {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs
-}
-
 func (q *Queue) findLocked(pod types.NamespacedName) *job.Job {
-	var found *job.Job
-	for _, j := range q.sortedLocked() {
+	for _, j := range slices.Backward(q.sortedLocked()) {
 		if j.Name() == pod && !j.Cancelled {
-			found = j
+			return j
 		}
 	}
-	return found
+	return nil
 }
 
-// refreshLocked makes the tasks follow from the jobs: what nobody wants any more is
-// cancelled and forgotten, what somebody wants is there.
+// Wanting returns the jobs that want a task, in the order of their requests.
+func (q *Queue) Wanting(t *Task) []*job.Job {
+	return slices.DeleteFunc(q.Jobs(), func(j *job.Job) bool { return !j.Wants(t.Name) })
+}
+
+// refreshLocked derives the tasks from the jobs. It cancels or deletes tasks that no job wants,
+// and creates those that are missing.
 func (q *Queue) refreshLocked(now time.Time) {
+	jobs := slices.DeleteFunc(q.sortedLocked(), func(j *job.Job) bool { return j.Cancelled })
 	wanted := map[string]bool{}
-	for _, j := range q.jobs {
+	for _, j := range jobs {
 		for i := range j.Images {
-			wanted[j.Images[i].Name] = wanted[j.Images[i].Name] || !j.Cancelled
+			wanted[j.Images[i].Name] = true
+			q.addTaskLocked(j, &j.Images[i], now)
 		}
 	}
 	for name, t := range q.tasks {
 		switch {
 		case wanted[name]:
 		case t.running:
-			t.cancel() // forgotten when it has ended
+			t.cancel() // Finish refreshes again, which deletes the task
 		default:
 			delete(q.tasks, name)
 			select {
 			case q.dropped <- struct{}{}:
-			default: // who waits has not heard of the one before yet
+			default: // an earlier message is still unread
 			}
-		}
-	}
-	for _, j := range q.sortedLocked() {
-		if j.Cancelled {
-			continue
-		}
-		for i := range j.Images {
-			q.addTaskLocked(j, &j.Images[i], now)
 		}
 	}
 	q.wakeLocked()
@@ -158,14 +144,9 @@ func (q *Queue) addTaskLocked(j *job.Job, w *job.Image, now time.Time) {
 	}
 }
 
-// sortedLocked returns the jobs in the order in which they were asked for.
+// sortedLocked returns the jobs in the order of their requests.
 func (q *Queue) sortedLocked() []*job.Job {
-	jobs := make([]*job.Job, 0, len(q.jobs))
-	for _, j := range q.jobs {
-		jobs = append(jobs, j)
-	}
-	slices.SortFunc(jobs, func(a, b *job.Job) int {
+	return slices.SortedFunc(maps.Values(q.jobs), func(a, b *job.Job) int {
 		return cmp.Or(a.Requested.Compare(b.Requested), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 	})
-	return jobs
 }

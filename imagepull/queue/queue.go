@@ -1,9 +1,9 @@
-// Package queue decides which image is pulled next. It holds the jobs of a node, and a
-// task for each image that any of them wants: two jobs that want the same image pull it
-// once. Tasks follow from the jobs and are not kept: how far one is, containerd knows.
+// Package queue decides which image is pulled next. It holds the jobs of a node, and one task
+// for each image that any job wants, so that two jobs that want the same image pull it once.
+// Tasks are derived from the jobs and not stored: containerd knows how far each pull is.
 //
-// Workers take a task, pull or check its image, and give it back with what became of it.
-// Of the tasks that are due, the one with the fewest failures is next (turn.go).
+// A worker takes a task, pulls or checks its image, and finishes the task with an outcome. Of
+// the tasks that are due, the one with the fewest failures is next (turn.go).
 package queue
 
 import (
@@ -15,25 +15,22 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// Queue is the images that a node's jobs want. All methods may be called at any time,
-// from several goroutines.
+// Queue holds the jobs of a node and their tasks. It is safe for concurrent use.
 type Queue struct {
 	jitter time.Duration
 
 	mu        sync.Mutex
 	jobs      map[types.UID]*job.Job
 	tasks     map[string]*Task     // by the image's name
-	ended     map[types.UID]ending // jobs that may still be watched
+	ended     map[types.UID]ending // jobs that may still be followed
 	releasing map[string]bool      // names of images that are being released
-	overdue   bool                 // the turn before was that of an overdue task; see turnLocked
-	changed   chan struct{}        // closed, and made anew, at each change
+	overdue   bool                 // the last task taken was overdue; see turnLocked
+	changed   chan struct{}        // closed and replaced at each change
 
-	// dropped has a message after an image is no longer wanted; one is enough for several.
-	dropped chan struct{}
+	dropped chan struct{} // has room for one message, which stands for any number of images
 }
 
-// New returns a queue without jobs. The first attempts at images that nobody on the node
-// asked for are spread over jitter.
+// New returns a queue without jobs. The first attempts of automatic jobs are spread over jitter.
 func New(jitter time.Duration) *Queue {
 	return &Queue{
 		jitter: jitter,
@@ -42,26 +39,24 @@ func New(jitter time.Duration) *Queue {
 	}
 }
 
-// Changed returns a channel that is closed at the next change. To miss none, get it
-// before looking at what may change.
+// Changed returns a channel that is closed at the next change. To miss no change, call Changed
+// before reading the state.
 func (q *Queue) Changed() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.changed
 }
 
-// Dropped returns a channel with a message after an image, or several, are not wanted
-// any more.
+// Dropped returns a channel that receives a message when images are no longer wanted.
 func (q *Queue) Dropped() <-chan struct{} { return q.dropped }
 
-// Wake has those who wait for a change look again.
+// Wake closes the channel that Changed returned, although the queue has not changed.
 func (q *Queue) Wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wakeLocked()
 }
 
-// wakeLocked wakes all who wait for a change.
 func (q *Queue) wakeLocked() {
 	close(q.changed)
 	q.changed = make(chan struct{})

@@ -10,8 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// RetryNow retries at once what failed of a pod's images, and asks registries again for
-// images by tag.
+// RetryNow retries the failed images of a pod at once, and resolves the tags of the others again.
 func (q *Queue) RetryNow(pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -21,20 +20,20 @@ func (q *Queue) RetryNow(pod types.UID) {
 	}
 	for _, w := range j.Images {
 		if t := q.tasks[w.Name]; t != nil && !t.running {
-			t.retryNow(now)
+			t.retryAt(now)
 			t.tagMayHaveMoved = t.ready != nil && !strings.Contains(w.Image, "@")
 		}
 	}
 	q.wakeLocked()
 }
 
-// Retry has what failed for a reason tried at a time.
+// Retry retries at a time all tasks whose last attempt failed for this reason.
 func (q *Queue) Retry(reason engineapi.Reason, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, t := range q.tasks {
 		if t.failure != nil && t.failure.Reason == reason && !t.running {
-			t.retryNow(at)
+			t.retryAt(at)
 		}
 	}
 	q.wakeLocked()
@@ -43,8 +42,8 @@ func (q *Queue) Retry(reason engineapi.Reason, at time.Time) {
 // Recheck queues a check of all images that are ready.
 func (q *Queue) Recheck() { q.recheck(func(*engineapi.Image) bool { return true }) }
 
-// Removed queues a check of an image that somebody has removed, given the name of one of its
-// records: kubelet, to make room, where containerd does not know that it is pinned.
+// Removed queues a check of the image that had a record of this name. Somebody has removed the
+// record: the kubelet, for example, if this containerd does not support pinning.
 func (q *Queue) Removed(name string) {
 	q.recheck(func(i *engineapi.Image) bool {
 		return name == i.Name || name == i.ID || strings.HasSuffix(name, "@"+i.Target.Digest.String())
@@ -62,8 +61,8 @@ func (q *Queue) recheck(which func(*engineapi.Image) bool) {
 	}
 }
 
-// Claim reports whether no job wants the image of this name, and keeps it from being
-// pulled until Unclaim.
+// Claim reports whether no job wants the image of this name. If so, the image is not pulled
+// before Unclaim.
 func (q *Queue) Claim(name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,7 +73,7 @@ func (q *Queue) Claim(name string) bool {
 	return true
 }
 
-// Unclaim lets an image be pulled again.
+// Unclaim allows an image to be pulled again.
 func (q *Queue) Unclaim(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +81,7 @@ func (q *Queue) Unclaim(name string) {
 	q.wakeLocked()
 }
 
-// Untagged returns the images of jobs that are ready, and whose tags have not been set
-// to them.
+// Untagged returns the images of jobs that are ready and whose tags have not been set.
 func (q *Queue) Untagged(jobs []*job.Job) (images []engineapi.Image) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +99,7 @@ func (q *Queue) Untagged(jobs []*job.Job) (images []engineapi.Image) {
 	return images
 }
 
-// Tagged notes that a tag was set.
+// Tagged records that the image's tag was set.
 func (q *Queue) Tagged(image engineapi.Image) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

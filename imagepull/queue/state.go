@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -9,7 +10,6 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// stateLocked is the state of a job.
 func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 	s := nodeapi.ImagePull{
 		Namespace: j.Namespace, Pod: j.Pod, UID: string(j.UID), Revision: j.Revision,
@@ -37,36 +37,7 @@ func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 	return s
 }
 
-// state returns what a namespace may know of t, under the name that a pod uses for the image.
-func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
-	i := nodeapi.Image{
-		Image: image, BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
-	}
-	if t.ready != nil {
-		i.State, i.Digest = nodeapi.Ready, t.ready.Target.Digest.String()
-		return i
-	}
-	if t.failure != nil {
-		i.Reason, i.LastError = string(t.failure.Reason), t.failure.For(namespace)
-	}
-	switch {
-	case t.running:
-		i.State = nodeapi.Pulling
-	case t.failure == nil:
-		i.State = nodeapi.Queued
-	case t.failure.Permanent:
-		i.State = nodeapi.Failed
-	case t.due.After(now):
-		i.State = nodeapi.Failed
-		due := t.due.UTC().Truncate(time.Second)
-		i.NextRetry = &due
-	default: // it waits for its turn
-		i.State = nodeapi.Queued
-	}
-	return i
-}
-
-// ending is how a job ended, for those who watch it.
+// ending is the last state of a job, for those who follow the job.
 type ending struct {
 	last nodeapi.ImagePull
 	at   time.Time
@@ -75,13 +46,9 @@ type ending struct {
 // endingKept is how long an ending is remembered.
 const endingKept = time.Minute
 
-// endLocked keeps for those who watch j how it ended.
+// endLocked records that j ends with the state how, unless it is ready.
 func (q *Queue) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
-	for uid, e := range q.ended {
-		if now.Sub(e.at) > endingKept {
-			delete(q.ended, uid)
-		}
-	}
+	maps.DeleteFunc(q.ended, func(_ types.UID, e ending) bool { return now.Sub(e.at) > endingKept })
 	if j.Cancelled {
 		return
 	}
@@ -92,7 +59,7 @@ func (q *Queue) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
 	q.ended[j.UID] = ending{last, now}
 }
 
-// Status returns the state of what was the job j, and whether it is final.
+// Status returns the state of j, which may have ended, and whether that state is final.
 func (q *Queue) Status(j *job.Job) (nodeapi.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,8 +76,7 @@ func (q *Queue) Status(j *job.Job) (nodeapi.ImagePull, bool) {
 	return state, state.State == nodeapi.Ready || isTerminal(state)
 }
 
-// isTerminal reports whether nothing more will happen: an image can never be pulled, and all
-// others are there.
+// isTerminal reports whether each image is either ready or can never be pulled, and one cannot.
 func isTerminal(s nodeapi.ImagePull) bool {
 	for _, i := range s.Images {
 		if i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil) {
@@ -120,29 +86,28 @@ func isTerminal(s nodeapi.ImagePull) bool {
 	return s.State == nodeapi.Failed
 }
 
-// State returns how far the pre-pull of a pod is, and false if there is none.
+// State returns the state of a pod's pre-pull, and false if the pod has none.
 func (q *Queue) State(pod types.NamespacedName) (nodeapi.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j := q.findLocked(pod)
-	if j == nil {
-		return nodeapi.ImagePull{}, false
-	}
-	return q.stateLocked(j), true
+	return q.knownLocked(q.findLocked(pod))
 }
 
 // StateOf is State for the pod with this UID.
 func (q *Queue) StateOf(pod types.UID) (nodeapi.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j := q.jobs[pod]
+	return q.knownLocked(q.jobs[pod])
+}
+
+func (q *Queue) knownLocked(j *job.Job) (nodeapi.ImagePull, bool) {
 	if j == nil || j.Cancelled {
 		return nodeapi.ImagePull{}, false
 	}
 	return q.stateLocked(j), true
 }
 
-// States returns all pre-pulls, in the order in which they were asked for.
+// States returns all pre-pulls, in the order of their requests.
 func (q *Queue) States() []nodeapi.ImagePull {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,7 +120,7 @@ func (q *Queue) States() []nodeapi.ImagePull {
 	return list
 }
 
-// Count returns how many images there are in each state.
+// Count returns how many images are in each state.
 func (q *Queue) Count() map[nodeapi.State]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,56 +7,35 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// kind is what can be done for a task.
-type kind func(*Task) bool
-
-// toPull takes the registry, and as long as its line is thin.
-func toPull(t *Task) bool {
-	permanent := t.failure != nil && t.failure.Permanent
-	return !t.running && !permanent && (t.ready == nil || t.tagMayHaveMoved && t.checked)
-}
-
-// toCheck takes containerd alone.
-func toCheck(t *Task) bool { return !t.running && t.ready != nil && !t.checked }
-
-// TakePull returns the task whose image is to be pulled next, as soon as there is one.
-// The pull has to end with the context, and by Finish. TakePull returns nil when ctx ends.
+// TakePull waits for the next task to pull. The pull must end when the returned context does,
+// and be finished with Finish. TakePull returns nil when ctx ends.
 func (q *Queue) TakePull(ctx context.Context) (*Task, context.Context) {
-	t, within := q.take(ctx, toPull)
-	if t != nil {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		t.attempts++
-		t.wasReady = t.ready != nil
-	}
-	return t, within
+	return q.take(ctx, (*Task).needsPull)
 }
 
-// TakeCheck is TakePull for images that were ready, and are to be found on the node again.
-func (q *Queue) TakeCheck(ctx context.Context) (*Task, engineapi.Image, context.Context) {
-	t, within := q.take(ctx, toCheck)
-	if t == nil {
-		return nil, engineapi.Image{}, nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return t, *t.ready, within
+// TakeCheck is like TakePull for images that were ready and must be found on the node again.
+func (q *Queue) TakeCheck(ctx context.Context) (*Task, context.Context) {
+	return q.take(ctx, (*Task).needsCheck)
 }
 
-func (q *Queue) take(ctx context.Context, of kind) (*Task, context.Context) {
+func (q *Queue) take(ctx context.Context, needed func(*Task) bool) (*Task, context.Context) {
 	for ctx.Err() == nil {
 		q.mu.Lock()
 		now := time.Now()
-		t, due := q.nextLocked(of, now)
-		changed := q.changed
+		t, due := q.nextLocked(needed, now)
 		if t != nil {
 			q.overdue = t.isOverdue(now)
+			if t.needsPull() {
+				t.attempts++
+				t.wasReady = t.ready != nil
+			}
 			within, cancel := context.WithCancel(ctx)
 			t.running, t.cancel = true, cancel
 			q.wakeLocked()
 			q.mu.Unlock()
 			return t, within
 		}
+		changed := q.changed
 		q.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -67,9 +46,9 @@ func (q *Queue) take(ctx context.Context, of kind) (*Task, context.Context) {
 	return nil, nil
 }
 
-// nextLocked returns the task of a kind whose turn it is, or else when one will be due.
-// Between equal turns the older job decides, and then the order of the containers.
-func (q *Queue) nextLocked(of kind, now time.Time) (next *Task, soonest time.Time) {
+// nextLocked returns the task whose turn it is, or nil and the time when one will be due. Of
+// equal turns, that of the older job comes first, and then that of the earlier container.
+func (q *Queue) nextLocked(needed func(*Task) bool, now time.Time) (next *Task, soonest time.Time) {
 	var first turn
 	for _, j := range q.sortedLocked() {
 		if j.Cancelled {
@@ -79,7 +58,7 @@ func (q *Queue) nextLocked(of kind, now time.Time) (next *Task, soonest time.Tim
 		for i := range j.Images {
 			t := q.tasks[j.Images[i].Name]
 			switch {
-			case t == nil || !of(t) || q.releasing[t.Name]:
+			case t == nil || !needed(t) || q.releasing[t.Name]:
 			case !t.due.After(now):
 				if turn := q.turnLocked(t, failing, now); next == nil || turn.precedes(first) {
 					next, first = t, turn
@@ -92,7 +71,7 @@ func (q *Queue) nextLocked(of kind, now time.Time) (next *Task, soonest time.Tim
 	return next, soonest
 }
 
-// after returns a channel with a message at t; without one, if t is zero.
+// after returns a channel that receives a message at t, or never if t is zero.
 func after(t time.Time) <-chan time.Time {
 	if t.IsZero() {
 		return nil
@@ -100,7 +79,7 @@ func after(t time.Time) <-chan time.Time {
 	return time.After(time.Until(t))
 }
 
-// Progress notes how far the pull of a task is that was taken.
+// Progress records the progress of a running pull.
 func (q *Queue) Progress(t *Task, p engineapi.Progress) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,8 +89,8 @@ func (q *Queue) Progress(t *Task, p engineapi.Progress) {
 	}
 }
 
-// Finish ends what TakePull or TakeCheck has begun: the outcome is noted, unless ctx, the
-// context of the task, has ended. It reports whether it was noted.
+// Finish ends what TakePull or TakeCheck has begun. If ctx, the task's context, has ended, the
+// outcome is ignored and Finish returns false.
 func (q *Queue) Finish(ctx context.Context, t *Task, outcome Outcome) (whole bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,8 +103,7 @@ func (q *Queue) Finish(ctx context.Context, t *Task, outcome Outcome) (whole boo
 	return whole
 }
 
-// IsNewFailure reports whether a task that was taken has not failed for this reason the
-// last time.
+// IsNewFailure reports whether the attempt before the running one did not fail for this reason.
 func (q *Queue) IsNewFailure(t *Task, reason engineapi.Reason) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

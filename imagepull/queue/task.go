@@ -5,51 +5,61 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// firstRetry is how long an image waits that could not be pulled once.
+// firstRetry is the backoff after the first failure.
 const firstRetry = 10 * time.Second
 
-// Task is one image that somebody wants. But for Name and Image, which do not change, it
-// is guarded by Queue.mu.
+// Task is one image that a job wants. Name and Image do not change; Queue.mu guards all other
+// fields.
 type Task struct {
 	Name  string // in containerd
-	Image string // as it stands in a pod
+	Image string // as in the pod
 
-	// due is when it may be pulled next.
-	due time.Time
-	// notBefore is when the registry wants to be asked again; RetryNow does not override it.
-	notBefore time.Time
-	attempts  int
+	due       time.Time // of the next attempt
+	notBefore time.Time // as the registry asks; RetryNow does not override it
+	attempts  int       // pulls
 	running   bool
-	cancel    context.CancelFunc // of what is running
+	cancel    context.CancelFunc // cancels what is running
 	progress  engineapi.Progress
-	failure   *engineapi.Error // of the last attempt; nil after one that went well
-	// failures are those in a row.
-	failures int
-	ready    *engineapi.Image
-	// wasReady is set for a pull of an image that was ready when it began.
-	wasReady bool
-	// checked is false until an image that was ready in an earlier process, or that
-	// somebody removed, has been found on the node again.
+	failure   *engineapi.Error // of the last attempt; nil if it succeeded
+	failures  int              // in a row
+	ready     *engineapi.Image
+	wasReady  bool // the image was ready when the running pull began
+	// checked is false for an image that was ready in an earlier process, or whose record was
+	// removed, until a check has found it on the node.
 	checked bool
-	// tagged is the image that the tag has been set to, for the pod that is to come.
-	tagged digest.Digest
-	// tagMayHaveMoved is set for an image that is ready, to ask the registry again.
+	tagged  digest.Digest // the image that Tagged reported last
+	// tagMayHaveMoved asks for another pull of an image that is ready, to resolve its tag again.
 	tagMayHaveMoved bool
 }
 
-// Attempts counts the pulls, that which is under way included. It is for who has taken
-// the task.
+// Attempts counts the pulls, including the running one. Only the worker that has taken the task
+// may call it.
 func (t *Task) Attempts() int { return t.attempts }
 
-// Outcome is what became of a task that was taken.
+// Ready returns the image that a check is for. Only the worker that has taken the task may call
+// it.
+func (t *Task) Ready() engineapi.Image { return *t.ready }
+
+// needsPull reports whether the image must be pulled, which takes the registry and its link.
+func (t *Task) needsPull() bool {
+	permanent := t.failure != nil && t.failure.Permanent
+	return !t.running && !permanent && (t.ready == nil || t.tagMayHaveMoved && t.checked)
+}
+
+// needsCheck reports whether the image must be checked, which takes only containerd.
+func (t *Task) needsCheck() bool { return !t.running && t.ready != nil && !t.checked }
+
+// Outcome is the result of a task that was taken.
 type Outcome func(t *Task, now time.Time)
 
-// Pulled is the outcome of a pull that went well.
+// Pulled is the outcome of a pull that succeeded.
 func Pulled(image engineapi.Image) Outcome {
 	return func(t *Task, _ time.Time) {
 		t.tagMayHaveMoved, t.ready, t.checked, t.failure, t.failures = false, &image, true, nil, 0
@@ -57,8 +67,7 @@ func Pulled(image engineapi.Image) Outcome {
 	}
 }
 
-// PullFailed is the outcome of a pull that failed. Where the image was ready before,
-// what is there is good enough.
+// PullFailed is the outcome of a pull that failed. An image that was ready before stays ready.
 func PullFailed(err *engineapi.Error) Outcome {
 	return func(t *Task, now time.Time) {
 		t.tagMayHaveMoved = false
@@ -71,37 +80,66 @@ func PullFailed(err *engineapi.Error) Outcome {
 // Kept is the outcome of a check that found the image.
 func Kept(t *Task, _ time.Time) { t.checked, t.failure, t.failures = true, nil, 0 }
 
-// CheckFailed is the outcome of a check that could not look.
+// CheckFailed is the outcome of a check that could not be made.
 func CheckFailed(err *engineapi.Error) Outcome {
 	return func(t *Task, now time.Time) { t.failed(err, now) }
 }
 
-// Missing is the outcome of a check that did not find the image. It is pulled again.
+// Missing is the outcome of a check that did not find the image, which must be pulled again.
 func Missing(t *Task, now time.Time) {
 	t.ready, t.progress, t.failure, t.failures, t.due = nil, engineapi.Progress{}, nil, 0, now
 }
 
-// failed notes how an attempt ended, and when the next is due.
 func (t *Task) failed(err *engineapi.Error, now time.Time) {
 	t.failure = err
 	t.failures++
 	if err.RetryAfter > 0 {
-		t.notBefore = now.Add(backoff.Spread(err.RetryAfter))
+		t.notBefore = now.Add(wait.Jitter(err.RetryAfter, backoff.Jitter))
 	}
-	t.due = now.Add(backoff.After(t.failures, firstRetry))
-	if t.due.Before(t.notBefore) {
+	t.setDue(now.Add(backoff.After(t.failures, firstRetry)))
+}
+
+// retryAt makes t due at a time, or as soon after it as the registry allows. A task that is due
+// earlier keeps its turn.
+func (t *Task) retryAt(at time.Time) {
+	t.failures = 0
+	if t.due.Before(at) {
+		at = t.due
+	}
+	t.setDue(at)
+}
+
+func (t *Task) setDue(due time.Time) {
+	t.due = due
+	if due.Before(t.notBefore) {
 		t.due = t.notBefore
 	}
 }
 
-// retryNow has t tried as soon as its registry allows, from now on. A task that is due
-// already keeps its place.
-func (t *Task) retryNow(now time.Time) {
-	t.failures = 0
-	if t.due.After(now) {
-		t.due = now
+// state returns the part of t that pods of a namespace may know. image is the image's name in
+// the pod.
+func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
+	i := nodeapi.Image{
+		Image: image, State: nodeapi.Queued,
+		BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
 	}
-	if t.due.Before(t.notBefore) {
-		t.due = t.notBefore
+	if t.ready != nil {
+		i.State, i.Digest = nodeapi.Ready, t.ready.Target.Digest.String()
+		return i
 	}
+	if t.failure != nil {
+		i.Reason, i.LastError = string(t.failure.Reason), t.failure.For(namespace)
+	}
+	switch {
+	case t.running:
+		i.State = nodeapi.Pulling
+	case t.failure == nil:
+	case t.failure.Permanent:
+		i.State = nodeapi.Failed
+	case t.due.After(now):
+		i.State = nodeapi.Failed
+		due := t.due.UTC().Truncate(time.Second)
+		i.NextRetry = &due
+	}
+	return i
 }

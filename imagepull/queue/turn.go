@@ -7,25 +7,23 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// MaxOvertaken is how long a task that is due may be overtaken by tasks with fewer
-// failures. It matters where the failures of other tasks are reset again and again:
-// whenever the cloud returns, for example.
+// MaxOvertaken is how long tasks with fewer failures may overtake a task that is due. It matters
+// when the failures of other tasks are reset again and again, for example whenever the cloud
+// returns.
 const MaxOvertaken = 6 * time.Hour
 
-// turn is where a task that is due stands in the queue.
+// turn is the place of a due task in the queue.
 type turn struct {
 	failures int       // of the task
 	failing  int       // images of its job that have failed
 	due      time.Time // since when
 }
 
-// isOverdue reports whether a task has been overtaken for too long.
 func (t *Task) isOverdue(now time.Time) bool { return t.failures > 0 && now.Sub(t.due) > MaxOvertaken }
 
-// turnLocked returns the turn of a task of a job with that many failing images. Where
-// several jobs want an image, each gives it a turn, and the first of these counts. At most
-// every second turn is that of an overdue task: where these are many, and take long, they
-// must not delay what can be pulled for a whole round.
+// turnLocked returns the turn of a task of a job with that many failing images. A task that
+// several jobs want has a turn for each, and the first turn counts. At most every second turn is
+// given to an overdue task: many slow overdue tasks must not delay an image that can be pulled.
 func (q *Queue) turnLocked(t *Task, failing int, now time.Time) turn {
 	if t.isOverdue(now) && !q.overdue {
 		return turn{due: t.due}
@@ -33,10 +31,9 @@ func (q *Queue) turnLocked(t *Task, failing int, now time.Time) turn {
 	return turn{t.failures, failing, t.due}
 }
 
-// precedes reports whether t comes before other. Images that fail must not delay one
-// that can be pulled, so the task with the fewest failures comes first. Among new ones
-// it is one of a job that has not had a failure. Then the one comes first that has been
-// due the longest.
+// precedes reports whether t comes before other. Images that fail must not delay one that can be
+// pulled, so the task with the fewest failures comes first, then the one whose job has the fewest
+// failing images, then the one that has been due the longest.
 func (t turn) precedes(other turn) bool {
 	return cmp.Or(cmp.Compare(t.failures, other.failures), cmp.Compare(t.failing, other.failing), t.due.Compare(other.due)) < 0
 }

@@ -1,6 +1,6 @@
-// Package retention keeps the images that jobs want on the node, releases all others
-// that are held, and moves tags. Images are held by their digests until the old pod ends:
-// only then a tag is set to the image that was pulled ahead.
+// Package retention decides which images stay on the node. It retains the images that jobs want,
+// releases all others that are retained, and sets tags. Images are retained by their digests
+// until the old pod is deleted: only then does a tag move to the image that was pulled ahead.
 package retention
 
 import (
@@ -14,41 +14,40 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
-// Engine is what holds images.
+// Engine retains images.
 type Engine interface {
-	// Tag has the tag of an image that Pull returned stand for it, which until then may
-	// stand for the one that the pod runs. It may be called while the image is pulled again.
+	// Tag points the tag of an image that Pull returned to it; until then the tag may point to
+	// the image that the pod runs. It may be called while the image is pulled again.
 	Tag(ctx context.Context, i engineapi.Image) error
-	// Release stops holding an image, given its name as Held returns it.
+	// Release releases an image by its name, as Retained returns it.
 	Release(ctx context.Context, name string) error
-	// Retained returns the names of all images that are held, by earlier processes too.
+	// Retained returns the names of all retained images, including those of earlier processes.
 	Retained(ctx context.Context) ([]string, error)
-	// Removals calls each with the names of images that somebody else removes, until
-	// ctx ends. It survives restarts of containerd, and may then miss some.
+	// Removals calls each with the names of images that another program removes, until ctx
+	// ends. It survives restarts of containerd, but may miss removals then.
 	Removals(ctx context.Context, each func(name string))
 }
 
-// Options is what New needs. All are required.
+// Options are the options of New. All are required.
 type Options struct {
 	Engine Engine
 	Queue  *queue.Queue
-	// Complete reports whether all jobs are known. Until then nothing is released.
+	// Complete reports whether all jobs are known. Nothing is released before.
 	Complete func() bool
-	// Load reads the jobs that are not known yet. It is called each RetryInterval until
-	// Complete.
+	// Load reads the jobs that are not known yet. It is called every RetryInterval until
+	// Complete returns true.
 	Load func()
 	// IsEnding reports whether the pod of a job is being deleted, or gone.
 	IsEnding func(*job.Job) bool
 	Logger   *slog.Logger
 }
 
-// Retainer decides which images stay on the node. Everything but Run may be called at
-// any time, from several goroutines.
+// Retainer retains, releases and tags images. All methods except Run are safe for concurrent use.
 type Retainer struct {
 	Options
 
 	mu    sync.Mutex
-	grace map[string]time.Time // until when images are retained that no job wants any more
+	grace map[string]time.Time // end of the grace period, by the image's name
 }
 
 // New returns a Retainer. It starts nothing.
@@ -65,11 +64,11 @@ func (r *Retainer) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// GracePeriod is how long the images of a former target are held: the next target often
+// GracePeriod is how long the images of a former target are retained: the next target often
 // shares most of them.
 const GracePeriod = 10 * time.Minute
 
-// StartGracePeriod keeps the images of a job held for GracePeriod after it has ended. Call it
+// StartGracePeriod retains the images of a job for GracePeriod after the job has ended. Call it
 // before the job ends, so that no sweep comes in between.
 func (r *Retainer) StartGracePeriod(j *job.Job) {
 	r.mu.Lock()
@@ -80,7 +79,7 @@ func (r *Retainer) StartGracePeriod(j *job.Job) {
 	}
 }
 
-// nextExpiry returns how long it is until the next grace period ends; 0 if there is none.
+// nextExpiry returns the time until the next grace period ends, or 0 if there is none.
 func (r *Retainer) nextExpiry(now time.Time) (next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +87,7 @@ func (r *Retainer) nextExpiry(now time.Time) (next time.Duration) {
 		left := until.Sub(now)
 		if left <= 0 {
 			delete(r.grace, name)
-			left = time.Millisecond // it can be released now
+			left = time.Millisecond // the image can be released now
 		}
 		if next == 0 || left < next {
 			next = left
@@ -100,9 +99,5 @@ func (r *Retainer) nextExpiry(now time.Time) (next time.Duration) {
 func (r *Retainer) inGracePeriod(name string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if until, ok := r.grace[name]; ok && now.Before(until) {
-		return true
-	}
-	delete(r.grace, name)
-	return false
+	return now.Before(r.grace[name])
 }

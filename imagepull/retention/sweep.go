@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// CheckInterval is how often images that are ready are checked, besides when containerd
-	// reports that one was removed.
+	// CheckInterval is how often ready images are checked. They are also checked when containerd
+	// reports a removal.
 	CheckInterval = 5 * time.Minute
 	// RetryInterval is when a sweep is repeated that failed because containerd was away.
 	RetryInterval = 10 * time.Second
 )
 
-// runSweeps keeps the images that jobs want, and releases all others that are held.
+// runSweeps sweeps when images are no longer wanted, and has ready images checked.
 func (r *Retainer) runSweeps(ctx context.Context) {
 	level := slog.LevelWarn
 	recheck := time.NewTicker(CheckInterval)
@@ -28,9 +28,9 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 		switch err := r.sweep(ctx); {
 		case err == nil && level == slog.LevelDebug:
 			level = slog.LevelWarn
-			r.Queue.Retry(engineapi.RuntimeUnavailable, time.Now()) // it is there again
+			r.Queue.Retry(engineapi.RuntimeUnavailable, time.Now()) // containerd is back
 		case err != nil && ctx.Err() == nil:
-			// Once for each time: on a node that has no containerd this never ends.
+			// One warning until a sweep succeeds: a node may have no containerd at all.
 			r.Logger.Log(ctx, level, "images that nobody waits for any more cannot be let go now; it is tried again", "err", err)
 			level, wait = slog.LevelDebug, RetryInterval
 		}
@@ -54,8 +54,7 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 	}
 }
 
-// sweep releases every image that is held, by this process or an earlier one, and that no
-// job wants.
+// sweep releases every retained image that no job wants, also those of earlier processes.
 func (r *Retainer) sweep(ctx context.Context) error {
 	retained, err := r.Engine.Retained(ctx)
 	if err != nil {
@@ -77,13 +76,12 @@ func (r *Retainer) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// claim reports whether nobody wants the image, and keeps it from being pulled until
-// Unclaim.
+// claim reports whether the image can be released. If so, it is not pulled before Unclaim.
 func (r *Retainer) claim(name string) bool {
 	if !r.Complete() || !r.Queue.Claim(name) {
 		return false
 	}
-	// A grace period starts before its job ends.
+	// After Claim, because a grace period starts before its job ends.
 	if r.inGracePeriod(name, time.Now()) {
 		r.Queue.Unclaim(name)
 		return false

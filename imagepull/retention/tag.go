@@ -10,28 +10,34 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/job"
 )
 
-// TagRetryInterval is when a tag is set again that containerd did not take.
+// TagRetryInterval is when a tag is set again that containerd did not accept.
 const TagRetryInterval = time.Second
 
-// tag sets the tags of images that are ready once the pods that they replace are ending.
-// Until then a tag stands for what the present pod runs, since kubelet looks it up whenever
-// it restarts one of the pod's containers, and would run the new version ahead of the upgrade.
+// runTags sets the tags of ready images once the pods that they replace are being deleted. Until
+// then a tag points to the image that the present pod runs: the kubelet resolves the tag whenever
+// it restarts a container of the pod, and would otherwise run the new version ahead of the
+// upgrade.
 //
-// Nothing of this is kept on disk: it follows from the jobs and the pods, so it is done
-// after a restart, too. kubelet restarts no container of a pod that is being deleted. The
-// next pod is created when the old one has gone, which kubelet reports, so there are several
-// round trips to the cloud between the deletion and the first container that needs the tag.
+// Nothing of this is stored, because it can be derived from the jobs and the pods, also after a
+// restart. The kubelet restarts no container of a pod that is being deleted, and the next pod is
+// created only when the old one is gone. So there are several round trips to the cloud between
+// the deletion and the first container that needs the tag.
 func (r *Retainer) runTags(ctx context.Context) {
 	level := slog.LevelWarn
 	for ctx.Err() == nil {
 		changed := r.Queue.Changed()
-		images := r.Queue.Untagged(r.endingJobs())
 		var again <-chan time.Time
-		for _, image := range images {
+		for _, image := range r.Queue.Untagged(r.endingJobs()) {
 			err := r.Engine.Tag(ctx, image)
-			r.tagged(image, err)
-			if err != nil && ctx.Err() == nil {
-				// Once for each time: containerd may be away for long.
+			switch {
+			case err == nil:
+				r.Queue.Tagged(image)
+				continue
+			case engineapi.AsError(err).Reason == engineapi.Gone:
+				r.Queue.Removed(image.Name) // a check pulls the image again
+			}
+			if ctx.Err() == nil {
+				// One warning until all tags are set: containerd may be away for long.
 				r.Logger.Log(ctx, level, "tag cannot be set to the image that was pulled ahead; it is tried again", "image", image.Name, "err", err)
 				level, again = slog.LevelDebug, time.After(TagRetryInterval)
 			}
@@ -39,7 +45,7 @@ func (r *Retainer) runTags(ctx context.Context) {
 		if again == nil {
 			level = slog.LevelWarn
 		} else {
-			changed = nil // changes are many while other images are pulled
+			changed = nil // while other images are pulled, changes come too often to retry at each
 		}
 		select {
 		case <-ctx.Done():
@@ -52,13 +58,4 @@ func (r *Retainer) runTags(ctx context.Context) {
 // endingJobs returns the jobs whose pods are being deleted, or gone.
 func (r *Retainer) endingJobs() []*job.Job {
 	return slices.DeleteFunc(r.Queue.Jobs(), func(j *job.Job) bool { return j.Cancelled || !r.IsEnding(j) })
-}
-
-// tagged notes that a tag was set, or that its image is gone, for which it is looked then.
-func (r *Retainer) tagged(image engineapi.Image, err error) {
-	if err == nil {
-		r.Queue.Tagged(image)
-	} else if engineapi.AsError(err).Reason == engineapi.Gone {
-		r.Queue.Removed(image.Name)
-	}
 }

@@ -1,5 +1,5 @@
-// Package coreclient makes clients for what a node reads and writes of the core API
-// group: pods, secrets and events.
+// Package coreclient creates clients for the core API group, of which a node reads and writes pods,
+// secrets and events.
 package coreclient
 
 import (
@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// New returns a client of the core group for the apiserver that config names.
-// It does not throttle, and does not change config.
+// New returns a client of the core group for the apiserver of config. It does not throttle, and
+// does not change config.
 func New(config *rest.Config) (rest.Interface, error) {
-	// Only the core group: the clientset's scheme has every API group there is.
+	// Only the core group: the clientset's scheme has all API groups.
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("create client: %w", err)

@@ -1,6 +1,5 @@
-// Package nodeapi is what the hub's HTTP API on loopback and its clients say to
-// each other: its paths, and the JSON of its answers. It has types only, and a
-// client may be built on it without the hub.
+// Package nodeapi has the paths of the node's HTTP API, and the types of its JSON answers. Clients
+// can use it without the hub.
 package nodeapi
 
 import (
@@ -8,7 +7,7 @@ import (
 	"time"
 )
 
-// The API's paths. Those of one pod are made by UpgradePath and ImagePullPath.
+// The API's paths. UpgradePath and ImagePullPath return those of one pod.
 const (
 	Pods       = "/pods"
 	Healthz    = "/v1/healthz"
@@ -18,34 +17,28 @@ const (
 	ImagePulls = "/openyurt.io/v1/imagepulls"
 )
 
-// UpgradePath is where a pod's upgrade is asked for, by POST.
+// UpgradePath returns the path to which a pod's upgrade is posted.
 func UpgradePath(namespace, pod string) string { return podPath(namespace, pod, "upgrade") }
 
-// ImagePullPath is where the pre-pull of a pod's images is asked for (POST),
-// looked at (GET), and cancelled (DELETE).
+// ImagePullPath returns the path of a pod's pre-pull: POST starts it, GET shows it, and DELETE
+// cancels it.
 func ImagePullPath(namespace, pod string) string { return podPath(namespace, pod, "imagepull") }
 
 func podPath(namespace, pod, action string) string {
 	return "/openyurt.io/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(pod) + "/" + action
 }
 
-// State is how far a pre-pull is.
+// State is the state of a pre-pull, or of one of its images.
 type State string
 
+// Cancelled and Superseded are only in the last line of a watch.
 const (
-	// Queued waits for its turn.
-	Queued State = "Queued"
-	// Pulling is under way.
-	Pulling State = "Pulling"
-	// Ready is on the node, and stays until the pod is upgraded.
-	Ready State = "Ready"
-	// Failed is tried again at NextRetry, or never if there is none.
-	Failed State = "Failed"
-	// Cancelled was asked to end. It is seen in the last line of a watch only.
-	Cancelled State = "Cancelled"
-	// Superseded is no longer wanted: the pod has another target by now, or none.
-	// It is seen in the last line of a watch only.
-	Superseded State = "Superseded"
+	Queued     State = "Queued"
+	Pulling    State = "Pulling"
+	Ready      State = "Ready"  // on the node until the pod is upgraded
+	Failed     State = "Failed" // until NextRetry, or for ever if there is none
+	Cancelled  State = "Cancelled"
+	Superseded State = "Superseded" // the pod has another target now, or none
 )
 
 // ImagePull is the pre-pull of all images of a pod's upgrade target.
@@ -53,12 +46,10 @@ type ImagePull struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
-	// Revision is the hash of the revision that the images are of.
+	// Revision is the hash of the target revision.
 	Revision string `json:"revision"`
-	// State sums up the images: Ready when all are; Pulling while one is;
-	// Failed when one failed and none is under way or waits for its turn.
-	State State `json:"state"`
-	// Requested is when the pre-pull was asked for.
+	// State is Ready if all images are; else Pulling if one is; else Queued if one is; else Failed.
+	State     State     `json:"state"`
 	Requested time.Time `json:"requested"`
 	// Images are in the order of the pod's containers, each once.
 	Images []Image `json:"images"`
@@ -66,19 +57,19 @@ type ImagePull struct {
 
 // Image is one image of a pre-pull.
 type Image struct {
-	// Image is the reference as it stands in the pod's target.
+	// Image is the reference in the pod's target.
 	Image string `json:"image"`
 	State State  `json:"state"`
-	// BytesDone are on the node, of the BytesTotal that the image has, compressed
-	// as in the registry. BytesTotal is 0 until the registry has told.
+	// BytesDone of the BytesTotal of the image are on the node, compressed as in the registry.
+	// BytesTotal is 0 while it is unknown.
 	BytesDone  int64 `json:"bytesDone"`
 	BytesTotal int64 `json:"bytesTotal"`
-	// Digest is that of the image, once it is known.
+	// Digest is empty until the image is Ready.
 	Digest string `json:"digest,omitempty"`
-	// Attempts are those since the hub started, the one under way included.
+	// Attempts counts the pulls since the hub started, including the running one.
 	Attempts int `json:"attempts"`
-	// Reason is the kind of the last failure, in CamelCase, and LastError tells it
-	// in one line. Both are empty once the image is Ready.
+	// Reason is the kind of the last failure in CamelCase, and LastError describes it in one line.
+	// Both are empty once the image is Ready.
 	Reason    string `json:"reason,omitempty"`
 	LastError string `json:"lastError,omitempty"`
 	// NextRetry is when a Failed image is tried again.
@@ -87,20 +78,20 @@ type Image struct {
 
 // ImagePullList is the answer to GET of ImagePulls.
 type ImagePullList struct {
-	// Items are in the order in which they were asked for.
+	// Items are in the order of their requests.
 	Items []ImagePull `json:"items"`
 }
 
 // CloudState is in the answer to GET of Cache, as "cloud".
 type CloudState struct {
-	// Up is true while at least one apiserver can be reached, and Since when that
-	// changed last: the hub's start, if never.
+	// Up is true while at least one apiserver can be reached. Since is when Up last changed, or
+	// the hub's start.
 	Up         bool             `json:"up"`
 	Since      time.Time        `json:"since"`
 	APIServers []APIServerState `json:"apiservers"`
 }
 
-// APIServerState is how one apiserver is doing.
+// APIServerState is the state of one apiserver.
 type APIServerState struct {
 	Address string    `json:"address"` // HOST:PORT
 	Up      bool      `json:"up"`

@@ -6,34 +6,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of ImageCondition. Any other with this prefix is the kind of the last
-// failure, after which the node tries again; one without it is not the hub's.
+// Reasons of ImageCondition. Any other reason with this prefix is the kind of the last failure,
+// after which the node retries. A reason without the prefix is not the hub's.
 const (
 	ImageReasonPrefix = "Prepull"
 
 	ReasonQueued  = ImageReasonPrefix + "Queued"
 	ReasonPulling = ImageReasonPrefix + "Pulling"
 	ReasonReady   = ImageReasonPrefix + "Ready"
-	// ReasonTargetChanged is for images that were pulled and are of another revision
-	// than the upgrade would be to by now.
+	// ReasonTargetChanged means that images were pulled, and that the pod has another target now.
 	ReasonTargetChanged = ImageReasonPrefix + "TargetChanged"
 )
 
-// Prepulls reads from pods since when their nodes are to pull the images of one
-// revision without being asked. Thousands of pods carry one of a few values, and
-// each value is decoded once. It is not safe for concurrent use.
+// Prepulls reads Target.Prepull of pods for one revision. It decodes each value of
+// TargetAnnotation once: thousands of pods have one of a few values. It is not safe for
+// concurrent use.
 type Prepulls struct {
 	revision string
-	since    map[string]time.Time // by the value of TargetAnnotation; zero for none
+	since    map[string]time.Time // by the value of TargetAnnotation; zero if Prepull is not set
 }
 
-// NewPrepulls is for the revision with this hash.
+// NewPrepulls returns a Prepulls for the revision with this hash.
 func NewPrepulls(revision string) *Prepulls {
 	return &Prepulls{revision: revision, since: map[string]time.Time{}}
 }
 
-// Since returns false for a pod whose node is not to pull, or is to pull the images
-// of another revision.
+// Since returns since when the node should pull the revision's images automatically, and false if
+// it should not.
 func (p *Prepulls) Since(pod *corev1.Pod) (time.Time, bool) {
 	value, ok := pod.Annotations[TargetAnnotation]
 	if !ok {
@@ -50,9 +49,8 @@ func (p *Prepulls) Since(pod *corev1.Pod) (time.Time, bool) {
 	return since, !since.IsZero()
 }
 
-// From is what Prepull of pod's target should be: the time that is there, so that it
-// stays as it is, and now for a pod that has none. A time to come is none: whoever
-// wrote it had a wrong clock.
+// From returns the Prepull for a new target of pod: the pod's own if it has one, so that it does
+// not change, and otherwise now. It ignores a time in the future, which comes from a wrong clock.
 func (p *Prepulls) From(pod *corev1.Pod, now time.Time) time.Time {
 	if since, ok := p.Since(pod); ok && !since.After(now) {
 		return since

@@ -1,5 +1,4 @@
-// Package diskspace is how much room file systems have for images, as seen from this
-// process.
+// Package diskspace measures the space that file systems have for images.
 package diskspace
 
 import (
@@ -9,21 +8,21 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// InodesFree is how many percent of a file system's inodes a pull leaves free: where
-// kubelet begins to evict pods (imagefs.inodesFree).
+// InodesFree is the percentage of a file system's inodes that a pull leaves free. With less, the
+// kubelet evicts pods (imagefs.inodesFree).
 const InodesFree = 5
 
-// Space is how a file system stands, in bytes and inodes.
+// Space is the space of a file system, in bytes and inodes.
 type Space struct {
-	ID                  [2]int32 // the same for folders of one file system
+	ID                  [2]int32 // of the file system
 	Free, Total         int64
-	Inodes, TotalInodes int64 // free ones, and all; none where there is no limit
+	Inodes, TotalInodes int64 // free and all; 0 if there is no limit
 }
 
-// Available is what may be used if percent of all has to stay free.
+// Available returns how many bytes may be used if percent of all must stay free.
 func (r Space) Available(percent int) int64 { return r.Free - r.Total/100*int64(percent) }
 
-// AvailableInodes is what may be used if InodesFree percent of all have to stay free.
+// AvailableInodes returns how many inodes may be used if InodesFree percent of all must stay free.
 func (r Space) AvailableInodes() int64 {
 	if r.TotalInodes == 0 {
 		return math.MaxInt64
@@ -31,7 +30,7 @@ func (r Space) AvailableInodes() int64 {
 	return r.Inodes - r.TotalInodes/100*InodesFree
 }
 
-// Fits fails if folder has no room for need bytes.
+// Fits fails with NoSpace if folder has no space for need bytes.
 func Fits(folder string, r Space, need int64, percent int) error {
 	if need <= r.Available(percent) {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lookTimeout is for a connection on this machine that is only asked who is there.
-const lookTimeout = 5 * time.Second
+// dialTimeout is for a connection on this machine that carries nothing.
+const dialTimeout = 5 * time.Second
 
-// Visible is a folder of the process that listens at socket as it can be looked at from
-// here: containerd may live in a mount namespace of its own.
+// Visible returns the path at which this process sees a folder of the process that listens at socket:
+// containerd may have its own mount namespace.
 func Visible(ctx context.Context, socket, folder string) string {
 	pid, err := peer(ctx, socket)
 	if err != nil {
@@ -22,22 +22,22 @@ func Visible(ctx context.Context, socket, folder string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", pid), folder)
 }
 
-// At looks at the file system of a visible folder.
+// At returns the space of the file system of a visible folder.
 func At(folder string) (Space, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(folder, &s); err != nil {
 		return Space{}, fmt.Errorf("look at %s: %w", folder, err)
 	}
-	block := int64(s.Bsize) //nolint:unconvert // it is an int32 on machines of 32 bits
+	block := int64(s.Bsize) //nolint:unconvert // an int32 on machines with 32 bits
 	return Space{
 		ID: s.Fsid.X__val, Free: int64(s.Bavail) * block, Total: int64(s.Blocks) * block,
 		Inodes: int64(s.Ffree), TotalInodes: int64(s.Files),
 	}, nil
 }
 
-// peer is the process that listens at a socket.
+// peer returns the process that listens at a socket.
 func peer(ctx context.Context, socket string) (pid int32, err error) {
-	dialer := net.Dialer{Timeout: lookTimeout}
+	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return 0, err

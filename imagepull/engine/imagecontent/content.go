@@ -1,6 +1,6 @@
-// Package imagecontent reads what an image consists of on this platform: its index,
-// manifest and configuration, as containerd has them. All of these are what a registry
-// sent, so what they list is bounded and checked before anything is fetched.
+// Package imagecontent reads the index, manifest and configuration of an image for this platform from
+// containerd's store. They come from a registry, so their content is bounded and checked before
+// anything that they refer to is fetched.
 package imagecontent
 
 import (
@@ -21,23 +21,23 @@ import (
 // Reader reads from containerd's store.
 type Reader struct{ Store content.Store }
 
-// Content is what an image consists of on this platform.
+// Content is the content of an image for this platform.
 type Content struct {
 	Target   ocispec.Descriptor // the index, or the manifest itself
 	Manifest ocispec.Descriptor
 	Config   ocispec.Descriptor
-	Others   []ocispec.Descriptor // of the manifest that are no layers; images have none
+	Others   []ocispec.Descriptor // blobs of the manifest that are no layers; images have none
 	Layers   []ocispec.Descriptor
-	Diffs    []digest.Digest // of the layers when they are not compressed
+	Diffs    []digest.Digest // of the decompressed layers
 	Chain    []digest.Digest // the names of the layers' snapshots
 }
 
-// Blobs are those that count as the image's size.
+// Blobs returns the blobs that count for the image's size.
 func (p Content) Blobs() []ocispec.Descriptor {
 	return slices.Concat([]ocispec.Descriptor{p.Config}, p.Others, p.Layers)
 }
 
-// Size is the sum of Blobs; one that is there twice counts once.
+// Size returns the size of all Blobs. Duplicates count once.
 func (p Content) Size() (sum int64) {
 	counted := map[digest.Digest]bool{}
 	for _, b := range p.Blobs() {
@@ -49,9 +49,9 @@ func (p Content) Size() (sum int64) {
 	return sum
 }
 
-// PartsOf reads what an image consists of. Before a blob is read get makes sure of
-// it: by fetching, or by looking for it. What a registry may not have the node do fails
-// with an *Error before it is done.
+// PartsOf reads the content of an image. It calls get for each blob before it reads the blob; get
+// fetches the blob, or checks that it is on the node. PartsOf fails with an *Error if the image
+// exceeds a bound.
 func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (Content, error) {
 	p := Content{Target: target}
 	var err error
@@ -79,7 +79,7 @@ func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func
 	return p, nil
 }
 
-// manifestOf is the manifest that the target is, or that its indexes have for this
+// manifestOf returns the target if it is a manifest, or else the manifest of its indexes for this
 // platform.
 func (r Reader) manifestOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (ocispec.Descriptor, error) {
 	found := target
@@ -104,7 +104,7 @@ func (r Reader) manifestOf(ctx context.Context, target ocispec.Descriptor, get f
 	return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Corrupt, "its indexes are nested more than %d deep; push it again", indexesAtMost)
 }
 
-// choose is the manifest of an index that CRI would take, too.
+// choose returns the manifest of an index that CRI would choose, too.
 func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.Descriptor, error) {
 	all, err := r.readIndex(ctx, index)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.D
 		if d.Platform == nil || here.Match(*d.Platform) {
 			return false
 		}
-		if d.Platform.OS != "unknown" { // attestations are listed so
+		if d.Platform.OS != "unknown" { // as for attestations
 			others = append(others, platforms.Format(*d.Platform))
 		}
 		return true
@@ -139,7 +139,7 @@ func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.D
 	return suitable[0], nil
 }
 
-// diffs reads from the configuration what the layers are when they are not compressed.
+// diffs reads the digests of the decompressed layers from the configuration.
 func (r Reader) diffs(ctx context.Context, p Content) ([]digest.Digest, error) {
 	var config struct {
 		RootFS struct {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// DocumentLimit bounds a manifest, an index and a configuration, and every answer of a
-	// registry that is no blob, in bytes. Registries need not take larger manifests (OCI
-	// distribution specification, "Pushing Manifests"), and containerd resolves none.
+	// DocumentLimit bounds a manifest, an index or a configuration, and every answer of a registry
+	// that is no blob, in bytes. Registries need not accept larger manifests (OCI distribution
+	// specification, "Pushing Manifests"), and containerd resolves none.
 	DocumentLimit = 4 << 20
-	// MaxLayers bounds what a manifest or an index lists. Linux mounts no overlay of
-	// more layers (OVL_MAX_STACK in fs/overlayfs/params.h).
+	// MaxLayers bounds the lists of a manifest or an index. Linux mounts no overlay with more
+	// layers (OVL_MAX_STACK in fs/overlayfs/params.h).
 	MaxLayers = 500
-	// indexesAtMost is how deep an index may be nested. Those that builders push have one
-	// level, and a collection of such two.
+	// indexesAtMost is how deep indexes may be nested. Builders push indexes with one level; a
+	// collection of these has two.
 	indexesAtMost = 3
 	// blobLimit bounds the size of one layer in bytes, so that no sum of them overflows.
 	blobLimit = 1 << 40
@@ -32,8 +32,8 @@ const (
 
 var errTooMany = fmt.Errorf("it lists more than %d", MaxLayers)
 
-// bounded is a list in a document. UnmarshalJSON fails with errTooMany before more of it
-// is kept than an image may have: empty elements take little room in a text only.
+// bounded is a list in a document. UnmarshalJSON fails with errTooMany before it stores more than
+// MaxLayers elements: an empty element takes much more memory than text.
 type bounded[T any] []T
 
 func (l *bounded[T]) UnmarshalJSON(text []byte) error {
@@ -45,7 +45,7 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	if open != json.Delim('[') {
 		return fmt.Errorf("%v is not the start of a list", open)
 	}
-	*l = nil // where the list is there twice, the last one counts, as for containerd
+	*l = nil // of duplicate lists the last one counts, as for containerd
 	for d.More() {
 		if len(*l) == MaxLayers {
 			return errTooMany
@@ -59,9 +59,9 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// descriptor is what is read of one. URLs are left out: containerd's client would fetch
-// the content from there, without any bound, and with the node's access to networks. So
-// is data: what is fetched is checked, and that would not be.
+// descriptor has the fields of an OCI descriptor that are read. URLs are not: containerd's client would
+// fetch the content from there, without bounds, and with the node's access to networks. Neither is
+// data, which would not be checked as fetched content is.
 type descriptor struct {
 	MediaType string            `json:"mediaType"`
 	Digest    digest.Digest     `json:"digest"`
@@ -81,7 +81,7 @@ func whole(all []descriptor) []ocispec.Descriptor {
 	return result
 }
 
-// readManifest fails with an *Error if what it refers to cannot be an image.
+// readManifest fails with an *Error if its descriptors are invalid.
 func (r Reader) readManifest(ctx context.Context, blob ocispec.Descriptor) (config ocispec.Descriptor, layers []ocispec.Descriptor, err error) {
 	var manifest struct {
 		Config descriptor          `json:"config"`
@@ -110,7 +110,7 @@ func (r Reader) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocisp
 	return whole(index.Manifests), err
 }
 
-// Children is a handler of what a document refers to.
+// Children returns the blobs that a document refers to.
 func (r Reader) Children(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch {
 	case images.IsIndexType(blob.MediaType):
@@ -122,14 +122,13 @@ func (r Reader) Children(ctx context.Context, blob ocispec.Descriptor) ([]ocispe
 	return nil, nil
 }
 
-// read reads a document that containerd has. It may be larger than the size in the
-// descriptor that refers to it.
+// read reads a document from containerd's store. The document may be larger than its descriptor says.
 func (r Reader) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
 	from, err := r.Store.ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }() // it is only read from
+	defer func() { _ = from.Close() }() // only read
 	if from.Size() > DocumentLimit {
 		return tooLarge(blob.Digest, from.Size())
 	}
@@ -153,8 +152,7 @@ func kindOf(blob ocispec.Descriptor) string {
 	return "configuration"
 }
 
-// checkDocument fails with an *Error if a manifest, index or configuration is not to be
-// fetched.
+// checkDocument fails with an *Error if a manifest, index or configuration must not be fetched.
 func checkDocument(d ocispec.Descriptor) error {
 	if err := checkBlob(d); err != nil || d.Size <= DocumentLimit {
 		return err
@@ -167,7 +165,7 @@ func tooLarge(d digest.Digest, size int64) error {
 		d, engineapi.Amount(size), engineapi.Amount(DocumentLimit))
 }
 
-// checkBlob fails with an *Error if a descriptor cannot be right.
+// checkBlob fails with an *Error if a descriptor is invalid.
 func checkBlob(blob ocispec.Descriptor) error {
 	if err := blob.Digest.Validate(); err != nil {
 		return engineapi.Errorf(engineapi.Corrupt, "it refers to %s, which is no digest (%w); push it again", engineapi.Quote(blob.Digest.String()), err)

@@ -20,12 +20,12 @@ func TestBoundedLists(t *testing.T) {
 		want int
 		err  bool
 	}{
-		"none":                   {text: "null"},
-		"empty":                  {text: "[]"},
-		"as many as may be":      {text: list(MaxLayers), want: MaxLayers},
-		"one more":               {text: list(MaxLayers + 1), err: true},
-		"no list":                {text: "{}", err: true},
-		"no list of descriptors": {text: "[1]", err: true},
+		"null":                              {text: "null"},
+		"an empty list":                     {text: "[]"},
+		"as many elements as allowed":       {text: list(MaxLayers), want: MaxLayers},
+		"one element too many":              {text: list(MaxLayers + 1), err: true},
+		"an object in place of a list":      {text: "{}", err: true},
+		"a number in place of a descriptor": {text: "[1]", err: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,13 +70,13 @@ func TestCheckBlob(t *testing.T) {
 		blob            ocispec.Descriptor
 		layer, document bool // whether it may be one
 	}{
-		"usual":                 {blob: ocispec.Descriptor{Size: 1000}, layer: true, document: true},
-		"as large as a layer":   {blob: ocispec.Descriptor{Size: DocumentLimit + 1}, layer: true},
-		"a terabyte":            {blob: ocispec.Descriptor{Size: blobLimit}, layer: true},
-		"more":                  {blob: ocispec.Descriptor{Size: blobLimit + 1}},
-		"nothing":               {blob: ocispec.Descriptor{Size: 0}},
-		"less than nothing":     {blob: ocispec.Descriptor{Size: -1 << 50}},
-		"without a real digest": {blob: ocispec.Descriptor{Size: 1000, Digest: "sha256:../x"}},
+		"a usual size":             {blob: ocispec.Descriptor{Size: 1000}, layer: true, document: true},
+		"too large for a document": {blob: ocispec.Descriptor{Size: DocumentLimit + 1}, layer: true},
+		"the largest layer":        {blob: ocispec.Descriptor{Size: blobLimit}, layer: true},
+		"too large for a layer":    {blob: ocispec.Descriptor{Size: blobLimit + 1}},
+		"an empty blob":            {blob: ocispec.Descriptor{Size: 0}},
+		"a negative size":          {blob: ocispec.Descriptor{Size: -1 << 50}},
+		"an invalid digest":        {blob: ocispec.Descriptor{Size: 1000, Digest: "sha256:../x"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

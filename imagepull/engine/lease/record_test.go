@@ -16,19 +16,19 @@ func TestReleasedLabels(t *testing.T) {
 		labels map[string]string
 		want   []string
 	}{
-		"a record of somebody else": {map[string]string{managedLabel: managed, pinnedLabel: pinned}, nil},
-		"one that another image holds": {
+		"a record that nobody retains": {map[string]string{managedLabel: managed, pinnedLabel: pinned}, nil},
+		"a record that another image retains": {
 			map[string]string{other: "other", pinLabel: "other", pinnedLabel: pinned}, nil,
 		},
-		"one that only this image holds": {
+		"a record that only this image retains": {
 			map[string]string{mine: "mine", pinLabel: "mine", pinnedLabel: pinned, managedLabel: managed},
 			[]string{"labels." + mine, "labels." + pinLabel, "labels." + pinnedLabel},
 		},
-		"one that both hold": {
+		"a record that both images retain": {
 			map[string]string{mine: "mine", other: "other", pinLabel: "mine", pinnedLabel: pinned},
 			[]string{"labels." + mine},
 		},
-		"one that was pinned before": {
+		"a record that another program has pinned": {
 			map[string]string{mine: "mine", pinnedLabel: pinned},
 			[]string{"labels." + mine},
 		},

@@ -11,35 +11,31 @@ import (
 )
 
 const (
-	// PieceSize is how much of a blob is read at once. What has come in is given to
-	// containerd before more is read, so that little is lost when this program is
-	// killed, however slow the line.
+	// PieceSize is how many bytes of a blob are read at once. They are given to containerd before
+	// more are read, so that little is lost when the hub is killed.
 	PieceSize = 128 << 10
-	// MinRate is how many bytes a second a registry has to send on average. GPRS, the
-	// thinnest line that an edge node is put behind, brings 3 to 5 kB a second, and a
-	// congested 2G cell still more than one. A registry that sends less only keeps others
-	// from being asked: 20 MB would take six hours.
+	// MinRate is how many bytes a second a registry must send on average. GPRS, the slowest link of
+	// an edge node, carries 3 to 5 kB a second, and a congested 2G cell still more than 1 kB. A
+	// slower registry only delays others: 20 MB would take six hours.
 	MinRate = 1 << 10
-	// DefaultWindow is the time over which minRate is measured, and also how long a
-	// registry may send nothing: before an answer, or in the middle of a blob. kubelet's
-	// own pulls give up after five minutes, CRI's default; a thin link that works at all
-	// delivers 60 kB in one.
+	// DefaultWindow is the time over which MinRate is measured, and how long a registry may send
+	// nothing, before an answer or within a blob. The kubelet's pulls give up after five minutes,
+	// CRI's default; a slow link that works at all carries 60 kB in one.
 	DefaultWindow = time.Minute
-	// slackWindows is how many windows one pull may spend waiting in all, beyond the time
-	// that minRate grants for what has come in. It is for what has no size: answers to
-	// HEAD, tokens, redirects. An image of 40 layers needs some 100 round trips, which
-	// take three minutes over a satellite.
+	// slackWindows is how many windows one pull may wait in all, beyond the time that MinRate grants
+	// for received bytes. It is for answers without size, such as those to HEAD, tokens and
+	// redirects. An image of 40 layers needs some 100 round trips, which take three minutes over a
+	// satellite.
 	slackWindows = 10
-	// waitAtMost is how long one pull may wait in all, whatever comes in. The next one goes
-	// on from there, but others have their turn before it.
+	// waitAtMost is how long one pull may wait in all, whatever it receives. The next pull resumes it,
+	// but other images have their turn before.
 	waitAtMost = 6 * time.Hour
-	// requestsAtMost bounds the requests of one pull, beside one for each pieceSize that
-	// has come in: as many as the blobs of the largest image, asked for twice over a
-	// redirect and a refused token.
+	// requestsAtMost bounds the requests of one pull, besides one for each PieceSize received. It
+	// suffices to request all blobs of the largest image twice, with a redirect and a refused token.
 	requestsAtMost = 8 * imagecontent.MaxLayers
 )
 
-// stall is what ends a connection that is open and brings too little.
+// stall is why a connection is closed that is open and carries too little.
 type stall string
 
 func (s stall) Error() string { return string(s) }
@@ -51,9 +47,9 @@ const (
 
 var errTooManyRequests = errors.New("the pull took more requests than any image needs")
 
-// budget bounds how long one pull waits for its registry, and how often it asks. Only
-// the time in which nothing but the registry is waited for counts: not that in which a
-// bandwidth limit is kept, or containerd writes.
+// budget bounds how long one pull waits for its registry, and its number of requests. Time that is
+// spent on the bandwidth limit, or while containerd writes, does not count. It is safe for
+// concurrent use.
 type budget struct {
 	window time.Duration
 
@@ -63,7 +59,7 @@ type budget struct {
 	requests int64
 }
 
-// add counts, and reports whether the registry has used up the pull's budget.
+// add counts a read, and reports whether the budget is used up.
 func (p *budget) add(waited time.Duration, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +73,7 @@ func (p *budget) leftLocked() time.Duration {
 	return min(granted, waitAtMost) - p.waited
 }
 
-// ask counts a request, and returns how long its answer may take.
+// ask counts a request and returns how long the answer may take.
 func (p *budget) ask() (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +88,7 @@ func (p *budget) ask() (time.Duration, error) {
 	return left, nil
 }
 
-// roundTrip waits for an answer, until the pull's budget is used up at the latest.
+// roundTrip waits for an answer until the budget is used up.
 func (p *budget) roundTrip(next http.RoundTripper, request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	left, err := p.ask()
 	if err != nil {
@@ -109,20 +105,20 @@ func (p *budget) roundTrip(next http.RoundTripper, request *http.Request, cancel
 	return response, err
 }
 
-// Pace measures one body against minRate.
+// Pace compares one body with MinRate.
 type Pace struct {
 	waited time.Duration
 	got    int64
 }
 
-// Slow reports whether a window has ended in which too little came in.
+// Slow counts a read, and reports whether a window has ended with too few bytes.
 func (p *Pace) Slow(waited time.Duration, n int, window time.Duration) bool {
 	p.waited += waited
 	p.got += int64(n)
 	if p.waited < window {
 		return false
 	}
-	Slow := p.got < int64(p.waited.Seconds()*MinRate)
+	slow := p.got < int64(p.waited.Seconds()*MinRate)
 	*p = Pace{}
-	return Slow
+	return slow
 }

@@ -31,15 +31,15 @@ func TestMinimumRate(t *testing.T) {
 		size  int
 		fails time.Duration // 0: it does not
 	}{
-		"a byte at a time":               {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
-		"a little less than is required": {every: time.Second/MinRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
-		"a little more":                  {every: time.Second/MinRate - 50*time.Microsecond, size: 1 << 18},
-		"little, but at once":            {every: time.Second, size: 10},
+		"a byte at a time is too slow":           {every: 900 * time.Millisecond, size: 1 << 20, fails: time.Minute + 300*time.Millisecond},
+		"slightly less than MinRate is too slow": {every: time.Second/MinRate + 50*time.Microsecond, size: 1 << 20, fails: time.Minute},
+		"slightly more than MinRate passes":      {every: time.Second/MinRate - 50*time.Microsecond, size: 1 << 18},
+		"a short body that takes long passes":    {every: time.Second, size: 10},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
+				w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader { return &drip{every: tt.every, left: tt.size} }), int64(tt.size))
 				if err != nil {
 					t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMinimumRate(t *testing.T) {
 // TestPatienceOfAPull ends with all of its requests together, however small they are.
 func TestPatienceOfAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
+		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
 		Slow := answering(func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(50 * time.Second):

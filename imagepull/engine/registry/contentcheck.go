@@ -14,30 +14,30 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// unexpectedResponse is an answer that cannot be used: it is too large, or something else than
-// what was asked for. What is there of a blob is not to blame for it.
+// unexpectedResponse is an answer that is too large, or not what was requested. It says nothing
+// about the bytes of the blob that are on the node.
 type unexpectedResponse struct{ what string }
 
 func (e *unexpectedResponse) Error() string { return e.what }
 
-// fetchKey is a context's blob that is being fetched, contentKey that of a request for
-// it. Requests for tokens have the first only: their answers are no blobs.
+// Contexts carry the blob that is being fetched: as fetchKey, also for requests for tokens, and as
+// contentKey, only for requests whose answer is the blob.
 type (
 	fetchKey   struct{}
 	contentKey struct{}
 )
 
-// WithBlob returns a context for requests that fetch this blob: answers are checked against it.
+// WithBlob returns a context for requests that fetch this blob. Their answers are checked.
 func WithBlob(ctx context.Context, blob ocispec.Descriptor) context.Context {
 	return context.WithValue(ctx, fetchKey{}, blob)
 }
 
-// contentTransport is used by the clients that ask registries, and not by those that
-// ask for tokens, which share the connections.
+// contentTransport is for requests to registries, and not for requests for tokens, which share the
+// connections.
 type contentTransport struct{ next http.RoundTripper }
 
-// RoundTrip asks for a blob as it is: one that is compressed for the transport could
-// not be resumed, and containerd's client would unpack zstd with any window.
+// RoundTrip requests a blob without Content-Encoding: a compressed blob could not be resumed, and
+// containerd's client would decompress zstd with a window of any size.
 func (t contentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	blob, ok := r.Context().Value(fetchKey{}).(ocispec.Descriptor)
 	if !ok {
@@ -48,8 +48,8 @@ func (t contentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// checkContent fails if a successful response is not the blob or the rest of it that
-// was asked for. Behind a captive portal any request may be answered with a page.
+// checkContent fails if a successful response is not the requested part of the blob. A captive portal
+// answers any request with a page.
 func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	switch encodings := r.Header.Values("Content-Encoding"); {
 	case r.StatusCode >= http.StatusMultipleChoices:
@@ -59,7 +59,7 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	case r.StatusCode == http.StatusPartialContent:
 		return checkRange(r, blob)
 	case len(encodings) == 1:
-		return nil // its length is another one
+		return nil // Content-Length is that of the encoded blob
 	case r.ContentLength >= 0 && r.ContentLength != blob.Size:
 		return unexpected(r, blob, engineapi.Amount(r.ContentLength))
 	case r.ContentLength < 0 && isPage(r):
@@ -68,7 +68,7 @@ func checkContent(r *http.Response, blob ocispec.Descriptor) error {
 	return nil
 }
 
-// checkRange fails if a response has another part than the one that was asked for.
+// checkRange fails if a response has another part than the requested one.
 func checkRange(r *http.Response, blob ocispec.Descriptor) error {
 	start, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(r.Request.Header.Get("Range"), "bytes="), "-"), 10, 64)
 	if err != nil {

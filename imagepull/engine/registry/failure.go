@@ -48,7 +48,7 @@ func (r *Client) Failure(err error) *engineapi.Error {
 	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.Host(), text)
 }
 
-// Host is the registry's name as it stands in the image's.
+// Host returns the name of the registry in the image's name.
 func (r *Client) Host() string {
 	host, _, _ := strings.Cut(r.name, "/")
 	if named, err := reference.ParseNormalizedNamed(r.name); err == nil {
@@ -57,12 +57,12 @@ func (r *Client) Host() string {
 	return host
 }
 
-// folder is where the node's administrator configures how to reach the registry.
+// folder returns the path of a file in which the node's administrator configures the registry.
 func (r *Client) folder(file string) string {
 	return filepath.Join(r.folders[0], r.Host(), file)
 }
 
-// presented describes how many credentials were refused, and what to do.
+// presented says how many credentials were refused, and what to do.
 func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
@@ -78,7 +78,7 @@ func (r *Client) refused() []engineapi.Credential {
 	return r.credentials[:min(r.tried+1, len(r.credentials))]
 }
 
-// named has f name the credentials that were refused, each to those who may know of it.
+// named adds the refused credentials to f, each for the namespace that may know of it.
 func (r *Client) named(f *engineapi.Error) *engineapi.Error {
 	for _, c := range r.refused() {
 		f = f.Explain(c.Namespace, fmt.Errorf("%s was tried", c.Source))
@@ -93,16 +93,15 @@ func (r *Client) orHides() string {
 	return ", or none that is shown to the credentials that were tried"
 }
 
-// address finds what looks like an address in a text.
+// address matches URLs.
 var address = regexp.MustCompile(`[a-z]+://[^\s"']+`)
 
-// noise is what containerd's client puts before what happened.
+// noise removes prefixes of containerd's client.
 var noise = strings.NewReplacer("httpReadSeeker: failed open: ", "", "failed to do request: ", "", "failed to authorize: ", "",
 	"pull access denied, repository does not exist or may require authorization: ", "")
 
-// Plain is a quotation of err's text without what may be secret: queries of addresses,
-// which lead to storage that needs no other key; users in them; and the credentials,
-// which a registry may have echoed.
+// Plain quotes err without secrets: queries of URLs, which may be signed; users in URLs; and
+// credentials, which a registry may have echoed.
 func (r *Client) Plain(err error) string {
 	text := address.ReplaceAllStringFunc(err.Error(), func(raw string) string {
 		end := strings.TrimRight(raw, ":,;.)")
@@ -123,7 +122,7 @@ func (r *Client) Plain(err error) string {
 	return engineapi.Quote(noise.Replace(text))
 }
 
-// basic is how a password stands in a request's header, or "" without one.
+// basic returns a password as in a request's header, or "" if there is none.
 func basic(c engineapi.Credential) string {
 	if c.Password == "" {
 		return ""
@@ -137,7 +136,7 @@ func isUntrusted(err error) bool {
 	return unverified || unknown
 }
 
-// isPlain reports whether TLS was answered with plain HTTP.
+// isPlain reports whether a TLS handshake was answered with plain HTTP.
 func isPlain(err error) bool {
 	record, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok && string(record.RecordHeader[:]) == "HTTP/" ||
@@ -145,15 +144,15 @@ func isPlain(err error) bool {
 }
 
 func isConnError(err error) bool {
-	_, Transports := errors.AsType[*connError](err)
-	_, net := errors.AsType[net.Error](err)
-	return Transports || net
+	_, broken := errors.AsType[*connError](err)
+	_, network := errors.AsType[net.Error](err)
+	return broken || network
 }
 
-// trouble is a guess at where to look.
+// trouble says where to look for the cause.
 func trouble(err error) string {
 	if w, ok := errors.AsType[*connError](err); ok {
-		err = w.cause // what stands before it hides whether it took too long
+		err = w.cause // connError hides Timeout
 	}
 	if errors.Is(err, errStalled) {
 		return "the connection is open, but dead"

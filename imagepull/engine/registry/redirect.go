@@ -10,8 +10,8 @@ import (
 
 var errLocalAddress = errors.New("the registry sends the node to a loopback or link-local address, and is at none itself; that is refused")
 
-// locality distinguishes the addresses that mean something else on each machine: what
-// listens there trusts whoever can reach it, such as a cloud's metadata service.
+// locality distinguishes addresses that each machine has: services there, such as a cloud's
+// metadata service, trust whoever can reach them.
 type locality int
 
 const (
@@ -31,17 +31,17 @@ func localityOf(addr net.Addr) locality {
 	return remote
 }
 
-// redirectKey marks the context of a request to a host that the node's configuration
-// does not name with true: a redirect, or where a registry has its tokens.
+// redirectKey is true in the context of a request to a host that the node's configuration does not
+// name: a redirect, or a token server.
 type redirectKey struct{}
 
-// hosts are those that the node's configuration names for one image. A registry may send
-// the node to others, its storage for example, as with CRI. It may send it to an address
-// of the node itself, or of its link, only if it is itself at such an address.
+// hosts are the hosts that the node's configuration names for one image. Like CRI, they may redirect
+// the node to others, such as their storage. They may redirect it to a loopback or link-local address
+// only if one of them has such an address itself.
 type hosts struct {
 	mu    sync.Mutex
 	named map[string]bool   // by the host of their URL, with its port
-	at    map[locality]bool // where those were found
+	at    map[locality]bool // of connections to named hosts
 }
 
 func (h *hosts) name(host string) {
@@ -53,8 +53,8 @@ func (h *hosts) name(host string) {
 	h.named[host] = true
 }
 
-// mark records in the request's context, for the dialer, whether the request goes to a host
-// other than these. It does not where a proxy is used: the proxy decides what may be reached.
+// mark records in the request's context, for guard, whether the request goes to another host. It does
+// nothing if a proxy is used, which decides what may be reached.
 func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 	if base, ok := t.(*http.Transport); ok && base.Proxy != nil {
 		if proxy, err := base.Proxy(r); err == nil && proxy != nil {
@@ -69,8 +69,8 @@ func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 
 type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// guard closes connections that lead where a registry must not send the node. The
-// address is that of the connection: a name can be made to mean any.
+// guard closes connections to where a registry must not redirect the node. It checks the address of
+// the connection, because a name can resolve to any address.
 func (h *hosts) guard(next dial) dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)

@@ -1,6 +1,5 @@
-// Package registry asks the registry of one image, or the mirrors that the node has for
-// it. Whatever a registry answers, requests, bytes, time and memory are bounded, and so is
-// where it sends the node.
+// Package registry makes requests to the registry of one image, or to its mirrors. Whatever a
+// registry answers, the number of requests, bytes, time, memory and redirects are bounded.
 package registry
 
 import (
@@ -18,20 +17,20 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// Client is where one image is pulled from: its own registry, or the mirrors that
-// the node has for it, with the first credential that it lets in.
+// Client pulls one image from its registry or the registry's mirrors, with the first credential that
+// is accepted. It is not safe for concurrent use.
 type Client struct {
 	name        string   // the image's
 	folders     []string // like certs.d
 	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
 	credentials []engineapi.Credential
-	tried       int         // credentials that have been refused
-	header      http.Header // of each request
-	open        remotes.Resolver
+	tried       int              // credentials that were refused
+	header      http.Header      // of each request
+	open        remotes.Resolver // with the present credential, or nil
 }
 
-// New reads how the registry is reached from the hosts' folders once for each
-// credential, as CRI does.
+// New returns a client that, like CRI, reads the configuration of the registry from the folders once
+// for each credential.
 func New(ctx context.Context, name string, folders []string, w *Transports, credentials []engineapi.Credential) *Client {
 	r := &Client{name: name, folders: folders, credentials: credentials, header: http.Header{}}
 	if w.agent != "" {
@@ -47,8 +46,8 @@ func New(ctx context.Context, name string, folders []string, w *Transports, cred
 	return r
 }
 
-// once has containerd's client use the same connections and tokens for all requests of
-// a pull: it configures the hosts anew for each.
+// once makes containerd's client, which configures the hosts for each request, use the same
+// connections and tokens for all requests of a pull.
 func (w *Transports) once(configure docker.RegistryHosts) docker.RegistryHosts {
 	var configured []docker.RegistryHost
 	return func(name string) ([]docker.RegistryHost, error) {
@@ -83,7 +82,7 @@ func hostDir(roots []string) func(string) (string, error) {
 	}
 }
 
-// Resolve asks what the image's name stands for.
+// Resolve returns what the image's name points to.
 func (r *Client) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
 	var target ocispec.Descriptor
 	err := r.With(func(resolver remotes.Resolver) (err error) {
@@ -93,9 +92,9 @@ func (r *Client) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
 	return target, err
 }
 
-// With calls do with a way in: one that was good before, or else one credential after
-// the other until do is not refused. A token that was good before may have run out
-// without a word: one that is refused is asked for anew, once.
+// With calls do with the credential that was accepted before, or else with one credential after
+// another until do is not denied. If the credential was accepted before, its token may have expired:
+// With requests a new one, once.
 func (r *Client) With(do func(remotes.Resolver) error) error {
 	for used := r.open != nil; ; used = false {
 		if r.open == nil {
@@ -117,8 +116,8 @@ func (r *Client) With(do func(remotes.Resolver) error) error {
 	}
 }
 
-// credential is whose turn it is. Like CRI it is for whatever host asks, mirrors
-// included: whoever set up the mirror for this registry trusts it that far.
+// credential returns the credential to try. Like CRI's, it is for all hosts, also mirrors: whoever
+// has configured a mirror for this registry trusts it.
 func (r *Client) credential() func(string) (string, string, error) {
 	return func(string) (string, string, error) {
 		if r.tried >= len(r.credentials) {
@@ -135,8 +134,8 @@ func (r *Client) credential() func(string) (string, string, error) {
 	}
 }
 
-// mayBeDenied reports whether other credentials may be let in. Some registries say of
-// what one may not see that it is not there.
+// mayBeDenied reports whether another credential may succeed. Some registries answer 404 in place of
+// 403.
 func mayBeDenied(err error) bool {
 	return isDenied(err) || errdefs.IsNotFound(err)
 }
@@ -149,7 +148,7 @@ func isDenied(err error) bool {
 	return errors.Is(err, docker.ErrInvalidAuthorization)
 }
 
-// StatusOf is what the registry answered, or 0.
+// StatusOf returns the status code of the registry's answer, or 0.
 func StatusOf(err error) int {
 	if s, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
 		return s.StatusCode

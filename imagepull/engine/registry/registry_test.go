@@ -19,12 +19,12 @@ func TestCredentialsInTurn(t *testing.T) {
 		want    error
 		asked   int
 	}{
-		"the first is let in":             {[]error{nil, nil}, nil, 1},
-		"the second is":                   {[]error{denied, nil}, nil, 2},
-		"none is":                         {[]error{denied, denied}, denied, 2},
-		"one that is shown nothing":       {[]error{errdefs.ErrNotFound, nil}, nil, 2},
-		"no answer is not a matter of it": {[]error{away, nil}, away, 1},
-		"nobody to ask as":                {[]error{}, denied, 1},
+		"the first credential is accepted":           {[]error{nil, nil}, nil, 1},
+		"the second credential is accepted":          {[]error{denied, nil}, nil, 2},
+		"no credential is accepted":                  {[]error{denied, denied}, denied, 2},
+		"the first credential gets 404":              {[]error{errdefs.ErrNotFound, nil}, nil, 2},
+		"a failure of the connection is not retried": {[]error{away, nil}, away, 1},
+		"there are no credentials":                   {[]error{}, denied, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +59,10 @@ func TestWhatIsPresented(t *testing.T) {
 		credential   engineapi.Credential
 		user, secret string
 	}{
-		"a password":        {engineapi.Credential{Username: "me", Password: "pw"}, "me", "pw"},
-		"a token":           {engineapi.Credential{Username: "0000", Password: "x", IdentityToken: "token"}, "", "token"},
-		"nothing to say":    {engineapi.Credential{}, "", ""},
-		"a password, alone": {engineapi.Credential{Password: "pw"}, "", ""}, // containerd would take it for a token
+		"a password":                {engineapi.Credential{Username: "me", Password: "pw"}, "me", "pw"},
+		"a token":                   {engineapi.Credential{Username: "0000", Password: "x", IdentityToken: "token"}, "", "token"},
+		"an anonymous credential":   {engineapi.Credential{}, "", ""},
+		"a password without a user": {engineapi.Credential{Password: "pw"}, "", ""}, // containerd would take it for a token
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

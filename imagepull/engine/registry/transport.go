@@ -16,18 +16,31 @@ import (
 )
 
 const (
-	// A handshake takes two or three round trips; a satellite's is 1.5 s, and the first
-	// packets may be lost.
+	// handshakeTimeout allows for two or three round trips of 1.5 s each, as over a satellite, and
+	// for the loss of the first packets.
 	handshakeTimeout = 30 * time.Second
-	// headerLimit bounds the header of an answer in bytes. Those of real registries have
-	// some kB; net/http would take 10 MB.
+	// headerLimit bounds the header of an answer, in bytes. Real registries send some kB; net/http
+	// would accept 10 MB.
 	headerLimit = 256 << 10
-	// leaveAloneAtMost bounds what a registry may ask for: a broken clock in its
-	// Retry-After must not end pulls for days.
-	leaveAloneAtMost = time.Hour
+	// retryAfterAtMost bounds Retry-After: a registry's broken clock must not stop pulls for days.
+	retryAfterAtMost = time.Hour
+
+	// One read takes at most a quarter of a second's bytes, to keep a bandwidth limit evenly. It
+	// takes readAtLeast even if the limit is low, to save system calls, and never more than
+	// readAtMost.
+	readAtLeast = 4 << 10
+	readAtMost  = 256 << 10
 )
 
-// Transports is what the connections of one pull have in common.
+// NewLimiter returns a limiter for bandwidth bytes a second, or without a limit if that is 0.
+func NewLimiter(bandwidth int64) *rate.Limiter {
+	if bandwidth == 0 {
+		return rate.NewLimiter(rate.Inf, readAtMost)
+	}
+	return rate.NewLimiter(rate.Limit(bandwidth), int(min(max(bandwidth/4, readAtLeast), readAtMost)))
+}
+
+// Transports are the HTTP transports of one pull, and the bounds that they share.
 type Transports struct {
 	limiter *rate.Limiter
 	budget  *budget
@@ -39,14 +52,13 @@ type Transports struct {
 	opened []*http.Transport
 }
 
-// NewTransports returns those of one pull, which ends with Close. limiter may be nil, and
-// window is after how long without a byte a registry counts as unreachable.
+// NewTransports returns the transports of one pull. End them with Close. window is how long a
+// registry may send nothing before it counts as unreachable.
 func NewTransports(limiter *rate.Limiter, window time.Duration, fetched func(bytes int), agent string) *Transports {
 	return &Transports{limiter: limiter, budget: &budget{window: window}, fetched: fetched, agent: agent}
 }
 
-// adopt applies the bounds to a client. It is called again for copies of clients, some of
-// which have them already.
+// adopt applies the bounds to a client. It ignores copies of clients that have them already.
 func (w *Transports) adopt(client *http.Client) error {
 	t, ok := client.Transport.(*http.Transport)
 	if !ok {
@@ -62,7 +74,7 @@ func (w *Transports) adopt(client *http.Client) error {
 	return nil
 }
 
-// Close ends the connections that are idle.
+// Close closes idle connections.
 func (w *Transports) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,15 +83,14 @@ func (w *Transports) Close() {
 	}
 }
 
-// transport bounds, limits and counts what comes in, and notices when nothing does.
+// transport bounds, limits and counts what a registry sends.
 type transport struct {
 	transports *Transports
 	next       http.RoundTripper
 }
 
-// RoundTrip fails with a *connError where there is no answer, and with a *busyError
-// where the registry asks to be left alone: containerd's client would ask again at
-// once, several times.
+// RoundTrip fails with a *connError if there is no answer, and with a *busyError if the registry
+// asks to come back later: containerd's client would retry at once, several times.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	response, err := t.transports.budget.roundTrip(t.next, t.transports.hosts.mark(request.WithContext(ctx), t.next), cancel)
@@ -110,7 +121,7 @@ func isBusy(r *http.Response) bool {
 		r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != ""
 }
 
-// retryAfter reads a number of seconds or a date; 0 is neither.
+// retryAfter parses a number of seconds or a date. It returns 0 for anything else.
 func retryAfter(header string, now time.Time) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
@@ -118,12 +129,11 @@ func retryAfter(header string, now time.Time) time.Duration {
 	} else if date, err := http.ParseTime(header); err == nil {
 		d = date.Sub(now)
 	}
-	return min(max(d, 0), leaveAloneAtMost)
+	return min(max(d, 0), retryAfterAtMost)
 }
 
-// connError is a failure of the network, before an answer or midway in one. Unlike
-// what it wraps it has no method Timeout: containerd's client would wait for a
-// registry that does not answer five times over.
+// connError is a failure of the network, before an answer or midway in one. Unlike its cause it has
+// no method Timeout: containerd's client would wait five times for a registry that does not answer.
 type connError struct {
 	cause  error
 	midway bool
@@ -132,7 +142,7 @@ type connError struct {
 func (e *connError) Error() string { return e.cause.Error() }
 func (e *connError) Unwrap() error { return e.cause }
 
-// busyError is an answer that asks to come back later.
+// busyError is an answer that asks the client to come back later.
 type busyError struct {
 	status string
 	after  time.Duration
@@ -140,12 +150,12 @@ type busyError struct {
 
 func (e *busyError) Error() string { return e.status }
 
-// IsCut reports whether a connection broke that worked until then.
+// IsCut reports whether the connection broke within an answer.
 func IsCut(err error) bool {
 	w, ok := errors.AsType[*connError](err)
 	_, stalled := errors.AsType[stall](err)
 	return ok && w.midway && !stalled
 }
 
-// Truncated is the error of an answer that ended before all of the blob had come.
+// Truncated returns the error for an answer that ends before the blob is complete.
 func Truncated() error { return &connError{cause: io.ErrUnexpectedEOF, midway: true} }

@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 )
 
 // answering is a connection that brings one answer.
@@ -62,7 +66,7 @@ func fetchBlob(t *testing.T, w *Transports, next http.RoundTripper, size int64) 
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := 0
-		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(n int) { got += n }}
+		w := NewTransports(NewLimiter(0), time.Minute, func(n int) { got += n }, "")
 		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
 			return &silent{ctx: ctx, some: strings.NewReader("some")}
 		}))
@@ -83,7 +87,7 @@ func TestStalledBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
-		w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
+		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
 		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
 		if err != nil {
 			t.Fatal(err)
@@ -96,21 +100,63 @@ func TestBrokenBody(t *testing.T) {
 	}
 }
 
+// encoding/json ignores an error that comes with bytes, and reads on.
+func TestABodyEndsWithItsFirstError(t *testing.T) {
+	for name, waited := range map[string]time.Duration{
+		"a token without an end":   0,
+		"a token that is too slow": waitAtMost, // the pull's budget is used up
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+			sent := &letters{left: 10 * imagecontent.DocumentLimit}
+			response, err := roundTrip(t, w, body200(func(context.Context) io.Reader {
+				return io.MultiReader(strings.NewReader(`{"token":"`), sent)
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			w.budget.add(waited, 0)
+			if err := json.NewDecoder(response.Body).Decode(&struct{}{}); err == nil {
+				t.Error("the token was accepted")
+			}
+			if sent.sent > imagecontent.DocumentLimit+1 || waited > 0 && sent.sent > 0 {
+				t.Errorf("%d bytes were read", sent.sent)
+			}
+			if n, err := response.Body.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("after the error came %d bytes, %v", n, err)
+			}
+		})
+	}
+}
+
+// letters is a text that comes in pieces, and counts how much of it was read.
+type letters struct{ left, sent int }
+
+func (l *letters) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, bytes.Repeat([]byte("x"), min(3000, l.left)))
+	l.left, l.sent = l.left-n, l.sent+n
+	return n, nil
+}
+
 func TestLimit(t *testing.T) {
 	tests := map[string]struct {
 		limit, size int64
 		want        time.Duration
 	}{
 		// A quarter of a second's bytes come at once, but 4 kB at least, and 256 kB at most.
-		"none":      {limit: 0, size: 1 << 20, want: 0},
-		"thin line": {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
-		"usual":     {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
-		"fast":      {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
+		"no limit":      {limit: 0, size: 1 << 20, want: 0},
+		"a low limit":   {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
+		"a usual limit": {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
+		"a high limit":  {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &Transports{limiter: NewLimiter(tt.limit), budget: &budget{window: time.Minute}, fetched: func(int) {}}
+				w := NewTransports(NewLimiter(tt.limit), time.Minute, func(int) {}, "")
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
 					return strings.NewReader(strings.Repeat("x", int(tt.size)))
 				}), tt.size)
@@ -138,19 +184,19 @@ func TestBusyAnswer(t *testing.T) {
 		busy   bool
 		after  time.Duration
 	}{
-		"too many requests":                  {http.StatusTooManyRequests, "7", true, 7 * time.Second},
-		"too many requests, without a time":  {http.StatusTooManyRequests, "", true, 0},
-		"unavailable for a while":            {http.StatusServiceUnavailable, "120", true, 2 * time.Minute},
-		"unavailable":                        {http.StatusServiceUnavailable, "", false, 0},
-		"an answer":                          {http.StatusOK, "7", false, 0},
-		"days":                               {http.StatusTooManyRequests, "900000", true, time.Hour},
-		"a time that nobody understands":     {http.StatusTooManyRequests, "soon", true, 0},
-		"a date that has passed":             {http.StatusTooManyRequests, "Wed, 21 Oct 2015 07:28:00 GMT", true, 0},
-		"a number that is less than nothing": {http.StatusTooManyRequests, "-5", true, 0},
+		"too many requests":                 {http.StatusTooManyRequests, "7", true, 7 * time.Second},
+		"too many requests, without a time": {http.StatusTooManyRequests, "", true, 0},
+		"unavailable for a while":           {http.StatusServiceUnavailable, "120", true, 2 * time.Minute},
+		"unavailable":                       {http.StatusServiceUnavailable, "", false, 0},
+		"a usual answer":                    {http.StatusOK, "7", false, 0},
+		"a wait of days is shortened":       {http.StatusTooManyRequests, "900000", true, time.Hour},
+		"an invalid time":                   {http.StatusTooManyRequests, "soon", true, 0},
+		"a date that has passed":            {http.StatusTooManyRequests, "Wed, 21 Oct 2015 07:28:00 GMT", true, 0},
+		"a negative number":                 {http.StatusTooManyRequests, "-5", true, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &Transports{budget: &budget{window: time.Minute}, fetched: func(int) {}}
+			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
 			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
 			}))

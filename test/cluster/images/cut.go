@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Cut is a way in which an answer ends too early.
@@ -54,7 +51,7 @@ func (c *cut) make(w http.ResponseWriter, req *http.Request) error {
 	if secure, ok := conn.(*tls.Conn); ok {
 		raw = secure.NetConn()
 	}
-	tcp := raw.(*net.TCPConn)
+	tcp := raw.(*limitedConn)
 	drain(req.Context(), tcp)
 	if c.way == Reset {
 		_ = tcp.SetLinger(0)
@@ -67,27 +64,16 @@ func (c *cut) make(w http.ResponseWriter, req *http.Request) error {
 
 // drain returns when the client's kernel has all that was sent: a reset discards
 // what is still here, and what is counted would be more than what was received.
-func drain(ctx context.Context, conn *net.TCPConn) {
+func drain(ctx context.Context, conn *limitedConn) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	ticker := time.NewTicker(awaitPeriod)
 	defer ticker.Stop()
-	for unsent(conn) > 0 {
+	for conn.unsent() > 0 {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// unsent is how many bytes the client's kernel has not acknowledged.
-func unsent(conn *net.TCPConn) int {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	n := 0
-	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
-	return n
 }

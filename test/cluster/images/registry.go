@@ -16,10 +16,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// sendBuffer is what the kernel holds of an answer beyond what has been sent. It is
-// small, so that what is counted as served is little more than what was received.
-const sendBuffer = 64 << 10
-
 // Registry is an image registry in memory that counts what it serves and fails on
 // demand. It ends with Close. All methods may be called from several goroutines; a
 // change has taken effect for requests that come after its method has returned.
@@ -111,7 +107,7 @@ func (r *Registry) Up() error {
 		return fmt.Errorf("registry: %w", err)
 	}
 	r.addr = listener.Addr().String()
-	listener = shortListener{listener}
+	listener = limitListener{listener}
 	if r.tls != nil {
 		listener = tls.NewListener(listener, r.tls)
 	}
@@ -165,15 +161,4 @@ func (r *Registry) serveHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		r.content.ServeHTTP(out, req)
 	}
-}
-
-// shortListener gives connections a small send buffer.
-type shortListener struct{ net.Listener }
-
-func (l shortListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return conn, conn.(*net.TCPConn).SetWriteBuffer(sendBuffer)
 }

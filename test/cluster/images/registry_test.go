@@ -461,3 +461,29 @@ func (f *fixture) trust(t *testing.T) {
 }
 
 func sum(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
+
+// A client that stops reading has nearly all bytes that count as served, however large the
+// receive buffer is that its kernel gives it.
+func TestBytesThatNobodyReadsAreNotServed(t *testing.T) {
+	f := newFixture(t)
+	response, err := f.client.Get(f.URL() + f.blob("app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	const read = 400_000
+	if _, err := io.CopyN(io.Discard, response.Body, read); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // the registry must not go on; there is nothing to wait for
+	const limit = 32<<10 + 4<<10       // in flight, and in net/http's own buffer
+	if n := f.BytesOf(f.digest); n < read || n > read+limit {
+		t.Errorf("%d bytes count as served when %d were read; want at most %d more", n, read, limit)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Error(err)
+	}
+	if n := f.BytesOf(f.digest); n != f.size {
+		t.Errorf("%d bytes count as served of a blob of %d", n, f.size)
+	}
+}

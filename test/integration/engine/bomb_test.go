@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 )
 
 // TestGzipBomb becomes a hundred times as large when it is unpacked. The disk is not
@@ -37,7 +38,7 @@ func TestGzipBomb(t *testing.T) {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				disk := mountDisk(t, bomb.disk)
-				r := newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
+				r := newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 				h := r.hostile()
 				layer := h.Put(hostile.Layer, content)
 				h.Tag("1", h.Image([]hostile.Descriptor{layer}, []string{diffID}))

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 )
 
 // TestRefusedNames cannot be pulled, ever.
@@ -190,14 +190,7 @@ func TestContainerdRestarted(t *testing.T) {
 		layers := r.ballast(4, 16<<20)
 		reference, _ := r.push("app", "1", layers...)
 		r.registry.SetRate(16 << 20)
-		done := make(chan error, 1) // so that it can end when the test has failed
-		go func() {
-			_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: reference})
-			done <- err
-		}()
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		defer cancel()
-		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 8<<20))
+		done := r.pullUntil(r.Context(), r.engine, reference, layers[0], 8<<20)
 		r.must(r.containerd.Kill())
 		r.reason(<-done, engineapi.RuntimeUnavailable)
 		r.refused(r.engine, engineapi.RuntimeUnavailable, engineapi.Request{Image: reference})
@@ -215,7 +208,7 @@ func TestNoRoom(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			disk := mountDisk(t, "size=64m")
-			r := newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
+			r := newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 
 			big := r.ballast(5, 20<<20)
 			reference, _ := r.push("big", "1", big...)
@@ -236,14 +229,7 @@ func TestNoRoom(t *testing.T) {
 
 			// Somebody else takes the room while the layer comes in.
 			r.registry.SetRate(5 << 20)
-			done := make(chan error, 1) // so that it can end when the test has failed
-			go func() {
-				_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: reference})
-				done <- err
-			}()
-			ctx, cancel := context.WithTimeout(r.Context(), patience)
-			defer cancel()
-			r.must(r.registry.AwaitBytes(ctx, r.digest(small[0]), 1<<20))
+			done := r.pullUntil(r.Context(), r.engine, reference, small[0], 1<<20)
 			filler := filepath.Join(disk, "filler")
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // it ends when the disk is full
 			r.reason(<-done, engineapi.NoSpace)

@@ -1,6 +1,5 @@
-// Package engine shows by its tests how images are pulled through a real containerd,
-// of each version that nodes run, from a registry that counts what it serves and
-// fails on demand. What a node has is asked of CRI, as kubelet does.
+// Package engine tests pulls through a real containerd of each supported version, from a registry that
+// counts what it serves and fails on demand. The tests look into containerd over CRI, like the kubelet.
 package engine
 
 import (
@@ -17,11 +16,10 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
-// patience is how long anything may take that has to happen at some time. It is long
-// since the machine may be busy, and only spent when something is wrong.
+// patience bounds the wait for anything that must happen. It is long because the machine may be busy.
 const patience = 2 * time.Minute
 
-// daemon is a containerd that is started when the first test needs it, and shared.
+// daemon is a shared containerd, which the first test starts.
 type daemon struct {
 	version cluster.ContainerdVersion
 	once    sync.Once
@@ -31,15 +29,15 @@ type daemon struct {
 
 func (d *daemon) get() (*cluster.Containerd, error) {
 	d.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // it may have to be built
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // with time to build it
 		defer cancel()
 		d.started, d.err = cluster.StartContainerd(ctx, cluster.ContainerdOptions{Version: d.version, Log: os.Stderr})
 	})
 	return d.started, d.err
 }
 
-// daemons are one of each version, by its name.
-var daemons = map[string]*daemon{ //nolint:gochecknoglobals // TestMain has no other way to hand them on
+// daemons are the daemons by version.
+var daemons = map[string]*daemon{ //nolint:gochecknoglobals // TestMain has no other way to pass them
 	"1.6": {version: cluster.ContainerdInstalled},
 	"1.7": {version: cluster.Containerd17},
 	"2":   {version: cluster.Containerd2},

@@ -16,9 +16,9 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
-// atMost holds what the registry has sent of layers against their size. What was in the
-// kernel's buffers when a process was killed is lost: some 100 kB, or more on a machine
-// that is busy, however large the layer.
+// atMost compares the bytes of layers that the registry has sent with the layers' size. When a
+// process is killed, the bytes in the kernel's buffers are lost, which the registry keeps to
+// 32 KiB, and those that the process has just read.
 func (r *rig) atMost(times float64, layers ...v1.Layer) {
 	r.Helper()
 	served, size := r.blobBytes(layers...), r.size(layers...)
@@ -28,7 +28,7 @@ func (r *rig) atMost(times float64, layers ...v1.Layer) {
 	}
 }
 
-// TestCut has a pull go on where the connection broke, within the same pull.
+// TestCut resumes a layer within the same pull after the connection broke.
 func TestCut(t *testing.T) {
 	for name, way := range map[string]images.Cut{"reset": images.Reset, "closed": images.Finish} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestKilled has another process go on with what one has left behind, even if
-// containerd was killed, and has collected its garbage, in between.
+// TestKilled resumes in another process, even if meanwhile containerd was killed or has collected its
+// garbage.
 func TestKilled(t *testing.T) {
 	between := map[string]func(*rig){
 		"at once": func(*rig) {},
@@ -79,7 +79,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestRangeIgnored takes the whole layer again from a registry that cannot do better.
+// TestRangeIgnored fetches the whole layer again from a registry that ignores Range.
 func TestRangeIgnored(t *testing.T) {
 	each(t, func(r *rig) {
 		layers := r.ballast(3, 4<<20)
@@ -92,7 +92,7 @@ func TestRangeIgnored(t *testing.T) {
 	})
 }
 
-// TestRestRefused takes the whole layer again from a registry that does not send a part.
+// TestRestRefused fetches the whole layer again from a registry that refuses Range.
 func TestRestRefused(t *testing.T) {
 	each(t, func(r *rig) {
 		layers := r.ballast(6, 4<<20)
@@ -106,8 +106,7 @@ func TestRestRefused(t *testing.T) {
 	})
 }
 
-// TestDamagedRest is what is left of a layer when power was lost before it was on
-// disk. It is fetched anew.
+// TestDamagedRest fetches a layer again of which a loss of power has left only zeros.
 func TestDamagedRest(t *testing.T) {
 	eachAlone(t, func(r *rig) {
 		layers := r.ballast(4, 4<<20)
@@ -124,7 +123,7 @@ func TestDamagedRest(t *testing.T) {
 	})
 }
 
-// zeroIngests overwrites what containerd has of layers that are not complete.
+// zeroIngests overwrites incomplete layers in containerd with zeros.
 func (r *rig) zeroIngests() {
 	r.Helper()
 	found := 0
@@ -142,14 +141,14 @@ func (r *rig) zeroIngests() {
 	}
 }
 
-// TestBandwidth bounds all pulls together.
+// TestBandwidth checks that the limit is for all pulls together.
 func TestBandwidth(t *testing.T) {
 	each(t, func(r *rig) {
 		const size, limit = 3 << 20, 2 << 20
 		e := r.newEngine(func(o *engine.Options) { o.Bandwidth = limit })
 		layers := r.ballast(5, size/2, size/2)
 		start := time.Now()
-		done := make(chan error, len(layers)) // so that all can end when the test has failed
+		done := make(chan error, len(layers)) // has room for all errors, for when the test has failed
 		for i, name := range []string{"one", "two"} {
 			reference, _ := r.push(name, "1", layers[i])
 			go func() {
@@ -161,7 +160,7 @@ func TestBandwidth(t *testing.T) {
 			r.must(<-done)
 		}
 		took := time.Since(start)
-		// A quarter of a second's bytes may come at once in the beginning.
+		// The first quarter of a second's bytes may come at once.
 		if least := time.Duration(float64(time.Second) * (float64(size)/limit - 0.3)); took < least {
 			r.Errorf("%d bytes came in %v, want %v at least", size, took, least)
 		}

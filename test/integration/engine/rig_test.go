@@ -20,28 +20,27 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 )
 
-// secret stands in every password of these tests, and must be found nowhere else.
+// secret is part of every password of these tests, and must not be logged.
 const secret = "hunter2"
 
-// rig is one test's engine, with a registry of its own.
+// rig is the engine and the registry of one test.
 type rig struct {
 	*testing.T
 	containerd *cluster.Containerd
 	version    string
 	registry   *images.Registry
 	hosts      string // folder like certs.d
-	seed       uint64 // of layers that no other test has on the same daemon
+	seed       uint64 // of layers, so that no other test on this daemon has them
 	engine     *engine.Engine
 	log        *lockedBuffer
 	cri        cri.ImageServiceClient
 }
 
-// each runs a test with each version of containerd. The daemon is shared by tests that
-// run at the same time: they use repositories of their own, as each registry has a port
-// of its own.
+// each runs a test with each version of containerd. Parallel tests share the daemon; their images differ,
+// because each test's registry has its own port.
 func each(t *testing.T, test func(*rig)) {
 	t.Helper()
 	cluster.NeedRoot(t)
@@ -57,39 +56,21 @@ func each(t *testing.T, test func(*rig)) {
 	}
 }
 
-// eachAlone is each with a containerd that no other test uses.
+// eachAlone is like each, with a containerd that no other test uses.
 func eachAlone(t *testing.T, test func(*rig)) {
 	t.Helper()
 	cluster.NeedRoot(t)
 	for version, d := range daemons {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			test(newRig(t, version, startAlone(t, cluster.ContainerdOptions{Version: d.version})))
+			test(newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version})))
 		})
 	}
 }
 
-func startAlone(t *testing.T, o cluster.ContainerdOptions) *cluster.Containerd {
-	t.Helper()
-	c, err := cluster.StartContainerd(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 	t.Helper()
-	registry, err := images.Serve(freeport.Address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = registry.Close() })
+	registry := pulltest.ServeRegistry(t)
 	r := &rig{T: t, containerd: containerd, version: version, registry: registry, hosts: t.TempDir(), seed: rand.Uint64(), log: &lockedBuffer{}}
 	r.must(registry.WriteHosts(r.hosts, registry.Addr()))
 	conn, err := grpc.NewClient("unix://"+containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -109,7 +90,7 @@ func newRig(t *testing.T, version string, containerd *cluster.Containerd) *rig {
 	return r
 }
 
-// newEngine is another process's engine, as far as containerd can tell.
+// newEngine returns another engine, which to containerd looks like another process.
 func (r *rig) newEngine(change func(*engine.Options)) *engine.Engine {
 	r.Helper()
 	o := engine.Options{
@@ -133,7 +114,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// pull pulls with the rig's engine, and fails the test if that fails.
+// pull pulls with the rig's engine, which must succeed.
 func (r *rig) pull(image string, credentials ...engineapi.Credential) engineapi.Image {
 	r.Helper()
 	got, err := r.engine.Pull(r.Context(), engineapi.Request{Image: image, Credentials: credentials})
@@ -171,8 +152,7 @@ func (r *rig) eventually(do func() error) {
 	}
 }
 
-// refused pulls, and returns the failure, which must have the reason. It is no error
-// of the test.
+// refused pulls, which must fail with the reason, and returns the failure.
 func (r *rig) refused(e *engine.Engine, reason engineapi.Reason, request engineapi.Request) engineapi.Error {
 	r.Helper()
 	_, err := e.Pull(r.Context(), request)
@@ -193,7 +173,7 @@ func (r *rig) reason(err error, reason engineapi.Reason) engineapi.Error {
 	return *failure
 }
 
-// ballast are layers of so many bytes each, like nobody else's.
+// ballast returns layers of the given sizes that no other test has.
 func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
 	r.Helper()
 	var layers []v1.Layer
@@ -208,13 +188,10 @@ func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
 // push pushes an image of layers, and returns its reference.
 func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
 	r.Helper()
-	image, err := images.New(images.Platform("amd64"), layers...)
-	r.must(err)
-	r.must(r.registry.Push(r.Context(), repository, tag, image))
-	return r.registry.Reference(repository, tag), image
+	return pulltest.Push(r.T, r.registry, repository, tag, layers...)
 }
 
-// seen is the image as CRI shows it to kubelet, or nil.
+// seen returns the image as CRI shows it to the kubelet, or nil.
 func (r *rig) seen(reference string) *cri.Image {
 	r.Helper()
 	answer, err := r.cri.ImageStatus(r.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: reference}})
@@ -222,7 +199,7 @@ func (r *rig) seen(reference string) *cri.Image {
 	return answer.Image
 }
 
-// shows waits until CRI shows what it should: it hears of changes by events.
+// shows waits until CRI, which follows events of containerd, shows the image as expected.
 func (r *rig) shows(reference, what string, holds func(*cri.Image) bool) *cri.Image {
 	r.Helper()
 	deadline := time.Now().Add(patience)
@@ -252,17 +229,17 @@ func (r *rig) showsPinned(reference string, pinned bool) {
 	})
 }
 
-// knowsPins reports whether kubelet can be told by CRI not to remove an image.
+// knowsPins reports whether this version of CRI supports pinning.
 func (r *rig) knowsPins() bool { return r.version != "1.6" }
 
-// remove removes an image as kubelet's garbage collection does.
+// remove removes an image like the kubelet's garbage collection.
 func (r *rig) remove(id string) {
 	r.Helper()
 	_, err := r.cri.RemoveImage(r.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: id}})
 	r.must(err)
 }
 
-// blobBytes is what the registry has sent of the layers.
+// blobBytes returns how many bytes of the layers the registry has sent.
 func (r *rig) blobBytes(layers ...v1.Layer) int64 {
 	r.Helper()
 	sum := int64(0)
@@ -290,14 +267,11 @@ func (r *rig) size(layers ...v1.Layer) int64 {
 	return sum
 }
 
-// cutShort pulls until the registry has sent n bytes of the layer, and is gone then,
-// as a process that is killed.
-func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
+// pullUntil starts a pull, and returns when the registry has sent n bytes of the layer. The
+// channel receives the error of the pull.
+func (r *rig) pullUntil(ctx context.Context, e *engine.Engine, reference string, layer v1.Layer, n int64) <-chan error {
 	r.Helper()
-	e := r.newEngine(nil)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	done := make(chan error, 1) // so that it can end when nobody waits for it any more
+	done := make(chan error, 1) // has room for the error, for when the test has failed
 	go func() {
 		_, err := e.Pull(ctx, engineapi.Request{Image: reference})
 		done <- err
@@ -305,13 +279,23 @@ func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	r.must(r.registry.AwaitBytes(waiting, r.digest(layer), n))
+	return done
+}
+
+// cutShort pulls until the registry has sent n bytes of the layer, and then ends like a process
+// that is killed.
+func (r *rig) cutShort(reference string, layer v1.Layer, n int64) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	done := r.pullUntil(ctx, r.newEngine(nil), reference, layer, n)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		r.Fatalf("a pull that was cancelled ended with %v", err)
 	}
 }
 
-// lockedBuffer takes a log.
+// lockedBuffer stores a log.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -14,14 +14,11 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// lostToKill is how many bytes of a blob may be sent twice for each time that the hub
-// was killed amid it, which is once less than the blob was asked for. What has left the
-// registry is lost until the hub has given it to containerd: it is in the kernel's
-// buffers, 128 KiB of them at the registry's end, or in what the hub has just read. The
-// registry is slower than the hub here, so they are nearly empty while the machine is
-// idle, and 32 KiB is what is lost; 85 KiB was seen on a machine with six times the work
-// that it can do. A share of the size would be no bound for a blob of some hundred
-// bytes, which is sent again as a whole.
+// lostToKill is how many bytes of a blob may be sent twice each time that the hub is killed
+// while it fetches the blob. Bytes that have left the registry are lost until the hub has given
+// them to containerd: they are in the kernel's buffers, where the registry keeps them to 32 KiB,
+// or in what the hub has just read. A share of the size would be no bound for a blob of some
+// hundred bytes, which is sent again as a whole.
 const lostToKill = 192 << 10
 
 // TestKills kills the hub at random, thirty times, while twenty pods have three images

@@ -1,14 +1,12 @@
-// Package imagepull shows by its tests what must be true of the hub's pre-pull: that a
-// request which was answered is carried out, whatever becomes of the hub, of containerd,
-// of the registry and of the cloud meanwhile, that no byte is fetched twice for it, and
-// that nothing is left behind. The hub is a process of its own, seen over HTTP only, a
-// node's identity is all it has, and a real containerd pulls. What containerd has is
-// asked of CRI, as kubelet does, and of ctr.
+// Package imagepull tests the pre-pull of a hub process with a real containerd: an answered request is
+// carried out whatever happens to the hub, containerd, the registry and the cloud; no byte is fetched
+// twice; and nothing is left behind. The tests use the hub's HTTP API, and look into containerd over CRI,
+// like the kubelet, and with ctr. The hub has only the identity of a node.
 //
-// No kubelet runs. The DaemonSet controller makes the pods and the scheduler binds them;
-// a test plays edgehub-controller, which marks pods, and the kubelet, which runs them.
+// No kubelet runs. The DaemonSet controller creates the pods and the scheduler binds them; the tests do
+// what edgehub-controller and the kubelet would do.
 //
-// The invariants that tests name are those of imagepull/README.md.
+// The invariants are those of imagepull/README.md.
 package imagepull
 
 import (
@@ -24,21 +22,21 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
-// productRoot is the product's module, seen from this folder.
+// productRoot is the path of the product's module.
 const productRoot = "../../.."
 
-// environment is what all tests share.
+// environment is shared by all tests.
 type environment struct {
 	cluster *cluster.Cluster
-	admin   kubernetes.Interface // straight to the apiserver
-	fleet   *fleet.Fleet         // keeps Nodes Ready, and leaves their pods alone
+	admin   kubernetes.Interface // without the hub
+	fleet   *fleet.Fleet         // keeps Nodes Ready, and does not run their pods
 	hubBin  string
 }
 
-var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
+var env environment //nolint:gochecknoglobals // TestMain has no other way to pass it
 
-// atOnce is how many tests run beside each other, unless -parallel says more: most of
-// the time they wait, for a registry that is slow or for an interval.
+// atOnce is how many tests run in parallel, unless -parallel says more: they mostly wait, for a slow
+// registry or an interval.
 const atOnce = 6
 
 func TestMain(m *testing.M) {

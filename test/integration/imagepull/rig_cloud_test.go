@@ -23,8 +23,7 @@ import (
 type daemon struct {
 	*rig
 	name string
-	// pod is the one that runs the first revision. It is marked with revision, which is
-	// the newest.
+	// pod is of the first revision. revision is the newest, and the pod's target.
 	pod      *corev1.Pod
 	revision string
 }
@@ -32,7 +31,7 @@ type daemon struct {
 // oldImage is never pulled: no kubelet runs.
 const oldImage = "none.invalid/app:old"
 
-// daemonSet makes a DaemonSet whose pod is on the node.
+// daemonSet creates a DaemonSet with a pod on the node.
 func (r *rig) daemonSet(name string, secrets ...string) *daemon {
 	r.Helper()
 	d := &daemon{rig: r, name: name}
@@ -60,7 +59,7 @@ func (r *rig) daemonSet(name string, secrets ...string) *daemon {
 	return d
 }
 
-// awaitPod waits for a pod on the node that holds says is the one.
+// awaitPod waits for a pod on the node for which holds returns true.
 func (d *daemon) awaitPod(what string, holds func(*corev1.Pod) bool) *corev1.Pod {
 	d.Helper()
 	var found *corev1.Pod
@@ -78,7 +77,7 @@ func (d *daemon) awaitPod(what string, holds func(*corev1.Pod) bool) *corev1.Pod
 	return found
 }
 
-// upgradable is a DaemonSet whose pod is marked for a revision with these images.
+// upgradable creates a DaemonSet whose pod needs an upgrade to a revision with these images.
 func (r *rig) upgradable(name string, images ...string) *daemon {
 	r.Helper()
 	d := r.daemonSet(name)
@@ -87,10 +86,10 @@ func (r *rig) upgradable(name string, images ...string) *daemon {
 	return d
 }
 
-// change gives the DaemonSet another revision, with these images.
+// change changes the DaemonSet to a revision with these images.
 func (d *daemon) change(images ...string) {
 	d.Helper()
-	if d.pod == nil { // the revision before has to be that of a pod
+	if d.pod == nil { // the pod must be of the revision before
 		d.pod = d.awaitPod(d.name+" has its pod", func(*corev1.Pod) bool { return true })
 	}
 	var containers []corev1.Container
@@ -108,7 +107,7 @@ func (d *daemon) change(images ...string) {
 	})
 }
 
-// newest is the hash of the revision with these images, "" if there is none yet.
+// newest returns the hash of the revision with these images, or "" if there is none yet.
 func (d *daemon) newest(images []string) string {
 	d.Helper()
 	list, err := env.admin.AppsV1().ControllerRevisions(d.namespace).List(d.Context(), metav1.ListOptions{LabelSelector: "app=" + d.name})
@@ -122,7 +121,7 @@ func (d *daemon) newest(images []string) string {
 	return ""
 }
 
-// mark says to the pod what edgehub-controller says, in one patch.
+// mark patches the pod like edgehub-controller.
 func (d *daemon) mark(prepull bool) {
 	d.Helper()
 	set, err := env.admin.AppsV1().DaemonSets(d.namespace).Get(d.Context(), d.name, metav1.GetOptions{})
@@ -141,7 +140,7 @@ func need(revision string) corev1.PodCondition {
 	return corev1.PodCondition{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message(revision)}
 }
 
-// patchPod changes annotations and status, as controller and kubelet may.
+// patchPod changes annotations and status, like controller and kubelet.
 func (r *rig) patchPod(pod *corev1.Pod, change map[string]any) {
 	r.Helper()
 	patch, err := json.Marshal(change)
@@ -165,7 +164,7 @@ func (r *rig) knowsMark(pod string) bool {
 	})
 }
 
-// says is what the condition PodImageReady of a pod says, as one word after the other.
+// says returns status, reason and message of the condition PodImageReady, or "nothing".
 func says(pod *corev1.Pod) string {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c == nil {
@@ -174,7 +173,7 @@ func says(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
-// told is what the pod says to the cloud now.
+// told returns what the pod says in the cloud now.
 func (d *daemon) told() string {
 	d.Helper()
 	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
@@ -182,15 +181,15 @@ func (d *daemon) told() string {
 	return says(pod)
 }
 
-// ready is what the pod says once its images are there.
+// ready returns what the pod says once its images are ready.
 func (d *daemon) ready() string { return "True PrepullReady " + upgrade.Message(d.revision) }
 
-// not is what it says as long as they are not, and why.
+// not returns what the pod says while they are not ready.
 func (d *daemon) not(reason string) string {
 	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
 }
 
-// awaitTold waits until the pod says this to the cloud.
+// awaitTold waits until the pod says this in the cloud.
 func (d *daemon) awaitTold(want string) {
 	d.Helper()
 	last := ""
@@ -205,8 +204,8 @@ func (d *daemon) awaitTold(want string) {
 	})
 }
 
-// record notes all that the pod says to the cloud from now on, until it says the last
-// that the returned function is called with.
+// record records what the pod says in the cloud from now on. The returned function waits until it says
+// last.
 func (d *daemon) record() (until func(last string) []string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), rolloutenv.Patience)
@@ -231,7 +230,7 @@ func (d *daemon) record() (until func(last string) []string) {
 	}
 }
 
-// awaitEvent waits for an Event on the pod with these words.
+// awaitEvent waits for an Event of the pod with these words.
 func (d *daemon) awaitEvent(reason, words string) {
 	d.Helper()
 	d.eventually("an Event "+reason+" on "+d.pod.Name+" says "+words, func() bool {
@@ -243,7 +242,7 @@ func (d *daemon) awaitEvent(reason, words string) {
 	})
 }
 
-// upgrade takes the pod away, and runs the one that comes in its place, as kubelet does.
+// upgrade deletes the pod, and reports its successor as running, like the kubelet.
 func (d *daemon) upgrade() {
 	d.Helper()
 	now := int64(0)
@@ -258,7 +257,7 @@ func (d *daemon) upgrade() {
 	d.patchPod(next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
 }
 
-// online is whether the hub says so.
+// online reports whether the hub says that it is online.
 func (r *rig) online() bool {
 	a := r.call(r.Context(), http.MethodGet, nodeapi.Readyz)
 	return a.err == nil && a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"

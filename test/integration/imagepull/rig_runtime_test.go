@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// criImages are all images that kubelet would see, by their tags.
+// criImages returns all images that the kubelet would see, by their tags.
 func (r *rig) criImages() map[string]*cri.Image {
 	r.Helper()
 	conn, err := grpc.NewClient("unix://"+r.containerd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -26,8 +26,8 @@ func (r *rig) criImages() map[string]*cri.Image {
 	return out
 }
 
-// awaitImage waits until kubelet would see the image, which has to be pinned where
-// containerd knows pins.
+// awaitImage waits until the kubelet would see the image, which must be pinned if this containerd supports
+// pinning.
 func (r *rig) awaitImage(reference string) {
 	r.Helper()
 	r.eventually("CRI shows "+reference, func() bool { return r.criImages()[reference] != nil })
@@ -36,8 +36,7 @@ func (r *rig) awaitImage(reference string) {
 	}
 }
 
-// holds is what of containerd's leases and labels is there for images that are held
-// ahead of upgrades, and what is pinned, as lines.
+// holds returns the lines of ctr about leases and labels of retained images, and about pinned images.
 func (r *rig) holds() []string {
 	r.Helper()
 	var out []string
@@ -56,7 +55,7 @@ func (r *rig) holds() []string {
 	return out
 }
 
-// awaitNothingHeld waits until nothing is left of what was held. Images may be.
+// awaitNothingHeld waits until no image is retained. The images may still be on the node.
 func (r *rig) awaitNothingHeld() {
 	r.Helper()
 	var last []string

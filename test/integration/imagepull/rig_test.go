@@ -11,31 +11,30 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
-	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
-// rig is one node: its hub, its containerd, the registry that it pulls from, and a
-// namespace with pods on it. One hub has a containerd for itself: it lets go of all
-// that it does not want.
+// rig is one node with its hub, containerd and registry, and a namespace with pods on the node. Each hub
+// has its own containerd, because it releases all images that it does not want.
 type rig struct {
 	*testing.T
 	hub        *hubproc.Hub
 	node       string
 	namespace  string
-	containerd *cluster.Containerd // nil: there is none
+	containerd *cluster.Containerd // may be nil
 	version    string              // of containerd
 	registry   *images.Registry
 }
 
-// versions are those of containerd that nodes run.
+// versions are the tested versions of containerd.
 var versions = map[string]cluster.ContainerdVersion{ //nolint:gochecknoglobals // a constant
 	"1.6": cluster.ContainerdInstalled,
 	"2":   cluster.Containerd2,
 }
 
-// each runs a test with each version of containerd. The hub does not run yet.
+// each runs a test with each version of containerd. The test starts the hub.
 func each(t *testing.T, test func(*rig), args ...string) {
 	t.Helper()
 	for version := range versions {
@@ -46,26 +45,12 @@ func each(t *testing.T, test func(*rig), args ...string) {
 	}
 }
 
-// newRig has a node with a containerd, whose hub has these flags besides those that it
-// cannot do without.
+// newRig returns a node with containerd. args are additional flags of the hub.
 func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...string) *rig {
 	t.Helper()
 	cluster.NeedRoot(t)
 	o.Version = versions[version]
-	containerd, err := cluster.StartContainerd(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := containerd.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	registry, err := images.Serve(freeport.Address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = registry.Close() })
+	containerd, registry := pulltest.StartContainerd(t, o), pulltest.ServeRegistry(t)
 	if err := containerd.Trust(registry); err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +61,10 @@ func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...s
 	return r
 }
 
-// newBareRig has a node without containerd.
+// newBareRig returns a node without containerd.
 func newBareRig(t *testing.T, args ...string) *rig {
 	t.Helper()
-	// The machine's disk may be as full as it likes.
+	// The tests must also pass on a machine with a full disk.
 	args = append([]string{"--image-pull-min-free=0", "--kubelet-root-dir=" + t.TempDir()}, args...)
 	hub := hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: args})
 	hub.IdentifyAs(env.cluster, "system:nodes")
@@ -113,7 +98,7 @@ func (r *rig) eventually(what string, done func() bool) {
 	rolloutenv.Eventually(r.T, what, done)
 }
 
-// layer is one of so many random bytes, which no other test has.
+// layer returns a layer of random bytes that no other test has.
 func (r *rig) layer(seed uint64, size int64) v1.Layer {
 	r.Helper()
 	own := fnv.New64a()
@@ -126,14 +111,11 @@ func (r *rig) layer(seed uint64, size int64) v1.Layer {
 // push pushes an image of layers, and returns its reference.
 func (r *rig) push(repository, tag string, layers ...v1.Layer) (reference string, image v1.Image) {
 	r.Helper()
-	image, err := images.New(images.Platform("amd64"), layers...)
-	r.must(err)
-	r.must(r.registry.Push(r.Context(), repository, tag, image))
-	return r.registry.Reference(repository, tag), image
+	return pulltest.Push(r.T, r.registry, repository, tag, layers...)
 }
 
-// atMost holds what the registry has sent of a layer against its size. Where something
-// is killed amid it, the layer has to be large beside lostToKill.
+// atMost compares the bytes of a layer that the registry has sent with the layer's size. If a process is
+// killed meanwhile, the layer must be much larger than lostToKill.
 func (r *rig) atMost(times float64, layer v1.Layer) {
 	r.Helper()
 	digest, err := layer.Digest()
