@@ -91,7 +91,7 @@ func TestNothingIsLeftOfRequestsThatEndBadly(t *testing.T) {
 		// The cluster waits for the apiserver that was started again, and the
 		// test's own client has a connection to it; the hub's are net/http's.
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"),
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"))
+		goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"))
 }
 
 // soak makes requests of all kinds from several clients at once.
