@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -148,7 +149,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 // whole list.
 func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
-	page := &lastPage{}
+	page := &relist.ListMeta{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
@@ -236,14 +237,4 @@ func (x *exchange) tooLarge(v *view.View) {
 	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
 	x.cache.lister.BackOff(v)
 	v.DropComplete()
-}
-
-// lastPage reads the list metadata of a page, and ignores the items.
-type lastPage struct{ wire.ListMeta }
-
-func (*lastPage) Item([]byte, *wire.Meta) error { return nil }
-
-func (p *lastPage) List(m wire.ListMeta) error {
-	p.ListMeta = m
-	return nil
 }

@@ -14,14 +14,8 @@ func (l *Lister) Commit(q *query.Query, template *http.Request, b *view.Builder,
 	if !b.Consistent {
 		l.Views.InheritSeen(q, v)
 	}
-	result := b.Commit(version)
-	l.Views.RecordDeletions(b)
-	if result == view.Committed {
-		l.Views.RecordDeletedPods(b, version)
-	}
-	switch result {
+	switch l.commit(b, version) {
 	case view.Restored:
-		l.restored(v, version)
 		l.Refresh(v, template)
 	case view.Outdated:
 		if !b.Consistent {
@@ -37,17 +31,12 @@ func (l *Lister) Commit(q *query.Query, template *http.Request, b *view.Builder,
 	}
 }
 
-// restored is called when a view proved newer than the apiservers. Versions may mean other
-// objects from now on, so it drops everything that is compared by version: views of the same
-// resource, and Single views of the same store.
-func (l *Lister) restored(v *view.View, version string) {
-	l.Log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
-	back := v.Key.UserResource()
-	for _, other := range l.Views.All() {
-		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Scope == v.Scope) {
-			other.Reset()
-		}
+// commit makes a list the state of its view. After view.Restored the view is empty: the caller
+// must list it again.
+func (l *Lister) commit(b *view.Builder, version string) view.CommitResult {
+	result := l.Views.Commit(b, version)
+	if result == view.Restored {
+		l.restored(b.View, version)
 	}
-	l.Records.Restored(back, version)
-	l.Pages.Forget(v.Scope)
+	return result
 }

@@ -21,11 +21,6 @@ const (
 	maxLists = 2
 	// timeout bounds one relist. Over a link of 1 Mbit/s 20 MB take three minutes.
 	timeout = 15 * time.Minute
-	// MaxPause is the longest pause between relists of one view for its open watches, if they
-	// recur (because the disk is full, for example). The first pause is two seconds.
-	MaxPause = 5 * time.Minute
-	// Calm is the time without such a relist that resets the pause.
-	Calm = 10 * time.Minute
 	// maxDiffBytes bounds the events that replace a list. If there are more, clients
 	// have to list again.
 	maxDiffBytes = 16 << 20
@@ -39,6 +34,8 @@ type Lister struct {
 
 	mu sync.Mutex
 	of map[*view.View]*relisting
+	// checks are the last version checks, by query.VersionSpace.
+	checks map[string]*versionCheck
 }
 
 // Options are options of a lister. All are required.
@@ -63,7 +60,10 @@ type Options struct {
 
 // New returns a lister.
 func New(o Options) *Lister {
-	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
+	return &Lister{
+		Options: o, lists: semaphore.NewWeighted(maxLists),
+		of: map[*view.View]*relisting{}, checks: map[string]*versionCheck{},
+	}
 }
 
 // relisting returns the relist state of a view.
@@ -72,14 +72,22 @@ func (l *Lister) relisting(v *view.View) *relisting {
 	defer l.mu.Unlock()
 	r := l.of[v]
 	if r == nil {
-		r = new(relisting)
+		r = newRelisting()
 		l.of[v] = r
 	}
 	return r
 }
 
 // Ended returns a relist of a view that succeeded after a time, or nil.
-func (l *Lister) Ended(v *view.View, after time.Time) *Call { return l.relisting(v).ended(after) }
+func (l *Lister) Ended(v *view.View, after time.Time) *Call {
+	r := l.relisting(v)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil || !r.last.succeeded(after) {
+		return nil
+	}
+	return r.last
+}
 
 // BackOff prevents relists of a view for its open watches for some time.
 func (l *Lister) BackOff(v *view.View) { l.relisting(v).backOff(l.Now()) }
@@ -115,6 +123,20 @@ type Call struct {
 	Events            []byte
 }
 
+func (f *Call) isDone() bool {
+	select {
+	case <-f.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// succeeded reports whether the relist has succeeded after a time.
+func (f *Call) succeeded(after time.Time) bool {
+	return f.isDone() && f.Err == nil && f.ended.After(after)
+}
+
 // errUnfit is returned for a list that cannot be cached, now or later.
 var errUnfit = errors.New("what came cannot be kept")
 
@@ -142,18 +164,10 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, l
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := l.Now()
-	if f := r.last; f != nil {
-		select {
-		case <-f.Done:
-			if f.Err == nil && !after.IsZero() && f.ended.After(after) {
-				return f, nil
-			}
-		default:
-			return f, nil
-		}
+	if f := r.last; f != nil && (!f.isDone() || !after.IsZero() && f.succeeded(after)) {
+		return f, nil
 	}
-	if limited && !r.allowedLocked(now) {
+	if limited && !r.allowedLocked(l.Now()) {
 		return nil, errBackedOff
 	}
 	f := &Call{Done: make(chan struct{})}
@@ -193,8 +207,7 @@ func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.
 	defer v.CountLists(-1)
 	result, err := l.runOnce(ctx, f, v, template)
 	if err == nil && result == view.Restored {
-		// Versions mean other objects now, so the events of before are invalid.
-		l.restored(v, f.To)
+		// Versions mean other objects now: there are no events from the state of before.
 		_, err = l.runOnce(ctx, f, v, template)
 		f.From, f.Events = "", nil
 	}
@@ -212,11 +225,7 @@ func (l *Lister) runOnce(ctx context.Context, f *Call, v *view.View, template *h
 	}
 	f.To = b.Meta.ResourceVersion
 	f.Changed, f.From, f.Events = l.compareWith(v, b)
-	result := b.Commit(f.To)
-	l.Views.RecordDeletions(b)
-	if result == view.Committed {
-		l.Views.RecordDeletedPods(b, f.To)
-	}
+	result := l.commit(b, f.To)
 	if result != view.Committed { // events do not lead to this state
 		f.From, f.Events = "", nil
 	}

@@ -61,8 +61,7 @@ func (v *View) Behind() bool {
 }
 
 // Latest returns the latest version whose state the view has, or a client has received, even
-// if the view is stale. If an apiserver's newest state is older, its store was restored from
-// a backup.
+// if the view is stale.
 func (v *View) Latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,6 +70,11 @@ func (v *View) Latest() string {
 	}
 	return v.seen
 }
+
+// provesRestore reports whether a consistent answer at a version proves that etcd was restored
+// from a backup: clients had received the state at version began before the request was sent.
+// relist.Lister.restored documents what follows.
+func provesRestore(began, version string) bool { return versions.Compare(version, began) < 0 }
 
 // Reset drops a view whose versions are no longer valid.
 func (v *View) Reset() {

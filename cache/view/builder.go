@@ -25,8 +25,7 @@ var ErrListTooLarge = errors.New("the list is too large to be kept")
 // at a time.
 type Builder struct {
 	View *View
-	// began is the view's version at the time of the request. A Consistent answer that is
-	// older proves that the apiserver's store was restored from a backup.
+	// began is View.Latest at the time of the request, or empty if the answer is not Consistent.
 	began      string
 	Consistent bool // the answer shows the newest state
 
@@ -34,7 +33,7 @@ type Builder struct {
 	Bytes int64
 	// Commit sets these, from the members that the view had at version deletedAt and that
 	// the builder does not have. deleted are UIDs, where a missing member was deleted; left are
-	// versions, where it may only have stopped matching the query. See Views.RecordDeletions.
+	// versions, where it may only have stopped matching the query. See Views.recordDeletions.
 	deleted   map[string]types.UID
 	deletedAt string
 	left      map[string]string
@@ -50,8 +49,8 @@ type builderItem struct {
 	Bytes []byte
 }
 
-// NewBuilder returns an empty Builder; the caller must call End. began is the version of the
-// view when the request was sent; consistent means that the answer shows the newest state.
+// NewBuilder returns an empty Builder; the caller must call End. began is View.Latest when the
+// request was sent, if its answer is consistent, that is, shows the newest state.
 func (v *View) NewBuilder(began string, consistent bool) *Builder {
 	return &Builder{View: v, began: began, Consistent: consistent, Items: map[string]builderItem{}}
 }
@@ -152,10 +151,19 @@ type CommitResult uint8
 const (
 	Committed CommitResult = iota
 	Outdated               // the view is newer, and unchanged
-	// Restored means that the view is newer than the apiservers: their store was restored from
-	// a backup. The view is unchanged; the caller must drop it and list it again.
+	// Restored means that the view is newer than the apiservers: see relist. The view is unchanged.
 	Restored
 )
+
+// Commit is Builder.Commit. It also records the deletions that the list shows.
+func (s *Views) Commit(b *Builder, version string) CommitResult {
+	result := b.Commit(version)
+	s.recordDeletions(b)
+	if result == Committed {
+		s.recordDeletedPods(b, version)
+	}
+	return result
+}
 
 // Commit makes the collected items the view's state at version. A view at the same version
 // usually has the same members. If not (a CustomResourceDefinition has a new default, an
@@ -165,6 +173,7 @@ func (b *Builder) Commit(version string) CommitResult {
 	v := b.View
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	restored := provesRestore(b.began, version)
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
@@ -172,7 +181,7 @@ func (b *Builder) Commit(version string) CommitResult {
 			v.header.Updated, v.served = v.disk.Clock(), true
 			v.allowLocked()
 			return Committed
-		case order < 0 && b.Consistent && versions.Compare(version, b.began) < 0:
+		case order < 0 && restored:
 			return Restored
 		case order < 0:
 			v.allowLocked()
@@ -182,8 +191,8 @@ func (b *Builder) Commit(version string) CommitResult {
 	if v.complete { // stale, or older than the items
 		v.seenLocked(v.version)
 	}
-	if b.Consistent && versions.Compare(version, b.began) < 0 {
-		v.seen = "" // there is no newer state: the store was restored from a backup
+	if restored {
+		v.seen = "" // there is no newer state
 	}
 	v.replaceLocked(b, version)
 	v.catchUpLocked()

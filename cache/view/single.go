@@ -16,9 +16,9 @@ import (
 // maxSingles bounds a Single view. A kubelet reads a few dozen objects by GET.
 const maxSingles = 1024
 
-// KeepSingle adds an object that was read by GET, unless the view has a newer one. An
-// object older than began, the version that the view had when the request was sent, proves
-// that the apiserver's store was restored from a backup; it replaces the newer one.
+// KeepSingle adds an object that was read by GET, unless the view has a newer one. began is the
+// version that the view had when the request was sent: after a restore of etcd, an older object
+// replaces a newer one. Other copies follow at the next list.
 func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
 	v.Highest.Raise(version)
 	v.mu.Lock()
@@ -31,7 +31,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && versions.Compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind, v.served = t.APIVersion, t.Kind, true

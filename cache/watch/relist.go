@@ -62,11 +62,11 @@ func (s *stream) overtaken() (bool, error) {
 	if !s.suspect {
 		return false, nil
 	}
-	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
+	ahead, err := s.watches.Lister.IsAhead(s.context(), s.view, s.at, s.req, s.lostAt)
 	if relist.IsFinal(err) { // the user may be allowed to watch but not to list
 		return false, nil
 	}
-	return err == nil && versions.Compare(s.at, newest) > 0, err
+	return ahead, err
 }
 
 // expire tells the client to list again, and ends the stream.
