@@ -122,7 +122,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.metrics.register(opts.Registerer, c)
+	opts.Registerer.MustRegister(c.metrics.all, prometheus.CollectorFunc(c.collect))
 	return c, nil
 }
 
@@ -234,6 +234,12 @@ func (c *Cache) reset() {
 func (c *Cache) wait() bool {
 	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*view.View).Usable)
 }
+
+// ViewState describes a view for operators, without its contents.
+type ViewState = view.State
+
+// State describes all stored views, ordered by user and resource.
+func (c *Cache) State() []ViewState { return c.views.States() }
 
 func (c *Cache) now() time.Time { return time.Now() }
 

@@ -80,8 +80,12 @@ func (x *exchange) denied(res *http.Response) {
 // keepObject caches an object that was read or written. A query without a name is for an
 // object that was created.
 func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
-	sink := &tee.ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
+}
+
+// take calls fn with the whole body of an answer, uncompressed, before the client gets its end.
+func (x *exchange) take(res *http.Response, fn func(body []byte) error) {
+	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.looked)
 }
 
 func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {

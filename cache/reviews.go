@@ -9,7 +9,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
-	"github.com/edgehub-io/edgehub/cache/tee"
 )
 
 // isReview reports whether the request is a TokenReview or SubjectAccessReview of the node, which
@@ -28,10 +27,9 @@ func (w *writes) keepReview(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
+	x.take(res, func(body []byte) error {
 		return w.persisted.Load().reviews.Keep(x.resource(), request, x.req.Header.Get("Content-Type"), body, contentType)
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+	})
 }
 
 // review answers like an apiserver; without a stored answer it denies.

@@ -24,7 +24,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/table"
-	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -55,7 +54,7 @@ type persisted struct {
 
 func newWrites(c *Cache) (*writes, error) {
 	events, err := spool.Open(c.disk, spool.Options{
-		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.spool,
+		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
 	})
 	if err != nil {
 		return nil, err
@@ -182,11 +181,10 @@ func (w *writes) keepPath(x *exchange, res *http.Response) {
 	}
 	header := res.Header.Clone()
 	header.Del("Content-Encoding")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
+	x.take(res, func(body []byte) error {
 		w.persisted.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
 		return nil
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+	})
 }
 
 // isTokenRequest reports whether the request is for a service account token.
@@ -205,11 +203,10 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
+	x.take(res, func(body []byte) error {
 		x.learnIssued(request, body, contentType)
 		return w.persisted.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+	})
 }
 
 // body returns the request's body, which may have been sent already.

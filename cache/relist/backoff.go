@@ -15,10 +15,11 @@ const (
 	// Calm is the time without such a relist that resets the pause.
 	Calm = 10 * time.Minute
 
-	// A view that was evicted, or that cannot be cached for a permanent reason, is not listed for
-	// open watches for FirstBackoff, which doubles each time up to MaxBackoff.
+	// FirstBackoff is how long a view that was evicted, or that cannot be cached for a permanent
+	// reason, is not listed for open watches. It doubles each time.
 	FirstBackoff = 10 * time.Minute
-	MaxBackoff   = 6 * time.Hour
+	// MaxBackoff is the longest such backoff.
+	MaxBackoff = 6 * time.Hour
 
 	// verifyEvery is the shortest interval between checks whether a view is newer than the
 	// apiservers.

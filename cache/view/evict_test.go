@@ -32,10 +32,8 @@ func keptView(s *Views, key query.Key, used int64, size int) *View {
 
 // keptLabels are the names of the views that are kept.
 func keptLabels(s *Views) (kept []string) {
-	for _, v := range s.All() {
-		if state, isKept := v.State(); isKept {
-			kept = append(kept, state.LabelSelector)
-		}
+	for _, state := range s.States() {
+		kept = append(kept, state.LabelSelector)
 	}
 	slices.Sort(kept)
 	return kept
@@ -163,12 +161,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 		v.Release()
 	}
 	s.EnforceLimit(nil)
-	var kept []State
-	for _, v := range s.All() {
-		if state, isKept := v.State(); isKept {
-			kept = append(kept, state)
-		}
-	}
+	kept := s.States()
 	if len(kept) > maxViews || len(kept) < maxViews/2 {
 		t.Errorf("%d views are kept, and the bound is %d", len(kept), maxViews)
 	}
