@@ -42,7 +42,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 		}, "90: a=50"},
 		"when it was dropped, later": {"", func(u *upstream, c *Cache, _ func() *Cache) *Cache {
 			u.comeBack() // else nothing is swept
-			c.views.Find(podsKey(query.NodeUser)).DropComplete()
+			c.views.Find(podsKey(query.NodeUser)).Drop()
 			time.Sleep(2 * records.SweepEvery)
 			u.goAway()
 			return c

@@ -240,5 +240,5 @@ func (x *exchange) tooLarge(v *view.View) {
 	}
 	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
 	x.cache.lister.BackOff(v)
-	v.DropComplete()
+	v.Drop()
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"errors"
 
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -37,8 +36,8 @@ func (v *View) seenLocked(version string) {
 
 // saveSeenLocked writes how far the view is behind its clients.
 func (v *View) saveSeenLocked() {
-	if v.behindLocked() && v.complete && v.onDisk && !v.stale.Load() {
-		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	if v.behindLocked() && v.complete {
+		v.saveHeaderLocked(v.version)
 	}
 }
 

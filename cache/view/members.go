@@ -102,13 +102,6 @@ func ItemType(m *wire.ListMeta, kind string) wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
 }
 
-// Invalidate drops the view because its state is no longer known.
-func (v *View) Invalidate() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dropLocked()
-}
-
 // pod reads a member that is a pod; nil if it cannot be read.
 func (v *View) pod(name string) *corev1.Pod {
 	e, ok := v.Member(name)
@@ -122,14 +115,4 @@ func (v *View) pod(name string) *corev1.Pod {
 	object, _ := convert.FromBare(v.Repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
 	pod, _ := object.(*corev1.Pod) // nil is no pod
 	return pod
-}
-
-// Shown returns the version at which the view has an object, or "".
-func (v *View) Shown(name string) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.stale.Load() || v.loadLocked() != nil {
-		return ""
-	}
-	return v.index[name].Version
 }

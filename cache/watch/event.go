@@ -46,7 +46,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	shown := ""
 	if f.Type == watch.Deleted {
-		shown = s.view.Shown(name)
+		shown = s.view.Current(name).Version
 	}
 	a := s.view.Apply(s.from(version), c)
 	if a == view.Gap {

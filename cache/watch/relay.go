@@ -108,7 +108,7 @@ func (s *stream) invalidate() {
 	if s.at != "" {
 		s.gap = true
 		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
-		s.view.Invalidate()
+		s.view.Drop()
 		s.watches.Lister.Refresh(s.view, s.req)
 	}
 }
