@@ -160,17 +160,17 @@ func (c *Cache) load() error {
 	}
 	c.tokens = identity.New(identity.Options{
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
-		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
+		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 	})
 	c.records = records.New()
 	c.views = view.New(view.Options{
-		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
+		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
 		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
 	})
-	c.pages = pages.New(c.now)
+	c.pages = pages.New(time.Now)
 	c.lister = relist.New(relist.Options{
 		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
-		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, SameUser: c.sameUser,
+		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.background, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -178,10 +178,9 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
+	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: time.Now, Log: c.log})
 	c.watches = watch.New(watch.Options{
-		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.outages, Overlay: c.writes.overlay,
-		Answers: c.answers, SameUser: c.sameUser, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
+		Lister: c.lister, Up: c.up, IsUp: c.isUp, Overlay: c.writes.overlay, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
 	})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.ResourcesByUser
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
@@ -240,8 +239,6 @@ type ViewState = view.State
 
 // State describes all stored views, ordered by user and resource.
 func (c *Cache) State() []ViewState { return c.views.States() }
-
-func (c *Cache) now() time.Time { return time.Now() }
 
 // Run writes the cache to disk, and handles returns of the cloud, until ctx ends. It returns
 // nil.

@@ -123,7 +123,7 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		if err := writer.Run(stopped); err != nil { // what is pending
 			t.Fatal(err)
 		}
-		again := identity.New(identity.Options{Table: c.disk, Now: c.now})
+		again := identity.New(identity.Options{Table: c.disk, Now: time.Now})
 		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
 			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
 		}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
@@ -19,7 +23,7 @@ func (s *stream) resume(ctx context.Context) error {
 	if err := s.pause(ctx); err != nil {
 		return err
 	}
-	s.tries++
+	s.retryAfter = s.retry.Step()
 	gone, err := s.overtaken()
 	if err != nil {
 		s.watches.Log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
@@ -55,16 +59,21 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 func (s *stream) pause(ctx context.Context) error {
 	now := s.watches.Now()
 	if n := s.watches.Outages.Count(); n != s.outage {
-		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.watches.Jitter))
+		s.outage, s.notBefore = n, now.Add(pause.Jitter(s.watches.Jitter))
+		s.resetRetry()
 	}
-	wait := s.notBefore.Sub(now)
-	if s.tries > 0 {
-		wait = max(wait, pause.Backoff(s.tries-1))
-	}
-	if wait > 0 && !pause.Sleep(ctx, wait) {
+	after := max(s.notBefore.Sub(now), s.retryAfter)
+	if after > 0 && !pause.Sleep(ctx, after) {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// resetRetry makes the next attempt to resume the first one: the pauses after it grow from about
+// 200 ms to 10 s.
+func (s *stream) resetRetry() {
+	s.retryAfter = 0
+	s.retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 5 * time.Second}
 }
 
 // untilEnd returns a context that ends when the client disconnects, or the watch times out.
