@@ -17,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -383,52 +382,4 @@ func (x *exchange) answer() (*http.Response, error) {
 	default:
 		return x.cache.watches.Answer(x.ask())
 	}
-}
-
-// exchange is one request with its user and query.
-type exchange struct {
-	cache  *Cache
-	req    *http.Request
-	params query.Params // of its URL
-	info   *request.RequestInfo
-	who    caller
-	query  *query.Query // nil if the answer is not cached in a view
-
-	// began are the versions of the views that the answer may update, at the time of the
-	// request.
-	began map[query.Key]string
-	// moment is the state of the resource's records at that time.
-	moment records.Moment
-}
-
-// ask returns the exchange as a request to package offline.
-func (x *exchange) ask() *offline.Request {
-	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
-}
-
-// versions returns the versions of the views before the request is sent. A consistent answer
-// is not older, unless the apiserver's store was restored from a backup.
-func (x *exchange) versions() map[query.Key]string {
-	q := x.query
-	if q == nil {
-		q = x.written()
-	}
-	if q == nil || q.User == "" || !q.Consistent() {
-		return nil
-	}
-	began := map[query.Key]string{}
-	for _, r := range negotiation.Acceptable(q.Accept) {
-		key := q.Key(r)
-		v := x.cache.views.Find(key)
-		switch {
-		case v == nil:
-		case key.Single:
-			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
-				began[key] = e.Version
-			}
-		default:
-			began[key] = v.Latest()
-		}
-	}
-	return began
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
@@ -81,11 +80,6 @@ func (x *exchange) denied(res *http.Response) {
 // object that was created.
 func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
 	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
-}
-
-// take calls fn with the whole body of an answer, uncompressed, before the client gets its end.
-func (x *exchange) take(res *http.Response, fn func(body []byte) error) {
-	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.looked)
 }
 
 func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
@@ -196,33 +190,6 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	}
 	c.lister.Commit(x.query, x.req, next, version)
 	return nil
-}
-
-// written returns a query for the object of a write, or nil. There is none for a dry run,
-// whose answer shows an object that does not exist.
-func (x *exchange) written() *query.Query {
-	info := x.info
-	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
-		return nil
-	}
-	if x.isDryRun() {
-		return nil
-	}
-	return x.named()
-}
-
-// named returns a query for the object in the path of a write. The name is empty for a create.
-func (x *exchange) named() *query.Query {
-	info := x.info
-	q := &query.Query{
-		User: x.who.user, Verb: "get", Name: info.Name,
-		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		Accept:   x.req.Header.Get("Accept"),
-	}
-	if info.Resource != "namespaces" {
-		q.Namespace = info.Namespace
-	}
-	return q
 }
 
 // passed is called when a client has received a list that was not cached.

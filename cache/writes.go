@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -209,22 +208,6 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 	})
 }
 
-// body returns the request's body, which may have been sent already.
-func (x *exchange) body() ([]byte, error) {
-	if x.req.Body == nil || x.req.Body == http.NoBody {
-		return nil, nil
-	}
-	if x.req.GetBody == nil {
-		return nil, errWrite
-	}
-	again, err := x.req.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	defer again.Close()
-	return io.ReadAll(again)
-}
-
 // offline answers a request that does not read objects.
 func (w *writes) offline(x *exchange) (*http.Response, error) {
 	if !x.info.IsResourceRequest {
@@ -367,8 +350,4 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}
 	return x.ask().Respond(http.StatusOK, offline.OverlaidObject(result), asked)
-}
-
-func (x *exchange) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: x.info.APIGroup, Version: x.info.APIVersion, Resource: x.info.Resource}
 }
