@@ -76,9 +76,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				see(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
 				u.shows("130", podJSON("b", "125"))
 				u.comeBack()
 				time.Sleep(time.Minute)
@@ -86,15 +84,24 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 					t.Fatalf("online again: %q, want %q", got, want)
 				}
 				u.goAway()
-				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
-					t.Errorf("offline again: %q, want %q", got, want)
-				}
+				expect(t, c, "offline again", urlPods, "130: b=125")
 			})
 		})
 	}
 }
 
-// Clients live through a restart of the hub, and through no reboot.
+// fallBehind has a client watch pods from above the view's version, which is 100, and get an
+// event at 120, while lists fail.
+func fallBehind(t *testing.T, u *upstream, c *Cache) *watcher {
+	t.Helper()
+	u.onText("list", http.StatusServiceUnavailable, "{}")
+	watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+	send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+	synctest.Wait()
+	return watching
+}
+
+// Clients live through a restart of the hub, but not through a reboot.
 func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		boot, want string
@@ -112,20 +119,13 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				}
 				stop := runCache(t, c)
 				get(t, c, urlPods)
-				u.onText("list", http.StatusServiceUnavailable, "{}")
-				ctx, cancel := context.WithCancel(t.Context())
-				startWatch(ctx, t, c, urlWatch+"&resourceVersion=110")
-				send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-				synctest.Wait()
+				watching := fallBehind(t, u, c)
 				u.goAway()
-				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
-				cancel()
+				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
+				watching.stop()
 				stop()
 
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				if got := get(t, c, urlPods); got != tc.want {
 					t.Errorf("offline, after a restart: %q, want %q", got, tc.want)
 				}
@@ -133,9 +133,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				u.comeBack()
 				get(t, c, urlPods)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
-					t.Errorf("when it was listed again: %q, want %q", got, want)
-				}
+				expect(t, c, "when it was listed again", urlPods, "130: b=125")
 			})
 		})
 	}
@@ -143,20 +141,12 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 
 func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
-		u.onText("list", http.StatusServiceUnavailable, "{}")
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-		synctest.Wait()
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		fallBehind(t, u, c)
 		u.shows("120", podJSON("a", "120"))
 		time.Sleep(relist.MaxPause) // nothing happens any more: the hub has to list by itself
 		u.goAway()
-		if got, want := get(t, c, urlPods), "120: a=120"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "120: a=120")
 	})
 }
 
@@ -164,22 +154,14 @@ func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 // seen before.
 func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
-		u.onText("list", http.StatusServiceUnavailable, "{}")
-		watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-		synctest.Wait()
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		watching := fallBehind(t, u, c)
 		watching.stop()
 		u.shows("60", podJSON("a", "40"))
 		get(t, c, urlPods) // shows that versions have gone back
 		get(t, c, urlPods)
 		u.goAway()
-		if got, want := get(t, c, urlPods), "60: a=40"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "60: a=40")
 	})
 }
 
@@ -200,9 +182,7 @@ func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
 				send(t, feed, podEvent("MODIFIED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=120"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, "a=120")
 			})
 		})
 	}
@@ -302,16 +282,12 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 				leaves(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), view.ErrDoubtful.Error()+": "+errRefused.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
 				u.comeBack()
 				u.shows("130", podJSON("a", "120"))
 				get(t, c, urlPodA)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=120"; got != want {
-					t.Errorf("offline again: %q, want %q", got, want)
-				}
+				expect(t, c, "offline again", urlPodA, "a=120")
 			})
 		})
 	}

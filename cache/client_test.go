@@ -89,10 +89,16 @@ func runCache(t *testing.T, c *Cache) (stop func()) {
 	return stop
 }
 
-// startCache is a cache that runs, in a folder of its own.
+// startCache starts a cache in a folder of its own.
 func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
 	t.Helper()
-	c := openCache(t, t.TempDir(), u, more...)
+	return startIn(t, t.TempDir(), u, more...)
+}
+
+// startIn starts a cache in a folder.
+func startIn(t *testing.T, dir string, u *upstream, more ...func(*Options)) *Cache {
+	t.Helper()
+	c := openCache(t, dir, u, more...)
 	runCache(t, c)
 	return c
 }
@@ -176,6 +182,14 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 func get(t *testing.T, c *Cache, url string) string {
 	t.Helper()
 	return ask(t.Context(), t, c, http.MethodGet, url)
+}
+
+// expect fails the test if the node reads something else.
+func expect(t *testing.T, c *Cache, when, url, want string) {
+	t.Helper()
+	if got := get(t, c, url); got != want {
+		t.Errorf("%s: %q, want %q", when, got, want)
+	}
 }
 
 // offered is what a client sees of an object or list.

@@ -93,8 +93,7 @@ func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				stop()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				if got := get(t, c, urlPods); got != want {
 					t.Errorf("offline, after a start: %q, want %q", got, want)
 				}
@@ -123,9 +122,7 @@ func TestClientsListAgainWhereAVersionHasOtherContents(t *testing.T) {
 			t.Errorf("the client heard %q, want %q", got, want)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "130: a=50/x b=51 c=120"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "130: a=50/x b=51 c=120")
 	})
 }
 
@@ -145,9 +142,7 @@ func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T)
 		}
 		u.goAway()
 		for range 2 {
-			if got, want := get(t, c, urlPods), "101: a=101/first"; got != want {
-				t.Errorf("offline: %q, want %q", got, want)
-			}
+			expect(t, c, "offline", urlPods, "101: a=101/first")
 			time.Sleep(5 * time.Second)
 		}
 	})
@@ -171,12 +166,8 @@ func TestAGetIsAnsweredAsItWasWhateverAListHas(t *testing.T) {
 			get(t, c, urlPodA)
 			u.goAway()
 			for range 2 {
-				if got, want := get(t, c, urlPodA), "a=50/got"; got != want {
-					t.Errorf("GET offline: %q, want %q", got, want)
-				}
-				if got, want := get(t, c, urlPods), "100: a=50/listed"; got != want {
-					t.Errorf("LIST offline: %q, want %q", got, want)
-				}
+				expect(t, c, "GET offline", urlPodA, "a=50/got")
+				expect(t, c, "LIST offline", urlPods, "100: a=50/listed")
 				stop()
 				c = openCache(t, dir, u)
 				stop = runCache(t, c)
@@ -195,9 +186,7 @@ func TestAGetOfTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 			get(t, c, urlPodA)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPodA), "a=50/long enough to be of another size"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPodA, "a=50/long enough to be of another size")
 	})
 }
 

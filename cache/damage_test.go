@@ -72,8 +72,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				loseObject(t, dir, "ns/b")
 
 				u.goAway()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
 				before, _ := c.disk.Now()
 				if got := get(t, c, url); !strings.Contains(got, "damaged") {
@@ -86,15 +85,11 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				if n := valueOf(t, c.metrics.damaged); n != 1 {
 					t.Errorf("%v damaged files were counted", n)
 				}
-				if got, want := get(t, c, url), view.ErrNeverRead.Error(); got != want {
-					t.Errorf("offline, afterwards: %q, want %q", got, want)
-				}
+				expect(t, c, "offline, afterwards", url, view.ErrNeverRead.Error())
 				u.comeBack()
 				time.Sleep(2 * records.SweepEvery)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
-					t.Errorf("after the cloud was back: %q, want %q", got, want)
-				}
+				expect(t, c, "after the cloud was back", urlPods, "100: a=50 b=51")
 			})
 		})
 	}

@@ -69,8 +69,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				loseObject(t, dir, "ns/b")
 
 				u.goAway()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				tc.give(t, u, c)
 				get(t, c, "/api/v1/namespaces/ns/pods/b") // it meets the damage
 				time.Sleep(2 * disk.FirstReopen)
@@ -85,9 +84,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				u.comeBack()
 				get(t, c, urlPods)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "200: a=150 b=151"; got != want {
-					t.Errorf("when it was read again: %q, want %q", got, want)
-				}
+				expect(t, c, "when it was read again", urlPods, "200: a=150 b=151")
 			})
 		})
 	}

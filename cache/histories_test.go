@@ -21,9 +21,7 @@ func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
 		time.Sleep(time.Second) // it is listed once more
 		for range 2 {
 			u.goAway()
-			if got, want := get(t, c, urlPods), "90: a=50/newer"; got != want {
-				t.Errorf("offline: %q, want %q", got, want)
-			}
+			expect(t, c, "offline", urlPods, "90: a=50/newer")
 			if got := get(t, c, selected); got != "100: a=50/old" && got != view.ErrNeverRead.Error() {
 				t.Errorf("offline, the view that has not followed yet: %q", got)
 			}

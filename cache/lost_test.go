@@ -66,9 +66,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 				u.goAway()
 				c = tc.then(u, c, func() *Cache {
 					stop()
-					c := openCache(t, dir, u)
-					runCache(t, c)
-					return c
+					return startIn(t, dir, u)
 				})
 				got := ask(inJSON, t, c, http.MethodGet, urlPods)
 				if len(got) > len(tc.want) {

@@ -22,9 +22,7 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 		fill(t, v, "", "100", true, map[string]string{"a": "90"})
 		v.Release()
 		u.goAway()
-		if got, want := get(t, c, urlPodA), "a=90"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPodA, "a=90")
 	})
 }
 

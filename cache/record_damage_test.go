@@ -171,8 +171,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 		get(t, c, urlPodA) // it is let in again
 		stop()
 		u.goAway()
-		c = openCache(t, dir, u)
-		runCache(t, c)
+		c = startIn(t, dir, u)
 		if got := get(t, c, urlPodA); got != "a=50" {
 			t.Errorf("what was let in again is read as %q", got)
 		}

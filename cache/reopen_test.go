@@ -71,8 +71,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.shows("100", podJSON("a", "50"))
-		c := openCache(t, dir, u)
-		runCache(t, c)
+		c := startIn(t, dir, u)
 		get(t, c, urlPods)
 		u.goAway()
 		time.Sleep(time.Second)
@@ -80,9 +79,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "100: a=50")
 		u.comeBack()
 		time.Sleep(2 * disk.LastReopen)
 		if !openFile(c) {
@@ -90,9 +87,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 		}
 		get(t, c, urlPods)
 		u.goAway()
-		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-			t.Errorf("offline again: %q, want %q", got, want)
-		}
+		expect(t, c, "offline again", urlPods, "100: a=50")
 	})
 }
 

@@ -48,9 +48,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 					t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
 				}
 				u.goAway()
-				if got, want := get(t, c, urlPods), "90: a=50"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPods, "90: a=50")
 			})
 		})
 	}
@@ -110,9 +108,7 @@ func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
 				if got := get(t, c, urlPods); got != after {
 					t.Errorf("offline list: %q, want %q", got, after)
 				}
-				if got, want := get(t, c, urlPodA), "a=50/new"; got != want {
-					t.Errorf("offline object: %q, want %q", got, want)
-				}
+				expect(t, c, "offline object", urlPodA, "a=50/new")
 			})
 		})
 	}
@@ -134,9 +130,7 @@ func TestEventsOfTwoHistoriesAreNotMixed(t *testing.T) {
 		send(t, feed, podEvent("ADDED", "d", "1001"))
 		synctest.Wait()
 		u.goAway()
-		if got, want := get(t, c, urlPods), "1001: a=50 c=901 d=1001"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "1001: a=50 c=901 d=1001")
 	})
 }
 
@@ -162,9 +156,7 @@ func TestASingleObjectFollowsARestore(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=900"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, "a=900")
 			})
 		})
 	}
@@ -183,9 +175,7 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 		get(t, c, urlPods)
 		time.Sleep(time.Second)
 		u.goAway()
-		if got, want := get(t, c, urlConfigMap), view.ErrNeverRead.Error(); got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlConfigMap, view.ErrNeverRead.Error())
 	})
 }
 
@@ -202,8 +192,6 @@ func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
 			t.Errorf("the apiservers were asked %d times for their version, want once", n)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "100: a=50 b=95"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "100: a=50 b=95")
 	})
 }

@@ -29,8 +29,7 @@ func TestADeviceThatWasOffForLongHasItsCache(t *testing.T) {
 		stop()
 		u.goAway()
 		time.Sleep(365 * 24 * time.Hour)
-		c = openCache(t, dir, u)
-		runCache(t, c)
+		c = startIn(t, dir, u)
 		u.comeBack()
 		time.Sleep(30*24*time.Hour - time.Minute) // and nobody reads
 		u.goAway()

@@ -69,9 +69,7 @@ func TestCompressedInitialEventsAreKept(t *testing.T) {
 			t.Errorf("the client heard %q, want %q", got, want)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "110: a=110 b=60"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "110: a=110 b=60")
 	})
 }
 

@@ -32,9 +32,7 @@ func TestAViewThatMayNotAnswerBringsNothingBack(t *testing.T) {
 				get(t, c, urlPods)
 				close(t, u, c)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), view.ErrDoubtful.Error()+": connection refused"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": connection refused")
 			})
 		})
 	}
