@@ -17,19 +17,15 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// values is a context with the values of a request that may have ended.
-type values struct {
-	context.Context
-	of context.Context
-}
-
-func withValuesOf(ctx, of context.Context) context.Context { return values{ctx, of} }
-
-func (v values) Value(key any) any {
-	if value := v.Context.Value(key); value != nil {
-		return value
+// withValuesOf returns a context that ends with ctx, and has the values of a request, which may
+// have ended.
+func withValuesOf(ctx context.Context, request *http.Request) (context.Context, context.CancelFunc) {
+	merged, cancel := context.WithCancel(context.WithoutCancel(request.Context()))
+	stop := context.AfterFunc(ctx, cancel)
+	return merged, func() {
+		stop()
+		cancel()
 	}
-	return v.of.Value(key)
 }
 
 // fetch lists the view of a Builder from upstream.

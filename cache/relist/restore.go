@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -53,7 +55,9 @@ func (l *Lister) Verify(v *view.View, template *http.Request) {
 	v.Hold()
 	l.Background(func(ctx context.Context) {
 		defer v.Release()
-		ahead, err := l.IsAhead(withValuesOf(ctx, template.Context()), v, v.Position(), template, l.Now())
+		ctx, cancel := withValuesOf(ctx, template)
+		defer cancel()
+		ahead, err := l.IsAhead(ctx, v, v.Position(), template, l.Now())
 		if ahead {
 			_, err = l.Relist(v, template, time.Time{}, true)
 		}
@@ -70,54 +74,37 @@ func (l *Lister) IsAhead(ctx context.Context, v *view.View, version string, temp
 	if lost := l.Outages.last(); lost.After(after) {
 		after = lost // what an apiserver said before the last outage does not count
 	}
-	space := query.VersionSpace(v.Key.GVR().GroupResource())
-	for {
-		check, first := l.check(space, after)
-		if first {
-			check.version, check.err = l.currentVersion(ctx, v, template)
-			if check.err != nil { // the reason may be specific to this request
-				l.forget(space, check)
-			}
-			close(check.done)
-		}
-		select {
-		case <-check.done:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-		if first || check.err == nil {
-			return check.err == nil && versions.Compare(version, check.version) > 0, check.err
-		}
+	check := l.check(query.VersionSpace(v.Key.GVR().GroupResource()))
+	if err := check.running.Acquire(ctx, 1); err != nil {
+		return false, err
 	}
+	defer check.running.Release(1)
+	if check.version == "" || check.began.Before(after) {
+		began := l.Now()
+		current, err := l.currentVersion(ctx, v, template)
+		if err != nil { // the reason may be specific to this request
+			return false, err
+		}
+		check.began, check.version = began, current
+	}
+	return versions.Compare(version, check.version) > 0, nil
 }
 
-// versionCheck is a request for the apiservers' current version. All watches that were lost
-// before it share the answer.
+// versionCheck is the last answer to a request for the apiservers' current version. All watches
+// that were lost before it share the answer.
 type versionCheck struct {
+	running *semaphore.Weighted // held during the request; guards the other fields
 	began   time.Time
-	done    chan struct{} // closed when the other fields are set
-	version string
-	err     error
+	version string // empty before the first answer
 }
 
-// check returns a version check that began after a time. The caller must make the first one.
-func (l *Lister) check(space string, after time.Time) (check *versionCheck, first bool) {
+func (l *Lister) check(space string) *versionCheck {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	check = l.checks[space]
-	if first = check == nil || check.began.Before(after); first {
-		check = &versionCheck{began: l.Now(), done: make(chan struct{})}
-		l.checks[space] = check
+	if l.checks[space] == nil {
+		l.checks[space] = &versionCheck{running: semaphore.NewWeighted(1)}
 	}
-	return check, first
-}
-
-func (l *Lister) forget(space string, check *versionCheck) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.checks[space] == check {
-		delete(l.checks, space)
-	}
+	return l.checks[space]
 }
 
 // maxVersionAnswer is larger than any list of one object.

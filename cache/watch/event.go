@@ -106,7 +106,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if versions.Compare(version, s.at) < 0 {
 			return
 		}
-		if s.view.Advance(s.from(version), version) == view.Gap {
+		if s.view.Apply(s.from(version), &view.Change{Version: version}) == view.Gap {
 			s.watches.Refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.watches.Now()
