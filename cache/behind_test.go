@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Each client has seen version 120 when the cloud goes away, and the view has version 100.
+// Each client has seen version 120 when the cloud goes away; the view is at version 100.
 func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 	tests := map[string]func(*testing.T, *upstream, *Cache){
 		"events that follow another version, and no list until the cloud goes away": func(t *testing.T, u *upstream, c *Cache) {
@@ -150,8 +150,7 @@ func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 	})
 }
 
-// What an etcd that was restored shows is what there is, however much newer what was
-// seen before.
+// After a restore of etcd its state counts, even if clients have seen much higher versions.
 func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
@@ -165,8 +164,8 @@ func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	})
 }
 
-// What a client was told of an object while its view was behind is what it gets.
-func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
+// A GET returns the state that a client got as an event while the view was behind.
+func TestAGetShowsEventsOfAViewThatIsBehind(t *testing.T) {
 	lists := map[string]answerFunc{
 		"no list succeeds":       func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
 		"the list is on its way": func(r *http.Request) *http.Response { <-r.Context().Done(); return nil },
@@ -188,8 +187,9 @@ func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
 	}
 }
 
-// A list of an old version is no answer to who was given a newer one, made from another form.
-func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
+// A list at an old version is not served to a client that got a newer one, converted from another
+// representation.
+func TestAnOldListInAnotherRepresentationIsNotServed(t *testing.T) {
 	const form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	old := func(body io.Reader) *http.Response {
 		res := respond(http.StatusOK, "")
@@ -257,9 +257,8 @@ func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
 	}
 }
 
-// An object was seen by a selector, and does not match it any more. What was seen of it
-// before, by another query, is older than that.
-func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
+// An object was seen by a selector, and no longer matches it. A copy from another query is older.
+func TestAnOlderCopyIsNotServedAfterAnObjectLeftASelector(t *testing.T) {
 	const selected = urlPods + "?labelSelector=l%3Dx"
 	leave := map[string]func(*testing.T, *upstream, *Cache){
 		"by an event": func(t *testing.T, u *upstream, c *Cache) {
@@ -293,9 +292,9 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 	}
 }
 
-// A client that takes anything was given JSON at version 120. What the node has kept in
-// another form is older.
-func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
+// A client that accepts anything got JSON at version 120. The cached copy in another
+// representation is older.
+func TestAViewThatIsBehindIsNotReplacedByAnOlderRepresentation(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json", "application/json,application/vnd.kubernetes.protobuf"} {
 		t.Run(accept, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

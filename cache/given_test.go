@@ -13,9 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// What clients of this process were given does not get older when a snapshot takes the place
-// of a file that turns out to be damaged. Where nobody was given anything since the start,
-// what the snapshot has is better than nothing.
+// When a snapshot replaces a damaged file, clients of this process are not served an older state
+// than they got before. Before the first client the snapshot is better than nothing.
 func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 	for name, tc := range map[string]struct {
 		give       func(t *testing.T, u *upstream, c *Cache) // before the damage is met

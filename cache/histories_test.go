@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// A version names another state of an object in the history that begins with a
-// restore, and other views are of the old one still.
-func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
+// After a restore of etcd a version may name another state of an object, while other views are
+// still from before.
+func TestViewsFromBeforeAndAfterARestoreDoNotShareObjects(t *testing.T) {
 	const selected = urlPods + "?labelSelector=l"
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50", "old"))

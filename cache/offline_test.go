@@ -26,7 +26,7 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 	})
 }
 
-func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
+func TestAConcurrentChangeDoesNotHarmARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		v := c.views.Find(podsKey(query.NodeUser))
@@ -42,7 +42,7 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 	})
 }
 
-// A person on a thin line reads an old state to its end, whatever comes meanwhile.
+// A client on a slow link reads an old state to its end, whatever changes meanwhile.
 func TestASlowReaderOfAListDoesNotHarmTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51", strings.Repeat("x", 300<<10)))

@@ -64,7 +64,7 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 	})
 }
 
-func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
+func TestAStoreFileDoesNotReplaceMemoryDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 	})
 }
 
-func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
+func TestKnownTokensSurviveANewStoreFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), t.TempDir()
 		u.shows("100", podJSON("a", "50"))

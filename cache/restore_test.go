@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// b=95 is what a client has seen, and what the backup that is put back lacks.
+// A client has seen b=95, which the backup lacks.
 func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 	tests := map[string]func(t *testing.T, u *upstream, feed *io.PipeWriter){
 		"where it broke off": func(_ *testing.T, _ *upstream, feed *io.PipeWriter) { feed.CloseWithError(io.ErrUnexpectedEOF) },
@@ -69,8 +69,8 @@ func TestAWatchThatWasOpenedOfflineIsToldToo(t *testing.T) {
 	})
 }
 
-// The hub holds no watch that would tell.
-func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
+// Here the hub holds no watch when etcd is restored.
+func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 	const after = "90: a=50/new"
 	tests := map[string]string{ // the URL of the first request after it
 		"a list of the newest state":                 urlPods,
@@ -162,7 +162,7 @@ func TestASingleObjectFollowsARestore(t *testing.T) {
 	}
 }
 
-// Nothing tells of them whether they are of the old history, whatever their kind.
+// It is unknown whether objects that were read by GET are from before the restore.
 func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 	const urlConfigMap = "/api/v1/namespaces/ns/configmaps/a"
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 	})
 }
 
-// An apiserver may be behind the others for a while, and nothing is lost for it.
-func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
+// An apiserver may lag behind the others for a while; no view is dropped for that.
+func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
 		u.onText("list", http.StatusOK, podsJSON("90", podJSON("a", "50")))

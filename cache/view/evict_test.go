@@ -111,7 +111,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 
 // Where what the kubelet reads exceeds the bound, there is nothing to choose from. What else
 // is read goes at once, and nobody looks at all views, nor waits for one that is in use.
-func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
+func TestEvictionDoesNotExamineAllViewsIfOnlyTheKubeletsAreLeft(t *testing.T) {
 	const size = 100 << 10
 	s := newTestViews(t, t.TempDir(), 3*size)
 	kubeletViews := func(name string, i int64) *View {
@@ -172,7 +172,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
-func TestViewsThatNobodyReadsGo(t *testing.T) {
+func TestUnusedViewsAreDropped(t *testing.T) {
 	const user = `user:"somebody"#`
 	tests := map[string]struct {
 		user  string
@@ -208,7 +208,7 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 }
 
 // A view is found empty, filled, let go of, and only then removed.
-func TestAViewThatWasJustFilledStays(t *testing.T) {
+func TestAViewThatWasJustFilledIsNotRemoved(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
 	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
