@@ -34,7 +34,7 @@ func New(o Options) *Answers {
 }
 
 // Reserve adds n to the bytes of large pieces that wait for clients, and returns the sum.
-func (a *Answers) Reserve(n int64) int64 { return a.production.reserve(n) }
+func (a *Answers) Reserve(n int64) int64 { return a.production.large.Add(n) }
 
 // NotKept records that a query was answered in a form that is not cached.
 func (a *Answers) NotKept(q *query.Query) { a.unkept.add(q) }

@@ -119,7 +119,11 @@ func (r *Request) Source() (*Source, error) {
 			}
 		}
 		if best != nil {
-			r.Answers.Views.MarkSeen(r.Query.Key(o.to), position)
+			// From now on the view in this representation must not serve an older state: its list
+			// may still be running, or be denied for now.
+			v := r.Answers.Views.Acquire(r.Query.Key(o.to))
+			v.MarkSeen(position)
+			v.Release()
 			return best, nil
 		}
 	}

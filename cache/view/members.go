@@ -83,14 +83,14 @@ func (v *View) ReadFailed(version string, err error) error {
 func (v *View) ItemType() wire.TypeMeta {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.header.Kind == "" {
+	t := v.header.typeMeta()
+	switch {
+	case t.Kind == "":
 		return wire.TypeMeta{}
+	case v.Key.Single:
+		return t
 	}
-	if v.Key.Single {
-		return wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}
-	}
-	m := wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}}
-	return ItemType(&m, v.header.Item)
+	return ItemType(&wire.ListMeta{TypeMeta: t}, v.header.Item)
 }
 
 // ItemType returns the type of a list's items: kind, or else the list's kind without the

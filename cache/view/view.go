@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // View is the cached result of one query. Its index is authoritative; the disk follows.
@@ -120,14 +121,12 @@ type viewHeader struct {
 	Boot string `json:"boot,omitempty"`
 }
 
+func (h *viewHeader) typeMeta() wire.TypeMeta {
+	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: h.Kind}
+}
+
 // memberCost is roughly what a member takes on disk besides its object, in bytes.
 const memberCost = 130
-
-func newView(d *disk.Disk, id store.ID, key query.Key) *View {
-	v := &View{Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(), disk: d}
-	v.id.Store(&id)
-	return v
-}
 
 // restore sets the view's state to that on disk; members are read later.
 func (v *View) restore(s store.View) {

@@ -136,10 +136,14 @@ func (s *Views) Acquire(key query.Key) *View {
 }
 
 func (s *Views) addLocked(key query.Key) *View {
-	v := newView(s.Disk, key.ID(s.salt), key)
-	v.records, v.Highest = s.Records, s.Records.Count(key.GVR())
+	id := key.ID(s.salt)
+	v := &View{
+		Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(),
+		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()),
+	}
+	v.id.Store(&id)
 	v.forget()
-	s.byID[v.DiskID()], s.byKey[key] = v, v
+	s.byID[id], s.byKey[key] = v, v
 	// Single views come first, so that a GET is answered as before even if a list has other
 	// contents of the object at the same version.
 	of, at := key.UserResource(), 0
@@ -255,15 +259,6 @@ func (s *Views) isFloor(v *View) bool {
 		}
 	}
 	return false
-}
-
-// MarkSeen records that a client of a view has received a state of another one, converted.
-// After that, an older state of the view itself must not be served: it may be that its list
-// is still running, or is denied for now.
-func (s *Views) MarkSeen(key query.Key, version string) {
-	v := s.Acquire(key)
-	defer v.Release()
-	v.MarkSeen(version)
 }
 
 // remove removes an empty view, unless a request holds it.
