@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Each client has seen version 120 when the cloud goes away, and the view has version 100.
+// Each client has seen version 120 when the cloud goes away; the view is at version 100.
 func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 	tests := map[string]func(*testing.T, *upstream, *Cache){
 		"events that follow another version, and no list until the cloud goes away": func(t *testing.T, u *upstream, c *Cache) {
@@ -76,9 +76,7 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 				see(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
 				u.shows("130", podJSON("b", "125"))
 				u.comeBack()
 				time.Sleep(time.Minute)
@@ -86,15 +84,24 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 					t.Fatalf("online again: %q, want %q", got, want)
 				}
 				u.goAway()
-				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
-					t.Errorf("offline again: %q, want %q", got, want)
-				}
+				expect(t, c, "offline again", urlPods, "130: b=125")
 			})
 		})
 	}
 }
 
-// Clients live through a restart of the hub, and through no reboot.
+// fallBehind has a client watch pods from above the view's version, which is 100, and get an
+// event at 120, while lists fail.
+func fallBehind(t *testing.T, u *upstream, c *Cache) *watcher {
+	t.Helper()
+	u.onText("list", http.StatusServiceUnavailable, "{}")
+	watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+	send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+	synctest.Wait()
+	return watching
+}
+
+// Clients live through a restart of the hub, but not through a reboot.
 func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		boot, want string
@@ -112,20 +119,13 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				}
 				stop := runCache(t, c)
 				get(t, c, urlPods)
-				u.onText("list", http.StatusServiceUnavailable, "{}")
-				ctx, cancel := context.WithCancel(t.Context())
-				startWatch(ctx, t, c, urlWatch+"&resourceVersion=110")
-				send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-				synctest.Wait()
+				watching := fallBehind(t, u, c)
 				u.goAway()
-				if got, want := get(t, c, urlPods), view.ErrBehind.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
-				cancel()
+				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
+				watching.stop()
 				stop()
 
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				if got := get(t, c, urlPods); got != tc.want {
 					t.Errorf("offline, after a restart: %q, want %q", got, tc.want)
 				}
@@ -133,9 +133,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 				u.comeBack()
 				get(t, c, urlPods)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
-					t.Errorf("when it was listed again: %q, want %q", got, want)
-				}
+				expect(t, c, "when it was listed again", urlPods, "130: b=125")
 			})
 		})
 	}
@@ -143,48 +141,31 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 
 func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
-		u.onText("list", http.StatusServiceUnavailable, "{}")
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-		synctest.Wait()
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		fallBehind(t, u, c)
 		u.shows("120", podJSON("a", "120"))
 		time.Sleep(relist.MaxPause) // nothing happens any more: the hub has to list by itself
 		u.goAway()
-		if got, want := get(t, c, urlPods), "120: a=120"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "120: a=120")
 	})
 }
 
-// What an etcd that was restored shows is what there is, however much newer what was
-// seen before.
+// After a restore of etcd its state counts, even if clients have seen much higher versions.
 func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		get(t, c, urlPods)
-		u.onText("list", http.StatusServiceUnavailable, "{}")
-		watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-		synctest.Wait()
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		watching := fallBehind(t, u, c)
 		watching.stop()
 		u.shows("60", podJSON("a", "40"))
 		get(t, c, urlPods) // shows that versions have gone back
 		get(t, c, urlPods)
 		u.goAway()
-		if got, want := get(t, c, urlPods), "60: a=40"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "60: a=40")
 	})
 }
 
-// What a client was told of an object while its view was behind is what it gets.
-func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
+// A GET returns the state that a client got as an event while the view was behind.
+func TestAGetShowsEventsOfAViewThatIsBehind(t *testing.T) {
 	lists := map[string]answerFunc{
 		"no list succeeds":       func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
 		"the list is on its way": func(r *http.Request) *http.Response { <-r.Context().Done(); return nil },
@@ -200,16 +181,15 @@ func TestAGetShowsWhatCameWhileItsViewWasBehind(t *testing.T) {
 				send(t, feed, podEvent("MODIFIED", "a", "120"))
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=120"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, "a=120")
 			})
 		})
 	}
 }
 
-// A list of an old version is no answer to who was given a newer one, made from another form.
-func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
+// A list at an old version is not served to a client that got a newer one, converted from another
+// representation.
+func TestAnOldListInAnotherRepresentationIsNotServed(t *testing.T) {
 	const form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	old := func(body io.Reader) *http.Response {
 		res := respond(http.StatusOK, "")
@@ -277,9 +257,8 @@ func TestAnOldListInAnotherFormIsNotServed(t *testing.T) {
 	}
 }
 
-// An object was seen by a selector, and does not match it any more. What was seen of it
-// before, by another query, is older than that.
-func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
+// An object was seen by a selector, and no longer matches it. A copy from another query is older.
+func TestAnOlderCopyIsNotServedAfterAnObjectLeftASelector(t *testing.T) {
 	const selected = urlPods + "?labelSelector=l%3Dx"
 	leave := map[string]func(*testing.T, *upstream, *Cache){
 		"by an event": func(t *testing.T, u *upstream, c *Cache) {
@@ -302,24 +281,20 @@ func TestAnOlderCopyIsNoAnswerForWhatHasLeftASelector(t *testing.T) {
 				leaves(t, u, c)
 				synctest.Wait()
 				u.goAway()
-				if got, want := get(t, c, urlPodA), view.ErrDoubtful.Error()+": "+errRefused.Error(); got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
 				u.comeBack()
 				u.shows("130", podJSON("a", "120"))
 				get(t, c, urlPodA)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=120"; got != want {
-					t.Errorf("offline again: %q, want %q", got, want)
-				}
+				expect(t, c, "offline again", urlPodA, "a=120")
 			})
 		})
 	}
 }
 
-// A client that takes anything was given JSON at version 120. What the node has kept in
-// another form is older.
-func TestNoOtherFormStandsInForAViewThatIsBehind(t *testing.T) {
+// A client that accepts anything got JSON at version 120. The cached copy in another
+// representation is older.
+func TestAViewThatIsBehindIsNotReplacedByAnOlderRepresentation(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json", "application/json,application/vnd.kubernetes.protobuf"} {
 		t.Run(accept, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -67,7 +67,7 @@ func BenchmarkOfflineList(b *testing.B) {
 	}
 }
 
-// BenchmarkOnlineList looks at a list of 5,000 pods of 4 KB that passes: one that is new
+// BenchmarkOnlineList decodes a list of 5,000 pods of 4 KB while it is relayed: one that is new
 // to the view, and one that the view has.
 func BenchmarkOnlineList(b *testing.B) {
 	list := corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5000"}}

@@ -31,7 +31,7 @@ func keptBytes(c *Cache) (sum int64) {
 	return sum
 }
 
-func TestTheBoundHoldsHoweverViewsGrow(t *testing.T) {
+func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 	const most, size = 256 << 10, 32 << 10
 	tests := map[string]func(t *testing.T, c *Cache, u *upstream){
 		"by objects that are read one by one": func(t *testing.T, c *Cache, u *upstream) {
@@ -127,7 +127,7 @@ func largeList(t *testing.T, version, next string, from, to int) answerFunc {
 	}
 }
 
-func TestWhatIsTooLargeIsListedOnceAndItsClientIsTold(t *testing.T) {
+func TestAListThatIsTooLargeIsRelistedOnceAndItsWatchExpires(t *testing.T) {
 	tests := map[string]struct {
 		pods, max int // in MiB
 	}{

@@ -17,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -122,7 +121,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.metrics.register(opts.Registerer, c)
+	opts.Registerer.MustRegister(c.metrics.all, prometheus.CollectorFunc(c.collect))
 	return c, nil
 }
 
@@ -160,17 +159,17 @@ func (c *Cache) load() error {
 	}
 	c.tokens = identity.New(identity.Options{
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
-		Table: c.disk, Grace: c.opts.TokenGrace, Now: c.now, Logger: c.log,
+		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 	})
 	c.records = records.New()
 	c.views = view.New(view.Options{
-		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: c.now, Log: c.log,
+		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
 		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
 	})
-	c.pages = pages.New(c.now)
+	c.pages = pages.New(time.Now)
 	c.lister = relist.New(relist.Options{
 		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
-		Relisted: c.metrics.relists.Inc, Now: c.now, Log: c.log, Background: c.background, SameUser: c.sameUser,
+		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.background, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -178,10 +177,9 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: c.now, Log: c.log})
+	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: time.Now, Log: c.log})
 	c.watches = watch.New(watch.Options{
-		Up: c.up, IsUp: c.isUp, Views: c.views, Records: c.records, Lister: c.lister, Outages: &c.outages, Overlay: c.writes.overlay,
-		Answers: c.answers, SameUser: c.sameUser, Jitter: c.opts.ReconnectJitter, Now: c.now, Log: c.log,
+		Lister: c.lister, Up: c.up, IsUp: c.isUp, Overlay: c.writes.overlay, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
 	})
 	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.ResourcesByUser
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
@@ -235,7 +233,11 @@ func (c *Cache) wait() bool {
 	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*view.View).Usable)
 }
 
-func (c *Cache) now() time.Time { return time.Now() }
+// ViewState describes a view for operators, without its contents.
+type ViewState = view.State
+
+// State describes all stored views, ordered by user and resource.
+func (c *Cache) State() []ViewState { return c.views.States() }
 
 // Run writes the cache to disk, and handles returns of the cloud, until ctx ends. It returns
 // nil.
@@ -380,52 +382,4 @@ func (x *exchange) answer() (*http.Response, error) {
 	default:
 		return x.cache.watches.Answer(x.ask())
 	}
-}
-
-// exchange is one request with its user and query.
-type exchange struct {
-	cache  *Cache
-	req    *http.Request
-	params query.Params // of its URL
-	info   *request.RequestInfo
-	who    caller
-	query  *query.Query // nil if the answer is not cached in a view
-
-	// began are the versions of the views that the answer may update, at the time of the
-	// request.
-	began map[query.Key]string
-	// moment is the state of the resource's records at that time.
-	moment records.Moment
-}
-
-// ask returns the exchange as a request to package offline.
-func (x *exchange) ask() *offline.Request {
-	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
-}
-
-// versions returns the versions of the views before the request is sent. A consistent answer
-// is not older, unless the apiserver's store was restored from a backup.
-func (x *exchange) versions() map[query.Key]string {
-	q := x.query
-	if q == nil {
-		q = x.written()
-	}
-	if q == nil || q.User == "" || !q.Consistent() {
-		return nil
-	}
-	began := map[query.Key]string{}
-	for _, r := range negotiation.Acceptable(q.Accept) {
-		key := q.Key(r)
-		v := x.cache.views.Find(key)
-		switch {
-		case v == nil:
-		case key.Single:
-			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
-				began[key] = e.Version
-			}
-		default:
-			began[key] = v.Latest()
-		}
-	}
-	return began
 }

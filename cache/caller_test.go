@@ -22,7 +22,7 @@ func reviewed(code int, user string) answerFunc {
 	}
 }
 
-func TestWhoIsNotServed(t *testing.T) {
+func TestAmbiguousAndTokenlessCallersAreNotServed(t *testing.T) {
 	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestWhoIsNotServed(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOfWhomNoReviewNames(t *testing.T) {
+func TestNothingIsCachedForAUserWithoutReview(t *testing.T) {
 	for name, review := range map[string]answerFunc{
 		"anonymous":         reviewed(http.StatusCreated, "system:anonymous"),
 		"a refused token":   reviewed(http.StatusUnauthorized, ""),
@@ -115,9 +115,9 @@ func TestATokenOfAnotherUIDReadsNothing(t *testing.T) {
 	})
 }
 
-// A watch that is opened again by the hub after an outage, with a token that has got
-// another user meanwhile, shows that user what the other one reads.
-func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
+// When the hub resumes a watch after an outage, the token may belong to another user, whose
+// objects the first user must not see.
+func TestAResumedWatchStillBelongsToItsUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		u.shows("100", podJSON("a", "50"))
@@ -144,7 +144,7 @@ func TestAWatchThatGoesOnIsStillItsUsers(t *testing.T) {
 	})
 }
 
-// A release before this one named users by what a token says of itself.
+// An earlier release took users from the claims of tokens.
 func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), t.TempDir()

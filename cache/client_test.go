@@ -35,20 +35,20 @@ func podsKey(user string) query.Key {
 	return query.Key{User: user, Version: "v1", Resource: "pods", Representation: "json"}
 }
 
-// tokenKey is the context's key of a bearer token. Who has none is the node.
+// tokenKey is the context key of a bearer token. A caller without one is the node.
 type tokenKey struct{}
 
-// acceptKey is the context's key of what a client takes, if that is not JSON.
+// acceptKey is the context key of the Accept header; the default is JSON.
 type acceptKey struct{}
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// as is a context of requests with a bearer token.
+// as returns a context of requests with a bearer token.
 func as(ctx context.Context, token string) context.Context {
 	return context.WithValue(ctx, tokenKey{}, token)
 }
 
-// gzipKey is the context's key of whether a client accepts gzip.
+// gzipKey is the context key of clients that accept gzip.
 type gzipKey struct{}
 
 func acceptingGzip(ctx context.Context) context.Context {
@@ -71,8 +71,8 @@ func openCache(t *testing.T, dir string, u *upstream, more ...func(*Options)) *C
 	return c
 }
 
-// runCache runs a cache until stop is called, or the test ends. Then nothing may be
-// held of any view: each test is a test of leaks.
+// runCache runs a cache until stop is called, or the test ends. Then it fails the test if a view
+// is still held: each test looks for leaks.
 func runCache(t *testing.T, c *Cache) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -89,16 +89,21 @@ func runCache(t *testing.T, c *Cache) (stop func()) {
 	return stop
 }
 
-// startCache is a cache that runs, in a folder of its own.
+// startCache starts a cache in a folder of its own.
 func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
 	t.Helper()
-	c := openCache(t, t.TempDir(), u, more...)
+	return startIn(t, t.TempDir(), u, more...)
+}
+
+// startIn starts a cache in a folder.
+func startIn(t *testing.T, dir string, u *upstream, more ...func(*Options)) *Cache {
+	t.Helper()
+	c := openCache(t, dir, u, more...)
 	runCache(t, c)
 	return c
 }
 
-// startListed is a cache that has read these pods for a client, and what it read them
-// from.
+// startListed starts a cache that has listed these pods.
 func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cache) {
 	t.Helper()
 	u := newUpstream()
@@ -108,7 +113,7 @@ func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cach
 	return u, c
 }
 
-// nothingIsHeld fails a test if a view is held, or filled, by nobody who is there.
+// nothingIsHeld fails the test if ended requests or relists hold a view.
 func nothingIsHeld(t *testing.T, c *Cache) {
 	t.Helper()
 	for _, v := range c.views.All() {
@@ -121,7 +126,7 @@ func nothingIsHeld(t *testing.T, c *Cache) {
 	}
 }
 
-// shares is how many objects are held for who is just reading them.
+// shares returns the number of objects that lists hold while they are read.
 func shares(c *Cache) int {
 	return c.disk.Interned.Len()
 }
@@ -149,8 +154,8 @@ func newRequest(ctx context.Context, method, url string) *http.Request {
 	return r.WithContext(request.WithRequestInfo(ctx, info))
 }
 
-// ask sends a request, and says what came: "100: a=50 b=51" for a list, "a=50" for
-// an object, the code for what is neither, or why there is no answer.
+// ask sends a request, and describes the answer: "100: a=50 b=51" for a list, "a=50" for an
+// object, otherwise the code, or the error.
 func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string {
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, method, url))
@@ -176,6 +181,14 @@ func ask(ctx context.Context, t *testing.T, c *Cache, method, url string) string
 func get(t *testing.T, c *Cache, url string) string {
 	t.Helper()
 	return ask(t.Context(), t, c, http.MethodGet, url)
+}
+
+// expect fails the test if the node reads something else.
+func expect(t *testing.T, c *Cache, when, url, want string) {
+	t.Helper()
+	if got := get(t, c, url); got != want {
+		t.Errorf("%s: %q, want %q", when, got, want)
+	}
 }
 
 // offered is what a client sees of an object or list.
@@ -223,7 +236,7 @@ type watcher struct {
 	err  error // of the stream's end, nil if it was clean
 }
 
-// startWatch has a client watch until the test ends.
+// startWatch starts a client that watches until the test ends.
 func startWatch(ctx context.Context, t *testing.T, c *Cache, url string) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -253,7 +266,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// heard is what the client was told: "ADDED:a=50 BOOKMARK:=60 ERROR:410".
+// heard describes the events that the client got: "ADDED:a=50 BOOKMARK:=60 ERROR:410".
 func (w *watcher) heard(t *testing.T) string {
 	t.Helper()
 	w.mu.Lock()
@@ -277,10 +290,10 @@ func (w *watcher) heard(t *testing.T) string {
 	}
 }
 
-// heardEvents is heard, one by one.
+// heardEvents splits heard into events.
 func (w *watcher) heardEvents(t *testing.T) []string { return strings.Fields(w.heard(t)) }
 
-// ended reports that the stream has ended, cleanly.
+// ended reports whether the stream has ended cleanly.
 func (w *watcher) ended() bool {
 	select {
 	case <-w.done:
@@ -323,7 +336,7 @@ func fill(t *testing.T, v *view.View, began, version string, consistent bool, me
 	return b.Commit(version)
 }
 
-// shows is what a view answers with: its version, and members.
+// shows describes a view: its version and members.
 func shows(t *testing.T, v *view.View) string {
 	t.Helper()
 	snap, err := v.Snapshot()

@@ -12,11 +12,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// One version of an object has other contents for two users: one of them made a dry run
-// in a way that the hub did not see, an apiserver of another version answered, or a
-// CustomResourceDefinition gained a default. Whatever other users read, a user reads
-// offline what it was sent.
-func TestUsersDoNotShareWhatDiffers(t *testing.T) {
+// One version of an object may have different contents for two users: one of them made a dry run
+// that the hub did not recognize, an apiserver of another version answered, or a
+// CustomResourceDefinition gained a default. Each user reads offline what it got.
+func TestUsersDoNotShareDifferentContents(t *testing.T) {
 	list := podsJSON("100", podJSON("a", "50", "other"), podJSON("b", "51"))
 	initial := `{"type":"ADDED","object":` + podJSON("a", "50", "other") + "}\n" + podEvent("ADDED", "b", "51") + podBookmark("100", true)
 	tests := map[string]struct {
@@ -65,8 +64,8 @@ func TestUsersDoNotShareWhatDiffers(t *testing.T) {
 	}
 }
 
-// Two lists at the same resourceVersion may have different contents: the last one counts.
-func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
+// If two lists at the same resourceVersion have different contents, the last one counts.
+func TestAListReplacesOtherContentsAtTheSameVersion(t *testing.T) {
 	tests := map[string]struct{ pods []string }{
 		"an object has other contents":          {[]string{podJSON("a", "50", "x"), podJSON("b", "51")}},
 		"an object has another version":         {[]string{podJSON("a", "49"), podJSON("b", "51")}},
@@ -93,8 +92,7 @@ func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 					t.Errorf("offline: %q, want %q", got, want)
 				}
 				stop()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				if got := get(t, c, urlPods); got != want {
 					t.Errorf("offline, after a start: %q, want %q", got, want)
 				}
@@ -103,10 +101,9 @@ func TestAListAtTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 	}
 }
 
-// A watch cannot go on by events where contents have changed and versions have not: an
-// event at a version that its client has passed would take the client back there, and what
-// came since would come again.
-func TestClientsListAgainWhereAVersionHasOtherContents(t *testing.T) {
+// If contents have changed and versions have not, a watch cannot continue with events: an event
+// at a version that its client has passed would take the client back to that version.
+func TestWatchesExpireIfAVersionHasOtherContents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
@@ -123,14 +120,12 @@ func TestClientsListAgainWhereAVersionHasOtherContents(t *testing.T) {
 			t.Errorf("the client heard %q, want %q", got, want)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "130: a=50/x b=51 c=120"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "130: a=50/x b=51 c=120")
 	})
 }
 
-// Two streams of a view come from apiservers of two versions: an event that repeats a
-// version with other contents changes nothing, whoever brings it first.
+// Two streams of a view come from apiservers of two versions. An event that repeats a version with
+// other contents changes nothing, whichever stream is first.
 func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
@@ -145,16 +140,14 @@ func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T)
 		}
 		u.goAway()
 		for range 2 {
-			if got, want := get(t, c, urlPods), "101: a=101/first"; got != want {
-				t.Errorf("offline: %q, want %q", got, want)
-			}
+			expect(t, c, "offline", urlPods, "101: a=101/first")
 			time.Sleep(5 * time.Second)
 		}
 	})
 }
 
-// Where a list has other contents of the same version, a GET is answered as it was.
-func TestAGetIsAnsweredAsItWasWhateverAListHas(t *testing.T) {
+// A list with other contents of the same version does not change the answer to a GET.
+func TestAListDoesNotChangeTheAnswerToAGetOfTheSameVersion(t *testing.T) {
 	for _, first := range []string{urlPods, urlPodA} {
 		synctest.Test(t, func(t *testing.T) {
 			u := newUpstream()
@@ -171,12 +164,8 @@ func TestAGetIsAnsweredAsItWasWhateverAListHas(t *testing.T) {
 			get(t, c, urlPodA)
 			u.goAway()
 			for range 2 {
-				if got, want := get(t, c, urlPodA), "a=50/got"; got != want {
-					t.Errorf("GET offline: %q, want %q", got, want)
-				}
-				if got, want := get(t, c, urlPods), "100: a=50/listed"; got != want {
-					t.Errorf("LIST offline: %q, want %q", got, want)
-				}
+				expect(t, c, "GET offline", urlPodA, "a=50/got")
+				expect(t, c, "LIST offline", urlPods, "100: a=50/listed")
 				stop()
 				c = openCache(t, dir, u)
 				stop = runCache(t, c)
@@ -185,8 +174,8 @@ func TestAGetIsAnsweredAsItWasWhateverAListHas(t *testing.T) {
 	}
 }
 
-// What was read last by GET counts, also at the same version.
-func TestAGetOfTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
+// The last GET counts, also at the same version.
+func TestAGetReplacesOtherContentsAtTheSameVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)
@@ -195,14 +184,12 @@ func TestAGetOfTheSameVersionWithOtherContentsIsTaken(t *testing.T) {
 			get(t, c, urlPodA)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPodA), "a=50/long enough to be of another size"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPodA, "a=50/long enough to be of another size")
 	})
 }
 
-// A list whose objects do not have the sizes that the view knows is never an answer
-// that looks whole: it breaks off, and the view is read again.
+// A list whose objects have other sizes than the view has recorded must not look complete: it
+// breaks off, and the view is listed again.
 func TestAListOfOtherSizesBreaksOff(t *testing.T) {
 	for name, off := range map[string]int{"they are larger": -1, "they are smaller": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,8 @@ func valueOf(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// loseObject removes the object whose key has a word in it from a cache file, and
-// leaves what says that it is there: so does a page that was lost.
+// loseObject removes the object whose key contains a word from a cache file, but not the
+// references to it, as if a page were lost.
 func loseObject(t *testing.T, dir, word string) {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(dir, "cache.db"), 0o600, &bolt.Options{Timeout: time.Second})
@@ -57,8 +57,8 @@ func loseObject(t *testing.T, dir, word string) {
 	}
 }
 
-// What is missing says that the file's pages are damaged: more may be missing. The
-// file is moved aside as soon as that is met, and what clients watch is listed again.
+// A missing object shows that pages of the file are damaged, so more may be missing. The file is
+// moved aside as soon as this is found, and watched views are listed again.
 func TestAMissingObjectIsDamage(t *testing.T) {
 	for name, url := range map[string]string{"met by a list": urlPods, "met by a GET": "/api/v1/namespaces/ns/pods/b"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,7 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				loseObject(t, dir, "ns/b")
 
 				u.goAway()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
 				before, _ := c.disk.Now()
 				if got := get(t, c, url); !strings.Contains(got, "damaged") {
@@ -86,22 +85,18 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				if n := valueOf(t, c.metrics.damaged); n != 1 {
 					t.Errorf("%v damaged files were counted", n)
 				}
-				if got, want := get(t, c, url), view.ErrNeverRead.Error(); got != want {
-					t.Errorf("offline, afterwards: %q, want %q", got, want)
-				}
+				expect(t, c, "offline, afterwards", url, view.ErrNeverRead.Error())
 				u.comeBack()
 				time.Sleep(2 * records.SweepEvery)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
-					t.Errorf("after the cloud was back: %q, want %q", got, want)
-				}
+				expect(t, c, "after the cloud was back", urlPods, "100: a=50 b=51")
 			})
 		})
 	}
 }
 
-// A hub starts whatever page of its file is damaged. What is read first, views or tables, is
-// no different: the file is moved aside.
+// The hub starts whichever page of its file is damaged, whether views or tables are read first:
+// the file is moved aside.
 func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
 	u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 	u.shows("100", podJSON("a", "50"), podJSON("b", "51"))

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nobody is an upstream that is never there.
+// nobody is an upstream that cannot be reached.
 type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrClosedPipe }
@@ -34,7 +34,7 @@ func testOptions(t testing.TB) Options {
 	}
 }
 
-func TestAStoreThatCannotBeOpenedIsNoReasonNotToServe(t *testing.T) {
+func TestTheCacheServesWithoutAStoreFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	if err := os.WriteFile(dir, []byte("a file where the folder should be"), 0o600); err != nil {
 		t.Fatal(err)

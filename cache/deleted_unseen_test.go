@@ -14,9 +14,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// What was read one by one is gone where a list of a node's pods has it no more, also if
-// the list before it was evicted.
-func TestAListOfANodesPodsShowsWhatIsGone(t *testing.T) {
+// Pods that were read by GET are gone if a list of their node lacks them, even if the list before
+// was evicted.
+func TestPodsMissingFromTheListOfANodeAreGone(t *testing.T) {
 	on := func(node, name, version string) string {
 		return strings.Replace(podJSON(name, version), `"metadata"`, fmt.Sprintf(`"spec":{"nodeName":%q},"metadata"`, node), 1)
 	}
@@ -57,9 +57,9 @@ func TestAListOfANodesPodsShowsWhatIsGone(t *testing.T) {
 	}
 }
 
-// A pod that a node's list does not show may have a successor of its name on another node,
-// from before the list.
-func TestAPodThatIsGoneHidesNoOtherOfItsName(t *testing.T) {
+// A pod that the list of its node lacks may have a successor of the same name on another node,
+// which is older than the list.
+func TestAGonePodDoesNotHideAnotherOfItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		u.shows("105", strings.Replace(podJSON("a", "105"), `"u-a"`, `"u-successor"`, 1))

@@ -39,7 +39,7 @@
 //   - A list is complete, and at the version it names. It is never older than a state that a
 //     client of the same view has received. An object is reported as not found only if a
 //     complete view, an answer of an apiserver or a watch proves it, and nothing newer was
-//     seen; see records.
+//     seen; see view.Views.Seek and package records.
 //   - A deletion, or a refusal, applies to every view and representation.
 //   - A user can read only what it has read from an apiserver itself.
 //   - A slow or full disk never delays a client.

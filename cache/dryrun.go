@@ -16,22 +16,28 @@ import (
 // exist. It parses the request like an apiserver. A request that cannot be parsed counts as
 // a dry run: its answer must not be cached.
 func (x *exchange) isDryRun() bool {
-	if x.params.Broken {
-		return true
+	if x.params.Broken || x.req.Method != http.MethodDelete {
+		return x.params.Broken || x.params.Has("dryRun")
 	}
-	if x.req.Method != http.MethodDelete {
-		return x.params.Has("dryRun")
-	}
+	dry, certain := x.isDryRunDelete()
+	return dry || !certain
+}
+
+// isDryRunDelete reports whether a DELETE changes nothing, and whether that is certain.
+func (x *exchange) isDryRunDelete() (dry, certain bool) {
 	body, err := x.body()
 	switch {
 	case err != nil:
-		return true
+		return false, false
 	case len(body) == 0:
-		return x.params.Has("dryRun")
+		return x.params.Has("dryRun") && !x.params.Broken, !x.params.Broken
 	}
 	// With DeleteOptions in the body, an apiserver ignores the query.
 	options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
-	return err != nil || len(options.DryRun) > 0
+	if err != nil {
+		return false, false
+	}
+	return len(options.DryRun) > 0, true
 }
 
 // deleteOptions decodes the body of a DELETE, by default as JSON. It ignores the type: clients

@@ -15,7 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
-func TestADryRunIsKnownByWhatAnApiserverReads(t *testing.T) {
+func TestDryRunsAreParsedLikeAnApiserver(t *testing.T) {
 	inProtobuf := func(options *metav1.DeleteOptions) string {
 		info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobuf)
 		options.APIVersion, options.Kind = "v1", "DeleteOptions"
@@ -83,8 +83,8 @@ func TestADryRunIsKnownByWhatAnApiserverReads(t *testing.T) {
 	})
 }
 
-// A namespace may be called like the path of a watch.
-func TestAWatchByItsPathIsNotANamespaceOfThatName(t *testing.T) {
+// A namespace may be named watch.
+func TestANamespaceNamedWatchIsNotAWatch(t *testing.T) {
 	const of = "?watch=true&resourceVersion=5"
 	tests := map[string]bool{ // whether the cache understands it
 		"/api/v1/namespaces/watch/pods":                   true,

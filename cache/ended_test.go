@@ -11,14 +11,14 @@ import (
 
 const urlPodsOfNode = urlPods + "?fieldSelector=spec.nodeName%3Dn"
 
-// podWithUID is podJSON of an object that has a UID of its own.
+// podWithUID returns podJSON with a UID.
 func podWithUID(name, version, uid string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"ns","uid":"` + uid + `","resourceVersion":"` + version + `"}}`
 }
 
-// A pod that a list of its node does not have any more was deleted. What was read of it
-// after the list before is no answer, either; another pod of that name is.
-func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
+// A pod that the list of its node no longer has was deleted. A copy that was read after the list
+// before is not served, but another pod of the same name is.
+func TestAPodThatLeavesTheListOfItsNodeIsGone(t *testing.T) {
 	doubtful := []string{"404", view.ErrDoubtful.Error()}
 	for name, test := range map[string]struct {
 		read string
@@ -45,10 +45,10 @@ func TestAPodThatItsNodeDoesNotListAnyMoreIsGone(t *testing.T) {
 	}
 }
 
-// A pod that is deleted without a grace period is stored once more, as one that is being
-// deleted. A write that comes before it is removed has the apiserver remove it, and is
-// answered with the pod as the write would have made it: nobody may be shown that pod.
-func TestAWriteThatCarriesOutADeletionLeavesNoCopy(t *testing.T) {
+// A pod that is deleted without a grace period is first stored as terminating. If a write comes
+// before the pod is removed, the apiserver removes it, and answers with the pod as written. This
+// pod must not be served.
+func TestAWriteThatCompletesADeletionLeavesNoCopy(t *testing.T) {
 	const ended = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"95",
 "deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"status":{"phase":"Running"}}`
 	for name, url := range map[string]string{"of the pod": urlPodA, "of its status": urlPodA + "/status"} {

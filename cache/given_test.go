@@ -13,9 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// What clients of this process were given does not get older when a snapshot takes the place
-// of a file that turns out to be damaged. Where nobody was given anything since the start,
-// what the snapshot has is better than nothing.
+// When a snapshot replaces a damaged file, clients of this process are not served an older state
+// than they got before. Before the first client the snapshot is better than nothing.
 func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 	for name, tc := range map[string]struct {
 		give       func(t *testing.T, u *upstream, c *Cache) // before the damage is met
@@ -69,8 +68,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				loseObject(t, dir, "ns/b")
 
 				u.goAway()
-				c = openCache(t, dir, u)
-				runCache(t, c)
+				c = startIn(t, dir, u)
 				tc.give(t, u, c)
 				get(t, c, "/api/v1/namespaces/ns/pods/b") // it meets the damage
 				time.Sleep(2 * disk.FirstReopen)
@@ -85,9 +83,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 				u.comeBack()
 				get(t, c, urlPods)
 				u.goAway()
-				if got, want := get(t, c, urlPods), "200: a=150 b=151"; got != want {
-					t.Errorf("when it was read again: %q, want %q", got, want)
-				}
+				expect(t, c, "when it was read again", urlPods, "200: a=150 b=151")
 			})
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/watch"
 )
 
-// reportStatus is what a kubelet does.
+// reportStatus writes the status of a pod like a kubelet.
 func reportStatus(t *testing.T, c *Cache, name, ip string) {
 	t.Helper()
 	r := newRequest(t.Context(), http.MethodPatch, "/api/v1/namespaces/ns/pods/"+name+"/status")
@@ -30,7 +30,7 @@ func reportStatus(t *testing.T, c *Cache, name, ip string) {
 	}
 }
 
-// addresses is heard with the addresses of pods: "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@".
+// addresses is heard with the IPs of pods: "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@".
 func (w *watcher) addresses(t *testing.T) string {
 	t.Helper()
 	w.mu.Lock()
@@ -55,7 +55,7 @@ func (w *watcher) addresses(t *testing.T) string {
 	}
 }
 
-func TestStatusThatTheCloudDoesNotHaveIsPutRight(t *testing.T) {
+func TestAHeldWatchRevertsStatusThatTheCloudDoesNotHave(t *testing.T) {
 	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
 	tests := map[string]struct {
 		sent string // by the apiservers, within the minute
@@ -101,9 +101,9 @@ func TestStatusThatTheCloudDoesNotHaveIsPutRight(t *testing.T) {
 	}
 }
 
-// A client that has listed while the cloud was away, and watches when it is back, has
-// seen status that the cloud may not have.
-func TestAWatchAfterTheReturnIsPutRight(t *testing.T) {
+// A client that has listed during an outage, and watches after it, has seen status that the cloud
+// may not have.
+func TestAWatchOpenedAfterTheReturnRevertsStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		u.goAway()
@@ -119,9 +119,9 @@ func TestAWatchAfterTheReturnIsPutRight(t *testing.T) {
 	})
 }
 
-// A client may open a watch anew before each has lasted for a minute. Once the status was
-// dropped, the next watch puts it right.
-func TestAClientOfShortWatchesIsPutRight(t *testing.T) {
+// Each watch of a client may be shorter than a minute. After the overlay was dropped, the next
+// watch reverts the status.
+func TestShortWatchesRevertStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		u.goAway()
@@ -163,7 +163,7 @@ func TestAHeldWatchShowsTheLastStatusOnly(t *testing.T) {
 	})
 }
 
-// podIP is the address of a pod in the list that a client gets.
+// podIP returns the IP of a pod in a list.
 func podIP(t *testing.T, c *Cache, name string) string {
 	t.Helper()
 	res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlPods))
@@ -190,8 +190,8 @@ func podIP(t *testing.T, c *Cache, name string) string {
 	return "no such pod"
 }
 
-// #13: a kubelet takes a status for written, and does not send it again while its own
-// watch shows it. So the hub has the only copy, whatever the cloud's comings and goings.
+// #13: a kubelet does not send a status again while its watch shows it. So the hub has the only
+// copy, however often the cloud is lost and returns.
 func TestABriefReturnOfTheCloudLosesNoStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
@@ -218,9 +218,8 @@ func TestABriefReturnOfTheCloudLosesNoStatus(t *testing.T) {
 	})
 }
 
-// The cloud was there for long enough that what it does not have was dropped, or it has
-// got a newer version.
-func TestTheNextOutageShowsWhatTheCloudSaid(t *testing.T) {
+// The cloud was back for long enough that the overlay was dropped, or has a newer version.
+func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
 	tests := map[string]struct {
 		sent        string        // by the apiservers
@@ -256,8 +255,8 @@ func TestTheNextOutageShowsWhatTheCloudSaid(t *testing.T) {
 	}
 }
 
-// A client may come with a version that a hub which was killed has lost. It may have a newer
-// state of a pod than the hub, which must not take it back.
+// A client may have a version that a killed hub has lost, and so a newer pod than the hub. The
+// hub must not show its status over the older pod.
 func TestAStatusIsNotShownOverAnOlderPodThanTheClientHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))

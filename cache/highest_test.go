@@ -20,15 +20,15 @@ func foosJSON(version, x string) string {
 	return fmt.Sprintf(`{"kind":"FooList","apiVersion":"example.com/v1","metadata":{"resourceVersion":%q},"items":[%s]}`, version, fooJSON(x))
 }
 
-// notFoundPod is what an apiserver answers where there is no such pod.
+// notFoundPod is the answer of an apiserver for a pod that does not exist.
 func notFoundPod(r *http.Request) *http.Response {
 	name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	return respond(http.StatusNotFound, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":"pods"}}`, name))
 }
 
-// Pod a is not there, and then it is. In between another user was shown a version that no
-// etcd has.
-func TestAVersionThatAnyoneMadeUpHidesNothing(t *testing.T) {
+// Pod a does not exist at first, and is created later. In between another user is shown a version
+// that no etcd has.
+func TestAMadeUpVersionHidesNothing(t *testing.T) {
 	tests := map[string]struct{ method, url, answer string }{
 		"in a review that was posted": {
 			http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -74,7 +74,7 @@ func TestAVersionThatAnyoneMadeUpHidesNothing(t *testing.T) {
 	}
 }
 
-func TestARestoreElsewhereLeavesWhatOthersHaveRead(t *testing.T) {
+func TestARestoreOfAnotherStoreDropsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, foos := newUpstream(), foosJSON("500", "400")
 		u.on("get", func(r *http.Request) *http.Response {
@@ -113,8 +113,8 @@ func TestARestoreElsewhereLeavesWhatOthersHaveRead(t *testing.T) {
 	})
 }
 
-// A request leaves nothing behind for having named a resource, whoever sent it.
-func TestRequestsLeaveNoTraceOfResourcesThatTheyMakeUp(t *testing.T) {
+// A request that only names a resource stores nothing.
+func TestRequestsForMadeUpResourcesStoreNothing(t *testing.T) {
 	u := newUpstream()
 	u.onText("get", http.StatusUnauthorized, "{}")
 	c := startCache(t, u)

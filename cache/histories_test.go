@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// A version names another state of an object in the history that begins with a
-// restore, and other views are of the old one still.
-func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
+// After a restore of etcd a version may name another state of an object, while other views are
+// still from before.
+func TestViewsFromBeforeAndAfterARestoreDoNotShareObjects(t *testing.T) {
 	const selected = urlPods + "?labelSelector=l"
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50", "old"))
@@ -21,9 +21,7 @@ func TestViewsOfTwoHistoriesDoNotShareObjects(t *testing.T) {
 		time.Sleep(time.Second) // it is listed once more
 		for range 2 {
 			u.goAway()
-			if got, want := get(t, c, urlPods), "90: a=50/newer"; got != want {
-				t.Errorf("offline: %q, want %q", got, want)
-			}
+			expect(t, c, "offline", urlPods, "90: a=50/newer")
 			if got := get(t, c, selected); got != "100: a=50/old" && got != view.ErrNeverRead.Error() {
 				t.Errorf("offline, the view that has not followed yet: %q", got)
 			}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-func TestInitialEventsAreTakenForWhatAnApiserverTakesThemFor(t *testing.T) {
+func TestInitialEventsAreRecognizedLikeAnApiserver(t *testing.T) {
 	tests := map[string]struct {
 		url    string
 		events string // and then the watch ends

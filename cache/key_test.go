@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is kept of a request is no part of its URL, which can be a megabyte long.
+// Views must not keep the URL of a request in memory: it can have a megabyte.
 func TestViewsDoNotKeepURLs(t *testing.T) {
 	const requests, long = 30, 1 << 20
 	for what, url := range map[string]string{

@@ -22,19 +22,23 @@ import (
 // come from a proxy or a missing API.
 func (x *exchange) notFound(res *http.Response, q *query.Query) {
 	contentType := res.Header.Get("Content-Type")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
-		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
-		if err != nil {
-			return err
-		}
-		s, ok := object.(*metav1.Status)
-		if ok && s.Reason == metav1.StatusReasonNotFound && s.Details != nil &&
+	x.take(res, func(body []byte) error {
+		s, err := decodeStatus(contentType, body)
+		if err == nil && s.Reason == metav1.StatusReasonNotFound && s.Details != nil &&
 			s.Details.Name == q.Name && s.Details.Kind == q.Resource.Resource && s.Details.Group == q.Resource.Group {
 			x.absent(q)
 		}
-		return nil
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+		return err
+	})
+}
+
+// decodeStatus decodes a body that is a Status; of another type it returns an empty one.
+func decodeStatus(contentType string, body []byte) (*metav1.Status, error) {
+	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
+	if s, ok := object.(*metav1.Status); ok {
+		return s, err
+	}
+	return &metav1.Status{}, err
 }
 
 // absent records that an apiserver does not have an object.
@@ -87,12 +91,15 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 		return false
 	}
 	if string(m.Kind) == "Status" {
-		object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
-		s, ok := object.(*metav1.Status)
-		if err != nil || !ok || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
+		s, err := decodeStatus(contentType, body)
+		if err != nil || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
 			return false
 		}
-		x.cache.views.Gone(q.UserResource(), q.Member(), x.moment.Version(), uidOf(s.Details), true)
+		uid := types.UID("")
+		if s.Details != nil {
+			uid = s.Details.UID
+		}
+		x.cache.views.Gone(q.UserResource(), q.Member(), x.moment.Version(), uid, true)
 		return true
 	}
 	meta, err := metadataOf(repr.Encoding, body)
@@ -105,13 +112,6 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 	}
 	repr = negotiation.Answered(q.Accept, contentType)
 	return repr.Cacheable() && x.keepBody(q, repr, body) == nil
-}
-
-func uidOf(d *metav1.StatusDetails) types.UID {
-	if d == nil {
-		return ""
-	}
-	return d.UID
 }
 
 // metadataOf decodes the metadata of an object.
@@ -136,22 +136,6 @@ func metadataOf(e wire.Encoding, body []byte) (*metav1.ObjectMeta, error) {
 func lingers(resource schema.GroupVersionResource, m *metav1.ObjectMeta) bool {
 	grace := m.DeletionGracePeriodSeconds
 	return len(m.Finalizers) > 0 || grace != nil && *grace > 0 || resource.GroupResource() == schema.GroupResource{Resource: "namespaces"}
-}
-
-// isDryRunDelete reports whether a DELETE changes nothing, and whether that is certain.
-func (x *exchange) isDryRunDelete() (dry, certain bool) {
-	body, err := x.body()
-	switch {
-	case err != nil:
-		return false, false
-	case len(body) == 0:
-		return x.params.Has("dryRun") && !x.params.Broken, !x.params.Broken
-	}
-	options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
-	if err != nil {
-		return false, false
-	}
-	return len(options.DryRun) > 0, true
 }
 
 // endedByWrite reports whether a write, also of the status, has completed the deletion of an

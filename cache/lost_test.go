@@ -15,9 +15,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Clients have been given a list in JSON at 100, which the disk did not take, or which was
-// damaged there; the same list in protobuf is at 90. Nobody is given that as JSON.
-func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
+// Clients got a list in JSON at 100, which could not be written to disk, or was damaged there. The
+// same list in protobuf is at 90, and must not be served as JSON.
+func TestALostViewIsNotReplacedByAnOlderRepresentation(t *testing.T) {
 	lose := func(c *Cache) {
 		id := c.views.Find(podsKey(query.NodeUser)).DiskID()
 		c.disk.Change(&store.Change{ID: id, Op: store.MarkStale})
@@ -42,7 +42,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 		}, "90: a=50"},
 		"when it was dropped, later": {"", func(u *upstream, c *Cache, _ func() *Cache) *Cache {
 			u.comeBack() // else nothing is swept
-			c.views.Find(podsKey(query.NodeUser)).DropComplete()
+			c.views.Find(podsKey(query.NodeUser)).Drop()
 			time.Sleep(2 * records.SweepEvery)
 			u.goAway()
 			return c
@@ -66,9 +66,7 @@ func TestNoOlderFormStandsInForAViewThatIsLost(t *testing.T) {
 				u.goAway()
 				c = tc.then(u, c, func() *Cache {
 					stop()
-					c := openCache(t, dir, u)
-					runCache(t, c)
-					return c
+					return startIn(t, dir, u)
 				})
 				got := ask(inJSON, t, c, http.MethodGet, urlPods)
 				if len(got) > len(tc.want) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -13,6 +14,7 @@ import (
 // metrics are the metrics of the cache. Label values come from fixed sets, except resources,
 // which clients have read through this hub.
 type metrics struct {
+	all           *prometheus.Registry
 	offline       *prometheus.CounterVec
 	commits       *prometheus.CounterVec
 	commitSeconds prometheus.Histogram
@@ -21,7 +23,6 @@ type metrics struct {
 	storeUp       prometheus.Gauge
 	damaged       prometheus.Counter
 	evictions     prometheus.Counter
-	spool         *prometheus.Registry // of package spool
 }
 
 // opened records the result of opening the store.
@@ -48,51 +49,45 @@ func (m *metrics) committed(c writeback.CommitStats) {
 	m.commitSeconds.Observe(c.Duration.Seconds())
 }
 
+// newMetrics returns the metrics in a registry of their own, because Open may need two attempts.
 func newMetrics() *metrics {
-	return &metrics{
-		spool: prometheus.NewRegistry(),
-		offline: prometheus.NewCounterVec(prometheus.CounterOpts{
+	all := prometheus.NewRegistry()
+	auto := promauto.With(all)
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		all: all,
+		offline: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_requests_total",
 			Help: "Requests that could not be sent to the cloud, by resource, and whether the cache had an answer (hit) or not (miss).",
 		}, []string{"resource", "result"}),
-		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+		commits: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_commits_total",
 			Help: "Writes of the cache to disk, by result (ok, error). Each that is ok costs the disk two syncs.",
 		}, []string{"result"}),
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		commitSeconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "edgehub_cache_commit_seconds",
 			Help:    "Time that writes of the cache to disk took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		commitBytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "edgehub_cache_commit_bytes_total",
-			Help: "Bytes of objects and their names that were written to disk.",
-		}),
-		relists: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "edgehub_cache_relists_total",
-			Help: "Lists that the hub itself asked the cloud for, because a watch could not go on from where it was.",
-		}),
-		storeUp: prometheus.NewGauge(prometheus.GaugeOpts{
+		storeUp: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "edgehub_cache_store_up",
 			Help: "1 if the cache's file is open, 0 if it cannot be opened and everything is kept in memory only.",
 		}),
-		damaged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "edgehub_cache_damaged_files_total",
-			Help: "Cache files that were found to be damaged and were moved aside; a snapshot or an empty file took their place.",
-		}),
-		evictions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "edgehub_cache_evictions_total",
-			Help: "Queries whose answers are kept no longer, to make room (--cache-max-bytes).",
-		}),
+		commitBytes: counter("edgehub_cache_commit_bytes_total",
+			"Bytes of objects and their names that were written to disk."),
+		relists: counter("edgehub_cache_relists_total",
+			"Lists that the hub itself asked the cloud for, because a watch could not go on from where it was."),
+		damaged: counter("edgehub_cache_damaged_files_total",
+			"Cache files that were found to be damaged and were moved aside; a snapshot or an empty file took their place."),
+		evictions: counter("edgehub_cache_evictions_total",
+			"Queries whose answers are kept no longer, to make room (--cache-max-bytes)."),
 	}
-}
-
-// register registers the metrics, including the gauges of c.
-func (m *metrics) register(r prometheus.Registerer, c *Cache) {
 	for _, result := range []string{"ok", "error"} { // exported from the start, for alerts
 		m.commits.WithLabelValues(result)
 	}
-	r.MustRegister(m.offline, m.commits, m.commitSeconds, m.commitBytes, m.relists, m.storeUp, m.damaged, m.evictions, m.spool, &gauges{cache: c})
+	return m
 }
 
 // otherResource is the label of requests without a resource, and of further ones beyond
@@ -124,9 +119,6 @@ var knownResource = map[string]bool{
 	"replicasets": true, "statefulsets": true, "jobs": true, "networkpolicies": true, "customresourcedefinitions": true,
 }
 
-// gauges are collected from the cache at each scrape.
-type gauges struct{ cache *Cache }
-
 var (
 	descViews   = prometheus.NewDesc("edgehub_cache_views", "Queries whose answers are kept.", nil, nil)
 	descObjects = prometheus.NewDesc("edgehub_cache_objects", "Objects in all views; one that is in two views counts twice.", nil, nil)
@@ -135,26 +127,20 @@ var (
 	descPending = prometheus.NewDesc("edgehub_cache_pending_bytes", "Bytes that wait to be written to disk.", nil, nil)
 )
 
-func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descViews, descObjects, descBytes, descFile, descPending} {
-		ch <- d
-	}
-}
-
-func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	var count, objects, bytes int64
-	for _, v := range g.cache.views.All() {
-		if s, kept := v.State(); kept {
-			count, objects, bytes = count+1, objects+int64(s.Objects), bytes+s.Bytes
-		}
+// collect collects the gauges at each scrape.
+func (c *Cache) collect(ch chan<- prometheus.Metric) {
+	views := c.views.States()
+	var objects, bytes int64
+	for i := range views {
+		objects, bytes = objects+int64(views[i].Objects), bytes+views[i].Bytes
 	}
 	gauge := func(d *prometheus.Desc, value int64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))
 	}
-	gauge(descViews, count)
+	gauge(descViews, int64(len(views)))
 	gauge(descObjects, objects)
 	gauge(descBytes, bytes)
-	s, w := g.cache.disk.Now()
+	s, w := c.disk.Now()
 	if stats, err := s.Stats(); err == nil {
 		gauge(descFile, stats.FileBytes)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// startLarge is a cache without the cloud that holds pods of these sizes in protobuf: p000 and so on.
+// startLarge starts an offline cache with pods of these sizes in protobuf: p000 and so on.
 func startLarge(t *testing.T, sizes ...int) (c *Cache, items [][]byte) {
 	t.Helper()
 	u := newUpstream()
@@ -27,7 +27,7 @@ func startLarge(t *testing.T, sizes ...int) (c *Cache, items [][]byte) {
 	return c, items
 }
 
-// begin sends a GET and reads nothing of the answer.
+// begin sends a GET, and does not read the answer.
 func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 	t.Helper()
 	r := newRequest(t.Context(), http.MethodGet, modelURL(name))
@@ -71,7 +71,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 	}
 }
 
-// heap is what is in use after garbage was collected, in bytes.
+// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what was in pools goes with the second

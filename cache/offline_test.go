@@ -22,13 +22,11 @@ func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
 		fill(t, v, "", "100", true, map[string]string{"a": "90"})
 		v.Release()
 		u.goAway()
-		if got, want := get(t, c, urlPodA), "a=90"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPodA, "a=90")
 	})
 }
 
-func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
+func TestAConcurrentChangeDoesNotHarmARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
 		v := c.views.Find(podsKey(query.NodeUser))
@@ -44,7 +42,7 @@ func TestAReadThatMeetsAChangeDoesNoHarm(t *testing.T) {
 	})
 }
 
-// A person on a thin line reads an old state to its end, whatever comes meanwhile.
+// A client on a slow link reads an old state to its end, whatever changes meanwhile.
 func TestASlowReaderOfAListDoesNotHarmTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51", strings.Repeat("x", 300<<10)))

@@ -2,15 +2,16 @@ package cache
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -79,8 +80,7 @@ func (x *exchange) denied(res *http.Response) {
 // keepObject caches an object that was read or written. A query without a name is for an
 // object that was created.
 func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
-	sink := &tee.ObjectSink{Take: func(body []byte) error { return x.keepBody(q, repr, body) }}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
+	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
 func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
@@ -148,7 +148,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 // whole list.
 func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
-	page := &lastPage{}
+	page := &relist.ListMeta{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
@@ -193,33 +193,6 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	return nil
 }
 
-// written returns a query for the object of a write, or nil. There is none for a dry run,
-// whose answer shows an object that does not exist.
-func (x *exchange) written() *query.Query {
-	info := x.info
-	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
-		return nil
-	}
-	if x.isDryRun() {
-		return nil
-	}
-	return x.named()
-}
-
-// named returns a query for the object in the path of a write. The name is empty for a create.
-func (x *exchange) named() *query.Query {
-	info := x.info
-	q := &query.Query{
-		User: x.who.user, Verb: "get", Name: info.Name,
-		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		Accept:   x.req.Header.Get("Accept"),
-	}
-	if info.Resource != "namespaces" {
-		q.Namespace = info.Namespace
-	}
-	return q
-}
-
 // passed is called when a client has received a list that was not cached.
 func (x *exchange) passed(v *view.View, version string) {
 	if versions.Valid(version) && v.MarkSeen(version) {
@@ -235,15 +208,41 @@ func (x *exchange) tooLarge(v *view.View) {
 	}
 	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
 	x.cache.lister.BackOff(v)
-	v.DropComplete()
+	v.Drop()
 }
 
-// lastPage reads the list metadata of a page, and ignores the items.
-type lastPage struct{ wire.ListMeta }
+// unread records that objects were read in a form that is not cached, or with unknown
+// parameters: older state no longer proves that these objects do not exist.
+func (x *exchange) unread(res *http.Response) {
+	r := x.cache.records
+	if x.info.Verb == "get" {
+		q := x.named()
+		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
+		r.Seen(q.UserResource(), q.Member(), versions.Following(x.moment.Version()), "")
+		return
+	}
+	of := query.UserResource{User: x.who.user, Resource: x.resource()}
+	res.Body = &unreadBody{res.Body, func() { r.Forgot(of, versions.Following(r.Highest(of.Resource).Version())) }}
+}
 
-func (*lastPage) Item([]byte, *wire.Meta) error { return nil }
+// isUnread reports whether objects are read in a way that cannot be cached.
+func (x *exchange) isUnread() bool {
+	i := x.info
+	return x.query == nil && x.req.Method == http.MethodGet && i.IsResourceRequest && i.Subresource == "" &&
+		(i.Verb == "get" || i.Verb == "list" || i.Verb == "watch")
+}
 
-func (p *lastPage) List(m wire.ListMeta) error {
-	p.ListMeta = m
-	return nil
+// unreadBody is the body of a list or watch that is not decoded. Its objects may be newer than
+// everything known at that time, in a watch until it ends.
+type unreadBody struct {
+	io.ReadCloser
+	passed func()
+}
+
+func (b *unreadBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.passed()
+	}
+	return n, err
 }

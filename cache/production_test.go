@@ -41,8 +41,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 	return names, bare
 }
 
-// wholeList is a list as it was made before it was made in pieces: with all items and
-// their sizes at hand.
+// wholeList encodes a list at once, not in pieces.
 func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byte {
 	t.Helper()
 	src := &offline.Source{View: &view.View{Repr: negotiation.Representation{Encoding: wire.Protobuf}}, Repr: r}
@@ -116,7 +115,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 	}
 }
 
-// written is what a body writes by itself.
+// written returns what the WriteTo of a body writes.
 func written(r io.Reader) ([]byte, error) {
 	w, ok := r.(io.WriterTo)
 	if !ok {

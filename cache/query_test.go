@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
-// Apiservers negotiate by the first Accept header alone.
+// Apiservers read only the first Accept header.
 func TestTheFirstAcceptHeaderCounts(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPut} {
 		r := newRequest(t.Context(), method, "/api/v1/namespaces/ns/pods/p")
@@ -28,8 +28,8 @@ func TestTheFirstAcceptHeaderCounts(t *testing.T) {
 	}
 }
 
-// Whatever of a request is longer than Kubernetes lets it be is in the URL only.
-func TestWhatIsNamedAtLengthIsPassedOnAndNotKept(t *testing.T) {
+// Names that are longer than Kubernetes allows are relayed, and not stored.
+func TestNamesThatAreTooLongAreNotCached(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	tests := map[string]struct {
 		url  string
@@ -65,7 +65,7 @@ func TestWhatIsNamedAtLengthIsPassedOnAndNotKept(t *testing.T) {
 	}
 }
 
-func TestListsWithLongSelectorsAreNotKept(t *testing.T) {
+func TestLongSelectorsAreNotCached(t *testing.T) {
 	u := newUpstream()
 	u.shows("100", podJSON("a", "50"))
 	c := startCache(t, u)

@@ -129,7 +129,7 @@ func TestAWatchEndsInTimeThoughAListHangs(t *testing.T) {
 	})
 }
 
-func TestVersionsOfOtherStoresAreNoMeasure(t *testing.T) {
+func TestVersionsOfOtherStoresAreNotCompared(t *testing.T) {
 	const urlEvents = "/api/v1/events"
 	eventsJSON := func(version string) string {
 		return strings.Replace(podsJSON(version), "PodList", "EventList", 1)
@@ -167,7 +167,7 @@ func TestVersionsOfOtherStoresAreNoMeasure(t *testing.T) {
 	})
 }
 
-func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
+func TestEndedStreamsReleaseTheirViews(t *testing.T) {
 	tests := map[string]struct {
 		url  string
 		then func(t *testing.T, u *upstream, feed *io.PipeWriter)
@@ -233,7 +233,7 @@ func TestNothingIsLeftOfStreamsThatHaveEnded(t *testing.T) {
 	}
 }
 
-func TestAnOfflineAnswerThatIsNotReadToItsEndHoldsNothing(t *testing.T) {
+func TestAbandonedOfflineAnswersHoldNothing(t *testing.T) {
 	for _, url := range []string{urlPods, urlWatch, urlWatch + "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
 		t.Run(url, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// recordsPage returns the number and the bytes of the page on which all records are.
+// recordsPage returns the number and the bytes of the page that has all records.
 func recordsPage(t *testing.T, dir string) (number int, page []byte) {
 	t.Helper()
 	path := filepath.Join(dir, "cache.db")
@@ -36,8 +36,7 @@ func recordsPage(t *testing.T, dir string) (number int, page []byte) {
 	return number, file[number*size:][:size]
 }
 
-// putRecordsPage puts an older page in the place of the records' page, as where the disk has
-// lost a write.
+// putRecordsPage replaces the page of the records by an older one, as if the disk had lost a write.
 func putRecordsPage(t *testing.T, dir string, page []byte) {
 	t.Helper()
 	number, _ := recordsPage(t, dir)
@@ -77,9 +76,9 @@ func damageRecord(t *testing.T, dir, name string) {
 	}
 }
 
-// What is gone, or was refused, stays so whatever the disk does to the records of that: a
-// record that was lost is not known, so nothing is served that it may have been about.
-func TestLostRecordsBringNothingBack(t *testing.T) {
+// Objects that are gone or refused stay so if the disk loses their records: no object is served
+// that a lost record may have been about.
+func TestLostRecordsBringBackNoDeletedObject(t *testing.T) {
 	forbidden := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
 	for what, learn := range map[string]func(*testing.T, *upstream, *Cache){
 		"a deletion": func(t *testing.T, u *upstream, c *Cache) {
@@ -144,7 +143,7 @@ func TestLostRecordsBringNothingBack(t *testing.T) {
 	}
 }
 
-// A salt that is lost does not leave records behind that nobody finds to take them back.
+// After the salt was lost, no records remain under keys that cannot be found any more.
 func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
@@ -171,8 +170,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 		get(t, c, urlPodA) // it is let in again
 		stop()
 		u.goAway()
-		c = openCache(t, dir, u)
-		runCache(t, c)
+		c = startIn(t, dir, u)
 		if got := get(t, c, urlPodA); got != "a=50" {
 			t.Errorf("what was let in again is read as %q", got)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// modelServer is an apiserver with pods of one namespace, and what one client has seen of
+// modelServer is an apiserver with pods of one namespace. It records what one client has seen of
 // them through the hub.
 type modelServer struct {
 	version int
@@ -71,7 +71,7 @@ func (m *modelServer) list(r *http.Request) *http.Response {
 	return respond(http.StatusOK, podsJSON(fmt.Sprint(m.version), items...))
 }
 
-// saw notes what the client was just told of one pod.
+// saw records what the client just got of one pod.
 func (m *modelServer) saw(name string) {
 	p, ok := m.pods[name]
 	if ok {
@@ -80,13 +80,13 @@ func (m *modelServer) saw(name string) {
 	m.gone[name] = !ok
 }
 
-// modelStep is something that happens to a pod, or to all of them, and what it is called.
+// modelStep is a named change of one pod or of all pods.
 type modelStep struct {
 	name string
 	do   func(t *testing.T, w *modelWorld, pod string)
 }
 
-// modelWorld is a hub before a modelServer.
+// modelWorld is a hub in front of a modelServer.
 type modelWorld struct {
 	*modelServer
 	up    *upstream
@@ -152,10 +152,9 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 	return w
 }
 
-// Whatever a client reads and deletes, and whatever happens meanwhile and to the hub: while
-// the cloud is away it never gets what it knows to be gone, and never hears that something
-// is not there which it saw later than that.
-func TestNoSequenceBringsBackOrHides(t *testing.T) {
+// Whatever a client reads and deletes, and whatever happens to the hub: offline the client never
+// gets an object that it knows to be gone, nor a 404 for an object that it has seen later.
+func TestNoSequenceOfStepsBringsBackOrHidesAnObject(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestNoSequenceBringsBackOrHides(t *testing.T) {
 	}
 }
 
-// check holds an answer that the client got while the cloud was away against what it knows.
+// check compares an offline answer with what the client knows.
 func (m *modelServer) check(t *testing.T, name, got string, did []string) {
 	t.Helper()
 	seen, known := m.seen[name]

@@ -123,7 +123,7 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 	}
 }
 
-func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
+func TestAStaleViewIsListedAgain(t *testing.T) {
 	tests := map[string]struct {
 		watched bool
 		want    string
@@ -155,7 +155,7 @@ func TestAViewThatCouldNotBeKeptIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAListIsNotHeldLongerThanItIsNeeded(t *testing.T) {
+func TestTheResultOfARelistIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		u.shows("100", podJSON("a", "50"))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// To a node that the apiservers do not let in the cloud is away, and to nobody else.
-func TestANodeThatIsNotLetIn(t *testing.T) {
+// While apiservers refuse the node, the cloud is away for the node only.
+func TestTheNodeIsServedOfflineWhileApiserversRefuseIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
 		pod := as(t.Context(), "token")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// What has come and gone while the apiservers forgot a watch's version is in no event, as it
-// is in no list. A watch that is behind what the view has seen of it has to list.
-func TestADifferenceLeavesOutWhatCameAndWent(t *testing.T) {
+// An object that came and went after the version that the apiservers have forgotten is in no list,
+// so it is in no event. A watch that is behind the view has to list.
+func TestADiffOmitsObjectsThatCameAndWent(t *testing.T) {
 	tests := map[string]struct{ seen, want, behind string }{
 		"no watch has seen it":         {"", "BOOKMARK:=130", "BOOKMARK:=130"},
 		"one has seen it come":         {podEvent("ADDED", "b", "110"), "ADDED:b=110 DELETED:b=110 BOOKMARK:=130", "ERROR:410"},

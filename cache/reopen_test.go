@@ -64,15 +64,14 @@ func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
 	})
 }
 
-func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
+func TestAStoreFileDoesNotReplaceMemoryDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		u.shows("100", podJSON("a", "50"))
-		c := openCache(t, dir, u)
-		runCache(t, c)
+		c := startIn(t, dir, u)
 		get(t, c, urlPods)
 		u.goAway()
 		time.Sleep(time.Second)
@@ -80,9 +79,7 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "100: a=50")
 		u.comeBack()
 		time.Sleep(2 * disk.LastReopen)
 		if !openFile(c) {
@@ -90,13 +87,11 @@ func TestWhatIsInMemoryIsNotGivenUpForAFileWhileTheCloudIsAway(t *testing.T) {
 		}
 		get(t, c, urlPods)
 		u.goAway()
-		if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-			t.Errorf("offline again: %q, want %q", got, want)
-		}
+		expect(t, c, "offline again", urlPods, "100: a=50")
 	})
 }
 
-func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
+func TestKnownTokensSurviveANewStoreFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), t.TempDir()
 		u.shows("100", podJSON("a", "50"))
@@ -123,7 +118,7 @@ func TestWhoWasAcceptedIsKnownAlsoWithANewFile(t *testing.T) {
 		if err := writer.Run(stopped); err != nil { // what is pending
 			t.Fatal(err)
 		}
-		again := identity.New(identity.Options{Table: c.disk, Now: c.now})
+		again := identity.New(identity.Options{Table: c.disk, Now: time.Now})
 		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
 			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
 		}

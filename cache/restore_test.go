@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// b=95 is what a client has seen, and what the backup that is put back lacks.
+// A client has seen b=95, which the backup lacks.
 func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 	tests := map[string]func(t *testing.T, u *upstream, feed *io.PipeWriter){
 		"where it broke off": func(_ *testing.T, _ *upstream, feed *io.PipeWriter) { feed.CloseWithError(io.ErrUnexpectedEOF) },
@@ -48,9 +48,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 					t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
 				}
 				u.goAway()
-				if got, want := get(t, c, urlPods), "90: a=50"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPods, "90: a=50")
 			})
 		})
 	}
@@ -71,8 +69,8 @@ func TestAWatchThatWasOpenedOfflineIsToldToo(t *testing.T) {
 	})
 }
 
-// The hub holds no watch that would tell.
-func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
+// Here the hub holds no watch when etcd is restored.
+func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 	const after = "90: a=50/new"
 	tests := map[string]string{ // the URL of the first request after it
 		"a list of the newest state":                 urlPods,
@@ -110,9 +108,7 @@ func TestTheCacheFollowsARestoreWhoeverMeetsItFirst(t *testing.T) {
 				if got := get(t, c, urlPods); got != after {
 					t.Errorf("offline list: %q, want %q", got, after)
 				}
-				if got, want := get(t, c, urlPodA), "a=50/new"; got != want {
-					t.Errorf("offline object: %q, want %q", got, want)
-				}
+				expect(t, c, "offline object", urlPodA, "a=50/new")
 			})
 		})
 	}
@@ -134,9 +130,7 @@ func TestEventsOfTwoHistoriesAreNotMixed(t *testing.T) {
 		send(t, feed, podEvent("ADDED", "d", "1001"))
 		synctest.Wait()
 		u.goAway()
-		if got, want := get(t, c, urlPods), "1001: a=50 c=901 d=1001"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "1001: a=50 c=901 d=1001")
 	})
 }
 
@@ -162,15 +156,13 @@ func TestASingleObjectFollowsARestore(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), "a=900"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, "a=900")
 			})
 		})
 	}
 }
 
-// Nothing tells of them whether they are of the old history, whatever their kind.
+// It is unknown whether objects that were read by GET are from before the restore.
 func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 	const urlConfigMap = "/api/v1/namespaces/ns/configmaps/a"
 	synctest.Test(t, func(t *testing.T) {
@@ -183,14 +175,12 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 		get(t, c, urlPods)
 		time.Sleep(time.Second)
 		u.goAway()
-		if got, want := get(t, c, urlConfigMap), view.ErrNeverRead.Error(); got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlConfigMap, view.ErrNeverRead.Error())
 	})
 }
 
-// An apiserver may be behind the others for a while, and nothing is lost for it.
-func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
+// An apiserver may lag behind the others for a while; no view is dropped for that.
+func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
 		u.onText("list", http.StatusOK, podsJSON("90", podJSON("a", "50")))
@@ -202,8 +192,6 @@ func TestAnApiserverThatIsBehindIsNoRestore(t *testing.T) {
 			t.Errorf("the apiservers were asked %d times for their version, want once", n)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "100: a=50 b=95"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "100: a=50 b=95")
 	})
 }

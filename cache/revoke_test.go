@@ -14,7 +14,7 @@ import (
 // step is something that happens before the cloud is lost.
 type step func(*testing.T, *Cache, *upstream)
 
-func TestWhatIsGoneOrForbiddenIsNotReadOffline(t *testing.T) {
+func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 	const all = "100: a=50"
 	never, denied := view.ErrNeverRead.Error(), view.ErrDenied.Error()
 	notFound := func(resource, name string) string {

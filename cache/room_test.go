@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// The sum that decides must be that of the views, whatever becomes of them.
-func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
+// The sum that decides on evictions must stay equal to that of all views.
+func TestUsedEqualsTheSumOfAllViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		u.shows("100", podJSON("a", "50"), podJSON("b", "60"))
@@ -38,7 +38,7 @@ func TestTheRoomThatIsTakenIsKnown(t *testing.T) {
 	})
 }
 
-// #17: lists that are read page by page, and not to their end.
+// #17: lists of which clients read only the first page.
 func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
@@ -69,7 +69,7 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 	})
 }
 
-// The same by service accounts of a namespace, each of which reads no more than others do.
+// The same with many service accounts of a namespace, each of which reads no more than others.
 func TestAFloodOfFirstPagesByManyAccountsDropsNoneOfOtherUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()

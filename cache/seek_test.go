@@ -34,8 +34,8 @@ func TestWatchesThatAnObjectLeavesOnlyByItsDeletion(t *testing.T) {
 	}
 }
 
-// A copy that was read only as metadata, and is newer, does not bring an older whole object.
-func TestAnOlderCopyIsNoAnswerWhereTheNewestCannotBeConverted(t *testing.T) {
+// A newer copy of only the metadata does not make an older whole object an answer.
+func TestAnOlderCopyIsNotServedIfTheNewestCannotBeConverted(t *testing.T) {
 	u, c := startListed(t, "100", podJSON("a", "50"))
 	u.on("get", func(*http.Request) *http.Response {
 		return respond(http.StatusOK, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"60"}}`)
@@ -47,9 +47,9 @@ func TestAnOlderCopyIsNoAnswerWhereTheNewestCannotBeConverted(t *testing.T) {
 	}
 }
 
-// An event that its view cannot take yet was seen all the same: an older copy is no answer
-// until the view has caught up.
-func TestAnOlderCopyIsNoAnswerWhileTheViewIsBehind(t *testing.T) {
+// Clients have seen an event that the view cannot apply yet: an older copy is not served until the
+// view has caught up.
+func TestAnOlderCopyIsNotServedWhileTheViewIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
 		get(t, c, urlPodA)

@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/pages"
 )
 
-func TestWhatIsReadTogetherIsLetGoOf(t *testing.T) {
+func TestSharedBytesOfConcurrentListsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)

@@ -7,8 +7,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
-// An object that is known to be gone takes no room from others.
-func TestAnObjectThatIsGoneIsNoSingleObject(t *testing.T) {
+// An object that is known to be gone must not take the place of others.
+func TestAGoneObjectIsRemovedFromItsSingleView(t *testing.T) {
 	u := newUpstream()
 	u.shows("100", podJSON("a", "50"), podJSON("b", "60"))
 	c := startCache(t, u)

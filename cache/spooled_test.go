@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// What follows the token in a header is looked at by nobody, and so not held until the
-// cloud is back.
-func TestAnEventIsSentWithItsPostersTokenAndNothingElse(t *testing.T) {
+// Apiservers ignore what follows the token in a header, so the spool does not keep it.
+func TestASpooledEventKeepsOnlyTheTokenOfItsHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		u.shows("100", podJSON("a", "50"))

@@ -12,15 +12,15 @@ const (
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
-// tableAnswer answers with a table, in which a client may have seen anything.
+// tableAnswer answers with a table, in which a client may have seen any object.
 func tableAnswer(*http.Request) *http.Response {
 	res := respond(http.StatusOK, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"110"},"rows":[]}`)
 	res.Header.Set("Content-Type", asTable)
 	return res
 }
 
-// What was shown in a form that is not kept may have been newer than the list that is.
-func TestNoListProvesThatWhatATableShowedIsNotThere(t *testing.T) {
+// An answer in a form that is not cached may have been newer than the cached list.
+func TestAListDoesNotProveThatObjectsOfATableAreGone(t *testing.T) {
 	tests := map[string]func(*testing.T, *upstream, *Cache){
 		"listed as a table": func(t *testing.T, u *upstream, c *Cache) {
 			u.on("list", tableAnswer)

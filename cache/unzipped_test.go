@@ -14,8 +14,7 @@ import (
 
 const urlInitial = urlWatch + "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 
-// openZipped answers a watch as an apiserver that compresses initial events, if it is
-// about them.
+// openZipped answers a watch like an apiserver that compresses initial events.
 func (u *upstream) openZipped(r *http.Request) *http.Response {
 	res := u.open(r)
 	if r.URL.Query().Has("sendInitialEvents") && r.Header.Get("Accept-Encoding") == "gzip" {
@@ -24,7 +23,7 @@ func (u *upstream) openZipped(r *http.Request) *http.Response {
 	return res
 }
 
-// zipped is a member of a gzip stream: what an apiserver sends at once.
+// zipped returns a member of a gzip stream, which an apiserver sends at once.
 func zipped(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -41,7 +40,7 @@ func zipped(t *testing.T, text string) string {
 	return out.String()
 }
 
-// startZipped has a client that accepts gzip watch, and read the initial events.
+// startZipped starts a watch of a client that accepts gzip, which has read the initial events.
 func startZipped(t *testing.T) (*upstream, *Cache, *watcher, *io.PipeWriter) {
 	t.Helper()
 	u := newUpstream()
@@ -69,9 +68,7 @@ func TestCompressedInitialEventsAreKept(t *testing.T) {
 			t.Errorf("the client heard %q, want %q", got, want)
 		}
 		u.goAway()
-		if got, want := get(t, c, urlPods), "110: a=110 b=60"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
-		}
+		expect(t, c, "offline", urlPods, "110: a=110 b=60")
 	})
 }
 
@@ -139,7 +136,7 @@ func TestCompressedInitialEventsThatBreakOffEndTheWatch(t *testing.T) {
 	}
 }
 
-// What comes in another encoding, unasked, passes as it is.
+// A watch in an encoding that was not requested is relayed unchanged.
 func TestAWatchInAnUnknownEncodingPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()

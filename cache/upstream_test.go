@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// errRefused is what the cache is told while no apiserver can be reached.
+// errRefused is the error of upstream while no apiserver can be reached.
 var errRefused = errors.New("connection refused")
 
-// answerFunc says what the apiservers answer; nil is a connection that is refused.
+// answerFunc returns the answer of the apiservers; nil is a refused connection.
 type answerFunc func(*http.Request) *http.Response
 
-// upstream is the apiservers, in memory. A test says what they answer to a "get",
-// "list", "watch", "delete" and "check"; the last is the list of one object, of
-// which the hub wants to know nothing but the version. Watches stay open unless a
-// test says otherwise, and come to the test through feeds.
+// upstream are the apiservers, in memory. A test sets the answers to "get", "list", "watch",
+// "delete" and "check", which is the list of one object for its version. Watches stay open by
+// default, and a test writes to them through feeds.
 type upstream struct {
 	feeds chan *io.PipeWriter // holds more than any test opens
 
@@ -52,19 +51,19 @@ func newUpstream() *upstream {
 	return u
 }
 
-// on says what is answered to a verb from now on.
+// on sets the answers to a verb.
 func (u *upstream) on(verb string, answer answerFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.answers[verb] = answer
 }
 
-// onText is on for an answer that is always the same.
+// onText sets one answer to a verb.
 func (u *upstream) onText(verb string, code int, body string) {
 	u.on(verb, func(*http.Request) *http.Response { return respond(code, body) })
 }
 
-// shows says at which version the apiservers are from now on, and what there is.
+// shows sets the version of the apiservers, and the pods.
 func (u *upstream) shows(version string, pods ...string) {
 	u.onText("list", http.StatusOK, podsJSON(version, pods...))
 	u.onText("check", http.StatusOK, podsJSON(version, pods...))
@@ -78,7 +77,7 @@ func (u *upstream) shows(version string, pods ...string) {
 	})
 }
 
-// open answers with a body that lasts until the test ends it, or the request ends.
+// open answers with a body that stays open until the test or the request ends.
 func (u *upstream) open(r *http.Request) *http.Response {
 	in, out := io.Pipe()
 	context.AfterFunc(r.Context(), func() { out.CloseWithError(context.Cause(r.Context())) })
@@ -88,7 +87,7 @@ func (u *upstream) open(r *http.Request) *http.Response {
 	}
 }
 
-// count is how many requests have arrived.
+// count returns how many requests of a verb have arrived.
 func (u *upstream) count(verb string) int { return len(u.all(verb)) }
 
 func (u *upstream) all(verb string) []asked {
@@ -97,14 +96,14 @@ func (u *upstream) all(verb string) []asked {
 	return u.asked[verb]
 }
 
-// forget lets go of what all has returned.
+// forget drops the requests that all has returned.
 func (u *upstream) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	clear(u.asked)
 }
 
-// goAway lets nobody reach the apiservers any more.
+// goAway makes the apiservers unreachable.
 func (u *upstream) goAway() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -129,7 +128,7 @@ func (u *upstream) comeBack() {
 	u.lost, u.out = make(chan struct{}), make(chan struct{})
 }
 
-// shutOut does not let the node in any more.
+// shutOut makes the apiservers refuse the node.
 func (u *upstream) shutOut() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,7 +143,7 @@ func (u *upstream) letIn() {
 	u.out = make(chan struct{})
 }
 
-// isNodes reports whether a request is the node's.
+// isNodes reports whether the node has sent a request.
 func isNodes(ctx context.Context) bool { return ctx.Value(tokenKey{}) == nil }
 
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -163,7 +162,7 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const urlReview = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-// review says whose a bearer token is: its user has the token's name up to a dot.
+// review answers a review of a token: the user is the part of the token before the dot.
 func (u *upstream) review(r *http.Request) *http.Response {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	name, _, _ := strings.Cut(token, ".")
@@ -261,7 +260,7 @@ func podEvent(kind, name, version string) string {
 	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, podJSON(name, version))
 }
 
-// podBookmark is a bookmark; with end it is the one behind the initial events.
+// podBookmark returns a bookmark; end makes it the one that ends initial events.
 func podBookmark(version string, end bool) string {
 	annotations := ""
 	if end {
@@ -270,7 +269,7 @@ func podBookmark(version string, end bool) string {
 	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q%s}}}`+"\n", version, annotations)
 }
 
-// send puts events into a watch.
+// send writes events to a watch.
 func send(t *testing.T, feed *io.PipeWriter, events ...string) {
 	t.Helper()
 	if _, err := io.WriteString(feed, strings.Join(events, "")); err != nil {

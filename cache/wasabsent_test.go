@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// What a list has shown not to be there stays away when the list may not be answered with any
-// more: an older copy of it is no answer. Neither is that it is not there.
-func TestAViewThatMayNotAnswerBringsNothingBack(t *testing.T) {
+// A list has proved that an object is gone. When the list cannot be served any more, an older copy
+// is no answer, and neither is a 404.
+func TestAnUnusableViewBringsBackNoDeletedObject(t *testing.T) {
 	for name, close := range map[string]func(t *testing.T, u *upstream, c *Cache){
 		"refused": func(t *testing.T, u *upstream, c *Cache) {
 			u.onText("list", http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
@@ -32,9 +32,7 @@ func TestAViewThatMayNotAnswerBringsNothingBack(t *testing.T) {
 				get(t, c, urlPods)
 				close(t, u, c)
 				u.goAway()
-				if got, want := get(t, c, urlPodA), view.ErrDoubtful.Error()+": connection refused"; got != want {
-					t.Errorf("offline: %q, want %q", got, want)
-				}
+				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": connection refused")
 			})
 		})
 	}

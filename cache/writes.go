@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -20,11 +19,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/review"
-	"github.com/edgehub-io/edgehub/cache/satoken"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/table"
-	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -41,21 +37,14 @@ type writes struct {
 	// answered is closed when an apiserver has answered the node. Until then a hub that has
 	// just started cannot know whether an outage from before continues.
 	answered  chan struct{}
-	first     sync.Once // closes answered
+	reached   func() // closes answered, once
 	events    *spool.Spool
 	persisted atomic.Pointer[persisted]
 }
 
-// persisted are earlier answers of apiservers that are repeated offline.
-type persisted struct {
-	tokens  *satoken.Tokens
-	paths   *discovery.Cache
-	reviews *review.Reviews
-}
-
 func newWrites(c *Cache) (*writes, error) {
 	events, err := spool.Open(c.disk, spool.Options{
-		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.spool,
+		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
 	})
 	if err != nil {
 		return nil, err
@@ -65,28 +54,11 @@ func newWrites(c *Cache) (*writes, error) {
 		return nil, err
 	}
 	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), answered: make(chan struct{}), events: events}
+	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
 		return nil, err
 	}
 	return w, w.overlay.Load()
-}
-
-// load reads the state on disk, except Events, which are read at the next start.
-func (w *writes) load() error {
-	tokens, err := satoken.Open(w.cache.disk, satoken.Options{Logger: w.cache.log})
-	if err != nil {
-		return err
-	}
-	known, err := discovery.Open(w.cache.disk, discovery.Options{Logger: w.cache.log})
-	if err != nil {
-		return err
-	}
-	reviews, err := review.Open(w.cache.disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Logger: w.cache.log})
-	if err != nil {
-		return err
-	}
-	w.persisted.Store(&persisted{tokens, known, reviews})
-	return nil
 }
 
 // run handles what was written offline after each outage, until ctx ends.
@@ -141,9 +113,6 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 	return w.cache.up.RoundTrip(r)
 }
 
-// reached is called when an apiserver has answered the node.
-func (w *writes) reached() { w.first.Do(func() { close(w.answered) }) }
-
 // online handles an apiserver's answer to a request that does not read objects.
 func (w *writes) online(x *exchange, res *http.Response) {
 	switch {
@@ -174,60 +143,6 @@ func (w *writes) online(x *exchange, res *http.Response) {
 	}
 }
 
-// keepPath caches an apiserver's version and discovery.
-func (w *writes) keepPath(x *exchange, res *http.Response) {
-	if res.StatusCode != http.StatusOK {
-		w.persisted.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
-		return
-	}
-	header := res.Header.Clone()
-	header.Del("Content-Encoding")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
-		w.persisted.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
-		return nil
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
-}
-
-// isTokenRequest reports whether the request is for a service account token.
-func (x *exchange) isTokenRequest() bool {
-	i := x.info
-	return x.req.Method == http.MethodPost && i.APIGroup == "" && i.Resource == "serviceaccounts" && i.Subresource == "token"
-}
-
-func (x *exchange) account() satoken.Account {
-	return satoken.Account{User: x.who.user, Namespace: x.info.Namespace, Name: x.info.Name}
-}
-
-func (w *writes) keepToken(x *exchange, res *http.Response) {
-	request, err := x.body()
-	if err != nil {
-		return
-	}
-	contentType := res.Header.Get("Content-Type")
-	sink := &tee.ObjectSink{Take: func(body []byte) error {
-		x.learnIssued(request, body, contentType)
-		return w.persisted.Load().tokens.Keep(x.account(), request, x.req.Header.Get("Content-Type"), body, contentType)
-	}}
-	tee.Body(res, tee.Decode(res, sink), x.cache.looked)
-}
-
-// body returns the request's body, which may have been sent already.
-func (x *exchange) body() ([]byte, error) {
-	if x.req.Body == nil || x.req.Body == http.NoBody {
-		return nil, nil
-	}
-	if x.req.GetBody == nil {
-		return nil, errWrite
-	}
-	again, err := x.req.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	defer again.Close()
-	return io.ReadAll(again)
-}
-
 // offline answers a request that does not read objects.
 func (w *writes) offline(x *exchange) (*http.Response, error) {
 	if !x.info.IsResourceRequest {
@@ -252,37 +167,6 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return nil, view.ErrNeverRead
 	}
 	return nil, errWrite
-}
-
-// path answers non-resource requests.
-func (w *writes) path(x *exchange) (*http.Response, error) {
-	if x.req.Method != http.MethodGet {
-		return nil, errWrite
-	}
-	switch x.req.URL.Path {
-	case "/healthz", "/livez", "/readyz": // the health of the hub itself
-		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
-	}
-	code, header, body, ok := w.persisted.Load().paths.Answer(x.who.user, x.req)
-	if !ok {
-		return nil, view.ErrNeverRead
-	}
-	res := offline.BytesResponse(x.req, code, "", body)
-	for name, values := range header {
-		res.Header[name] = values
-	}
-	if code == http.StatusNotModified {
-		res.Header.Del("Content-Length")
-	}
-	return res, nil
-}
-
-func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
-	body, contentType, ok := w.persisted.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
-	if !ok {
-		return nil, errors.New("no such token was ever issued through this hub")
-	}
-	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
 func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
@@ -370,8 +254,4 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}
 	return x.ask().Respond(http.StatusOK, offline.OverlaidObject(result), asked)
-}
-
-func (x *exchange) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: x.info.APIGroup, Version: x.info.APIVersion, Resource: x.info.Resource}
 }

@@ -33,20 +33,19 @@ func New(o Options) *Answers {
 	return &Answers{Options: o, production: newProduction(), unkept: newUnkept()}
 }
 
-// Reserve takes bytes of what may wait for clients in large pieces, and returns how many are
-// taken.
-func (a *Answers) Reserve(n int64) int64 { return a.production.reserve(n) }
+// Reserve adds n to the bytes of large pieces that wait for clients, and returns the sum.
+func (a *Answers) Reserve(n int64) int64 { return a.production.large.Add(n) }
 
-// NotKept notes that a query was answered in a form that is not kept.
+// NotKept records that a query was answered in a form that is not cached.
 func (a *Answers) NotKept(q *query.Query) { a.unkept.add(q) }
 
-// Request is one that is answered offline.
+// Request is a request that is answered offline.
 type Request struct {
 	Answers *Answers
 	HTTP    *http.Request
 	Info    *apirequest.RequestInfo
-	Query   *query.Query // nil of what is no read of objects
-	Node    bool         // the node itself asks
+	Query   *query.Query // nil unless objects are read
+	Node    bool         // the caller is the node
 }
 
 func (r *Request) resource() schema.GroupVersionResource {

@@ -15,13 +15,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// errNotKept is why there is no answer to what was read, but in a form that is not kept.
+// errNotKept is returned for objects that were read only in a form that is not cached.
 var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
 
-// ErrOnlyMetadata is why there is no answer to who wants whole objects.
+// ErrOnlyMetadata is returned to a client that wants whole objects.
 var ErrOnlyMetadata = errors.New("only the metadata of this was read through this hub")
 
-// NotAcceptable is what an apiserver says where a client accepts nothing that there is.
+// NotAcceptable returns the error of an apiserver for a client that accepts none of the available
+// representations.
 func NotAcceptable(q *query.Query) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
@@ -29,8 +30,8 @@ func NotAcceptable(q *query.Query) error {
 	}}
 }
 
-// Get answers with the newest version of the object that the user has seen, from
-// whichever view. An older one is no answer, even if only that can be converted.
+// Get answers with the newest version of the object that the user has seen, from any view. An
+// older one is no answer, even if only the older one can be converted.
 func (r *Request) Get() (*http.Response, error) {
 	copies, err := r.Answers.Views.Seek(r.Query)
 	if errors.Is(err, view.ErrNeverRead) {
@@ -50,7 +51,7 @@ func (r *Request) Get() (*http.Response, error) {
 				if failed == nil {
 					return res, nil
 				}
-				err = failed // another view may have it undamaged
+				err = failed // another view may have an undamaged copy
 			}
 		}
 	}
@@ -82,14 +83,19 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 	return r.Respond(http.StatusOK, r.overlaid(o), to)
 }
 
-// Respond sends an object in a representation.
+// Respond answers with an object in a representation.
 func (r *Request) Respond(code int, o view.Object, to negotiation.Representation) (*http.Response, error) {
 	body, err := AppendObject(nil, o, to)
-	if errors.Is(err, convert.ErrUnknownType) {
-		return ErrorResponse(r.HTTP, NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()}))
-	}
 	if err != nil {
-		return nil, err
+		return r.conversionFailed(to, err)
 	}
 	return BytesResponse(r.HTTP, code, to.ContentType(), body), nil
+}
+
+// conversionFailed answers 406 if the hub does not know the type of the object.
+func (r *Request) conversionFailed(to negotiation.Representation, err error) (*http.Response, error) {
+	if errors.Is(err, convert.ErrUnknownType) {
+		err = NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()})
+	}
+	return ErrorResponse(r.HTTP, err)
 }

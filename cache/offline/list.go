@@ -77,12 +77,11 @@ type listBody struct {
 	Pieces
 
 	list *wire.ListWriter
-	to   *Workspace // what list writes to now
-	err  error      // behind out
+	to   *Workspace // to which list writes now
+	err  error      // returned after Out
 }
 
-// listBody returns the body of a list. Damage at its beginning is an error, before the answer has
-// begun.
+// listBody returns the body of a list. Its error is damage in the first piece.
 func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*listBody, error) {
 	b := &listBody{Pieces: r.Pieces(src, snap, status)}
 	sizes, err := b.sizes()
@@ -98,8 +97,8 @@ func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*li
 	return b, nil
 }
 
-// sizes sums up the items as they will be written. In protobuf, which says its length
-// first, those that are not as they are cached are made twice.
+// sizes returns the sizes of the encoded items. A list in protobuf begins with its length, so
+// items that are converted or overlaid are encoded twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
 	members, changes := b.Snapshot.Members, len(b.status.Shown) > 0 || b.source.converts()
 	if changes && b.source.Repr.Encoding == wire.JSON {
@@ -128,7 +127,7 @@ func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
 // Write is for the list writer.
 func (b *listBody) Write(p []byte) (int, error) { return b.to.Write(p) }
 
-// Read fills all of p where it can: what is read at once goes to the client in one write.
+// Read fills all of p if possible: what it returns goes to the client in one write.
 func (b *listBody) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		for b.Out.IsEmpty() {
@@ -142,7 +141,7 @@ func (b *listBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteTo writes what is left of the list, piece by piece, without copying it once more.
+// WriteTo writes the rest of the list, piece by piece, without another copy.
 func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
 	for {
 		n, err := w.Write(b.Out.take())
@@ -159,7 +158,7 @@ func (b *listBody) WriteTo(w io.Writer) (sent int64, err error) {
 	}
 }
 
-// fill puts the next piece into out.
+// fill puts the next piece into Out.
 func (b *listBody) fill() {
 	if len(b.Snapshot.Members) == 0 {
 		b.end()
@@ -176,10 +175,10 @@ func (b *listBody) fill() {
 	b.err = err
 }
 
-// end puts what follows the items into out.
+// end puts the end of the list, after its items, into Out.
 func (b *listBody) end() {
 	b.to = &Workspace{}
-	if err := b.list.Close(); err != nil { // the items are not those that Content-Length was made of
+	if err := b.list.Close(); err != nil { // the items have other sizes than those in Content-Length
 		b.err = b.source.View.ReadFailed(b.Snapshot.Version, err)
 		return
 	}

@@ -16,27 +16,25 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Offline, the node's own status of itself and of its pods is part of what everybody
-// reads: package overlay keeps it, and lists and watches lay it over what is cached.
-// Versions stay as they are. This file is about where an update belongs; package watch shows
-// it to watches that are open.
+// While the cloud is away, the node's own status of itself and of its pods is applied to
+// cached objects, whoever reads them. Package overlay keeps the status. This file decides which
+// updates belong to a view; package watch shows them to open watches. Versions stay the same.
 
-// ShowsStatus reports whether updates of the overlay are part of a view.
+// ShowsStatus reports whether updates of the overlay are applied to a view.
 func ShowsStatus(v *view.View) bool {
 	return v.Repr.Metadata == "" && overlay.Shows(v.Key.Group, v.Key.Resource)
 }
 
-// Placed is what an update means for a view.
+// Placed is the effect of an update on a view.
 type Placed struct {
-	update *overlay.Update
 	Name   string     // of the member
-	Member bool       // of the view as it is cached
-	Entry  view.Entry // then
-	Bare   []byte     // then: the cached object
-	Fits   bool       // the updated object is in what the view selects
+	Member bool       // the cached view has the object
+	Entry  view.Entry // of a member
+	Bare   []byte     // of a member: the cached object
+	Fits   bool       // the view selects the updated object
 }
 
-// StatusUpdates returns the updates of a view's resource.
+// StatusUpdates returns the updates of the view's resource.
 func (a *Answers) StatusUpdates(v *view.View) []*overlay.Update {
 	if !ShowsStatus(v) {
 		return nil
@@ -44,9 +42,9 @@ func (a *Answers) StatusUpdates(v *view.View) []*overlay.Update {
 	return a.Overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
-// Place says what an update means for a view, or no if that is nothing.
+// Place returns the effect of an update on a view, and false if there is none.
 func (a *Answers) Place(v *view.View, u *overlay.Update) (Placed, bool) {
-	p := Placed{update: u, Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
+	p := Placed{Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
 	own := v.Key.User == query.NodeUser
 	if p.Entry, p.Member = v.Member(p.Name); !p.Member {
 		if !own || !overlay.SelectsStatus(v.Key.Fields) {
@@ -71,31 +69,30 @@ func (a *Answers) Place(v *view.View, u *overlay.Update) (Placed, bool) {
 	return p, true
 }
 
-// isCached reports whether a GET by the view's user would show the object that was
-// updated: it is not gone, nor refused, and a copy of it is there.
+// isCached reports whether a GET by the view's user would return the updated object: there is a
+// whole copy, and the object is neither gone nor refused.
 func (a *Answers) isCached(v *view.View, u *overlay.Update) bool {
 	q := &query.Query{User: v.Key.User, Verb: "get", Resource: v.Key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
 	copies, err := a.Views.Seek(q)
-	return err == nil && slices.ContainsFunc(copies, func(held view.Copy) bool {
-		return held.Whole() && versions.Compare(held.Entry.Version, u.ResourceVersion) <= 0
+	return err == nil && slices.ContainsFunc(copies, func(c view.Copy) bool {
+		return c.Whole() && versions.Compare(c.Entry.Version, u.ResourceVersion) <= 0
 	})
 }
 
-// Status is what updates make of a snapshot. Members are by name.
+// Status is the node's own status in a snapshot, by the names of members.
 type Status struct {
-	Shown map[string]*overlay.Update // laid over members, or in their place
-	added map[string]bool            // of those: not members of the view as it is cached
-	Left  map[string]*overlay.Update // members that are not what the view selects any more
+	Shown map[string]*overlay.Update // applied to members, or added as members
+	Left  map[string]*overlay.Update // of members that the view no longer selects
 }
 
-// WithStatus makes the members of a snapshot what they are with the node's own status, which
-// it returns.
+// WithStatus applies the node's own status to the members of a snapshot, and returns it.
 func (a *Answers) WithStatus(src *Source, snap *view.Snapshot) Status {
 	updates := a.StatusUpdates(src.View)
 	if len(updates) == 0 || src.Repr.Metadata != "" {
 		return Status{}
 	}
-	s := Status{map[string]*overlay.Update{}, map[string]bool{}, map[string]*overlay.Update{}}
+	s := Status{map[string]*overlay.Update{}, map[string]*overlay.Update{}}
+	added := map[string]bool{}
 	for _, u := range updates {
 		p, ok := a.Place(src.View, u)
 		switch {
@@ -105,29 +102,29 @@ func (a *Answers) WithStatus(src *Source, snap *view.Snapshot) Status {
 		default:
 			s.Shown[p.Name] = u
 			if !p.Member {
-				s.added[p.Name] = true
+				added[p.Name] = true
 			}
 		}
 	}
-	if len(s.Left) == 0 && len(s.added) == 0 {
+	if len(s.Left) == 0 && len(added) == 0 {
 		return s
 	}
-	members := make([]store.Member, 0, len(snap.Members)+len(s.added))
+	members := make([]store.Member, 0, len(snap.Members)+len(added))
 	for _, m := range snap.Members {
-		if s.Left[m.Name] == nil && !s.added[m.Name] {
+		if s.Left[m.Name] == nil && !added[m.Name] {
 			members = append(members, m)
 		}
 	}
-	for name := range s.added {
+	for name := range added {
 		members = append(members, store.Member{Name: name, Size: len(s.Shown[name].Bare)})
 	}
 	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
-	snap.Members, snap.Added = members, s.added
+	snap.Members, snap.Added = members, added
 	return s
 }
 
-// Shown is what the view's user sees of an updated object, in what was asked for. bare is
-// the cached object, nil where the view has none.
+// Shown returns an updated object as the view's user sees it, in the representation of the
+// answer. bare is the cached object, or nil if the view has none.
 func (s *Source) Shown(u *overlay.Update, bare []byte) ([]byte, error) {
 	o := u.Object
 	if bare != nil {
@@ -139,7 +136,7 @@ func (s *Source) Shown(u *overlay.Update, bare []byte) ([]byte, error) {
 	return convert.Bare(o.Encoding, s.Repr.Encoding, o.Type, o.Bare)
 }
 
-// OverlayKey is what the overlay has of the object that a request names.
+// OverlayKey returns the overlay's key for the object of a request.
 func OverlayKey(i *apirequest.RequestInfo) overlay.Key {
 	k := overlay.Key{Group: i.APIGroup, Version: i.APIVersion, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name}
 	if i.Resource == "namespaces" {
@@ -148,8 +145,8 @@ func OverlayKey(i *apirequest.RequestInfo) overlay.Key {
 	return k
 }
 
-// overlaid is an object with what the node has made of it: of its own reads everything,
-// of others' the status.
+// overlaid applies the overlay to an object: all changes if the node reads it, or else only the
+// status.
 func (r *Request) overlaid(o view.Object) view.Object {
 	key, own := OverlayKey(r.Info), r.Node
 	u := r.Answers.Overlay.Find(key)
@@ -164,7 +161,7 @@ func (r *Request) overlaid(o view.Object) view.Object {
 	return OverlaidObject(laid)
 }
 
-// OverlaidObject is an object of the overlay.
+// OverlaidObject returns an object of the overlay as one of a view.
 func OverlaidObject(o overlay.Object) view.Object {
 	return view.Object{Type: o.Type, Repr: negotiation.Representation{Encoding: o.Encoding}, Bare: o.Bare}
 }

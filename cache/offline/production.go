@@ -48,9 +48,6 @@ func newProduction() *production {
 	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(Workspace) }}}
 }
 
-// reserve counts bytes of large pieces, and returns how many there are.
-func (p *production) reserve(n int64) int64 { return p.large.Add(n) }
-
 // Workspace has the buffers for encoding a piece.
 type Workspace struct {
 	read []byte // from the disk
@@ -163,10 +160,10 @@ func (w *waiting) fill(p *production, from *Workspace) (all bool) {
 		return true
 	case n <= MaxWaiting:
 		all = true
-	case p.reserve(n) <= MaxLargeWaiting:
+	case p.large.Add(n) <= MaxLargeWaiting:
 		w.large, all = n, true
 	default:
-		p.reserve(-n)
+		p.large.Add(-n)
 		rest = rest[:MaxWaiting]
 	}
 	if w.bytes, w.sent = append(w.bytes[:0], rest...), 0; all {
@@ -198,7 +195,7 @@ func (w *waiting) IsEmpty() bool { return w.sent == len(w.bytes) }
 func (w *waiting) release(p *production) {
 	w.bytes, w.sent = w.bytes[:0], 0
 	if w.large > 0 {
-		p.reserve(-w.large)
+		p.large.Add(-w.large)
 		w.bytes, w.large = nil, 0
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -13,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Response is a response of the cache's own.
+// Response returns a response with a body of a length in bytes, or of unknown length if that is
+// negative.
 func Response(r *http.Request, code int, contentType string, length int64, body io.ReadCloser) *http.Response {
 	header := http.Header{"Cache-Control": {"no-cache, private"}}
 	if contentType != "" {
@@ -29,36 +29,28 @@ func Response(r *http.Request, code int, contentType string, length int64, body 
 	}
 }
 
-// BytesResponse is a response with a body that is at hand.
+// BytesResponse returns a response with a body.
 func BytesResponse(r *http.Request, code int, contentType string, body []byte) *http.Response {
 	return Response(r, code, contentType, int64(len(body)), io.NopCloser(bytes.NewReader(body)))
 }
 
-// answerStatus says what an apiserver would say. A Status is JSON whatever the
-// client accepts: Kubernetes clients decode by the answer's Content-Type.
-func answerStatus(r *http.Request, err apierrors.APIStatus) (*http.Response, error) {
-	status := err.Status()
+// ErrorResponse answers with the Status of err, if it has one; otherwise it returns err. A Status
+// is JSON whatever the client accepts: Kubernetes clients decode it by the Content-Type of the
+// answer.
+func ErrorResponse(r *http.Request, err error) (*http.Response, error) {
+	var withStatus apierrors.APIStatus
+	if !errors.As(err, &withStatus) {
+		return nil, err
+	}
+	status := withStatus.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, jsonErr := json.Marshal(status)
 	if jsonErr != nil {
-		return nil, fmt.Errorf("write Status: %w", jsonErr)
+		return nil, err
 	}
 	res := BytesResponse(r, int(status.Code), "application/json", append(body, '\n'))
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		res.Header.Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
-	}
-	return res, nil
-}
-
-// ErrorResponse answers with err if it is what an apiserver would say.
-func ErrorResponse(r *http.Request, err error) (*http.Response, error) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return nil, err
-	}
-	res, statusErr := answerStatus(r, status)
-	if statusErr != nil {
-		return nil, err
 	}
 	return res, nil
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// offer is an entry of an Accept header, and the representations in which cached
-// objects can be for it to be served: to itself first, and then those that are converted.
+// offer is an entry of an Accept header, and the representations of cached objects that can
+// serve it: itself first, and then those that are converted.
 type offer struct {
 	to   negotiation.Representation
 	from []negotiation.Representation
 }
 
-// inAcceptOrder returns what an Accept header asks for, in the order in which an
-// apiserver chooses from it. A whole entry comes before the next: a client that prefers
-// the metadata of objects, and names plain JSON last, may not be able to read more.
+// inAcceptOrder returns the entries of an Accept header, in the order in which an apiserver
+// chooses from them. All conversions to one entry come before the next entry: a client that
+// prefers the metadata of objects, and names plain JSON last, may be unable to read more.
 func inAcceptOrder(accept string) []offer {
 	var offers []offer
 	for _, to := range negotiation.Acceptable(accept) {
@@ -30,7 +30,7 @@ func inAcceptOrder(accept string) []offer {
 	return offers
 }
 
-// convertibleTo returns the representations from which r can be made, r itself first.
+// convertibleTo returns the representations that can be converted to r, r itself first.
 func convertibleTo(r negotiation.Representation) []negotiation.Representation {
 	all := []negotiation.Representation{r}
 	for _, metadata := range slices.Compact([]string{r.Metadata, ""}) {
@@ -43,33 +43,40 @@ func convertibleTo(r negotiation.Representation) []negotiation.Representation {
 	return all
 }
 
-// Source is a view that can answer, if need be after a conversion.
-type Source struct {
-	View *view.View
-	Repr negotiation.Representation // asked for
+// convertBare converts a bare object of type t between representations.
+func convertBare(bare []byte, t wire.TypeMeta, from, to negotiation.Representation) ([]byte, error) {
+	switch {
+	case from == to:
+		return bare, nil
+	case from.Metadata != to.Metadata:
+		return convert.Metadata(from.Encoding, to.Encoding, bare)
+	}
+	return convert.Bare(from.Encoding, to.Encoding, t, bare)
 }
 
-// converts reports whether the view's objects are not what was asked for.
+// Source is a view that can answer, with a conversion if necessary.
+type Source struct {
+	View *view.View
+	Repr negotiation.Representation // of the answer
+}
+
+// converts reports whether the view has another representation than the answer.
 func (s *Source) converts() bool { return s.View.Repr != s.Repr }
 
-// convertible reports whether object can make what was asked for.
+// convertible reports whether Object can convert the view's objects.
 func (s *Source) convertible() bool {
 	return !s.converts() || s.Repr.Metadata != s.View.Repr.Metadata || convert.Knows(s.ItemType())
 }
 
-// Object makes a bare object into what was asked for. bare is that of the view.
+// Object converts a bare object of the view.
 func (s *Source) Object(bare []byte) ([]byte, error) {
-	from := s.View.Repr
-	switch {
-	case !s.converts():
+	if !s.converts() { // without the lock of ItemType
 		return bare, nil
-	case s.Repr.Metadata != from.Metadata:
-		return convert.Metadata(from.Encoding, s.Repr.Encoding, bare)
 	}
-	return convert.Bare(from.Encoding, s.Repr.Encoding, s.ItemType(), bare)
+	return convertBare(bare, s.View.ItemType(), s.View.Repr, s.Repr)
 }
 
-// ItemType is the type of what object returns.
+// ItemType returns the type of the objects that Object returns.
 func (s *Source) ItemType() wire.TypeMeta {
 	if s.Repr.Metadata != s.View.Repr.Metadata {
 		return convert.MetadataType
@@ -77,7 +84,7 @@ func (s *Source) ItemType() wire.TypeMeta {
 	return s.View.ItemType()
 }
 
-// Meta is what the asked for list says of itself.
+// Meta converts the metadata of the view's list.
 func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
 	if s.Repr.Metadata != s.View.Repr.Metadata {
 		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
@@ -86,11 +93,11 @@ func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
 	return m
 }
 
-// Source finds a view for a list or watch. For each entry of the Accept header in turn,
-// that is the view which holds just that, or else the newest from which it can be converted.
-// No view will do that is older than what was seen in a form before it.
+// Source finds a view for a list or watch. For each entry of the Accept header in turn, that is
+// the view in this representation, or else the newest that can be converted to it. A view is not
+// used if it is older than what the client has seen in this, or an earlier, entry.
 func (r *Request) Source() (*Source, error) {
-	behind, seen := false, "" // seen in any form that is asked for
+	behind, seen := false, ""
 	for _, o := range inAcceptOrder(r.Query.Accept) {
 		var best *Source
 		position := ""
@@ -112,7 +119,11 @@ func (r *Request) Source() (*Source, error) {
 			}
 		}
 		if best != nil {
-			r.Answers.Views.MarkSeen(r.Query.Key(o.to), position)
+			// From now on the view in this representation must not serve an older state: its list
+			// may still be running, or be denied for now.
+			v := r.Answers.Views.Acquire(r.Query.Key(o.to))
+			v.MarkSeen(position)
+			v.Release()
 			return best, nil
 		}
 	}
@@ -122,7 +133,7 @@ func (r *Request) Source() (*Source, error) {
 	return nil, r.unanswerable()
 }
 
-// unanswerable says why none of the views of a list or watch can answer.
+// unanswerable returns why no view can answer a list or watch.
 func (r *Request) unanswerable() error {
 	err := r.unknown()
 	for _, v := range r.Answers.Views.Representations(r.Query) {
@@ -141,7 +152,7 @@ func (r *Request) unanswerable() error {
 	return err
 }
 
-// unknown says why nothing is cached of what a query asks for.
+// unknown returns why nothing is cached of a query.
 func (r *Request) unknown() error {
 	if r.Answers.unkept.has(r.Query) {
 		return errNotKept

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,58 +11,49 @@ import (
 )
 
 const (
-	// maxUnkept bounds the queries of each user that are remembered as read in a form
-	// that is not kept, and maxUnkeptUsers these users: all of them take 2 MiB at most.
+	// maxUnkept bounds the queries of each user that are remembered, and maxUnkeptUsers the
+	// users: together 512 KiB.
 	maxUnkept      = 256
 	maxUnkeptUsers = 256
 )
 
-// unkept remembers what was read only in a form that is not kept, such as a table, so
-// that no error claims that it was never read. It is in memory only: all that it is
-// for is the wording of an error. It is safe for concurrent use; a flood of one user's
-// queries pushes out nobody else's.
+// unkept remembers queries that were answered in a form that is not cached, such as a table, so
+// that no error claims that they were never read. It serves only the wording of errors, and is in
+// memory only. It is safe for concurrent use; many queries of one user do not displace those of
+// others.
 type unkept struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
-	users map[string]*unkeptQueries
+	users map[string]*lastQueries
 }
 
-// unkeptQueries are hashes of a user's queries, and a ring in which the oldest is overwritten.
-type unkeptQueries struct {
-	known map[uint64]bool
-	ring  []uint64
-	next  int
+// lastQueries are hashes of a user's last queries. The oldest is overwritten first.
+type lastQueries struct {
+	hashes [maxUnkept]uint64
+	next   int
 }
 
 func newUnkept() *unkept {
-	return &unkept{seed: maphash.MakeSeed(), users: map[string]*unkeptQueries{}}
+	return &unkept{seed: maphash.MakeSeed(), users: map[string]*lastQueries{}}
 }
 
-// add notes that a query was answered in a form that is not kept.
 func (u *unkept) add(q *query.Query) {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.users[q.User]
-	if of == nil {
+	last := u.users[q.User]
+	if last == nil {
 		u.makeRoomLocked()
-		of = &unkeptQueries{known: map[uint64]bool{}}
-		u.users[q.User] = of
+		last = new(lastQueries)
+		u.users[q.User] = last
 	}
-	if of.known[hash] {
-		return
+	if !slices.Contains(last.hashes[:], hash) {
+		last.hashes[last.next] = hash
+		last.next = (last.next + 1) % maxUnkept
 	}
-	of.known[hash] = true
-	if len(of.ring) < maxUnkept {
-		of.ring = append(of.ring, hash)
-		return
-	}
-	delete(of.known, of.ring[of.next])
-	of.ring[of.next] = hash
-	of.next = (of.next + 1) % maxUnkept
 }
 
-// makeRoomLocked forgets some user where there are too many.
+// makeRoomLocked forgets any user if there are too many.
 func (u *unkept) makeRoomLocked() {
 	for user := range u.users {
 		if len(u.users) < maxUnkeptUsers {
@@ -71,19 +63,19 @@ func (u *unkept) makeRoomLocked() {
 	}
 }
 
-// has reports whether add has noted the query, whatever form is asked for now.
+// has reports whether add was called for the query, in any representation.
 func (u *unkept) has(q *query.Query) bool {
 	hash := u.hash(q)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.users[q.User]
-	return of != nil && of.known[hash]
+	last := u.users[q.User]
+	return last != nil && slices.Contains(last.hashes[:], hash)
 }
 
 func (u *unkept) hash(q *query.Query) uint64 {
-	type asked struct {
+	type parts struct {
 		resource                        schema.GroupVersionResource
 		namespace, name, labels, fields string
 	}
-	return maphash.Comparable(u.seed, asked{q.Resource, q.Namespace, q.Name, q.Labels, q.Fields})
+	return maphash.Comparable(u.seed, parts{q.Resource, q.Namespace, q.Name, q.Labels, q.Fields})
 }

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -9,8 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// shrink brings a resource back into its bounds. First goes what no copy contradicts: nothing
-// is served again without it. What is left becomes a state of the whole resource.
+// shrink brings a resource back into its bounds. It first drops records that no copy contradicts:
+// without them nothing is served that was not served before. If that is not enough, it replaces
+// the rest by a state of the whole resource.
 func (r *Records) shrink(of query.UserResource) {
 	candidates := r.namesOf(of)
 	maps.DeleteFunc(candidates, func(name string, one Record) bool {
@@ -20,11 +22,10 @@ func (r *Records) shrink(of query.UserResource) {
 	defer r.mu.Unlock()
 	resource := r.of[of]
 	if resource == nil {
-		return // sweep was faster
+		return // Sweep has deleted it
 	}
-	names := slices.Collect(maps.Keys(candidates))
-	slices.SortFunc(names, func(a, b string) int { return int(candidates[a].since) - int(candidates[b].since) })
-	for _, name := range names {
+	oldestFirst := func(a, b string) int { return cmp.Compare(candidates[a].since, candidates[b].since) }
+	for _, name := range slices.SortedFunc(maps.Keys(candidates), oldestFirst) {
 		if len(resource.names) <= maxNames*3/4 && r.users[of.User].names <= maxUserNames*3/4 {
 			break
 		}
@@ -51,9 +52,9 @@ func (r *Records) namesOf(of query.UserResource) map[string]Record {
 	return names
 }
 
-// collapseLocked makes the records of objects a state of their resource. What was gone at a
-// version is in doubt up to and with it, also where a view at that very version shows it: a
-// 404 has no version but the highest that was seen before, and the deletion came later.
+// collapseLocked replaces the records of objects by a state of their resource. Objects that were
+// gone at a version are in doubt up to that version, also if a view at just that version has
+// them: a 404 counts from the highest version that was seen before, and the deletion came later.
 func (r *Records) collapseLocked(of query.UserResource, resource *resourceRecord) {
 	doubt, byName := "", resource.ByName
 	for name, one := range resource.names {
@@ -65,18 +66,16 @@ func (r *Records) collapseLocked(of query.UserResource, resource *resourceRecord
 	if doubt != "" {
 		r.doubtAllLocked(of, resource, "", doubt)
 	}
-	if resource.ByName = byName; !r.overLocked(of, resource) {
-		r.saveStateLocked(of)
-		return
-	}
-	for name := range resource.names { // all of them allowed
-		r.setLocked(of, resource, name, &Record{})
+	if resource.ByName = byName; r.overLocked(of, resource) {
+		for name := range resource.names { // all of them allowed
+			r.setLocked(of, resource, name, &Record{})
+		}
 	}
 	r.saveStateLocked(of)
 }
 
-// makeRoom keeps a user from too many resources, which it may have made up: what is known of
-// those goes of which there are no views, so that there is nothing to be served.
+// makeRoom deletes the records of a user with too many resources, which it may have made up: of
+// those without views, of which nothing can be served.
 func (r *Records) makeRoom(of query.UserResource) {
 	r.mu.RLock()
 	user := r.users[of.User]
@@ -89,20 +88,20 @@ func (r *Records) makeRoom(of query.UserResource) {
 	viewed := r.Viewed()[of.User]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.learned.Load() == learned { // else it may be of a view that has come since
+	if r.learned.Load() == learned { // otherwise a record may belong to a view that is newer than viewed
 		r.deleteAllLocked(of.User, viewed)
 	}
 }
 
-// reopen looks for users whose views are of no more resources than there may be, after they
-// were of too many. What was not noted meanwhile is not known.
+// reopen opens closed users whose views are of few enough resources again. What was not recorded
+// meanwhile is unknown.
 func (r *Records) reopen() {
 	learned := r.learned.Load()
 	viewed := r.Viewed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.learned.Load() != learned {
-		return // something may not have been noted just now
+		return // something may not have been recorded just now
 	}
 	for name, user := range r.users {
 		if user.closed && len(viewed[name]) <= maxUserResources {
@@ -122,7 +121,7 @@ func (r *Records) reopenLocked(user string, viewed map[query.UserResource]bool) 
 	r.saveUserLocked(user)
 }
 
-// deleteAllLocked forgets what is known of a user's resources, but for some.
+// deleteAllLocked deletes the records of a user's resources, except some.
 func (r *Records) deleteAllLocked(user string, but map[query.UserResource]bool) {
 	for of, resource := range r.of {
 		if of.User == user && !but[of] {
@@ -131,11 +130,11 @@ func (r *Records) deleteAllLocked(user string, but map[query.UserResource]bool) 
 	}
 }
 
-// sweepIdle is how many sweeps in a row find no view of a user until its records go: a day.
+// sweepIdle is after how many sweeps without a view the records of a user are deleted: a day.
 const sweepIdle = int(24 * time.Hour / SweepEvery)
 
-// Sweep opens users again that have few enough resources now, and forgets users of whom no
-// view is left for long: there is nothing that could be served to them.
+// Sweep opens users again that have few enough resources now, and deletes users that have had no
+// view for long: nothing can be served to them.
 func (r *Records) Sweep() {
 	r.reopen()
 	viewed := r.Viewed()
@@ -156,6 +155,6 @@ func (r *Records) Sweep() {
 	}
 }
 
-// SweepEvery is how often it is looked for what nobody needs any more, and what has
-// to be read again.
+// SweepEvery is the interval at which the cache drops what is no longer needed, and lists again
+// what it has lost.
 const SweepEvery = 15 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// resourceLocked returns the record of a resource, nil if there may be no more.
+// resourceLocked returns the record of a resource, which it creates; nil if the user has too many.
 func (r *Records) resourceLocked(of query.UserResource) *resourceRecord {
 	if resource := r.of[of]; resource != nil {
 		return resource
@@ -21,7 +21,7 @@ func (r *Records) resourceLocked(of query.UserResource) *resourceRecord {
 		r.users[of.User] = user
 	}
 	if user.closed = user.closed || user.resources >= maxUserResources; user.closed {
-		r.learned.Add(1) // and was not noted: see reopen
+		r.learned.Add(1) // and not recorded: see reopen
 		r.saveUserLocked(of.User)
 		return nil
 	}
@@ -31,8 +31,8 @@ func (r *Records) resourceLocked(of query.UserResource) *resourceRecord {
 	return r.of[of]
 }
 
-// learn changes the record of an object. change reports whether there is something new. No
-// lock of a view may be held.
+// learn changes the record of an object. change returns false if nothing is new. The caller must
+// not hold the lock of a view.
 func (r *Records) learn(of query.UserResource, name string, change func(*Record) bool) {
 	r.makeRoom(of)
 	if r.learnOnce(of, name, change) {
@@ -40,7 +40,7 @@ func (r *Records) learn(of query.UserResource, name string, change func(*Record)
 	}
 }
 
-// learnOnce reports whether there are more records than there may be.
+// learnOnce is learn without the bounds. It reports whether they are exceeded.
 func (r *Records) learnOnce(of query.UserResource, name string, change func(*Record) bool) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Records) overLocked(of query.UserResource, resource *resourceRecord) bo
 	return len(resource.names) > maxNames || r.users[of.User].names > maxUserNames
 }
 
-// setLocked keeps the record of an object; one that says nothing goes.
+// setLocked sets the record of an object, or deletes it if it is empty.
 func (r *Records) setLocked(of query.UserResource, resource *resourceRecord, name string, one *Record) {
 	_, had := resource.names[name]
 	bare := *one
@@ -87,14 +87,14 @@ func (r *Records) setLocked(of query.UserResource, resource *resourceRecord, nam
 	r.saveLocked(of, name)
 }
 
-// Gone notes that an object is not there at a version. uid is empty where it is not known,
-// had says whether the user knew the object before.
+// Gone records that an object does not exist at a version. uid is empty if it is unknown; had
+// means that the user had read the object before.
 func (r *Records) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	r.learn(of, name, func(one *Record) bool {
 		if uid == "" {
 			uid = one.UID
 		}
-		if uid != "" && one.SeenUID == uid { // what was seen last is what is gone
+		if uid != "" && one.SeenUID == uid { // the object that was seen last is gone
 			version, one.Seen, one.SeenUID = versions.Higher(version, one.Seen), "", ""
 		}
 		one.Gone, one.UID, one.Had = OrFirst(versions.Higher(version, one.Gone)), uid, one.Had || had
@@ -102,7 +102,7 @@ func (r *Records) Gone(of query.UserResource, name, version string, uid types.UI
 	})
 }
 
-// OrFirst is a version that is not empty, which would say nothing.
+// OrFirst returns a valid version as it is, or else "1": an empty version would mean no record.
 func OrFirst(version string) string {
 	if versions.Valid(version) {
 		return version
@@ -110,7 +110,7 @@ func OrFirst(version string) string {
 	return "1"
 }
 
-// Doubt notes that it is not known whether an object is there after a version.
+// Doubt records that it is unknown whether an object exists after a version.
 func (r *Records) Doubt(of query.UserResource, name, version string) {
 	r.learn(of, name, func(one *Record) bool {
 		one.Doubt = OrFirst(versions.Higher(version, one.Doubt))
@@ -118,7 +118,7 @@ func (r *Records) Doubt(of query.UserResource, name, version string) {
 	})
 }
 
-// Seen notes that an object was there up to a version, of which there is no copy.
+// Seen records that an object without a copy existed up to a version.
 func (r *Records) Seen(of query.UserResource, name, version string, uid types.UID) {
 	r.learn(of, name, func(one *Record) bool {
 		switch {
@@ -135,7 +135,7 @@ func (r *Records) Seen(of query.UserResource, name, version string, uid types.UI
 	})
 }
 
-// Refused notes that a GET of an object was refused.
+// Refused records that a GET of an object was refused.
 func (r *Records) Refused(of query.UserResource, name string) {
 	r.learn(of, name, func(one *Record) bool {
 		if one.Refused || r.of[of].ByName && !one.Allowed {
@@ -146,8 +146,8 @@ func (r *Records) Refused(of query.UserResource, name string) {
 	})
 }
 
-// Read notes that an object was read, or written, at a version. consistent says that this
-// was the newest state there was, and not one that an apiserver remembered.
+// Read records that an object was read, or written, at a version. consistent means that this was
+// the newest state, and not one from an apiserver's watch cache.
 func (r *Records) Read(of query.UserResource, namespace, name, version string, uid types.UID, began Moment, consistent bool) {
 	r.mu.RLock()
 	resource := r.of[of]
@@ -158,12 +158,12 @@ func (r *Records) Read(of query.UserResource, namespace, name, version string, u
 	}
 	r.learn(of, name, func(one *Record) bool {
 		before := *one
-		after := one.since <= began.learned // else this may be the older answer
+		after := one.since <= began.learned // otherwise this answer may be older than the record
 		if after {
 			one.Refused = false
 			one.Allowed = resource.ByName && (one.Allowed || len(resource.names) < maxNames)
 		}
-		// What is newer stands beside the record, which is still true of older copies.
+		// A newer object exists besides the record, which still applies to older copies.
 		anew := versions.Compare(version, one.Gone) > 0 && (one.UID == "" || uid != one.UID)
 		if consistent && after && !anew {
 			one.Gone, one.UID, one.Had = "", "", false
@@ -179,7 +179,7 @@ func (r *Records) Read(of query.UserResource, namespace, name, version string, u
 	})
 }
 
-// Forgot notes that something was seen up to a version, and is forgotten.
+// Forgot records that objects were seen up to a version, and are not cached.
 func (r *Records) Forgot(of query.UserResource, version string) {
 	if r == nil || !versions.Valid(version) {
 		return
@@ -190,8 +190,8 @@ func (r *Records) Forgot(of query.UserResource, version string) {
 	r.raiseLocked(of, version)
 }
 
-// Damaged notes that copies up to a version, which clients were given, were lost by damage on
-// the disk. Which ones is not known.
+// Damaged records that damage on disk has lost copies, up to a version, that clients had received.
+// It is unknown which ones.
 func (r *Records) Damaged(of query.UserResource, version string) {
 	if r == nil || !versions.Valid(version) {
 		return
@@ -211,8 +211,8 @@ func (r *Records) raiseLocked(of query.UserResource, version string) {
 	}
 }
 
-// DoubtAll notes that many objects of a namespace, or of all, may have been deleted at a
-// version, and it is not known which.
+// DoubtAll records that any objects of a namespace, or of all namespaces, may have been deleted at
+// a version.
 func (r *Records) DoubtAll(of query.UserResource, namespace, version string) {
 	r.makeRoom(of)
 	r.mu.Lock()
@@ -239,9 +239,8 @@ func (r *Records) doubtAllLocked(of query.UserResource, resource *resourceRecord
 	r.saveStateLocked(of)
 }
 
-// Restored is called when the store of a user's resource was restored from a backup, and is
-// at a version now. Nothing can be compared with the versions of before; what was refused
-// stays so.
+// Restored is called when the etcd of a user's resource was restored from a backup, and is at a
+// version now. Earlier versions cannot be compared with later ones, so only refusals remain.
 func (r *Records) Restored(back query.UserResource, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

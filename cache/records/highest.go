@@ -10,14 +10,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
-// Highest is the highest resourceVersion that was seen of a resource.
+// Highest is the highest resourceVersion that was seen of a resource. A nil Highest has none.
 type Highest struct {
 	n    atomic.Uint64
 	idle int // sweeps in a row that found nothing of the resource; guarded by Records.mu
 }
 
-// Raise is called with each version that is seen. One of 2^63 or more is made up: etcd
-// counts in 63 bits.
+// Raise is called with each version that is seen. It ignores versions of 2^63 or more, which are
+// made up: etcd counts in 63 bits.
 func (h *Highest) Raise(version string) {
 	if h == nil {
 		return
@@ -34,14 +34,14 @@ func (h *Highest) Raise(version string) {
 	}
 }
 
-// lower is called with the version at which a store that was restored from a backup is.
+// lower is called with the version of an etcd that was restored from a backup.
 func (h *Highest) lower(version string) {
 	if n, err := strconv.ParseUint(version, 10, 63); err == nil && h.n.Load() > n {
 		h.n.Store(n)
 	}
 }
 
-// value is 0 where nothing was seen.
+// value returns the version, or 0 if there is none.
 func (h *Highest) value() uint64 {
 	if h == nil {
 		return 0
@@ -49,7 +49,7 @@ func (h *Highest) value() uint64 {
 	return h.n.Load()
 }
 
-// Version is the version, or empty where nothing was seen.
+// Version returns the version, or "" if there is none.
 func (h *Highest) Version() string { return versionOf(h.value()) }
 
 func versionOf(n uint64) string {
@@ -59,15 +59,15 @@ func versionOf(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// MaxCounted bounds the resources whose versions are counted: twice as many as there may be
-// views, because of some resources only records are left.
+// MaxCounted bounds the resources whose versions are counted. It is twice the bound of views,
+// because some resources have only records.
 const MaxCounted = 8192
 
-// Highest returns what counts the versions of a resource. It is nil, which has no version,
-// while nothing of the resource is kept: a URL can name any resource.
+// Highest returns the highest version of a resource. It is nil while nothing of the resource is
+// cached: a URL can name any resource.
 //
-// Each resource is counted by itself. Whoever can make up versions of one, such as an
-// aggregated apiserver, does not affect those of others.
+// Each resource has its own, so that an aggregated apiserver, which can make up versions, does
+// not affect other resources.
 func (r *Records) Highest(resource schema.GroupVersionResource) *Highest {
 	if r == nil {
 		return nil
@@ -77,8 +77,8 @@ func (r *Records) Highest(resource schema.GroupVersionResource) *Highest {
 	return r.counted[resource.GroupResource()]
 }
 
-// Count is highest for a resource of which something is going to be kept. It returns nil
-// where too many resources are counted.
+// Count returns the highest version of a resource that will be cached. It is nil if too many
+// resources are counted.
 func (r *Records) Count(resource schema.GroupVersionResource) *Highest {
 	if r == nil {
 		return nil
@@ -95,15 +95,15 @@ func (r *Records) countLocked(resource schema.GroupResource) *Highest {
 			return nil
 		}
 		h = new(Highest)
-		// What is parsed from a URL would keep all of the URL in memory.
+		// A part of a URL would keep the whole URL in memory.
 		r.counted[schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}] = h
 	}
 	h.idle = 0
 	return h
 }
 
-// uncountLocked forgets the versions of resources of which there is neither a view nor a
-// record. A view may come after viewed was made, so it takes two sweeps.
+// uncountLocked drops the versions of resources without views and records, in the second sweep
+// that finds none: a view may have been created after viewed was collected.
 func (r *Records) uncountLocked(viewed map[string]map[query.UserResource]bool) {
 	used := map[schema.GroupResource]bool{}
 	for of := range r.of {

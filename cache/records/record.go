@@ -50,114 +50,112 @@ type Records struct {
 	Viewed func() map[string]map[query.UserResource]bool
 
 	mu    sync.RWMutex
-	table *table.Table // nil until load
-	lost  bool         // some were lost on disk; see distrust
+	table *table.Table // nil until Load
+	lost  bool         // the disk has lost some; see Distrust
 	of    map[query.UserResource]*resourceRecord
 	users map[string]*userRecord
-	// counted are the versions that were seen, whoever saw them.
+	// counted are the highest versions that any user has seen.
 	counted map[schema.GroupResource]*Highest
-	// learned counts what was learned. An answer to a request that began before it was
-	// cannot take it back.
+	// learned counts changes of records. The answer to a request that was sent before a change
+	// cannot revert it.
 	learned atomic.Uint64
 }
 
 const (
-	// maxNames bounds the objects of one user and resource of which there is a record, and
-	// maxUserNames those of one user: some 600 KB.
+	// maxNames bounds the records of one user and resource, and maxUserNames those of one user:
+	// about 600 KB.
 	maxNames     = 1024
 	maxUserNames = 4096
-	// maxUserResources bounds the resources of one user. Beyond it no single objects of
-	// further ones are served.
+	// maxUserResources bounds the resources of one user. Objects of further resources are not
+	// served to a GET.
 	maxUserResources = 1024
-	// maxDoubts bounds the namespaces in which deletions of many objects are remembered.
+	// maxDoubts bounds the namespaces of a resource with doubts of their own.
 	maxDoubts = 64
 )
 
-// userRecord is what is counted of one user.
+// userRecord has the counts of one user.
 type userRecord struct {
 	resources, names int
-	closed           bool // no further resources are kept apart, and nothing of them is served
+	closed           bool // the user has too many resources: further ones have no records, and are not served
 	idle             int  // sweeps in a row that found no view of the user
 }
 
-// resourceRecord is what is known of one resource, to one user.
+// resourceRecord has the records of one user and resource.
 type resourceRecord struct {
 	names map[string]*Record
 	resourceState
-	// doubted is when the last of Doubts was learned; see Records.learned. After a restart
-	// any request began later.
+	// doubted is Records.learned at the last change of Doubts. After a restart it is 0, before
+	// every request.
 	doubted uint64
-	// damaged is the highest version that clients of this process were given from copies
-	// which damage on the disk took away. It is not saved: after a restart an older copy is
-	// better than none.
+	// damaged is the highest version that clients of this process have received from copies that
+	// damage on disk has lost. It is not saved: after a restart an older copy is better than
+	// none.
 	damaged string
 }
 
-// resourceState is the part of a resourceRecord that is not of one object.
+// resourceState is the state of all objects of a resource.
 type resourceState struct {
-	// Floor: no view below this version proves an absence.
+	// Floor is the version below which no view proves absence.
 	Floor string `json:"floor,omitempty"`
-	// Doubts: copies in these namespaces ("" is all) that no view above the version
-	// confirms are in doubt.
+	// Doubts are versions by namespace, "" for all: copies are in doubt unless a view above the
+	// version confirms them.
 	Doubts map[string]string `json:"doubts,omitempty"`
-	// ByName: everything is refused to a GET but for records with Allowed.
+	// ByName means that a GET is refused except for records with Allowed.
 	ByName bool `json:"byName,omitempty"`
 }
 
-// Record is what is known of one object.
+// Record is the state of one object.
 type Record struct {
-	Gone string `json:"gone,omitempty"` // at this version it was not there
-	// UID of the object that is gone, where it is known.
-	UID types.UID `json:"uid,omitempty"`
-	// Had: the user knew the object before. Of what it never had, a 404 of long ago is no
-	// news of today.
+	// Gone is a version at which the object did not exist, UID its UID, if that is known.
+	Gone string    `json:"gone,omitempty"`
+	UID  types.UID `json:"uid,omitempty"`
+	// Had means that the user had read the object before. If not, an old 404 does not prove
+	// that the object does not exist now.
 	Had bool `json:"had,omitempty"`
-	// Doubt: a copy that no view above this version confirms is in doubt.
+	// Doubt is a version: copies are in doubt unless a view above it confirms them.
 	Doubt string `json:"doubt,omitempty"`
-	// Seen: up to this version it was there, and perhaps later, whatever the copies say.
-	// SeenUID is the UID of what was seen.
+	// Seen is a version up to which, at least, the object existed, whatever the copies show.
 	Seen    string    `json:"seen,omitempty"`
 	SeenUID types.UID `json:"seenUID,omitempty"`
-	// Proven: after this version it was there, which takes away a doubt.
+	// Proven is a version after which the object existed, which ends an older doubt.
 	Proven  string `json:"proven,omitempty"`
 	Refused bool   `json:"refused,omitempty"`
 	Allowed bool   `json:"allowed,omitempty"` // to a GET, since resourceState.ByName
 
-	since uint64 // when this was learned; see Records.learned
+	since uint64 // Records.learned at the last change
 }
 
-// Known is what seek has to know of one object.
+// Known is all that records say about one object.
 type Known struct {
 	Record
 	Floor string // of the resource
-	// Damaged is the resource's: a copy that no view from this version on confirms may be
-	// older than what the user has seen.
+	// Damaged is that of the resource: a copy may be older than what the user has seen, unless
+	// a view from this version on confirms it.
 	Damaged string
-	Doubt   string // the record's, or the resource's if that is higher
-	// Closed: too much is known of this user to tell.
-	Closed bool
+	Doubt   string // the higher one of the record and of the resource
+	Closed  bool   // the user has too many resources, so nothing is known
 }
 
-// Moment is what was known when a request was sent.
+// Moment is the state of the records of a resource when a request was sent.
 type Moment struct {
-	highest uint64 // version that was seen of the resource
+	highest uint64 // version
 	learned uint64
 }
 
-// Version is the highest that was seen of the resource then.
+// Version returns the highest version that had been seen of the resource.
 func (m Moment) Version() string { return versionOf(m.highest) }
 
-// New returns no records: Load has to be called.
+// New returns empty Records; the caller must call Load.
 func New() *Records {
 	return &Records{of: map[query.UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
 }
 
-// Now is called before a request is sent, whoever sends it: it leaves no trace.
+// Now returns the current Moment. It is called for all users' requests, so it stores nothing.
 func (r *Records) Now(resource schema.GroupVersionResource) Moment {
 	return Moment{r.Highest(resource).value(), r.learned.Load()}
 }
 
-// Known returns what is known of an object.
+// Known returns all that records say about an object.
 func (r *Records) Known(of query.UserResource, namespace, name string) Known {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -175,7 +173,7 @@ func (r *Records) Known(of query.UserResource, namespace, name string) Known {
 	return k
 }
 
-// Len is how many resources there are of which something is known, each user's by itself.
+// Len returns the number of resources of all users that have records.
 func (r *Records) Len() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -55,7 +55,7 @@ func runDisk(t *testing.T, d *disk.Disk) {
 	}
 }
 
-func TestAnAnswerThatBeganEarlierTakesNothingBack(t *testing.T) {
+func TestAnAnswerToAnEarlierRequestRevertsNothing(t *testing.T) {
 	r, of := testRecords()
 	before := r.Now(of.Resource)
 	r.Refused(of, "ns/a")

@@ -19,8 +19,8 @@ import (
 
 const tableRecords = "records"
 
-// savedRecord is a record as it is on disk: of an object, of a resource (without a name), of
-// a user (without a resource), or of the table (without a user).
+// savedRecord is a record on disk: of an object, of a resource (without a name), of a user
+// (without a resource), or of the table (without a user).
 type savedRecord struct {
 	User     string         `json:"user"`
 	Group    string         `json:"group,omitempty"`
@@ -30,7 +30,7 @@ type savedRecord struct {
 	Record   *Record        `json:"record,omitempty"`
 	State    *resourceState `json:"state,omitempty"`
 	Closed   bool           `json:"closed,omitempty"`
-	// Lost marks a table of which records were lost, and not all of what follows is written.
+	// Lost marks a table that has lost records, until the consequences have been written.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -42,9 +42,9 @@ func savedAs(of query.UserResource) savedRecord {
 	return savedRecord{User: of.User, Group: of.Resource.Group, Version: of.Resource.Version, Resource: of.Resource.Resource}
 }
 
-// Load reads what is on disk. It may be called again, after another file has taken the place
-// of one that was damaged or could not be opened: what is in memory is newer, and is written
-// to that file, too. When all views are loaded, distrust has to follow.
+// Load reads the records on disk. It may be called again, after another file has replaced one
+// that was damaged or could not be opened: the records in memory are newer, and are written to
+// that file. After all views are loaded, the caller must call Distrust.
 func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 	t, err := table.Open(d, tableRecords, log)
 	if err != nil {
@@ -78,9 +78,9 @@ func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 	return nil
 }
 
-// readRecords returns what is on disk in an order that does not depend on the keys: where
-// there is more than is kept, it is the same that is kept each time. Users come last: the
-// record of a closed user is about further resources, not about those on disk.
+// readRecords returns the records on disk in an order that does not depend on the keys: if there
+// are too many, each start keeps the same ones. Users come last: the record of a closed user is
+// about further resources, not about those on disk.
 func readRecords(t *table.Table) (found []savedRecord, err error) {
 	err = t.All(func(key string, value []byte) {
 		var s savedRecord
@@ -90,7 +90,7 @@ func readRecords(t *table.Table) (found []savedRecord, err error) {
 		}
 		found = append(found, s)
 		if now := t.Key(s.key()...); now != key {
-			t.Delete(key) // it is of a salt that was lost, and is written again under the new one
+			t.Delete(key) // its salt was lost; it is written again with the new one
 		}
 	})
 	slices.SortFunc(found, func(a, b savedRecord) int {
@@ -110,7 +110,7 @@ func (s *savedRecord) rank() int {
 	return 2
 }
 
-// key is what a record is found by.
+// key returns the parts of the record's key in the table.
 func (s *savedRecord) key() []string {
 	key := []string{s.User}
 	switch {
@@ -126,7 +126,7 @@ func (s *savedRecord) key() []string {
 	return key
 }
 
-// takeLocked takes over what is on disk, where it is not known better.
+// takeLocked adds a record from the disk, unless memory has a newer one.
 func (r *Records) takeLocked(s *savedRecord) {
 	of := s.of()
 	switch {
@@ -154,16 +154,16 @@ func (r *Records) takeLocked(s *savedRecord) {
 	r.raiseHighestLocked(of, s)
 }
 
-// loseLocked notes that records were lost, and it is not known which: before anything else
-// is written, and until what follows from it was written, too.
+// loseLocked records that unknown records were lost: on disk before any other change, and until
+// the consequences have been written, too.
 func (r *Records) loseLocked() {
 	r.lost = true
 	r.putLocked(&savedRecord{Lost: true}, false)
 }
 
-// Distrust is called when records and views are loaded. Where records were lost, anything
-// that there is a copy of may be gone, or was refused, and whatever is not in a view may have
-// been seen since: what a user has views of is unknown until it is read again.
+// Distrust is called after records and views are loaded. If records were lost, every copy may be
+// of an object that is gone or was refused, and an object that no view has may have been seen
+// since. So objects of which a user has views are unknown until they are read again.
 func (r *Records) Distrust() {
 	viewed := r.Viewed()
 	r.mu.Lock()
@@ -180,8 +180,8 @@ func (r *Records) Distrust() {
 	r.putLocked(&savedRecord{Lost: true}, true)
 }
 
-// unknownLocked makes a resource one of which nothing is known: it is as if there were too
-// many records of it. Where there may be no more resources of its user, that is closed.
+// unknownLocked makes everything about a resource unknown, as if it had too many records. If its
+// user has too many resources, the user becomes closed.
 func (r *Records) unknownLocked(of query.UserResource) {
 	resource := r.resourceLocked(of)
 	if resource == nil {
@@ -198,7 +198,7 @@ func (r *Records) unknownLocked(of query.UserResource) {
 	r.doubtAllLocked(of, resource, "", after)
 }
 
-// mergeState takes over the stricter of two states.
+// mergeState merges a state from the disk: the stricter values apply.
 func (resource *resourceRecord) mergeState(s *resourceState) {
 	resource.Floor = versions.Higher(resource.Floor, s.Floor)
 	resource.ByName = resource.ByName || s.ByName
@@ -220,7 +220,7 @@ func (r *Records) raiseHighestLocked(of query.UserResource, s *savedRecord) {
 	}
 }
 
-// saveLocked has the record of an object written, or deleted if there is none.
+// saveLocked queues the record of an object for the disk, or its deletion if there is none.
 func (r *Records) saveLocked(of query.UserResource, name string) {
 	s := savedAs(of)
 	s.Name = name
@@ -261,7 +261,7 @@ func (r *Records) putLocked(s *savedRecord, remove bool) {
 	r.table.Put(key, value)
 }
 
-// deleteLocked forgets all of a resource.
+// deleteLocked deletes all records of a resource.
 func (r *Records) deleteLocked(of query.UserResource, resource *resourceRecord) {
 	for name := range resource.names {
 		r.setLocked(of, resource, name, &Record{})

@@ -1,42 +1,71 @@
 package relist
 
 import (
+	"math"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
+
+const (
+	// MaxPause is the longest pause between relists of one view for its open watches, if they
+	// recur (because the disk is full, for example). The first pause is two seconds.
+	MaxPause = 5 * time.Minute
+	// Calm is the time without such a relist that resets the pause.
+	Calm = 10 * time.Minute
+
+	// FirstBackoff is how long a view that was evicted, or that cannot be cached for a permanent
+	// reason, is not listed for open watches. It doubles each time.
+	FirstBackoff = 10 * time.Minute
+	// MaxBackoff is the longest such backoff.
+	MaxBackoff = 6 * time.Hour
+
+	// verifyEvery is the shortest interval between checks whether a view is newer than the
+	// apiservers.
+	verifyEvery = time.Minute
+)
+
+// doubling returns a backoff from first to most.
+func doubling(first, most time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}
+}
 
 // relisting is the relist state of one view: the last relist, and when the next is allowed.
 type relisting struct {
-	mu        sync.Mutex
-	last      *Call
-	tries     int // relists for open watches, in a row
-	backoffs  int // in a row
+	mu       sync.Mutex
+	last     *Call
+	pauses   wait.Backoff  // between relists for open watches
+	pause    time.Duration // the current one; 0 after a calm time
+	backoffs wait.Backoff  // after permanent failures
+	// notBefore ends the current backoff.
 	notBefore time.Time
 	// verified is when the view was last compared with the apiservers.
 	verified time.Time
 }
 
+func newRelisting() *relisting {
+	r := &relisting{backoffs: doubling(FirstBackoff, MaxBackoff)}
+	r.resetPauseLocked()
+	return r
+}
+
+func (r *relisting) resetPauseLocked() { r.pause, r.pauses = 0, doubling(2*time.Second, MaxPause) }
+
 // backOff prevents relists for open watches for some time.
 func (r *relisting) backOff(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notBefore = now.Add(min(FirstBackoff<<min(r.backoffs, 16), MaxBackoff))
-	r.backoffs++
+	r.notBefore = now.Add(r.backoffs.Step())
 }
 
 // sweep drops the result of an old relist.
 func (r *relisting) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last == nil {
-		return
-	}
-	select {
-	case <-r.last.Done:
-		if now.Sub(r.last.ended).Abs() > Calm {
-			r.last, r.tries = nil, 0
-		}
-	default:
+	if r.last != nil && r.last.isDone() && now.Sub(r.last.ended).Abs() > Calm {
+		r.last = nil
+		r.resetPauseLocked()
 	}
 }
 
@@ -46,33 +75,15 @@ func (r *relisting) allowedLocked(now time.Time) bool {
 		return false
 	}
 	if r.last != nil {
-		pause := min(time.Second<<min(r.tries, 20), MaxPause)
 		switch since := now.Sub(r.last.ended).Abs(); {
 		case since > Calm:
-			r.tries = 0
-		case r.tries > 0 && since < pause:
+			r.resetPauseLocked()
+		case since < r.pause:
 			return false
 		}
 	}
-	r.tries++
+	r.pause = r.pauses.Step()
 	return true
-}
-
-// ended returns a relist that succeeded after a time, or nil.
-func (r *relisting) ended(after time.Time) *Call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		return nil
-	}
-	select {
-	case <-r.last.Done:
-		if r.last.Err == nil && r.last.ended.After(after) {
-			return r.last
-		}
-	default:
-	}
-	return nil
 }
 
 // verify reports whether the view may be compared with the apiservers again.
@@ -85,10 +96,3 @@ func (r *relisting) verify(now time.Time) bool {
 	r.verified = now
 	return true
 }
-
-// A view that was evicted, or that cannot be cached for a permanent reason, is not listed for
-// open watches for FirstBackoff, which doubles each time up to MaxBackoff.
-const (
-	FirstBackoff = 10 * time.Minute
-	MaxBackoff   = 6 * time.Hour
-)

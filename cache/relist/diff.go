@@ -27,9 +27,7 @@ type event struct {
 // of their versions. The result ends early if it exceeds maxDiffBytes. A member that has
 // other bytes at the same version is an error: see errRewritten.
 func diff(old *view.Snapshot, b *view.Builder) ([]byte, error) {
-	var deletions, updates []event
-	var sum int
-	e := b.View.Repr.Encoding
+	d := differ{old: old.Version, now: b}
 	seen := make(map[string]bool, len(b.Items))
 	// Only what has changed is read from the disk.
 	var changed []store.Member
@@ -44,50 +42,67 @@ func diff(old *view.Snapshot, b *view.Builder) ([]byte, error) {
 		}
 	}
 	old.Members = changed
-	for len(old.Members) > 0 && sum <= maxDiffBytes {
-		err := old.Next(256<<10, func(o store.Object) error {
-			item, still := b.Items[o.Name]
-			if still && item.Bytes == nil {
-				return errMoved
-			}
-			same, err := still, error(nil)
-			if same {
-				same, err = sameUID(e, o.Bytes, item.Bytes)
-			}
-			if err != nil {
-				return err
-			}
-			kind := watch.Modified
-			if !same {
-				object, err := wire.SetVersion(e, o.Bytes, old.Version)
-				if err != nil {
-					return err
-				}
-				deletions = append(deletions, event{watch.Deleted, old.Version, object})
-				sum += len(object)
-				kind = watch.Added
-			}
-			if still {
-				updates = append(updates, event{kind, item.Version, item.Bytes})
-				sum += len(item.Bytes)
-			}
-			return nil
-		})
-		if err != nil {
+	for len(old.Members) > 0 && d.size <= maxDiffBytes {
+		if err := old.Next(256<<10, d.changed); err != nil {
 			return nil, err
 		}
 	}
-	for name, item := range b.Items {
+	for name := range b.Items {
 		if !seen[name] {
-			if item.Bytes == nil {
-				return nil, errMoved
+			if err := d.update(watch.Added, name); err != nil {
+				return nil, err
 			}
-			updates = append(updates, event{watch.Added, item.Version, item.Bytes})
-			sum += len(item.Bytes)
 		}
 	}
-	slices.SortFunc(updates, func(x, y event) int { return versions.Compare(x.version, y.version) })
-	return encodeEvents(append(deletions, updates...), b), nil
+	slices.SortFunc(d.updates, func(x, y event) int { return versions.Compare(x.version, y.version) })
+	return encodeEvents(append(d.deletions, d.updates...), b), nil
+}
+
+// differ collects the events of diff.
+type differ struct {
+	old                string // version
+	now                *view.Builder
+	deletions, updates []event
+	size               int // of all objects, in bytes
+}
+
+// changed adds the events of an object that has changed, or is gone.
+func (d *differ) changed(o store.Object) error {
+	e := d.now.View.Repr.Encoding
+	item, still := d.now.Items[o.Name]
+	if still && item.Bytes == nil {
+		return errMoved
+	}
+	if still {
+		same, err := sameUID(e, o.Bytes, item.Bytes)
+		if err != nil {
+			return err
+		}
+		if same {
+			return d.update(watch.Modified, o.Name)
+		}
+	}
+	object, err := wire.SetVersion(e, o.Bytes, d.old)
+	if err != nil {
+		return err
+	}
+	d.deletions = append(d.deletions, event{watch.Deleted, d.old, object})
+	d.size += len(object)
+	if still {
+		return d.update(watch.Added, o.Name)
+	}
+	return nil
+}
+
+// update adds the event of an object that exists now.
+func (d *differ) update(kind watch.EventType, name string) error {
+	item := d.now.Items[name]
+	if item.Bytes == nil {
+		return errMoved
+	}
+	d.updates = append(d.updates, event{kind, item.Version, item.Bytes})
+	d.size += len(item.Bytes)
+	return nil
 }
 
 // errMoved is returned if the view had an object when the list was read, and no longer has

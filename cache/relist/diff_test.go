@@ -81,7 +81,7 @@ func events(t *testing.T, stream []byte) string {
 	}
 }
 
-func TestTheDifferenceOfTwoListsAsEvents(t *testing.T) {
+func TestDiff(t *testing.T) {
 	type object struct{ name, version, uid string }
 	old := []object{{"same", "5", "1"}, {"changed", "6", "2"}, {"gone", "7", "3"}, {"remade", "8", "4"}}
 	tests := map[string]struct {

@@ -11,11 +11,7 @@
 // have forgotten: first deletions, at the old version, then the other changes in the order of
 // their versions. A view that was evicted, or cannot be cached, is not listed again at once.
 //
-// # A restored store
-//
-// If an apiserver's newest state is older than what clients have seen, its store was
-// restored from a backup. Versions then mean other objects, so all views of that store are
-// dropped, and the records of their objects.
+// Relists also show that etcd was restored from a backup; restore.go says what follows.
 //
 // # Concurrency
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -13,21 +14,18 @@ import (
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// values is a context with the values of a request that may have ended.
-type values struct {
-	context.Context
-	of context.Context
-}
-
-func withValuesOf(ctx, of context.Context) context.Context { return values{ctx, of} }
-
-func (v values) Value(key any) any {
-	if value := v.Context.Value(key); value != nil {
-		return value
+// withValuesOf returns a context that ends with ctx, and has the values of a request, which may
+// have ended.
+func withValuesOf(ctx context.Context, request *http.Request) (context.Context, context.CancelFunc) {
+	merged, cancel := context.WithCancel(context.WithoutCancel(request.Context()))
+	stop := context.AfterFunc(ctx, cancel)
+	return merged, func() {
+		stop()
+		cancel()
 	}
-	return v.of.Value(key)
 }
 
 // fetch lists the view of a Builder from upstream.
@@ -56,17 +54,15 @@ func (l *Lister) fetch(ctx context.Context, b *view.Builder, template *http.Requ
 func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request, more url.Values) (*http.Response, error) {
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
-	query := url.Values{}
+	params := url.Values{}
 	if v.Key.Labels != "" {
-		query.Set("labelSelector", v.Key.Labels)
+		params.Set("labelSelector", v.Key.Labels)
 	}
 	if v.Key.Fields != "" {
-		query.Set("fieldSelector", v.Key.Fields)
+		params.Set("fieldSelector", v.Key.Fields)
 	}
-	for name, value := range more {
-		query[name] = value
-	}
-	req.URL.RawQuery = query.Encode()
+	maps.Copy(params, more)
+	req.URL.RawQuery = params.Encode()
 	req.Header.Set("Accept", AcceptOf(v.Repr))
 	req.Header.Set("Accept-Encoding", "gzip") // the link may be slow
 	res, err := l.Up.RoundTrip(req)
@@ -93,6 +89,18 @@ func (l *Lister) list(ctx context.Context, v *view.View, template *http.Request,
 	return res, nil
 }
 
+// ListMeta reads the metadata of a list, and ignores its items.
+type ListMeta struct{ wire.ListMeta }
+
+// Item does nothing. See tee.ItemHandler.
+func (*ListMeta) Item([]byte, *wire.Meta) error { return nil }
+
+// List sets the metadata.
+func (l *ListMeta) List(m wire.ListMeta) error {
+	l.ListMeta = m
+	return nil
+}
+
 // refusal is a status code other than 200.
 type refusal struct{ code int }
 
@@ -102,8 +110,11 @@ func (r *refusal) Error() string {
 
 // IsFinal reports whether err is a refusal that retries do not change.
 func IsFinal(err error) bool {
-	var r *refusal
-	return errors.Is(err, identity.ErrReassigned) || errors.As(err, &r) && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
+	if errors.Is(err, identity.ErrReassigned) {
+		return true
+	}
+	r, ok := errors.AsType[*refusal](err)
+	return ok && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
 }
 
 // AcceptOf returns the Accept header for lists in a representation.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/edgehub-io/edgehub/cache/pages"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -21,11 +22,6 @@ const (
 	maxLists = 2
 	// timeout bounds one relist. Over a link of 1 Mbit/s 20 MB take three minutes.
 	timeout = 15 * time.Minute
-	// MaxPause is the longest pause between relists of one view for its open watches, if they
-	// recur (because the disk is full, for example). The first pause is two seconds.
-	MaxPause = 5 * time.Minute
-	// Calm is the time without such a relist that resets the pause.
-	Calm = 10 * time.Minute
 	// maxDiffBytes bounds the events that replace a list. If there are more, clients
 	// have to list again.
 	maxDiffBytes = 16 << 20
@@ -39,6 +35,8 @@ type Lister struct {
 
 	mu sync.Mutex
 	of map[*view.View]*relisting
+	// checks are the last version checks, by query.VersionSpace.
+	checks map[string]*versionCheck
 }
 
 // Options are options of a lister. All are required.
@@ -63,7 +61,10 @@ type Options struct {
 
 // New returns a lister.
 func New(o Options) *Lister {
-	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), of: map[*view.View]*relisting{}}
+	return &Lister{
+		Options: o, lists: semaphore.NewWeighted(maxLists),
+		of: map[*view.View]*relisting{}, checks: map[string]*versionCheck{},
+	}
 }
 
 // relisting returns the relist state of a view.
@@ -72,14 +73,22 @@ func (l *Lister) relisting(v *view.View) *relisting {
 	defer l.mu.Unlock()
 	r := l.of[v]
 	if r == nil {
-		r = new(relisting)
+		r = newRelisting()
 		l.of[v] = r
 	}
 	return r
 }
 
 // Ended returns a relist of a view that succeeded after a time, or nil.
-func (l *Lister) Ended(v *view.View, after time.Time) *Call { return l.relisting(v).ended(after) }
+func (l *Lister) Ended(v *view.View, after time.Time) *Call {
+	r := l.relisting(v)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil || !r.last.succeeded(after) {
+		return nil
+	}
+	return r.last
+}
 
 // BackOff prevents relists of a view for its open watches for some time.
 func (l *Lister) BackOff(v *view.View) { l.relisting(v).backOff(l.Now()) }
@@ -115,6 +124,20 @@ type Call struct {
 	Events            []byte
 }
 
+func (f *Call) isDone() bool {
+	select {
+	case <-f.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// succeeded reports whether the relist has succeeded after a time.
+func (f *Call) succeeded(after time.Time) bool {
+	return f.isDone() && f.Err == nil && f.ended.After(after)
+}
+
 // errUnfit is returned for a list that cannot be cached, now or later.
 var errUnfit = errors.New("what came cannot be kept")
 
@@ -142,18 +165,10 @@ func (l *Lister) Relist(v *view.View, template *http.Request, after time.Time, l
 	r := l.relisting(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := l.Now()
-	if f := r.last; f != nil {
-		select {
-		case <-f.Done:
-			if f.Err == nil && !after.IsZero() && f.ended.After(after) {
-				return f, nil
-			}
-		default:
-			return f, nil
-		}
+	if f := r.last; f != nil && (!f.isDone() || !after.IsZero() && f.succeeded(after)) {
+		return f, nil
 	}
-	if limited && !r.allowedLocked(now) {
+	if limited && !r.allowedLocked(l.Now()) {
 		return nil, errBackedOff
 	}
 	f := &Call{Done: make(chan struct{})}
@@ -185,7 +200,9 @@ func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.
 		return err
 	}
 	defer l.lists.Release(1)
-	ctx, cancel := context.WithTimeout(withValuesOf(ctx, template.Context()), timeout)
+	ctx, stop := withValuesOf(ctx, template)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	l.Relisted()
@@ -193,8 +210,7 @@ func (l *Lister) run(ctx context.Context, f *Call, v *view.View, template *http.
 	defer v.CountLists(-1)
 	result, err := l.runOnce(ctx, f, v, template)
 	if err == nil && result == view.Restored {
-		// Versions mean other objects now, so the events of before are invalid.
-		l.restored(v, f.To)
+		// Versions mean other objects now: there are no events from the state of before.
 		_, err = l.runOnce(ctx, f, v, template)
 		f.From, f.Events = "", nil
 	}
@@ -212,11 +228,7 @@ func (l *Lister) runOnce(ctx context.Context, f *Call, v *view.View, template *h
 	}
 	f.To = b.Meta.ResourceVersion
 	f.Changed, f.From, f.Events = l.compareWith(v, b)
-	result := b.Commit(f.To)
-	l.Views.RecordDeletions(b)
-	if result == view.Committed {
-		l.Views.RecordDeletedPods(b, f.To)
-	}
+	result := l.commit(b, f.To)
 	if result != view.Committed { // events do not lead to this state
 		f.From, f.Events = "", nil
 	}
@@ -238,4 +250,38 @@ func (l *Lister) compareWith(v *view.View, b *view.Builder) (changed, from strin
 		return "", "", nil
 	}
 	return old.Changed, old.Version, events
+}
+
+// Commit makes a list, the answer to a query, the state of its view. template is a request
+// of a client that may read the view.
+func (l *Lister) Commit(q *query.Query, template *http.Request, b *view.Builder, version string) {
+	v := b.View
+	if !b.Consistent {
+		l.Views.InheritSeen(q, v)
+	}
+	switch l.commit(b, version) {
+	case view.Restored:
+		l.Refresh(v, template)
+	case view.Outdated:
+		if !b.Consistent {
+			l.Verify(v, template)
+		}
+	case view.Committed:
+		if v.Behind() { // the answer came from an apiserver's watch cache that lags behind another
+			l.Refresh(v, template)
+		}
+	}
+	if !l.Views.EnforceLimit(v) {
+		l.Log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", l.Max)
+	}
+}
+
+// commit makes a list the state of its view. After view.Restored the view is empty: the caller
+// must list it again.
+func (l *Lister) commit(b *view.Builder, version string) view.CommitResult {
+	result := l.Views.Commit(b, version)
+	if result == view.Restored {
+		l.restored(b.View, version)
+	}
+	return result
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// Change is one event about one member.
+// Change is one event.
 type Change struct {
-	Name    string
+	Name    string // of the member; empty for a bookmark
 	Version string
 	Object  []byte // bare; nil for a deletion
 }
@@ -23,7 +23,7 @@ const (
 	Buffered                 // the same, and the event waits for the relist that is running
 )
 
-// buffered is an event after a gap, which waits for a relist. A bookmark has no name.
+// buffered is an event after a gap, which waits for a relist.
 type buffered struct {
 	from string
 	Change
@@ -38,11 +38,6 @@ func (v *View) Apply(from string, c *Change) Applied {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.applyLocked(from, c)
-}
-
-// Advance applies a bookmark of a stream that has relayed everything up to from.
-func (v *View) Advance(from, to string) Applied {
-	return v.Apply(from, &Change{Version: to})
 }
 
 func (v *View) applyLocked(from string, c *Change) Applied {

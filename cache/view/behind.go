@@ -3,7 +3,6 @@ package view
 import (
 	"errors"
 
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -37,8 +36,8 @@ func (v *View) seenLocked(version string) {
 
 // saveSeenLocked writes how far the view is behind its clients.
 func (v *View) saveSeenLocked() {
-	if v.behindLocked() && v.complete && v.onDisk && !v.stale.Load() {
-		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	if v.behindLocked() && v.complete {
+		v.saveHeaderLocked(v.version)
 	}
 }
 
@@ -61,8 +60,7 @@ func (v *View) Behind() bool {
 }
 
 // Latest returns the latest version whose state the view has, or a client has received, even
-// if the view is stale. If an apiserver's newest state is older, its store was restored from
-// a backup.
+// if the view is stale.
 func (v *View) Latest() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,6 +69,11 @@ func (v *View) Latest() string {
 	}
 	return v.seen
 }
+
+// provesRestore reports whether a consistent answer at a version proves that etcd was restored
+// from a backup: clients had received the state at version began before the request was sent.
+// relist.Lister.restored documents what follows.
+func provesRestore(began, version string) bool { return versions.Compare(version, began) < 0 }
 
 // Reset drops a view whose versions are no longer valid.
 func (v *View) Reset() {

@@ -25,16 +25,15 @@ var ErrListTooLarge = errors.New("the list is too large to be kept")
 // at a time.
 type Builder struct {
 	View *View
-	// began is the view's version at the time of the request. A Consistent answer that is
-	// older proves that the apiserver's store was restored from a backup.
+	// began is View.Latest at the time of the request, or empty if the answer is not Consistent.
 	began      string
 	Consistent bool // the answer shows the newest state
 
 	Items map[string]builderItem
 	Bytes int64
-	// Commit sets these, from the members that the view had at version deletedAt and that
-	// the builder does not have. deleted are UIDs, where a missing member was deleted; left are
-	// versions, where it may only have stopped matching the query. See Views.RecordDeletions.
+	// Commit sets these: members that the view had at version deletedAt, and that the builder
+	// does not have. deleted are UIDs of members that were deleted, left are versions of
+	// members that may only have stopped matching the query.
 	deleted   map[string]types.UID
 	deletedAt string
 	left      map[string]string
@@ -50,10 +49,13 @@ type builderItem struct {
 	Bytes []byte
 }
 
-// NewBuilder returns an empty Builder; the caller must call End. began is the version of the
-// view when the request was sent; consistent means that the answer shows the newest state.
+// NewBuilder returns an empty Builder; the caller must call End. began is View.Latest when the
+// request was sent, if its answer is consistent, that is, shows the newest state.
 func (v *View) NewBuilder(began string, consistent bool) *Builder {
-	return &Builder{View: v, began: began, Consistent: consistent, Items: map[string]builderItem{}}
+	return &Builder{
+		View: v, began: began, Consistent: consistent,
+		Items: map[string]builderItem{}, deleted: map[string]types.UID{}, left: map[string]string{},
+	}
 }
 
 // End releases the bytes that the Builder shares with others. It must be called once, and
@@ -111,7 +113,7 @@ func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(
 // quick hash makes this cheap for a list that was read before.
 func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has bool) {
 	quick := max(maphash.Bytes(v.disk.Seed, rest), 1)
-	old := v.current(name)
+	old := v.Current(name)
 	if old.Version == version && old.Size == len(head)+len(rest) && old.quick == quick {
 		return old, true
 	}
@@ -126,8 +128,8 @@ func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has 
 	return e, has
 }
 
-// current returns the entry of a member, or an empty one if the view has no valid bytes of it.
-func (v *View) current(name string) Entry {
+// Current returns the entry of a member, or an empty one if the view has no valid bytes of it.
+func (v *View) Current(name string) Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.stale.Load() || v.loadLocked() != nil {
@@ -152,10 +154,19 @@ type CommitResult uint8
 const (
 	Committed CommitResult = iota
 	Outdated               // the view is newer, and unchanged
-	// Restored means that the view is newer than the apiservers: their store was restored from
-	// a backup. The view is unchanged; the caller must drop it and list it again.
+	// Restored means that the view is newer than the apiservers: see relist. The view is unchanged.
 	Restored
 )
+
+// Commit is Builder.Commit. It also records the deletions that the list shows.
+func (s *Views) Commit(b *Builder, version string) CommitResult {
+	result := b.Commit(version)
+	s.recordDeletions(b)
+	if result == Committed {
+		s.recordDeletedPods(b, version)
+	}
+	return result
+}
 
 // Commit makes the collected items the view's state at version. A view at the same version
 // usually has the same members. If not (a CustomResourceDefinition has a new default, an
@@ -165,44 +176,36 @@ func (b *Builder) Commit(version string) CommitResult {
 	v := b.View
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	restored := provesRestore(b.began, version)
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items):
 			v.header.Updated, v.served = v.disk.Clock(), true
-			v.allowLocked()
+			v.denyLocked(false)
 			return Committed
-		case order < 0 && b.Consistent && versions.Compare(version, b.began) < 0:
+		case order < 0 && restored:
 			return Restored
 		case order < 0:
-			v.allowLocked()
+			v.denyLocked(false)
 			return Outdated
 		}
 	}
 	if v.complete { // stale, or older than the items
 		v.seenLocked(v.version)
 	}
-	if b.Consistent && versions.Compare(version, b.began) < 0 {
-		v.seen = "" // there is no newer state: the store was restored from a backup
+	if restored {
+		v.seen = "" // there is no newer state
 	}
 	v.replaceLocked(b, version)
 	v.catchUpLocked()
 	return Committed
 }
 
-// allowLocked records that the user may read the view.
-func (v *View) allowLocked() {
-	if v.header.Denied {
-		v.header.Denied = false
-		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: v.version, Header: v.headerLocked()})
-	}
-}
-
 // replaceLocked makes the Builder's items the view's members.
 func (v *View) replaceLocked(b *Builder, version string) {
-	b.deleted, b.left = v.deletedLocked(b.Items), v.leftLocked(b.Items)
+	v.noteMissingLocked(b)
 	before := v.version
-	b.deletedAt = before
 	v.Highest.Raise(version)
 	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.hasMembersLocked(b.Items)
 	v.stale.Store(false)
@@ -212,7 +215,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 		Changed: v.header.Changed, Updated: v.disk.Clock(),
 	}
 	if same {
-		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: before, Header: v.headerLocked()})
+		v.saveHeaderLocked(before)
 		return
 	}
 	if !v.Key.Lasting() { // members that the list does not have may still exist
@@ -230,35 +233,23 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }
 
-// deletedLocked returns the UIDs of the members that are not in items and so were deleted:
-// only for a view that objects leave by deletion alone. A view that proves absence needs no
-// records of deletions.
-func (v *View) deletedLocked(items map[string]builderItem) map[string]types.UID {
-	if v.stale.Load() || v.Key.Proves() || !v.Key.Lasting() || v.loadLocked() != nil {
-		return nil
+// noteMissingLocked notes in b the members that it does not have. A view that proves absence
+// needs no records of deletions.
+func (v *View) noteMissingLocked(b *Builder) {
+	lasting := v.Key.Lasting()
+	if v.stale.Load() || lasting && v.Key.Proves() || v.loadLocked() != nil {
+		return
 	}
-	deleted := map[string]types.UID{}
+	b.deletedAt = v.version
 	for name, e := range v.index {
-		if _, ok := items[name]; !ok {
-			deleted[name] = v.uidOf(name, e)
+		switch _, still := b.Items[name]; {
+		case still:
+		case lasting:
+			b.deleted[name] = v.uidOf(name, e)
+		default:
+			b.left[name] = e.Version
 		}
 	}
-	return deleted
-}
-
-// leftLocked returns the versions of the members that are not in items: only for a view
-// that objects can leave without being deleted.
-func (v *View) leftLocked(items map[string]builderItem) map[string]string {
-	if v.stale.Load() || v.Key.Lasting() || v.loadLocked() != nil {
-		return nil
-	}
-	left := map[string]string{}
-	for name, e := range v.index {
-		if _, ok := items[name]; !ok {
-			left[name] = e.Version
-		}
-	}
-	return left
 }
 
 // hasMembersLocked reports whether items are exactly the view's members.
@@ -306,11 +297,9 @@ func (b *Builder) Newest() string {
 
 // With returns a Builder of b, the pages of a list so far, and its next page.
 func (b *Builder) With(page *Builder) *Builder {
-	whole := b.View.NewBuilder(b.began, b.Consistent)
-	whole.Kind, whole.Meta = b.Kind, page.Meta
-	whole.merge(b.Items)
+	whole := b.Clone()
+	whole.Meta = page.Meta
 	whole.merge(page.Items)
-	whole.Bytes = b.Bytes + page.Bytes
 	return whole
 }
 

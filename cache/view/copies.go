@@ -1,8 +1,10 @@
 package view
 
 import (
+	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
@@ -75,7 +77,7 @@ func (c *Copies) Seen(k records.Known) string {
 // Copies returns the copies of an object in all views of a user.
 func (s *Views) Copies(of query.UserResource, name string) Copies {
 	var c Copies
-	for _, v := range s.resource(of.User, of.Resource) {
+	for _, v := range s.resource(of) {
 		one, hidden, ok := v.copyOf(name)
 		c.hidden = versions.Higher(c.hidden, hidden)
 		if ok {
@@ -115,7 +117,7 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 // Holds reports whether a view of a user may have a copy of an object. It reads no view from
 // disk.
 func (s *Views) Holds(of query.UserResource, name string) bool {
-	return slices.ContainsFunc(s.resource(of.User, of.Resource), func(v *View) bool {
+	return slices.ContainsFunc(s.resource(of), func(v *View) bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !v.loaded {
@@ -149,7 +151,7 @@ func newestOf(copies []Copy) string {
 // absentAt returns the highest version at which a usable view proves that an object does not
 // exist, or "". seen is the same for all views, usable or not.
 func (s *Views) absentAt(q *query.Query) (version, seen string) {
-	for _, v := range s.resource(q.User, q.Resource) {
+	for _, v := range s.resource(q.UserResource()) {
 		absent, usable := v.absentAt(q.Namespace, q.Name)
 		if seen = versions.Higher(seen, absent); usable {
 			version = versions.Higher(version, absent)
@@ -163,7 +165,7 @@ func (s *Views) absentAt(q *query.Query) (version, seen string) {
 func (s *Views) retire(v *View) {
 	of, version := v.Key.UserResource(), v.Position()
 	if v.Key.Proves() && version != "" {
-		for _, other := range s.resource(of.User, of.Resource) {
+		for _, other := range s.resource(of) {
 			for _, name := range other.provenUpTo(version) {
 				if namespace, base := query.SplitMember(name); v.ProvesAbsent(namespace, base, version) {
 					s.Gone(of, name, version, "", true)
@@ -171,7 +173,7 @@ func (s *Views) retire(v *View) {
 			}
 		}
 	}
-	v.drop()
+	v.Drop()
 }
 
 // provenUpTo returns the members that the view shows at a version or earlier.
@@ -203,3 +205,64 @@ type Object struct {
 	Repr negotiation.Representation
 	Bare []byte
 }
+
+// Seek returns the newest copies of an object that a user may read, in any representation;
+// all have the same version. Otherwise its error is ErrDenied, ErrDoubtful, ErrNeverRead or,
+// only if that is proven, NotFound. See package records for the rules.
+func (s *Views) Seek(q *query.Query) ([]Copy, error) {
+	of, name := q.UserResource(), q.Member()
+	copies := s.Copies(of, name)
+	k := s.Records.Known(of, q.Namespace, name)
+	switch {
+	case k.Refused:
+		return nil, ErrDenied
+	case k.Closed:
+		return nil, ErrDoubtful
+	}
+	absent, wasAbsent := s.absentAt(q)
+	live := slices.DeleteFunc(slices.Clone(copies.All), func(c Copy) bool {
+		return wasAbsent != "" && versions.Compare(c.proven, wasAbsent) <= 0 || c.isGone(&k)
+	})
+	if len(live) == 0 {
+		return nil, s.missing(q, &copies, &k, absent)
+	}
+	sure := k.Doubt == "" || k.Proven != "" && versions.Compare(k.Proven, k.Doubt) >= 0
+	for i := range live {
+		sure = sure || versions.Compare(live[i].proven, k.Doubt) > 0
+	}
+	if !sure {
+		return nil, ErrDoubtful
+	}
+	seen := versions.Higher(copies.newest, k.Damaged)
+	if !slices.ContainsFunc(live, func(c Copy) bool { return versions.Compare(c.proven, seen) >= 0 }) {
+		return nil, ErrDoubtful // the user may have seen a newer one
+	}
+	version := newestOf(live)
+	return slices.DeleteFunc(live, func(c Copy) bool { return c.Entry.Version != version }), nil
+}
+
+// missing returns why there is no copy. It is NotFound if the proof is as new as everything
+// that was seen of the object.
+func (s *Views) missing(q *query.Query, c *Copies, k *records.Known, absent string) error {
+	floor, had := versions.Higher(versions.Higher(c.hidden, k.Floor), versions.Higher(k.Seen, k.Proven)), k.Had || len(c.All) > 0
+	if k.Gone != "" && had {
+		absent = versions.Higher(absent, k.Gone)
+	}
+	switch {
+	case absent != "" && versions.Compare(absent, floor) >= 0:
+		return apierrors.NewNotFound(q.Resource.GroupResource(), q.Name)
+	case had:
+		return ErrDoubtful
+	}
+	return ErrNeverRead
+}
+
+// ErrDoubtful is returned for an object that may have been deleted.
+var ErrDoubtful = errors.New("this may have been deleted since it was read through this hub; it is read again when the cloud can be reached")
+
+// ErrNeverRead is returned for an object of which nothing is known. That does not mean that
+// it does not exist.
+var ErrNeverRead = errors.New("this was never read through this hub")
+
+// ErrDenied is returned to a user that has lost access.
+var ErrDenied = errors.New("the apiserver refused this when it was last asked")

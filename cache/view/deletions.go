@@ -6,11 +6,11 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// RecordDeletions records which members of the view are missing from a list. It matters for
+// recordDeletions records which members of the view are missing from a list. It matters for
 // views that cannot prove absence: where objects leave the view only by deletion, the object
 // that the view had is recorded as deleted. Another object of the same name may exist
 // elsewhere: if the UID of the deleted one is unknown, copies of that name are in doubt.
-func (s *Views) RecordDeletions(b *Builder) {
+func (s *Views) recordDeletions(b *Builder) {
 	of := b.View.Key.UserResource()
 	for name, uid := range b.deleted {
 		if s.Gone(of, name, b.deletedAt, uid, true); uid == "" {
@@ -22,15 +22,15 @@ func (s *Views) RecordDeletions(b *Builder) {
 	}
 }
 
-// RecordDeletedPods records as deleted the pods that were read by GET and that a list of a
+// recordDeletedPods records as deleted the pods that were read by GET and that a list of a
 // node's pods should contain but does not: a pod leaves such a view only by deletion. The
 // pods need not have been members of the view, which may have been evicted meanwhile.
-func (s *Views) RecordDeletedPods(b *Builder, version string) {
+func (s *Views) recordDeletedPods(b *Builder, version string) {
 	of, key := b.View.Key.UserResource(), &b.View.Key
 	if of.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.Proves() || !key.Lasting() {
 		return
 	}
-	for _, single := range s.resource(of.User, of.Resource) {
+	for _, single := range s.resource(of) {
 		if !single.Key.Single || single.Repr.Metadata != "" {
 			continue
 		}

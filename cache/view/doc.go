@@ -27,13 +27,6 @@
 // long, and when it is damaged on disk. Code that updates or reads a view acquires it, and
 // releases it.
 //
-// # Invariants
-//
-//   - A snapshot is complete, and at the version it names. It is never older than a state
-//     that a client of the same view has received.
-//   - An object is reported as not found only if a complete view, an answer of an apiserver
-//     or a watch proves it, and nothing newer was seen; see [Views.Seek] and package records.
-//
 // # Concurrency
 //
 // Views and each View are safe for concurrent use; a [Builder] and a [Snapshot] are

@@ -32,10 +32,8 @@ func keptView(s *Views, key query.Key, used int64, size int) *View {
 
 // keptLabels are the names of the views that are kept.
 func keptLabels(s *Views) (kept []string) {
-	for _, v := range s.All() {
-		if state, isKept := v.State(); isKept {
-			kept = append(kept, state.LabelSelector)
-		}
+	for _, state := range s.States() {
+		kept = append(kept, state.LabelSelector)
 	}
 	slices.Sort(kept)
 	return kept
@@ -113,7 +111,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 
 // Where what the kubelet reads exceeds the bound, there is nothing to choose from. What else
 // is read goes at once, and nobody looks at all views, nor waits for one that is in use.
-func TestWhereOnlyTheKubeletsViewsAreLeftNobodyLooksAtAll(t *testing.T) {
+func TestEvictionDoesNotExamineAllViewsIfOnlyTheKubeletsAreLeft(t *testing.T) {
 	const size = 100 << 10
 	s := newTestViews(t, t.TempDir(), 3*size)
 	kubeletViews := func(name string, i int64) *View {
@@ -163,12 +161,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 		v.Release()
 	}
 	s.EnforceLimit(nil)
-	var kept []State
-	for _, v := range s.All() {
-		if state, isKept := v.State(); isKept {
-			kept = append(kept, state)
-		}
-	}
+	kept := s.States()
 	if len(kept) > maxViews || len(kept) < maxViews/2 {
 		t.Errorf("%d views are kept, and the bound is %d", len(kept), maxViews)
 	}
@@ -179,7 +172,7 @@ func TestViewsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
-func TestViewsThatNobodyReadsGo(t *testing.T) {
+func TestUnusedViewsAreDropped(t *testing.T) {
 	const user = `user:"somebody"#`
 	tests := map[string]struct {
 		user  string
@@ -215,7 +208,7 @@ func TestViewsThatNobodyReadsGo(t *testing.T) {
 }
 
 // A view is found empty, filled, let go of, and only then removed.
-func TestAViewThatWasJustFilledStays(t *testing.T) {
+func TestAViewThatWasJustFilledIsNotRemoved(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
 	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})

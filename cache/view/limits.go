@@ -48,21 +48,15 @@ func (t *totals) set(v *View, u usage) {
 	v.counted = u
 }
 
-func (t *totals) evictableViews() int {
+func (t *totals) get() (total usage, evictable int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.evictable
-}
-
-func (t *totals) used() usage {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.total
+	return t.total, t.evictable
 }
 
 // Used returns the number of views and their size.
 func (s *Views) Used() (count int, bytes int64) {
-	u := s.totals.used()
+	u, _ := s.totals.get()
 	return u.count, u.bytes
 }
 
@@ -82,8 +76,7 @@ func (s *Views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Byt
 
 // exceeded reports whether all views together exceed the limits.
 func (s *Views) exceeded() bool {
-	u := s.totals.used()
-	return s.bounds().Exceeded(u.count, u.bytes)
+	return s.bounds().Exceeded(s.Used())
 }
 
 // EnforceLimit evicts views, in the order of package quota, until the rest is within the
@@ -121,9 +114,9 @@ func (s *Views) makeRoom(newest *View) (kept bool) {
 	if freed.count > 0 {
 		s.Log.Info("evicted from the cache to make room", "views", freed.count, "bytes", freed.bytes)
 	}
-	u := s.totals.used()
-	if over := u.bytes > s.Max; s.full.Swap(over) != over && over {
-		s.Log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", u.bytes, "max", s.Max)
+	_, bytes := s.Used()
+	if over := bytes > s.Max; s.full.Swap(over) != over && over {
+		s.Log.Error("what the kubelet reads takes more than --cache-max-bytes; it is kept all the same", "bytes", bytes, "max", s.Max)
 	}
 	return kept
 }
@@ -132,7 +125,7 @@ func (s *Views) makeRoom(newest *View) (kept bool) {
 // views if there is no choice: while the kubelet's views alone exceed the limits, all others
 // have been evicted, and every new list calls this.
 func (s *Views) excess(newest *View) []quota.Item[*View] {
-	evictable := s.totals.evictableViews()
+	_, evictable := s.totals.get()
 	if evictable == 0 {
 		return nil
 	}
@@ -141,7 +134,12 @@ func (s *Views) excess(newest *View) []quota.Item[*View] {
 			return []quota.Item[*View]{item}
 		}
 	}
-	items := s.items(newest)
+	var items []quota.Item[*View]
+	for _, v := range s.All() {
+		if item, ok := s.item(v, newest); ok {
+			items = append(items, item)
+		}
+	}
 	if !s.exceeded() { // another request has evicted views, or views have shrunk
 		return nil
 	}
@@ -149,17 +147,6 @@ func (s *Views) excess(newest *View) []quota.Item[*View] {
 	enough.Count -= enough.Count / evictionSlack
 	enough.Bytes -= enough.Bytes / evictionSlack
 	return quota.Excess(enough, items)
-}
-
-// items returns all stored views as items of the quota.
-func (s *Views) items(newest *View) []quota.Item[*View] {
-	var items []quota.Item[*View]
-	for _, v := range s.All() {
-		if item, ok := s.item(v, newest); ok {
-			items = append(items, item)
-		}
-	}
-	return items
 }
 
 // item returns a view as an item of the quota, and whether it is stored. The newest one is in

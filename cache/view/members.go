@@ -83,14 +83,14 @@ func (v *View) ReadFailed(version string, err error) error {
 func (v *View) ItemType() wire.TypeMeta {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.header.Kind == "" {
+	t := v.header.typeMeta()
+	switch {
+	case t.Kind == "":
 		return wire.TypeMeta{}
+	case v.Key.Single:
+		return t
 	}
-	if v.Key.Single {
-		return wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}
-	}
-	m := wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}}
-	return ItemType(&m, v.header.Item)
+	return ItemType(&wire.ListMeta{TypeMeta: t}, v.header.Item)
 }
 
 // ItemType returns the type of a list's items: kind, or else the list's kind without the
@@ -100,13 +100,6 @@ func ItemType(m *wire.ListMeta, kind string) wire.TypeMeta {
 		kind = strings.TrimSuffix(m.Kind, "List")
 	}
 	return wire.TypeMeta{APIVersion: m.APIVersion, Kind: kind}
-}
-
-// Invalidate drops the view because its state is no longer known.
-func (v *View) Invalidate() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dropLocked()
 }
 
 // pod reads a member that is a pod; nil if it cannot be read.
@@ -122,14 +115,4 @@ func (v *View) pod(name string) *corev1.Pod {
 	object, _ := convert.FromBare(v.Repr.Encoding, wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, bare)
 	pod, _ := object.(*corev1.Pod) // nil is no pod
 	return pod
-}
-
-// Shown returns the version at which the view has an object, or "".
-func (v *View) Shown(name string) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.stale.Load() || v.loadLocked() != nil {
-		return ""
-	}
-	return v.index[name].Version
 }

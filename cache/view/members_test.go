@@ -79,7 +79,7 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	s := newTestViews(t, t.TempDir(), enough)
 	v := s.Acquire(keyOfPods(query.NodeUser))
 	fillPods(t, v, "", "100", true, nil)
-	s.RecordDeletions(&Builder{View: v, deleted: map[string]types.UID{"ns/a": ""}, deletedAt: "90"})
+	s.recordDeletions(&Builder{View: v, deleted: map[string]types.UID{"ns/a": ""}, deletedAt: "90"})
 	if k := s.Records.Known(v.Key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
 	}

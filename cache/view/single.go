@@ -1,6 +1,9 @@
 package view
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,9 +19,9 @@ import (
 // maxSingles bounds a Single view. A kubelet reads a few dozen objects by GET.
 const maxSingles = 1024
 
-// KeepSingle adds an object that was read by GET, unless the view has a newer one. An
-// object older than began, the version that the view had when the request was sent, proves
-// that the apiserver's store was restored from a backup; it replaces the newer one.
+// KeepSingle adds an object that was read by GET, unless the view has a newer one. began is the
+// version that the view had when the request was sent: after a restore of etcd, an older object
+// replaces a newer one. Other copies follow at the next list.
 func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object []byte) {
 	v.Highest.Raise(version)
 	v.mu.Lock()
@@ -31,7 +34,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && versions.Compare(version, began) >= 0) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind, v.served = t.APIVersion, t.Kind, true
@@ -40,50 +43,33 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.setLocked(name, entryOf(&o))
 	v.noteReadLocked(name)
 	v.header.Newest = versions.Higher(v.header.Newest, version)
-	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked(name)})
+	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked()})
 }
 
-// changeSingleLocked queues a change of the members for the disk.
+// changeSingleLocked queues a change of the members for the disk. The version of a Single view,
+// which has no resourceVersion, counts changes.
 func (v *View) changeSingleLocked(c *store.Change) {
 	before := v.version
-	v.countLocked()
+	n, _ := strconv.ParseUint(before, 10, 64) // "" is 0
+	v.version = strconv.FormatUint(n+1, 10)
 	v.header.Updated = v.disk.Clock()
 	c.ID, c.Op, c.From, c.New = v.DiskID(), store.Update, before, before == ""
 	c.Header, v.onDisk = v.headerLocked(), true
 	v.disk.Change(c)
 }
 
-// makeRoomLocked removes the least recently read member, except the given one, if there are
-// too many.
-func (v *View) makeRoomLocked(but string) (names []string) {
+// makeRoomLocked removes the least recently read member if there are too many; of those not read
+// since the hub started, the one with the lowest version.
+func (v *View) makeRoomLocked() (names []string) {
 	if len(v.index) <= maxSingles {
 		return nil
 	}
-	oldest := v.oldestLocked(but)
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(v.index)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(v.reads.last[a], v.reads.last[b]), versions.Compare(v.index[a].Version, v.index[b].Version))
+	})
 	v.records.Forgot(v.Key.UserResource(), v.index[oldest].Version)
 	v.removeLocked(oldest)
 	return []string{oldest}
-}
-
-// countLocked increments the version of a Single view, which has no resourceVersion.
-func (v *View) countLocked() {
-	n, _ := strconv.ParseUint(v.version, 10, 64) // "" is 0
-	v.version = strconv.FormatUint(n+1, 10)
-}
-
-// oldestLocked returns the least recently read member; of those not read since the hub
-// started, the one with the lowest version.
-func (v *View) oldestLocked(but string) string {
-	var oldest string
-	for name, e := range v.index {
-		switch last := v.reads.last[name]; {
-		case name == but:
-		case oldest == "", last < v.reads.last[oldest],
-			last == v.reads.last[oldest] && versions.Compare(e.Version, v.index[oldest].Version) < 0:
-			oldest = name
-		}
-	}
-	return oldest
 }
 
 // reads is the order in which the members of a Single view were read. It is in memory only.
@@ -116,7 +102,7 @@ func (v *View) noteReadLocked(name string) {
 func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	s.Records.Gone(of, name, version, uid, had)
 	k := records.Known{Record: records.Record{Gone: records.OrFirst(version), UID: uid}}
-	for _, v := range s.resource(of.User, of.Resource) {
+	for _, v := range s.resource(of) {
 		if v.Key.Single {
 			v.removeIf(name, &k)
 		}

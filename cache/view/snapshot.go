@@ -47,9 +47,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 	}
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
-		Meta: wire.ListMeta{
-			TypeMeta: wire.TypeMeta{APIVersion: v.header.APIVersion, Kind: v.header.Kind}, ResourceVersion: v.version, Sorted: v.header.Sorted,
-		},
+		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ResourceVersion: v.version, Sorted: v.header.Sorted},
 		Members: v.sortedLocked(), pending: v.unwrittenLocked(w),
 	}, nil
 }

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
@@ -28,6 +30,24 @@ type State struct {
 	LastUsed time.Time `json:"lastUsed"`
 	// Requests is how many requests update or read the view now.
 	Requests int `json:"requests"`
+}
+
+// States describes all stored views, ordered by user and resource.
+func (s *Views) States() []State {
+	states := []State{}
+	for _, v := range s.All() {
+		if one, stored := v.State(); stored {
+			states = append(states, one)
+		}
+	}
+	slices.SortFunc(states, func(a, b State) int {
+		return cmp.Or(
+			cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.FieldSelector, b.FieldSelector), cmp.Compare(a.LabelSelector, b.LabelSelector),
+			cmp.Compare(a.Representation, b.Representation),
+		)
+	})
+	return states
 }
 
 // State describes the view, and reports whether it is stored.

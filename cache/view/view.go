@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // View is the cached result of one query. Its index is authoritative; the disk follows.
@@ -120,14 +121,12 @@ type viewHeader struct {
 	Boot string `json:"boot,omitempty"`
 }
 
+func (h *viewHeader) typeMeta() wire.TypeMeta {
+	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: h.Kind}
+}
+
 // memberCost is roughly what a member takes on disk besides its object, in bytes.
 const memberCost = 130
-
-func newView(d *disk.Disk, id store.ID, key query.Key) *View {
-	v := &View{Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(), disk: d}
-	v.id.Store(&id)
-	return v
-}
 
 // restore sets the view's state to that on disk; members are read later.
 func (v *View) restore(s store.View) {
@@ -194,7 +193,7 @@ func (v *View) loadLocked() error {
 		return nil
 	}
 	s, _ := v.disk.Now()
-	stored, members, err := s.Members(*v.id.Load())
+	stored, members, err := s.Members(v.DiskID())
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 		v.dropDamagedLocked()
 		return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
@@ -226,12 +225,13 @@ func (v *View) dropDamagedLocked() {
 
 func (v *View) removeFromDiskLocked() {
 	if v.onDisk {
-		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Drop})
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Drop})
 	}
 	v.forgetLocked()
 }
 
-func (v *View) drop() {
+// Drop removes the view from memory and disk, because its state is unknown or not needed.
+func (v *View) Drop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.dropLocked()
@@ -325,17 +325,25 @@ func (v *View) removeLocked(name string) {
 	}
 }
 
+// saveHeaderLocked writes the header of a view that is on disk at version from.
+func (v *View) saveHeaderLocked(from string) {
+	if v.onDisk && !v.stale.Load() {
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Update, From: from, Header: v.headerLocked()})
+	}
+}
+
 // Deny records that the user may not read the view, or may again. It does not change the
 // members.
 func (v *View) Deny(denied bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.header.Denied == denied {
-		return
-	}
-	v.header.Denied = denied
-	if v.onDisk && !v.stale.Load() {
-		v.disk.Change(&store.Change{ID: *v.id.Load(), Op: store.Update, From: v.version, Header: v.headerLocked()})
+	v.denyLocked(denied)
+}
+
+func (v *View) denyLocked(denied bool) {
+	if v.header.Denied != denied {
+		v.header.Denied = denied
+		v.saveHeaderLocked(v.version)
 	}
 }
 
@@ -344,15 +352,6 @@ func (v *View) IsComplete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.complete
-}
-
-// DropComplete drops the view if it is complete.
-func (v *View) DropComplete() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.complete {
-		v.dropLocked()
-	}
 }
 
 // dropIf drops the view if it still has the member that could not be read.

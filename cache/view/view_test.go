@@ -50,9 +50,9 @@ func TestWhatMovesAView(t *testing.T) {
 			v.Apply("10", gone("a", "12"))
 			v.Apply("10", put("a", "11"))
 		}, "12"},
-		"a bookmark":               {func(_ *testing.T, v *View) { v.Advance("10", "15") }, "15 ns/a=5"},
-		"an old bookmark":          {func(_ *testing.T, v *View) { v.Advance("3", "9") }, "10 ns/a=5"},
-		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.Advance("11", "15") }, "10 ns/a=5 unusable"},
+		"a bookmark":               {func(_ *testing.T, v *View) { v.Apply("10", &Change{Version: "15"}) }, "15 ns/a=5"},
+		"an old bookmark":          {func(_ *testing.T, v *View) { v.Apply("3", &Change{Version: "9"}) }, "10 ns/a=5"},
+		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.Apply("11", &Change{Version: "15"}) }, "10 ns/a=5 unusable"},
 		"versions are no strings":  {func(_ *testing.T, v *View) { v.Apply("10", put("a", "9")) }, "10 ns/a=5"},
 		"a newer list":             {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
 		"a newer list of the same": {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
@@ -74,14 +74,13 @@ func (s *Views) Load(salt []byte) error {
 	}
 	for _, stored := range found {
 		var key query.Key
-		if stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil && key.User != query.NodeUser && !identity.IsKey(key.User) {
-			// Written by an early release, which took the user from the claims of a token.
-			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
-			delete(found, stored.ID)
-			continue
-		}
-		if stored.Err != nil || json.Unmarshal(stored.Key, &key) != nil || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
-			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
+		readable := stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil
+		// An early release took users from the claims of tokens. Its views are dropped in silence.
+		old := readable && key.User != query.NodeUser && !identity.IsKey(key.User)
+		if old || !readable || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
+			if !old {
+				s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
+			}
 			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
@@ -128,34 +127,38 @@ func (s *Views) Acquire(key query.Key) *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.byKey[key]
-	if v != nil {
-		v.Hold()
-		v.Touch(s.Now())
-		return v
+	if v == nil {
+		v = s.addLocked(key.Clone())
 	}
-	key = key.Clone()
-	v = newView(s.Disk, key.ID(s.salt), key)
-	v.records, v.Highest = s.Records, s.Records.Count(key.GVR())
-	v.forget()
-	v.Touch(s.Now())
 	v.Hold()
-	s.byID[v.DiskID()], s.byKey[key] = v, v
-	of := query.UserResource{User: key.User, Resource: key.GVR()}
-	if key.Single {
-		// First, so that a GET is answered as before even if a list has other contents of the
-		// object at the same version.
-		s.of[of] = slices.Insert(s.of[of], 0, v)
-	} else {
-		s.of[of] = append(s.of[of], v)
+	v.Touch(s.Now())
+	return v
+}
+
+func (s *Views) addLocked(key query.Key) *View {
+	id := key.ID(s.salt)
+	v := &View{
+		Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(),
+		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()),
 	}
+	v.id.Store(&id)
+	v.forget()
+	s.byID[id], s.byKey[key] = v, v
+	// Single views come first, so that a GET is answered as before even if a list has other
+	// contents of the object at the same version.
+	of, at := key.UserResource(), 0
+	if !key.Single {
+		at = len(s.of[of])
+	}
+	s.of[of] = slices.Insert(s.of[of], at, v)
 	return v
 }
 
 // resource returns a user's views of one resource.
-func (s *Views) resource(user string, resource schema.GroupVersionResource) []*View {
+func (s *Views) resource(of query.UserResource) []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.of[query.UserResource{User: user, Resource: resource}])
+	return slices.Clone(s.of[of])
 }
 
 // ResourcesByUser returns the resources of all views, by user.
@@ -176,11 +179,7 @@ func (s *Views) ResourcesByUser() map[string]map[query.UserResource]bool {
 func (s *Views) All() []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := make([]*View, 0, len(s.byID))
-	for _, v := range s.byID {
-		all = append(all, v)
-	}
-	return all
+	return slices.AppendSeq(make([]*View, 0, len(s.byID)), maps.Values(s.byID))
 }
 
 // MarkStale marks a view whose changes could not be written. It takes no view's lock, which
@@ -212,12 +211,10 @@ func (v *View) isKubeletView() bool {
 	return v.Key.User == query.NodeUser && kubeletReads[v.Key.GVR().GroupResource()]
 }
 
-const (
-	// unusedFor is after how many sweeps without a read a view is dropped: 30 days, counting
-	// only time during which the cloud can be reached. Views of deleted pods end this way. It
-	// counts sweeps because a node's clock may be wrong by years.
-	unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
-)
+// unusedFor is after how many sweeps without a read a view is dropped: 30 days, counting only
+// time during which the cloud can be reached. Views of deleted pods end this way. It counts sweeps
+// because a node's clock may be wrong by years.
+const unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
 
 // Sweep drops views that no client has used for long, and removes empty ones. It must be
 // called by one goroutine at a time, and only while the cloud can be reached.
@@ -255,22 +252,13 @@ func (s *Views) isFloor(v *View) bool {
 	if v.Latest() == "" {
 		return false
 	}
-	for _, other := range s.resource(v.Key.User, v.Key.GVR()) {
+	for _, other := range s.resource(v.Key.UserResource()) {
 		k := other.Key
 		if k.Representation = v.Key.Representation; other != v && k == v.Key && !other.empty() {
 			return true
 		}
 	}
 	return false
-}
-
-// MarkSeen records that a client of a view has received a state of another one, converted.
-// After that, an older state of the view itself must not be served: it may be that its list
-// is still running, or is denied for now.
-func (s *Views) MarkSeen(key query.Key, version string) {
-	v := s.Acquire(key)
-	defer v.Release()
-	v.MarkSeen(version)
 }
 
 // remove removes an empty view, unless a request holds it.
@@ -294,7 +282,7 @@ func (s *Views) removeEmpty(v *View) bool {
 	s.totals.set(v, usage{})
 	delete(s.byID, v.DiskID())
 	delete(s.byKey, v.Key)
-	of := query.UserResource{User: v.Key.User, Resource: v.Key.GVR()}
+	of := v.Key.UserResource()
 	s.of[of] = slices.DeleteFunc(s.of[of], func(other *View) bool { return other == v })
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
@@ -305,7 +293,7 @@ func (s *Views) removeEmpty(v *View) bool {
 // Deny records that the apiserver refused a query to a user. The cache does not answer the
 // query in any representation until the user has access again.
 func (s *Views) Deny(query *query.Key) {
-	for _, v := range s.resource(query.User, query.GVR()) {
+	for _, v := range s.resource(query.UserResource()) {
 		k := v.Key
 		if k.Representation = query.Representation; k == *query {
 			v.Deny(true)

@@ -3,14 +3,14 @@
 // The body of a watch is a stream, whose states are ended, replaying, waiting and relaying; see
 // state. While an apiserver answers, the stream applies its events to the view and relays
 // them: relay.go and event.go. When upstream is lost, the stream waits, and its client gets
-// a bookmark every minute: wait.go. After the return of the cloud it resumes from the version
+// a bookmark every minute. After the return of the cloud it resumes from the version
 // that its client has reached, at a random time within the jitter, at most eight streams at
 // once: resume.go. The first one asks for the apiservers' version before: if their store was
 // restored from a backup, they would hold a watch above that version open without events. If
 // an apiserver has forgotten the client's version, package relist lists the view once for all
 // its watches. The stream sends the difference as events, or else tells the client to list
 // again: relist.go. A watch that is opened while the cloud is away starts waiting, or, if it
-// requests initial events, replaying: offline.go and replay.go.
+// requests initial events, replaying: offline.go.
 //
 // Waiting watches show the status that the node reports while the cloud is away, and revert
 // it after the cloud is back: held.go.

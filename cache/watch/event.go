@@ -46,11 +46,11 @@ func (s *stream) event(f *wire.Frame) bool {
 	}
 	shown := ""
 	if f.Type == watch.Deleted {
-		shown = s.view.Shown(name)
+		shown = s.view.Current(name).Version
 	}
 	a := s.view.Apply(s.from(version), c)
 	if a == view.Gap {
-		s.watches.Lister.Refresh(s.view, s.req)
+		s.watches.Refresh(s.view, s.req)
 	}
 	switch {
 	case f.Type == watch.Deleted:
@@ -106,8 +106,8 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if versions.Compare(version, s.at) < 0 {
 			return
 		}
-		if s.view.Advance(s.from(version), version) == view.Gap {
-			s.watches.Lister.Refresh(s.view, s.req)
+		if s.view.Apply(s.from(version), &view.Change{Version: version}) == view.Gap {
+			s.watches.Refresh(s.view, s.req)
 		}
 		s.at, s.marked = version, s.watches.Now()
 		return
@@ -119,11 +119,11 @@ func (s *stream) bookmark(f *wire.Frame) {
 	s.view.Template.Store(s.req)
 	if s.builder == nil {
 		s.view.MarkSeen(version)
-		s.watches.Lister.Refresh(s.view, s.req)
+		s.watches.Refresh(s.view, s.req)
 		return
 	}
 	s.describe(f)
-	s.watches.Lister.Commit(s.query, s.req, s.builder, version)
+	s.watches.Commit(s.query, s.req, s.builder, version)
 	s.endBuilder()
 }
 

@@ -3,9 +3,12 @@ package watch
 import (
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Answer answers a watch while the cloud is away, with a stream that is held open.
@@ -37,30 +40,49 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
 	if snap == nil {
 		return view.ErrNeverRead
 	}
-	version, changed := snap.Version, snap.Changed
 	s.held.source = src
-	if s.initial {
-		if versions.Valid(q.Version) && versions.Compare(q.Version, version) > 0 {
-			snap.Close()
-			return offline.TooLargeVersion(q.Version, version)
-		}
-		if s.item.Kind == "" && len(snap.Members) > 0 {
-			snap.Close()
-			return view.ErrNeverRead
-		}
+	switch {
+	case s.initial && versions.Valid(q.Version) && versions.Compare(q.Version, snap.Version) > 0:
+		err = offline.TooLargeVersion(q.Version, snap.Version)
+	case s.initial && s.item.Kind == "" && len(snap.Members) > 0:
+		err = view.ErrNeverRead
+	case s.initial:
 		status := r.Answers.WithStatus(src, snap)
 		s.held.noteAll(&status)
 		s.replay = &replay{Pieces: r.Pieces(src, snap, status), end: q.InitialEvents}
-		s.initial, s.at = false, version
-		return nil
-	}
-	snap.Close()
-	switch {
-	case versions.Compare(s.at, changed) < 0:
+		s.initial, s.at = false, snap.Version
+		return nil // replay closes the snapshot
+	case versions.Compare(s.at, snap.Changed) < 0:
 		s.expire()
-	case versions.Compare(s.at, version) < 0: // no changes in between
-		s.at = version
+	case versions.Compare(s.at, snap.Version) < 0: // no changes in between
+		s.at = snap.Version
 		s.sendBookmark()
 	}
-	return nil
+	snap.Close()
+	return err
+}
+
+// replay sends initial events from the cache.
+type replay struct {
+	offline.Pieces
+
+	end bool // with the bookmark that ends them
+}
+
+// replayInitial encodes the next initial events, or the bookmark that ends them.
+func (s *stream) replayInitial() {
+	r := s.replay
+	if len(r.Snapshot.Members) > 0 {
+		_, s.err = r.Next(func(w *offline.Workspace, object []byte) error {
+			w.Out = wire.AppendEvent(w.Out, s.repr.Encoding, watch.Added, s.item, object)
+			return nil
+		})
+		return
+	}
+	s.held.source.View.MarkServed()
+	if r.end {
+		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.Snapshot.Version, true)
+	}
+	r.Close()
+	s.replay = nil
 }

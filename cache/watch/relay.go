@@ -72,7 +72,7 @@ func (s *stream) take(f *wire.Frame) {
 		s.failed(f)
 		return
 	}
-	s.tries = 0
+	s.resetRetry()
 	switch f.Type {
 	case watch.Bookmark:
 		s.item = f.Meta.TypeMeta()
@@ -108,15 +108,15 @@ func (s *stream) invalidate() {
 	if s.at != "" {
 		s.gap = true
 		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
-		s.view.Invalidate()
-		s.watches.Lister.Refresh(s.view, s.req)
+		s.view.Drop()
+		s.watches.Refresh(s.view, s.req)
 	}
 }
 
 // failed handles an ERROR event. An error right after the hub has resumed the watch is not
 // relayed to the client.
 func (s *stream) failed(f *wire.Frame) {
-	if s.resumed && s.tries > 0 {
+	if s.resumed && s.retryAfter > 0 {
 		s.detach() //nolint:errcheck // not needed any more
 		if f.Code == http.StatusGone {
 			s.relist()

@@ -14,7 +14,7 @@ import (
 // relist lists the view, and sends the client the difference as events if possible; otherwise
 // the client has to list again.
 func (s *stream) relist() {
-	f, err := s.watches.Lister.Relist(s.view, s.req, s.lostAt, false)
+	f, err := s.watches.Relist(s.view, s.req, s.lostAt, false)
 	if err == nil {
 		wait, cancel := s.untilEnd()
 		defer cancel()
@@ -56,17 +56,17 @@ func (s *stream) follows(f *relist.Call) bool {
 // another watch of this view has been relisted, or the apiservers' store is older than what
 // the client has seen.
 func (s *stream) overtaken() (bool, error) {
-	if f := s.watches.Lister.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
+	if f := s.watches.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
 		return true, nil
 	}
 	if !s.suspect {
 		return false, nil
 	}
-	newest, err := s.watches.Lister.CurrentVersion(s.context(), s.view, s.req, s.lostAt)
+	ahead, err := s.watches.IsAhead(s.context(), s.view, s.at, s.req, s.lostAt)
 	if relist.IsFinal(err) { // the user may be allowed to watch but not to list
 		return false, nil
 	}
-	return err == nil && versions.Compare(s.at, newest) > 0, err
+	return ahead, err
 }
 
 // expire tells the client to list again, and ends the stream.

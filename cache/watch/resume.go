@@ -4,14 +4,77 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
+
+// waitUpstream waits until there is output for the client, or an apiserver can be reached.
+func (s *stream) waitUpstream() {
+	ctx := s.context()
+	if s.settleStatus() || s.showStatus() {
+		return
+	}
+	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
+		s.sendBookmark()
+		return
+	}
+	until := s.marked.Add(bookmarkEvery)
+	if !s.deadline.IsZero() && s.deadline.Before(until) {
+		until = s.deadline
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, until.Sub(s.watches.Now()))
+	defer cancel()
+	err := s.awaitUp(waitCtx)
+	if err == nil {
+		err = s.resume(waitCtx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		s.err = context.Cause(ctx)
+	case err != nil && !s.deadline.IsZero() && !s.watches.Now().Before(s.deadline):
+		s.err = io.EOF // like an apiserver at the timeout
+	}
+}
+
+// awaitUp returns nil when an apiserver can be reached. It returns early when the node's own
+// status has changed.
+func (s *stream) awaitUp(ctx context.Context) error {
+	if !offline.ShowsStatus(s.view) {
+		return s.watches.Up.WaitUp(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer s.watches.Overlay.OnChange(cancel)()
+	if s.watches.Overlay.Revision() != s.held.looked {
+		return context.Canceled // changed before OnChange
+	}
+	return s.watches.Up.WaitUp(ctx)
+}
+
+// sendBookmark sends a bookmark, if the client has requested them and there is a version.
+func (s *stream) sendBookmark() {
+	s.marked = s.watches.Now()
+	if !s.query.Bookmarks || s.at == "" {
+		return
+	}
+	if s.item.Kind == "" {
+		s.item = s.view.ItemType()
+	}
+	if s.item.Kind != "" {
+		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, s.at, false)
+	}
+}
 
 // resume opens the watch upstream at the client's version. It returns only the error of ctx;
 // other failures are retried.
@@ -19,7 +82,7 @@ func (s *stream) resume(ctx context.Context) error {
 	if err := s.pause(ctx); err != nil {
 		return err
 	}
-	s.tries++
+	s.retryAfter = s.retry.Step()
 	gone, err := s.overtaken()
 	if err != nil {
 		s.watches.Log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
@@ -55,16 +118,21 @@ func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
 func (s *stream) pause(ctx context.Context) error {
 	now := s.watches.Now()
 	if n := s.watches.Outages.Count(); n != s.outage {
-		s.outage, s.tries, s.notBefore = n, 0, now.Add(pause.Jitter(s.watches.Jitter))
+		s.outage, s.notBefore = n, now.Add(pause.Jitter(s.watches.Jitter))
+		s.resetRetry()
 	}
-	wait := s.notBefore.Sub(now)
-	if s.tries > 0 {
-		wait = max(wait, pause.Backoff(s.tries-1))
-	}
-	if wait > 0 && !pause.Sleep(ctx, wait) {
+	after := max(s.notBefore.Sub(now), s.retryAfter)
+	if after > 0 && !pause.Sleep(ctx, after) {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// resetRetry makes the next attempt to resume the first one: the pauses after it grow from about
+// 200 ms to 10 s.
+func (s *stream) resetRetry() {
+	s.retryAfter = 0
+	s.retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 5 * time.Second}
 }
 
 // untilEnd returns a context that ends when the client disconnects, or the watch times out.

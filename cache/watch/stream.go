@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -51,22 +53,23 @@ type stream struct {
 
 	// at is the version up to which the client has all events. It is empty until the initial
 	// events have ended.
-	at        string
-	initial   bool          // in the initial events
-	builder   *view.Builder // of initial events; nil if they are not cached
-	replay    *replay       // initial events from the cache
-	item      wire.TypeMeta // of the objects; empty until it is known
-	resumed   bool          // upstream was opened by the hub, unknown to the client
-	gap       bool          // an unreadable event was relayed
-	opaque    bool          // the rest of upstream is unreadable, and relayed as it is
-	partial   bool          // part of an event has been relayed
-	lostAt    time.Time     // when upstream was lost
-	tries     int           // to resume
-	outage    int           // number of the last; see relist.Outages
-	notBefore time.Time     // earliest time to resume after the last outage
-	suspect   bool          // upstream was lost, and its store may be another after the return
-	marked    time.Time     // time of the last bookmark
-	held      heldStatus
+	at         string
+	initial    bool          // in the initial events
+	builder    *view.Builder // of initial events; nil if they are not cached
+	replay     *replay       // initial events from the cache
+	item       wire.TypeMeta // of the objects; empty until it is known
+	resumed    bool          // upstream was opened by the hub, unknown to the client
+	gap        bool          // an unreadable event was relayed
+	opaque     bool          // the rest of upstream is unreadable, and relayed as it is
+	partial    bool          // part of an event has been relayed
+	lostAt     time.Time     // when upstream was lost
+	retry      wait.Backoff  // of attempts to resume
+	retryAfter time.Duration // the pause before the next attempt; 0 before the first
+	outage     int           // number of the last; see relist.Outages
+	notBefore  time.Time     // earliest time to resume after the last outage
+	suspect    bool          // upstream was lost, and its store may be another after the return
+	marked     time.Time     // time of the last bookmark
+	held       heldStatus
 }
 
 // newStream returns the body of a watch in a representation. began is the version of its view
@@ -78,6 +81,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 		view:   w.Views.Acquire(q.Key(repr)),
 		opened: now, marked: now, outage: w.Outages.Count(),
 	}
+	s.resetRetry()
 	if q.Timeout > 0 {
 		s.deadline = now.Add(q.Timeout)
 	}
@@ -134,9 +138,9 @@ func (s *stream) attach(res *http.Response) error {
 	s.settleLater()
 	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.watches.Lister.Refresh(s.view, s.req)
+		s.watches.Refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.watches.Lister.Verify(s.view, s.req)
+		s.watches.Verify(s.view, s.req)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -12,10 +11,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
-	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // maxResumes is how many watches resume at once.
@@ -37,19 +34,12 @@ type Upstream interface {
 
 // Options are options of watches. All are required.
 type Options struct {
-	Up      Upstream
-	IsUp    func() bool // whether the node can reach an apiserver
-	Views   *view.Views
-	Records *records.Records
-	Lister  *relist.Lister
-	Outages *relist.Outages
-	Overlay *overlay.Overlay
-	Answers *offline.Answers
-	// SameUser is that of relist.Options.
-	SameUser func(user string, again *http.Request) error
-	Jitter   time.Duration // over which watches resume after an outage
-	Now      func() time.Time
-	Log      *slog.Logger
+	*relist.Lister // watches use its options, too
+	Up             Upstream
+	IsUp           func() bool // whether the node can reach an apiserver
+	Overlay        *overlay.Overlay
+	Answers        *offline.Answers
+	Jitter         time.Duration // over which watches resume after an outage
 }
 
 // New returns an empty Watches.

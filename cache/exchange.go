@@ -1,0 +1,126 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/tee"
+)
+
+// exchange is one request with its user and query.
+type exchange struct {
+	cache  *Cache
+	req    *http.Request
+	params query.Params // of its URL
+	info   *request.RequestInfo
+	who    caller
+	query  *query.Query // nil if the answer is not cached in a view
+
+	// began are the versions of the views that the answer may update, at the time of the
+	// request.
+	began map[query.Key]string
+	// moment is the state of the resource's records at that time.
+	moment records.Moment
+}
+
+// ask returns the exchange as a request to package offline.
+func (x *exchange) ask() *offline.Request {
+	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
+}
+
+// versions returns the versions of the views before the request is sent. A consistent answer
+// is not older, unless the apiserver's store was restored from a backup.
+func (x *exchange) versions() map[query.Key]string {
+	q := x.query
+	if q == nil {
+		q = x.written()
+	}
+	if q == nil || q.User == "" || !q.Consistent() {
+		return nil
+	}
+	began := map[query.Key]string{}
+	for _, r := range negotiation.Acceptable(q.Accept) {
+		key := q.Key(r)
+		v := x.cache.views.Find(key)
+		switch {
+		case v == nil:
+		case key.Single:
+			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
+				began[key] = e.Version
+			}
+		default:
+			began[key] = v.Latest()
+		}
+	}
+	return began
+}
+
+func (x *exchange) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: x.info.APIGroup, Version: x.info.APIVersion, Resource: x.info.Resource}
+}
+
+// written returns a query for the object of a write, or nil. There is none for a dry run,
+// whose answer shows an object that does not exist.
+func (x *exchange) written() *query.Query {
+	info := x.info
+	if !info.IsResourceRequest || info.Name == "" || info.Subresource != "" && info.Subresource != "status" {
+		return nil
+	}
+	if x.isDryRun() {
+		return nil
+	}
+	return x.named()
+}
+
+// named returns a query for the object in the path of a write. The name is empty for a create.
+func (x *exchange) named() *query.Query {
+	info := x.info
+	q := &query.Query{
+		User: x.who.user, Verb: "get", Name: info.Name,
+		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		Accept:   x.req.Header.Get("Accept"),
+	}
+	if info.Resource != "namespaces" {
+		q.Namespace = info.Namespace
+	}
+	return q
+}
+
+// body returns the request's body, which may have been sent already.
+func (x *exchange) body() ([]byte, error) {
+	if x.req.Body == nil || x.req.Body == http.NoBody {
+		return nil, nil
+	}
+	if x.req.GetBody == nil {
+		return nil, errWrite
+	}
+	again, err := x.req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	defer again.Close()
+	return io.ReadAll(again)
+}
+
+// take calls fn with the whole body of an answer, uncompressed, before the client gets its end.
+func (x *exchange) take(res *http.Response, fn func(body []byte) error) {
+	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.looked)
+}
+
+// takeBoth is take with the body of the request, which may have been sent already, and both
+// content types.
+func (x *exchange) takeBoth(res *http.Response, fn func(request []byte, requestType string, answer []byte, answerType string) error) {
+	request, err := x.body()
+	if err != nil {
+		return
+	}
+	requestType, answerType := x.req.Header.Get("Content-Type"), res.Header.Get("Content-Type")
+	x.take(res, func(answer []byte) error { return fn(request, requestType, answer, answerType) })
+}

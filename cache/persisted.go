@@ -1,0 +1,135 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/discovery"
+	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/review"
+	"github.com/edgehub-io/edgehub/cache/satoken"
+	"github.com/edgehub-io/edgehub/cache/view"
+)
+
+// persisted are earlier answers of apiservers that are repeated offline.
+type persisted struct {
+	tokens  *satoken.Tokens
+	paths   *discovery.Cache
+	reviews *review.Reviews
+}
+
+// load reads the state on disk, except Events, which are read at the next start.
+func (w *writes) load() error {
+	disk, log := w.cache.disk, w.cache.log
+	tokens, tokensErr := satoken.Open(disk, satoken.Options{Logger: log})
+	paths, pathsErr := discovery.Open(disk, discovery.Options{Logger: log})
+	reviews, reviewsErr := review.Open(disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Logger: log})
+	if err := errors.Join(tokensErr, pathsErr, reviewsErr); err != nil {
+		return err
+	}
+	w.persisted.Store(&persisted{tokens, paths, reviews})
+	return nil
+}
+
+// keepPath caches an apiserver's version and discovery.
+func (w *writes) keepPath(x *exchange, res *http.Response) {
+	if res.StatusCode != http.StatusOK {
+		w.persisted.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
+		return
+	}
+	header := res.Header.Clone()
+	header.Del("Content-Encoding")
+	x.take(res, func(body []byte) error {
+		w.persisted.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
+		return nil
+	})
+}
+
+// isTokenRequest reports whether the request is for a service account token.
+func (x *exchange) isTokenRequest() bool {
+	i := x.info
+	return x.req.Method == http.MethodPost && i.APIGroup == "" && i.Resource == "serviceaccounts" && i.Subresource == "token"
+}
+
+func (x *exchange) account() satoken.Account {
+	return satoken.Account{User: x.who.user, Namespace: x.info.Namespace, Name: x.info.Name}
+}
+
+func (w *writes) keepToken(x *exchange, res *http.Response) {
+	x.takeBoth(res, func(request []byte, requestType string, answer []byte, answerType string) error {
+		x.learnIssued(request, answer, answerType)
+		return w.persisted.Load().tokens.Keep(x.account(), request, requestType, answer, answerType)
+	})
+}
+
+// path answers non-resource requests.
+func (w *writes) path(x *exchange) (*http.Response, error) {
+	if x.req.Method != http.MethodGet {
+		return nil, errWrite
+	}
+	switch x.req.URL.Path {
+	case "/healthz", "/livez", "/readyz": // the health of the hub itself
+		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+	}
+	code, header, body, ok := w.persisted.Load().paths.Answer(x.who.user, x.req)
+	if !ok {
+		return nil, view.ErrNeverRead
+	}
+	res := offline.BytesResponse(x.req, code, "", body)
+	for name, values := range header {
+		res.Header[name] = values
+	}
+	if code == http.StatusNotModified {
+		res.Header.Del("Content-Length")
+	}
+	return res, nil
+}
+
+func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
+	body, contentType, ok := w.persisted.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
+	if !ok {
+		return nil, errors.New("no such token was ever issued through this hub")
+	}
+	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
+}
+
+// isReview reports whether the request is a TokenReview or SubjectAccessReview of the node, which
+// its kubelet sends for requests to its own API. Other users get no answers: those to the node
+// are not for them.
+func (x *exchange) isReview() bool {
+	i := x.info
+	return x.req.Method == http.MethodPost && x.who.user == query.NodeUser &&
+		i.Namespace == "" && i.Name == "" && i.Subresource == "" && review.Wanted(x.resource())
+}
+
+// keepReview stores an apiserver's answer to the node.
+func (w *writes) keepReview(x *exchange, res *http.Response) {
+	x.takeBoth(res, func(request []byte, requestType string, answer []byte, answerType string) error {
+		return w.persisted.Load().reviews.Keep(x.resource(), request, requestType, answer, answerType)
+	})
+}
+
+// review answers like an apiserver; without a stored answer it denies.
+func (w *writes) review(x *exchange, request []byte) (*http.Response, error) {
+	header := x.req.Header
+	body, contentType, err := w.persisted.Load().reviews.Answer(x.resource(), request, header.Get("Content-Type"), header.Get("Accept"), w.reviewRefusal())
+	switch {
+	case errors.Is(err, convert.ErrNotAcceptable):
+		return offline.ErrorResponse(x.req, offline.NotAcceptable(&query.Query{Resource: x.resource(), Accept: header.Get("Accept")}))
+	case err != nil:
+		return nil, errWrite
+	}
+	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
+}
+
+// reviewRefusal returns the reason of a denial.
+func (w *writes) reviewRefusal() string {
+	ttl := w.cache.opts.AuthorizationTTL
+	if ttl <= 0 {
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.outages.Away())
+	}
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.outages.Away(), ttl)
+}
