@@ -121,7 +121,6 @@ func (r *reconciler) forget(key cache.ObjectName) {
 		r.stopRollout(key, t)
 	}
 	r.metrics.forgetPods(key)
-	r.queue.Forget(key)
 }
 
 // stop is called when no worker runs any more.

@@ -61,7 +61,6 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
@@ -146,23 +145,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
 	g, ctx := errgroup.WithContext(ctx)
 
-	delays := backoff.NewDaemonSets()
-	queue := newQueue(delays, c.queues)
-	daemonSets, err := informer.NewDaemonSets(c.client, queue.Add)
-	if err != nil {
-		queue.ShutDown()
-		return err
-	}
-	nodes, err := informer.NewNodes(c.client)
-	if err != nil {
-		queue.ShutDown()
-		return fmt.Errorf("watch nodes: %w", err)
-	}
+	queue := newQueue(c.queues)
+	daemonSets := informer.NewDaemonSets(c.client, queue.Add)
 	r := &reconciler{
 		client:     c.client,
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
-		backoff:    delays,
 		podClient: &podclient.Client{
 			Kube: c.client, FieldManager: Name, Limit: c.options.Patches,
 			OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted,
@@ -171,7 +159,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		metrics: c.metrics,
 		log:     c.options.Logger,
 		timing:  c.options.Timing,
-		nodes:   nodes,
+		nodes:   informer.NewNodes(c.client),
 		states:  newStates(),
 	}
 
@@ -187,7 +175,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	err = g.Wait()
+	err := g.Wait()
 	r.stop()
 	return err
 }

@@ -21,7 +21,7 @@ func (s *step) requestPrepulls(ctx context.Context) error {
 	}
 	done := s.patchPods(ctx, patches)
 	if ctx.Err() == nil {
-		s.events.Prepulls(s.ds, &s.state.reported, s.target.Revision, done, s.state.patchBackoff.Waiting())
+		s.events.Prepulls(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
 	}
 	return done.ErrIfNone()
 }

@@ -69,7 +69,7 @@ func (s *scope) patchPods(ctx context.Context, patches []status.PodPatch) podcli
 	s.state.owned.Wrote(done.Changed)
 	now, failures := time.Now(), s.state.patchBackoff
 	for _, pod := range done.Changed {
-		failures.Succeeded(pod.UID)
+		delete(failures, pod.UID)
 	}
 	for _, uid := range done.Unchanged {
 		failures.Failed(uid, now)

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -21,10 +20,10 @@ type state struct {
 	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
 	// has nothing of what follows.
 	ds *appsv1.DaemonSet
-	// until is when it may be worked on again after a failure, and patchBackoff has the pods
-	// that could not be patched.
-	until        time.Time
-	patchBackoff *backoff.Pods
+	// retry says when to reconcile again after a failure, and patchBackoff which pods
+	// could not be patched.
+	retry        backoff.Retry
+	patchBackoff backoff.Pods
 	// owned is nil unless the DaemonSet opted in.
 	owned *informer.Owned
 	// marked is the kind of marks that pods may have.
@@ -68,7 +67,7 @@ func (r *states) getOrAdd(key cache.ObjectName) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{patchBackoff: backoff.NewPods()}
+		t = &state{patchBackoff: backoff.Pods{}}
 		r.byKey[key] = t
 	}
 	return t

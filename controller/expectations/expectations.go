@@ -36,8 +36,8 @@ const toleratedConflicts = 3
 type Deletions struct {
 	mu       sync.Mutex
 	byUID    map[types.UID]answer // guarded by mu
-	backoff  *backoff.Pods        // guarded by mu
-	refusals int                  // in a row, of whichever pods; guarded by mu
+	backoff  backoff.Pods         // guarded by mu
+	refusals int                  // in a row, of any pods; guarded by mu
 }
 
 // answer is the last one to a request to delete a pod.
@@ -52,7 +52,7 @@ type answer struct {
 
 // NewDeletions returns an empty one.
 func NewDeletions() *Deletions {
-	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.NewPods()}
+	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.Pods{}}
 }
 
 // Has reports whether the pod counts as deleted.
@@ -71,7 +71,7 @@ func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	if !ok || a.outcome == Deleting {
 		return nil
 	}
-	return &rollout.Refusal{Message: a.message, Until: d.backoff.Until(uid)}
+	return &rollout.Refusal{Message: a.message, Until: d.backoff[uid].Until}
 }
 
 // RefusalsInARow counts those since a pod was last deleted.
@@ -102,14 +102,14 @@ func (d *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err erro
 	defer d.mu.Unlock()
 	a := answer{outcome: f}
 	if f == Deleting {
-		d.backoff.Succeeded(pod.UID)
+		delete(d.backoff, pod.UID)
 		d.refusals = 0
 	} else {
 		d.backoff.Failed(pod.UID, now)
 		if conflict {
 			a.conflict = pod.ResourceVersion
 		}
-		if !conflict || d.backoff.Failures(pod.UID) > toleratedConflicts {
+		if !conflict || d.backoff[pod.UID].Failures > toleratedConflicts {
 			a.message = QuoteError(err)
 			d.refusals++
 		}
