@@ -2,7 +2,6 @@ package daemonset
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NewestRevision returns the revision that ds wants its pods to run, nil while
@@ -33,11 +32,4 @@ func newer(a, b *appsv1.ControllerRevision) bool {
 		return a.Revision > b.Revision
 	}
 	return a.Name > b.Name
-}
-
-// Controls reports whether ds is object's controller, by UID: one that was deleted
-// and made again under the same name does not own what the first one left.
-func Controls(ds *appsv1.DaemonSet, object metav1.Object) bool {
-	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.UID == ds.UID
 }

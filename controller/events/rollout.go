@@ -6,9 +6,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/controller/status"
 )
 
 // Reasons of Events about a rollout.
@@ -76,7 +76,7 @@ func (r *Recorder) Rollout(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.
 // reportedBefore returns the history of a rollout as the conditions have it.
 func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) RolloutReported {
 	s := RolloutReported{revision: p.Revision, begun: now}
-	progressing, complete := status.Find(ds, rollout.ProgressingCondition), status.Find(ds, rollout.CompleteCondition)
+	progressing, complete := daemonset.Condition(ds, rollout.ProgressingCondition), daemonset.Condition(ds, rollout.CompleteCondition)
 	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
 		return s
 	}

@@ -1,6 +1,10 @@
+// Package expectations remembers the deletions of pods that have been sent, until the
+// watch shows them, as the controllers of Kubernetes do. Without it, a reconcile that runs
+// before the watch catches up would delete the same pod again, or one too many.
 package expectations
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -8,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -144,4 +149,14 @@ func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout
 	d.byUID = behind
 	d.backoff.Retain(left)
 	return again
+}
+
+// maxQuoted is how much of an error is repeated in conditions and Events: enough for the
+// name of a webhook or policy and its reason.
+const maxQuoted = 200
+
+// QuoteError quotes an error of the apiserver, truncated: its text may come from any
+// admission webhook or policy, and be of any length.
+func QuoteError(err error) string {
+	return strconv.Quote(daemonset.Truncate(err.Error(), maxQuoted))
 }

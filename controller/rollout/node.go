@@ -3,6 +3,8 @@ package rollout
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // NodeOf returns the name of the node that pod runs on or, while the scheduler has not
@@ -39,10 +41,9 @@ func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
 // unscheduled returns a short reason why pod is not scheduled.
 func unscheduled(pod *corev1.Pod) string {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != "" {
-			return "pod is not scheduled: " + quotable(c.Reason)
-		}
+	c := upgrade.Condition(pod, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason == "" {
+		return "pod is not scheduled"
 	}
-	return "pod is not scheduled"
+	return "pod is not scheduled: " + quotable(c.Reason)
 }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Observations is what NewPlan remembers of one DaemonSet from one call to the next.
@@ -144,10 +146,8 @@ func readyCondition(conditions []corev1.NodeCondition) (transitionTime time.Time
 
 // podReadyCondition returns Unknown for a pod without the condition.
 func podReadyCondition(pod *corev1.Pod) (transitionTime time.Time, status corev1.ConditionStatus) {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.LastTransitionTime.Time, c.Status
-		}
+	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+		return c.LastTransitionTime.Time, c.Status
 	}
 	return time.Time{}, corev1.ConditionUnknown
 }

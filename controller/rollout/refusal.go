@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -100,20 +101,14 @@ func (p *Plan) refused() string {
 	if p.Refused == 0 {
 		return ""
 	}
-	var names []string
-	reason := ""
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
+	reason := "" // of the first
+	names := p.first(func(n *NodeStatus) string {
 		if !n.Refused {
-			continue
+			return ""
 		}
-		if names = append(names, n.Name); len(names) == 1 {
-			reason = n.Reason
-		}
-		if len(names) == maxNamed {
-			break
-		}
-	}
+		reason = cmp.Or(reason, n.Reason)
+		return n.Name
+	})
 	if p.Refused == 1 {
 		return fmt.Sprintf("1 keeps its pod (%s: %s)", names[0], reason)
 	}
