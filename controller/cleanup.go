@@ -28,15 +28,16 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 		s.state.owned.Stop()
 		s.state.owned = nil
 	}
+	want := status.Conditions{rollout.InvalidCondition: nil}
 	if problem != "" {
-		want := status.Conditions{}
 		want.Set(rollout.Invalid(problem))
-		return s.setConditions(ctx, want.RemoveRollout())
 	}
-	if err := s.setConditions(ctx, status.Conditions{}.RemoveOwned()); err != nil {
+	if err := s.setConditions(ctx, want.RemoveRollout()); err != nil {
 		return err
 	}
-	s.forget(s.key)
+	if problem == "" {
+		s.forget(s.key)
+	}
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // what is known is about another DaemonSet of the same name
 	}
 	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !status.HasOwned(ds) {
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && status.OwnedConditions(ds) == nil {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -94,10 +95,10 @@ func TestConditionsPatch(t *testing.T) {
 		},
 		"one that is withdrawn": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
-			want: removing(Conditions{}, complete), pressed: true,
+			want: Conditions{complete: nil}, pressed: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
 		},
-		"one that is withdrawn and was not there": {want: removing(Conditions{}, complete), none: true},
+		"one that is withdrawn and was not there": {want: Conditions{complete: nil}, none: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,15 +110,15 @@ func TestConditionsPatch(t *testing.T) {
 			if patch != nil {
 				ds = daemonSetPatched(t, ds, patch)
 			}
-			if c := Find(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
+			if c := daemonset.Condition(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
 				t.Errorf("got %v", ds.Status.Conditions)
 			}
 			for conditionType, status := range tt.after {
-				if c := Find(ds, conditionType); c == nil || c.Status != status {
+				if c := daemonset.Condition(ds, conditionType); c == nil || c.Status != status {
 					t.Errorf("%s is %v, want %s", conditionType, c, status)
 				}
 			}
-			if c := Find(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
+			if c := daemonset.Condition(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
 				t.Errorf("the transition is of %v", c.LastTransitionTime)
 			}
 		})
@@ -139,7 +140,7 @@ func TestWhatAWrongWordDoesToConditions(t *testing.T) {
 	if got := Accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
 		t.Errorf("got %v", got)
 	}
-	if !HasOwned(invalid) || HasOwned(withConditions()) {
+	if len(OwnedConditions(invalid)) != 1 || len(OwnedConditions(withConditions())) != 0 {
 		t.Error("whose conditions are whose?")
 	}
 }

@@ -132,7 +132,7 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // told is pod with what tells its node to pull the images of the revision with this
 // hash.
 func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = newPrepullTarget(imagesOf(hash)).encode(since)
+	pod.Annotations[upgrade.TargetAnnotation] = prepullEncoder(imagesOf(hash))(since)
 	return pod
 }
 
