@@ -128,7 +128,7 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics()}
-	if err := errors.Join(c.metrics.register(o.Registerer), c.queues.register(o.Registerer)); err != nil {
+	if err := register(o.Registerer, append(c.metrics.collectors(), c.queues.collectors()...)); err != nil {
 		return nil, fmt.Errorf("new controller: register metrics: %w", err)
 	}
 	return c, nil

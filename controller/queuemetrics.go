@@ -1,15 +1,12 @@
 package controller
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queueMetrics are those of client-go's workqueues, under the names that
-// dashboards of Kubernetes components know. There is one queue, so the name it
-// passes to each method is always Name.
+// queueMetrics are those of client-go's workqueues, under the names that dashboards of
+// Kubernetes components use. There is one queue, called Name.
 type queueMetrics struct {
 	depth      *prometheus.GaugeVec
 	adds       *prometheus.CounterVec
@@ -23,35 +20,27 @@ type queueMetrics struct {
 var _ workqueue.MetricsProvider = (*queueMetrics)(nil)
 
 func newQueueMetrics() *queueMetrics {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_" + name, Help: help}, []string{"name"})
-	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_" + name, Help: help}, []string{"name"})
-	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "workqueue_" + name, Help: help,
+			Name: name, Help: help,
 			Buckets: prometheus.ExponentialBuckets(1e-4, 10, 8), // 0.1 ms to 1000 s
 		}, []string{"name"})
 	}
 	return &queueMetrics{
-		depth:      gauge("depth", "DaemonSets that wait for a worker."),
-		adds:       counter("adds_total", "DaemonSets put into the queue."),
-		latency:    histogram("queue_duration_seconds", "How long a DaemonSet waited for a worker."),
-		duration:   histogram("work_duration_seconds", "How long a worker took for a DaemonSet."),
-		unfinished: gauge("unfinished_work_seconds", "Sum of how long the workers have been at what they have not finished."),
-		longest:    gauge("longest_running_processor_seconds", "How long the slowest worker has been at what it has not finished."),
-		retries:    counter("retries_total", "DaemonSets put back after a failure."),
+		depth:    newGauge("workqueue_depth", "DaemonSets that wait for a worker.", "name"),
+		adds:     newCounter("workqueue_adds_total", "DaemonSets put into the queue.", "name"),
+		latency:  histogram("workqueue_queue_duration_seconds", "How long a DaemonSet waited for a worker."),
+		duration: histogram("workqueue_work_duration_seconds", "How long a worker took for a DaemonSet."),
+		unfinished: newGauge("workqueue_unfinished_work_seconds",
+			"Sum of how long the workers have been at what they have not finished.", "name"),
+		longest: newGauge("workqueue_longest_running_processor_seconds",
+			"How long the slowest worker has been at what it has not finished.", "name"),
+		retries: newCounter("workqueue_retries_total", "DaemonSets put back after a failure.", "name"),
 	}
 }
 
-func (m *queueMetrics) register(r prometheus.Registerer) error {
-	var errs []error
-	for _, c := range []prometheus.Collector{m.depth, m.adds, m.latency, m.duration, m.unfinished, m.longest, m.retries} {
-		errs = append(errs, r.Register(c))
-	}
-	return errors.Join(errs...)
+func (m *queueMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.depth, m.adds, m.latency, m.duration, m.unfinished, m.longest, m.retries}
 }
 
 func (m *queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {
