@@ -8,10 +8,10 @@ import (
 )
 
 // NodeOf returns the name of the node that pod runs on or, while the scheduler has not
-// placed it, of the node that it was created for. The DaemonSet controller names that
-// node in a required node affinity on the field metadata.name. The answer is "" for a
-// pod that names no node, or more than one. It is that of GetTargetNodeName in
-// Kubernetes' pkg/controller/daemon/util.
+// placed it, of the node that it was created for: the DaemonSet controller names that
+// node in a required node affinity on the field metadata.name. It is "" for a pod that
+// names no node, or more than one, as in GetTargetNodeName in Kubernetes'
+// pkg/controller/daemon/util.
 func NodeOf(pod *corev1.Pod) string {
 	if scheduled(pod) {
 		return pod.Spec.NodeName
@@ -20,9 +20,8 @@ func NodeOf(pod *corev1.Pod) string {
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return ""
 	}
-	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	for i := range terms {
-		for _, field := range terms[i].MatchFields {
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
 			if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn {
 				continue
 			}
@@ -35,8 +34,8 @@ func NodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// scheduled reports whether pod has been bound to its node. A pod that has not been bound
-// has had no effect on the node, whose kubelet and hub do not know it.
+// scheduled reports whether pod has been bound to its node. Until then, the node's kubelet
+// and hub do not know it.
 func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
 // unscheduled returns a short reason why pod is not scheduled.

@@ -45,13 +45,13 @@ func (in *Input) isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero() || (in.Deleted != nil && in.Deleted(pod.UID))
 }
 
-// terminal pods run nothing any more. One that is being deleted, and stays because of
-// a finalizer, does not block its node.
+// terminal pods run nothing any more. A terminal pod that is being deleted, and stays
+// because of a finalizer, does not block its node.
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// only returns the pod if it is the only one.
+// only returns the node's pod if it has exactly one.
 func (p *nodePods) only() (*corev1.Pod, bool) {
 	if len(p.live) == 1 && len(p.terminating) == 0 {
 		return p.live[0], true
@@ -59,7 +59,7 @@ func (p *nodePods) only() (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// at returns the pod if it is the only one, of this revision, and on the node already.
+// at returns the node's pod if it has exactly one, of this revision, and bound to the node.
 func (p *nodePods) at(revision string) (*corev1.Pod, bool) {
 	pod, ok := p.only()
 	return pod, ok && revisionOf(pod) == revision && scheduled(pod)

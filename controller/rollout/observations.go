@@ -11,8 +11,8 @@ import (
 )
 
 // Observations is what NewPlan remembers of one DaemonSet from one call to the next.
-// Losing it, by a restart, delays a rollout and never makes it overstep the
-// maximum. It is not safe for concurrent use.
+// Losing it in a restart delays a rollout and never makes it exceed the maximum. It is not
+// safe for concurrent use.
 type Observations struct {
 	trusting bool
 	round    uint64 // counts calls of observe
@@ -26,9 +26,8 @@ func NewObservations() *Observations {
 	return &Observations{nodes: map[string]nodeObservation{}, pods: map[types.UID]podObservation{}}
 }
 
-// NewTrustingObservations returns one that takes the times in the conditions for true.
-// It is for showing a state to a person, who has only looked for a moment, and
-// not for deciding what to delete.
+// NewTrustingObservations returns one that trusts the times in the conditions. It is for
+// programs that show the state after a single look, and not for deciding what to delete.
 func NewTrustingObservations() *Observations {
 	s := NewObservations()
 	s.trusting = true
@@ -97,8 +96,7 @@ func (s *Observations) observe(in *Input) {
 func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObservation {
 	before, known := s.nodes[node.Name]
 	known = known && before.uid == node.UID
-	transitionTime, status := readyCondition(node.Status.Conditions)
-	out := nodeObservation{uid: node.UID, round: s.round, observation: s.next(before.observation, known, status, transitionTime, now)}
+	out := nodeObservation{uid: node.UID, round: s.round, observation: s.next(before.observation, known, nodeReady(node), now)}
 	if known {
 		out.before = before.status
 		out.witnessed = before.witnessed || out.observation != before.observation
@@ -108,8 +106,7 @@ func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObserva
 
 func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation {
 	before, known := s.pods[pod.UID]
-	transitionTime, status := podReadyCondition(pod)
-	out := podObservation{round: s.round, started: before.started, observation: s.next(before.observation, known, status, transitionTime, now)}
+	out := podObservation{round: s.round, started: before.started, observation: s.next(before.observation, known, podReady(pod), now)}
 	switch {
 	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
 	case known:
@@ -122,32 +119,33 @@ func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation
 	return out
 }
 
-// next returns the observation that follows before, which counts only if known.
-func (s *Observations) next(before observation, known bool, status corev1.ConditionStatus, transitionTime, now time.Time) observation {
-	if known && before.status == status && before.transitionTime.Equal(transitionTime) {
+// next returns the observation that follows before, which counts only if known, when the
+// condition has the status and transitionTime of seen.
+func (s *Observations) next(before observation, known bool, seen observation, now time.Time) observation {
+	if known && before.status == seen.status && before.transitionTime.Equal(seen.transitionTime) {
 		return before
 	}
-	since := now
-	if s.trusting && !known && !transitionTime.IsZero() && transitionTime.Before(now) {
-		since = transitionTime
+	seen.since = now
+	if s.trusting && !known && !seen.transitionTime.IsZero() && seen.transitionTime.Before(now) {
+		seen.since = seen.transitionTime
 	}
-	return observation{status: status, since: since, transitionTime: transitionTime}
+	return seen
 }
 
-// readyCondition returns Unknown for a node without the condition.
-func readyCondition(conditions []corev1.NodeCondition) (transitionTime time.Time, status corev1.ConditionStatus) {
-	for i := range conditions {
-		if c := &conditions[i]; c.Type == corev1.NodeReady {
-			return c.LastTransitionTime.Time, c.Status
+// nodeReady reads the Ready condition, Unknown for a node without it. since is left out.
+func nodeReady(node *corev1.Node) observation {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return observation{status: c.Status, transitionTime: c.LastTransitionTime.Time}
 		}
 	}
-	return time.Time{}, corev1.ConditionUnknown
+	return observation{status: corev1.ConditionUnknown}
 }
 
-// podReadyCondition returns Unknown for a pod without the condition.
-func podReadyCondition(pod *corev1.Pod) (transitionTime time.Time, status corev1.ConditionStatus) {
+// podReady is nodeReady for a pod.
+func podReady(pod *corev1.Pod) observation {
 	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
-		return c.LastTransitionTime.Time, c.Status
+		return observation{status: c.Status, transitionTime: c.LastTransitionTime.Time}
 	}
-	return time.Time{}, corev1.ConditionUnknown
+	return observation{status: corev1.ConditionUnknown}
 }

@@ -204,13 +204,15 @@ func (pl *planner) available(pod *corev1.Pod) (bool, string) {
 	return true, ""
 }
 
-// setState records a node's state. pod may be nil.
-func (pl *planner) setState(node string, pod *corev1.Pod, state State, reason string) {
+// setState records a node's state. pod may be nil. The result may be changed until the next
+// call.
+func (pl *planner) setState(node string, pod *corev1.Pod, state State, reason string) *NodeStatus {
 	n := NodeStatus{Name: node, State: state, Reason: reason}
 	if pod != nil {
 		n.Pod, n.Revision = pod.Name, revisionOf(pod)
 	}
 	pl.plan.Nodes = append(pl.plan.Nodes, n)
+	return &pl.plan.Nodes[len(pl.plan.Nodes)-1]
 }
 
 // wakeForBreaker asks for a call when lost nodes have been Ready for long enough.
@@ -230,11 +232,12 @@ func (pl *planner) finish() Plan {
 	slices.SortFunc(pl.plan.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	pl.plan.Counts = map[State]int{}
 	for i := range pl.plan.Nodes {
-		pl.plan.Counts[pl.plan.Nodes[i].State]++
-		if pl.plan.Nodes[i].AwaitsImages {
+		n := &pl.plan.Nodes[i]
+		pl.plan.Counts[n.State]++
+		if n.AwaitsImages {
 			pl.plan.AwaitImages++
 		}
-		if pl.plan.Nodes[i].Refused {
+		if n.Refused {
 			pl.plan.Refused++
 		}
 	}

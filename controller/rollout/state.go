@@ -63,8 +63,8 @@ type NodeStatus struct {
 type Deletion struct {
 	Pod *corev1.Pod
 	// NotReady is set when the pod is deleted because it is not Ready, whatever the maximum
-	// is. Its resourceVersion has to be a precondition as well: it may be Ready by
-	// now, which would make it one too many.
+	// is. Its resourceVersion has to be a precondition as well: if it is Ready by now, it
+	// would be one too many.
 	NotReady bool
 	Reason   string
 	// avail is true if the pod was available; otherwise unavailableReason is why.
@@ -79,8 +79,8 @@ type Plan struct {
 	// Delete are the pods to delete now.
 	Delete []Deletion
 	// Pulls are the old pods that should ask their nodes, by a Target with this
-	// Prepull, to pull the images of the target; no other pod should. Those that do
-	// already keep their time.
+	// Prepull, to pull the images of the target; no other pod should. Pods that already
+	// ask keep their time.
 	Pulls map[types.UID]time.Time
 	// Nodes are all nodes that should run the daemon, by name. Counts sums them
 	// up; it has no entry for a state that no node is in.
@@ -121,8 +121,9 @@ func (p *Plan) In(state State) []NodeStatus {
 	return out
 }
 
+// wakeAt sets Wake to t if that is earlier. The zero time is never.
 func (p *Plan) wakeAt(t time.Time) {
-	if p.Wake.IsZero() || t.Before(p.Wake) {
+	if !t.IsZero() && (p.Wake.IsZero() || t.Before(p.Wake)) {
 		p.Wake = t
 	}
 }
