@@ -17,8 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// cleanup undoes everything on a DaemonSet that asks for nothing, or for something
-// that Kubernetes does itself.
+// cleanup undoes everything on an unmanaged DaemonSet. problem is "" unless it asks for a
+// strategy and Kubernetes updates it itself.
 func (s *scope) cleanup(ctx context.Context, problem string) error {
 	s.stopRollout(s.key, s.state)
 	if err := s.unmarkPods(ctx, false); err != nil {
@@ -46,12 +46,10 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 // annotations stay, so that nodes that pull images need not start again; advance corrects
 // them.
 //
-// That a DaemonSet once asked is known only from its watch, which is kept until
-// all is done. If the DaemonSet changed while no controller was watching, because it
-// was down or another just took over, the marks stay until
-// the pods are replaced, or the DaemonSet opts in and out again: finding them
-// would take a list of all pods of the cluster. The same goes for a DaemonSet
-// that is deleted without its pods.
+// Only its watch, which is kept until all is done, tells that a DaemonSet once asked. If the
+// DaemonSet changed while no controller was watching, the marks stay until the pods are
+// replaced, or the DaemonSet opts in and out again: finding them would take a list of all
+// pods of the cluster. The same holds for a DaemonSet that is deleted without its pods.
 func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	if s.state.marked == noMarks {
 		return nil
@@ -73,9 +71,8 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	return nil
 }
 
-// unmarkPatches returns the patches that remove the marks. It asks the
-// apiserver, since the watch may not have seen the last marks yet, and page by page, since
-// pods arrive whole.
+// unmarkPatches returns the patches that remove the marks. It lists the pods, since the
+// watch may not have seen the last marks yet, and page by page, since they arrive untrimmed.
 func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.PodPatch, error) {
 	var (
 		patches []status.PodPatch
@@ -126,7 +123,7 @@ func (r *reconciler) forget(key cache.ObjectName) {
 
 // stop is called when no worker runs any more.
 func (r *reconciler) stop() {
-	for _, key := range r.states.keys() {
+	for key := range r.states.byKey {
 		r.forget(key)
 	}
 	r.nodes.Wait()

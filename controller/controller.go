@@ -20,11 +20,11 @@
 // scope.advance makes sure that everything has been listed, finds the target revision, and
 // runs one step. The step drops from expectations.Deletions what the watch shows by now,
 // has rollout.NewPlan decide, and deletes the planned pods through podclient, each with its
-// UID as precondition. Deletions that failed are taken out of the plan again. Pods that
-// should ask their nodes to pull images get their annotation patched. In the end the step
-// asks the queue for the times at which something may change without an event, and reports
-// the plan in metrics, Events and the DaemonSet's conditions. The deleted pods come back as
-// events of the watch: they begin the next step.
+// UID as precondition. It reverts failed deletions in the plan, and patches the annotation
+// of pods that should ask their nodes to pull images. In the end it asks the queue for the
+// times at which something may change without an event, and reports the plan in metrics,
+// Events and the DaemonSet's conditions. The deleted pods come back as events of the watch:
+// they begin the next step.
 //
 // # Failures
 //
@@ -42,10 +42,9 @@
 // pods and ControllerRevisions only by the selectors of those DaemonSets. Nodes
 // are watched once one of them asks for AdvancedRollingUpdate.
 //
-// Run must be called by one process at a time, which a lease has to ensure. With OTA, two
-// at once would patch pods twice and do no harm, since each patch names the pod's UID and
-// is the same from either. With AdvancedRollingUpdate, each would delete as many pods as
-// may be unavailable, twice as many in all.
+// Run must be called by one process at a time, which a lease has to ensure. With OTA, a
+// second process would send every patch twice and do no harm. With AdvancedRollingUpdate,
+// each would delete as many pods as may be unavailable, twice as many in all.
 package controller
 
 import (

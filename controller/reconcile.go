@@ -34,9 +34,9 @@ type reconciler struct {
 
 // reconcile brings one DaemonSet's pods to where they should be.
 func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error {
-	ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
-	if err != nil || !ds.DeletionTimestamp.IsZero() {
-		r.forget(key) // it is gone, the only error of a lister, or its pods go with it
+	ds, _ := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name) // not found is the only error
+	if ds == nil || !ds.DeletionTimestamp.IsZero() {
+		r.forget(key) // its pods go with it
 		return nil
 	}
 	if t := r.states.get(key); t != nil && t.ds.UID != ds.UID {

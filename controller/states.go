@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,11 +12,10 @@ import (
 )
 
 // state is what the controller remembers of a DaemonSet from one reconcile to
-// the next. Nothing in it decides what should be; losing it costs a list, and an
-// Event repeated. It belongs to the worker that holds the DaemonSet's key.
+// the next. Nothing in it decides what should be: losing it costs a list and a repeated
+// Event. It belongs to the worker that holds the DaemonSet's key.
 type state struct {
-	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
-	// has nothing of what follows.
+	// ds is the DaemonSet as of the last reconcile. Another of the same name gets a new state.
 	ds *appsv1.DaemonSet
 	// retry says when to reconcile again after a failure, and patchBackoff which pods
 	// could not be patched.
@@ -30,7 +27,7 @@ type state struct {
 	marked markKind
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.
 	rollout *rolloutState
-	// throttle is the only part that is not for the worker alone.
+	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.
 	written written
@@ -55,7 +52,7 @@ type states struct {
 
 func newStates() *states { return &states{byKey: map[cache.ObjectName]*state{}} }
 
-// get returns nil when there is no state for the DaemonSet.
+// get returns nil without a state for the DaemonSet.
 func (r *states) get(key cache.ObjectName) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,10 +77,4 @@ func (r *states) remove(key cache.ObjectName) *state {
 	t := r.byKey[key]
 	delete(r.byKey, key)
 	return t
-}
-
-func (r *states) keys() []cache.ObjectName {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.byKey))
 }

@@ -48,7 +48,7 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	r.metrics.reconciled(err)
 	t := r.states.get(key)
 	switch {
-	case err != nil: // t is not nil: without a state, nothing is tried
+	case err != nil: // t is not nil: only a DaemonSet with a state is reconciled
 		wait := t.retry.DaemonSetFailed(time.Now())
 		r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
 			"daemonset", key.String(), "failures", t.retry.Failures, "wait", wait, "err", err)

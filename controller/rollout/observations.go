@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,24 +14,17 @@ import (
 // safe for concurrent use.
 type Observations struct {
 	trusting bool
-	round    uint64 // counts calls of observe
 	nodes    map[string]nodeObservation
 	pods     map[types.UID]podObservation
 	breaker  breaker
 }
 
 // NewObservations returns one without observations. Times count from the first one.
-func NewObservations() *Observations {
-	return &Observations{nodes: map[string]nodeObservation{}, pods: map[types.UID]podObservation{}}
-}
+func NewObservations() *Observations { return &Observations{} }
 
 // NewTrustingObservations returns one that trusts the times in the conditions. It is for
 // programs that show the state after a single look, and not for deciding what to delete.
-func NewTrustingObservations() *Observations {
-	s := NewObservations()
-	s.trusting = true
-	return s
-}
+func NewTrustingObservations() *Observations { return &Observations{trusting: true} }
 
 // observation is since when something has had the status of its Ready condition.
 type observation struct {
@@ -55,8 +47,7 @@ func (s observation) readyFor(now time.Time) time.Duration {
 
 type nodeObservation struct {
 	observation
-	uid   types.UID
-	round uint64
+	uid types.UID
 	// before is the status when it was looked at the last time, "" if it was not.
 	before corev1.ConditionStatus
 	// witnessed is false while the status is that of the first look, so that the
@@ -75,28 +66,27 @@ func (n nodeObservation) readySince() time.Time {
 
 type podObservation struct {
 	observation
-	round uint64
 	// started is when the pod's containers first ran; zero before that.
 	started time.Time
 }
 
 // observe records the nodes and pods of in, and forgets those that are gone.
 func (s *Observations) observe(in *Input) {
-	s.round++
+	pods := make(map[types.UID]podObservation, len(in.Pods))
 	for _, pod := range in.Pods {
-		s.pods[pod.UID] = s.observePod(pod, in.Now)
+		pods[pod.UID] = s.observePod(pod, in.Now)
 	}
+	nodes := make(map[string]nodeObservation, len(in.Nodes))
 	for _, node := range in.Nodes {
-		s.nodes[node.Name] = s.observeNode(node, in.Now)
+		nodes[node.Name] = s.observeNode(node, in.Now)
 	}
-	maps.DeleteFunc(s.pods, func(_ types.UID, p podObservation) bool { return p.round != s.round })
-	maps.DeleteFunc(s.nodes, func(_ string, n nodeObservation) bool { return n.round != s.round })
+	s.pods, s.nodes = pods, nodes
 }
 
 func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObservation {
 	before, known := s.nodes[node.Name]
 	known = known && before.uid == node.UID
-	out := nodeObservation{uid: node.UID, round: s.round, observation: s.next(before.observation, known, nodeReady(node), now)}
+	out := nodeObservation{uid: node.UID, observation: s.next(before.observation, known, nodeReady(node), now)}
 	if known {
 		out.before = before.status
 		out.witnessed = before.witnessed || out.observation != before.observation
@@ -106,7 +96,7 @@ func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObserva
 
 func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation {
 	before, known := s.pods[pod.UID]
-	out := podObservation{round: s.round, started: before.started, observation: s.next(before.observation, known, podReady(pod), now)}
+	out := podObservation{started: before.started, observation: s.next(before.observation, known, podReady(pod), now)}
 	switch {
 	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
 	case known:
