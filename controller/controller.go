@@ -48,14 +48,15 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -114,15 +115,9 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 	if o.Workers < 0 || o.Patches < 0 {
 		return nil, fmt.Errorf("new controller: %d workers and %d patches at once: want neither below 0", o.Workers, o.Patches)
 	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.Patches == 0 {
-		o.Patches = DefaultPatches
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Patches = cmp.Or(o.Patches, DefaultPatches)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
@@ -142,8 +137,6 @@ func (c *Controller) Synced() bool { return c.synced.Load() }
 // through an apiserver that is away.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
-	g, ctx := errgroup.WithContext(ctx)
-
 	queue := newQueue(c.queues)
 	daemonSets := informer.NewDaemonSets(c.client, queue.Add)
 	r := &reconciler{
@@ -162,19 +155,16 @@ func (c *Controller) Run(ctx context.Context) error {
 		states:  newStates(),
 	}
 
-	g.Go(func() error { daemonSets.RunWithContext(ctx); return nil })
-	g.Go(func() error { <-ctx.Done(); queue.ShutDown(); return nil })
-	g.Go(func() error {
-		if !cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
-			return nil
-		}
+	var running sync.WaitGroup
+	running.Go(func() { daemonSets.RunWithContext(ctx) })
+	running.Go(func() { <-ctx.Done(); queue.ShutDown() })
+	if cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
 		c.synced.Store(true)
 		for range c.options.Workers {
-			g.Go(func() error { r.work(ctx); return nil })
+			running.Go(func() { r.work(ctx) })
 		}
-		return nil
-	})
-	err := g.Wait()
+	}
+	running.Wait()
 	r.stop()
-	return err
+	return nil
 }
