@@ -24,10 +24,7 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	if err := s.unmarkPods(ctx, false); err != nil {
 		return err
 	}
-	if s.state.owned != nil {
-		s.state.owned.Stop()
-		s.state.owned = nil
-	}
+	s.state.stopOwned()
 	want := status.Conditions{rollout.InvalidCondition: nil}
 	if problem != "" {
 		want.Set(rollout.Invalid(problem))
@@ -54,7 +51,7 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	if s.state.marked == noMarks {
 		return nil
 	}
-	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else it is another DaemonSet by now
+	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else another DaemonSet has the name by now
 		patches, err := s.unmarkPatches(ctx, keepTargets)
 		if err != nil {
 			return err
@@ -113,9 +110,7 @@ func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
 // forget drops everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
 	if t := r.states.remove(key); t != nil {
-		if t.owned != nil {
-			t.owned.Stop()
-		}
+		t.stopOwned()
 		r.stopRollout(key, t)
 	}
 	r.metrics.forgetPods(key)

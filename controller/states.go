@@ -35,6 +35,14 @@ type state struct {
 	reported events.Reported
 }
 
+// stopOwned ends the watch of pods and revisions, if there is one.
+func (t *state) stopOwned() {
+	if t.owned != nil {
+		t.owned.Stop()
+		t.owned = nil
+	}
+}
+
 // markKind is a reason for marks on pods.
 type markKind int
 

@@ -23,8 +23,8 @@ type Outcome int
 const (
 	// Deleting pods are deleted. The watch will show it.
 	Deleting Outcome = iota
-	// Unknown is a pod for which the answer leaves open whether it was deleted. It
-	// counts as going until another answer shows that it was not.
+	// Unknown pods may have been deleted: the answer leaves it open. They count as
+	// deleted until another answer shows that they were not.
 	Unknown
 	// Kept pods live on as they are.
 	Kept
@@ -35,9 +35,9 @@ const (
 const toleratedConflicts = 3
 
 // Deletions are the requests to delete pods of one DaemonSet, each from before it is
-// sent until the watch shows that the pod terminates. A stale watch can cause no second
-// deletion because of them, neither of the same pod nor of one too many; and a pod that
-// cannot be deleted is tried less and less often. It is safe for concurrent use.
+// sent until the watch shows that the pod terminates. They keep a stale watch from causing
+// a second deletion of a pod, or one deletion too many; and a pod that cannot be deleted is
+// tried less and less often. Deletions is safe for concurrent use.
 type Deletions struct {
 	mu       sync.Mutex
 	byUID    map[types.UID]answer // guarded by mu
@@ -45,11 +45,10 @@ type Deletions struct {
 	refusals int                  // in a row, of any pods; guarded by mu
 }
 
-// answer is the last one to a request to delete a pod.
+// answer is the last answer to a request to delete a pod.
 type answer struct {
 	outcome Outcome
-	// message is that of a refusal or failure, quoted; "" for a conflict that is likely
-	// to go away.
+	// message of the refusal or failure, quoted; "" for a conflict that is likely to go away.
 	message string
 	// conflict is the resourceVersion that the pod no longer had, "" for another answer.
 	conflict string
@@ -68,7 +67,7 @@ func (d *Deletions) Has(uid types.UID) bool {
 	return ok && a.outcome != Kept
 }
 
-// Refusal returns what keeps the pod from being deleted, nil if nothing does.
+// Refusal returns why the pod was not deleted, nil if nothing prevented it.
 func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()

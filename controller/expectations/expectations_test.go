@@ -51,7 +51,7 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 
 // A pod that serves nobody changes often, so that its first conflicts are bad luck. One
 // that ends in nothing but conflicts is refused.
-func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
+func TestRepeatedConflictsBecomeARefusal(t *testing.T) {
 	d, pod := NewDeletions(), podtest.PodAt("old")
 	for i := range toleratedConflicts + 1 {
 		d.Answered(pod, Kept, true, errors.New("conflict"), podtest.Now)

@@ -51,7 +51,7 @@ func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
 	}
 }
 
-func TestWhatANodeSaysOfImagesIsKeptAndNoticed(t *testing.T) {
+func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 	trimmed := func(change func(*corev1.PodCondition)) *corev1.Pod {
 		pod := podtest.PodAt("old")
 		change(upgrade.Condition(pod, upgrade.ImageCondition))
