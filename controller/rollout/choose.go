@@ -31,11 +31,11 @@ func (pl *planner) choose() {
 	for _, c := range pl.candidates {
 		switch {
 		case pl.in.Options.Paused:
-			pl.setState(c.node, c.pod, HeldByPause, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByPause, c.unavailable)
 		case pl.plan.Breaker.Holds():
-			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailable)
 		case allowed <= 0:
-			pl.setState(c.node, c.pod, HeldByPartition, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
 		default:
 			allowed--
 			pl.admit(c)
@@ -76,7 +76,7 @@ func (pl *planner) canDelete(c candidate) bool {
 	switch {
 	case !c.ready:
 		return true
-	case c.avail:
+	case c.unavailable == "":
 		return pl.plan.Unavailable < pl.plan.Max
 	default:
 		return pl.plan.Unavailable <= pl.plan.Max
@@ -87,8 +87,8 @@ func (pl *planner) canDelete(c candidate) bool {
 // call.
 func (pl *planner) wait(c candidate, reason string) *NodeStatus {
 	state := Pending
-	if !c.avail {
-		state, reason = Unavailable, c.unavailableReason
+	if c.unavailable != "" {
+		state, reason = Unavailable, c.unavailable
 	}
 	if c.refusal.named() {
 		reason = c.refusal.reason()
@@ -105,12 +105,10 @@ func (pl *planner) replace(c candidate) {
 	}
 	switch {
 	case !c.ready:
-		reason = "it serves nobody: " + c.unavailableReason
-	case c.avail:
+		reason = "it serves nobody: " + c.unavailable
+	case c.unavailable == "":
 		pl.plan.Unavailable++
 	}
-	pl.plan.Delete = append(pl.plan.Delete, Deletion{
-		Pod: c.pod, NotReady: !c.ready, Reason: reason, avail: c.avail, unavailableReason: c.unavailableReason,
-	})
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, unavailable: c.unavailable})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

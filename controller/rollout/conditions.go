@@ -15,8 +15,8 @@ const (
 	// CompleteCondition is True when every node that should run the daemon has an
 	// available pod of the target revision, or is NotReady with a pod of it.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
-	// ProgressingCondition is True while nodes are being updated without anyone's
-	// help. When it is False, its reason is what the other nodes wait for.
+	// ProgressingCondition is True while nodes are being updated and nobody has to help.
+	// When it is False, its reason is what the other nodes wait for.
 	ProgressingCondition appsv1.DaemonSetConditionType = "RolloutProgressing"
 	// HaltedCondition is True while the circuit breaker is open.
 	HaltedCondition appsv1.DaemonSetConditionType = "RolloutHalted"
@@ -40,8 +40,7 @@ const (
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"
 	ReasonNotHalted = "NodesStayReady"
-	// ReasonNewTemplate is for the moment between a change of the DaemonSet and
-	// its revision.
+	// ReasonNewTemplate holds between a change of the DaemonSet and its new revision.
 	ReasonNewTemplate = "WaitingForRevision"
 )
 

@@ -71,7 +71,7 @@ func ImageWaitReason(c *corev1.PodCondition) string {
 	}
 }
 
-// pulls returns which pods ask their nodes to pull, and since when.
+// pulls returns which pods should ask their nodes to pull, and since when.
 func (pl *planner) pulls() map[types.UID]time.Time {
 	if !pl.in.Options.Prepull {
 		return nil
@@ -94,9 +94,9 @@ func (pl *planner) pulls() map[types.UID]time.Time {
 	return out
 }
 
-// requestsPull reports whether the pod should ask its node to pull. A pod that does so already
-// keeps doing it while no new pulls may begin. A pod that is not scheduled asks nobody,
-// since a hub reads only the pods of its own node.
+// requestsPull reports whether the pod should ask its node to pull. While no new pulls may
+// begin, a pod that already asks goes on. A pod that is not scheduled asks nobody, since a
+// hub reads only the pods of its own node.
 func (pl *planner) requestsPull(pod *corev1.Pod) bool {
 	if revisionOf(pod) == pl.in.Revision || !scheduled(pod) {
 		return false

@@ -61,9 +61,9 @@ func (p *Plan) Revert(d Deletion, r *Refusal) {
 			continue
 		}
 		p.Counts[n.State]--
-		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.unavailableReason, d.Pod.Name, revisionOf(d.Pod)
-		if d.avail {
-			n.State, n.Reason = Pending, ""
+		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.unavailable, d.Pod.Name, revisionOf(d.Pod)
+		if d.unavailable == "" {
+			n.State = Pending
 			p.Unavailable--
 		}
 		p.Counts[n.State]++

@@ -16,8 +16,8 @@ const (
 	// Updated nodes have an available pod of the target revision, or are NotReady
 	// and have a pod of it, which is all that can be known.
 	Updated State = "updated"
-	// Unavailable nodes are Ready and have no available pod, of whatever revision:
-	// most of them are being updated right now.
+	// Unavailable nodes are Ready and have no available pod of any revision: most of
+	// them are being updated right now.
 	Unavailable State = "unavailable"
 	// Pending nodes have an available old pod and wait to be admitted, or for
 	// their images.
@@ -32,7 +32,7 @@ const (
 	HeldByBreaker   State = "held_by_breaker"
 )
 
-// States returns all states in the order in which a person asks for them.
+// States returns all states in the order in which they are shown.
 func States() []State {
 	return []State{
 		Updated, Unavailable, Pending, WaitingNotReady,
@@ -44,8 +44,7 @@ func States() []State {
 type NodeStatus struct {
 	Name  string
 	State State
-	// Reason describes why the state is not Updated; "" when the state alone is
-	// clear.
+	// Reason tells why the state is not Updated; "" when the state tells enough.
 	Reason string
 	// Pod and Revision are those of the only pod on the node; "" when there is
 	// none or more than one.
@@ -67,9 +66,8 @@ type Deletion struct {
 	// would be one too many.
 	NotReady bool
 	Reason   string
-	// avail is true if the pod was available; otherwise unavailableReason is why.
-	avail             bool
-	unavailableReason string
+	// unavailable is why the pod was not available; "" if it was.
+	unavailable string
 }
 
 // Plan is what to do now, and the state of every node.
