@@ -7,6 +7,7 @@
 package informer
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,16 +24,19 @@ type object interface {
 }
 
 // NewDaemonSets returns an informer, not started yet, of all DaemonSets. It calls changed
-// with the name of each one that is added, changed or deleted.
+// with the name of each one that is added, written or deleted. Any write counts: whoever
+// touches a DaemonSet wants it to be reconciled.
 func NewDaemonSets(client kubernetes.Interface, changed func(cache.ObjectName)) cache.SharedIndexInformer {
 	informer := appsinformers.NewDaemonSetInformer(client, "", 0, cache.Indexers{})
-	setUp(informer, TrimDaemonSet, changed)
+	setUp(informer, TrimDaemonSet, func(_, _ *appsv1.DaemonSet) bool { return true }, changed)
 	return informer
 }
 
 // setUp prepares a new informer: it keeps what trim leaves of each object, and calls
-// changed when a trimmed object is added, changed or deleted.
-func setUp[T object](informer cache.SharedIndexInformer, trim func(T) T, changed func(cache.ObjectName)) {
+// changed when an object is added, deleted, or updated and its trimmed versions are different.
+func setUp[T object](
+	informer cache.SharedIndexInformer, trim func(T) T, different func(before, after T) bool, changed func(cache.ObjectName),
+) {
 	// Neither call fails before an informer is started.
 	_ = informer.SetTransform(func(o any) (any, error) {
 		if whole, ok := o.(T); ok {
@@ -44,7 +48,7 @@ func setUp[T object](informer cache.SharedIndexInformer, trim func(T) T, changed
 	_, _ = typed.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[T]{
 		AddFunc: func(added T) { changed(cache.MetaObjectToName(added)) },
 		UpdateFunc: func(before, after T) {
-			if differ(before, after) {
+			if different(before, after) {
 				changed(cache.MetaObjectToName(after))
 			}
 		},
@@ -53,7 +57,7 @@ func setUp[T object](informer cache.SharedIndexInformer, trim func(T) T, changed
 }
 
 // differ reports whether two trimmed versions of an object differ in more than their
-// resourceVersion.
+// resourceVersion. A reconcile reads nothing else.
 func differ[T object](before, after T) bool {
 	same := before.DeepCopyObject().(T) // a deep copy has the same type
 	same.SetResourceVersion(after.GetResourceVersion())

@@ -59,8 +59,8 @@ func StartOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.Dae
 		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
 		written:   map[types.UID]*corev1.Pod{},
 	}
-	setUp(w.pods, trimPod, func(cache.ObjectName) { changed() })
-	setUp(w.revisions, trimRevision, func(cache.ObjectName) { changed() })
+	setUp(w.pods, trimPod, differ, func(cache.ObjectName) { changed() })
+	setUp(w.revisions, trimRevision, differ, func(cache.ObjectName) { changed() })
 
 	// client-go logs failures of a watch: add which DaemonSet it belongs to.
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("daemonset", ds.Namespace+"/"+ds.Name))
