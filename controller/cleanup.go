@@ -17,26 +17,24 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// cleanup undoes everything on a DaemonSet that asks for nothing, or for something
-// that Kubernetes does itself.
+// cleanup undoes everything on an unmanaged DaemonSet. problem is "" unless it asks for a
+// strategy and Kubernetes updates it itself.
 func (s *scope) cleanup(ctx context.Context, problem string) error {
 	s.stopRollout(s.key, s.state)
 	if err := s.unmarkPods(ctx, false); err != nil {
 		return err
 	}
-	if s.state.owned != nil {
-		s.state.owned.Stop()
-		s.state.owned = nil
-	}
+	s.state.stopOwned()
+	want := status.Conditions{rollout.InvalidCondition: nil}
 	if problem != "" {
-		want := status.Conditions{}
 		want.Set(rollout.Invalid(problem))
-		return s.setConditions(ctx, want.RemoveRollout())
 	}
-	if err := s.setConditions(ctx, status.Conditions{}.RemoveOwned()); err != nil {
+	if err := s.setConditions(ctx, want.RemoveRollout()); err != nil {
 		return err
 	}
-	s.forget(s.key)
+	if problem == "" {
+		s.forget(s.key)
+	}
 	return nil
 }
 
@@ -45,17 +43,15 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 // annotations stay, so that nodes that pull images need not start again; advance corrects
 // them.
 //
-// That a DaemonSet once asked is known only from its watch, which is kept until
-// all is done. If the DaemonSet changed while no controller was watching, because it
-// was down or another just took over, the marks stay until
-// the pods are replaced, or the DaemonSet opts in and out again: finding them
-// would take a list of all pods of the cluster. The same goes for a DaemonSet
-// that is deleted without its pods.
+// Only its watch, which is kept until all is done, tells that a DaemonSet once asked. If the
+// DaemonSet changed while no controller was watching, the marks stay until the pods are
+// replaced, or the DaemonSet opts in and out again: finding them would take a list of all
+// pods of the cluster. The same holds for a DaemonSet that is deleted without its pods.
 func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	if s.state.marked == noMarks {
 		return nil
 	}
-	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else it is another DaemonSet by now
+	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else another DaemonSet has the name by now
 		patches, err := s.unmarkPatches(ctx, keepTargets)
 		if err != nil {
 			return err
@@ -72,9 +68,8 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 	return nil
 }
 
-// unmarkPatches returns the patches that remove the marks. It asks the
-// apiserver, since the watch may not have seen the last marks yet, and page by page, since
-// pods arrive whole.
+// unmarkPatches returns the patches that remove the marks. It lists the pods, since the
+// watch may not have seen the last marks yet, and page by page, since they arrive untrimmed.
 func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.PodPatch, error) {
 	var (
 		patches []status.PodPatch
@@ -115,18 +110,15 @@ func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
 // forget drops everything that is kept of a DaemonSet.
 func (r *reconciler) forget(key cache.ObjectName) {
 	if t := r.states.remove(key); t != nil {
-		if t.owned != nil {
-			t.owned.Stop()
-		}
+		t.stopOwned()
 		r.stopRollout(key, t)
 	}
 	r.metrics.forgetPods(key)
-	r.queue.Forget(key)
 }
 
 // stop is called when no worker runs any more.
 func (r *reconciler) stop() {
-	for _, key := range r.states.keys() {
+	for key := range r.states.byKey {
 		r.forget(key)
 	}
 	r.nodes.Wait()

@@ -20,11 +20,11 @@
 // scope.advance makes sure that everything has been listed, finds the target revision, and
 // runs one step. The step drops from expectations.Deletions what the watch shows by now,
 // has rollout.NewPlan decide, and deletes the planned pods through podclient, each with its
-// UID as precondition. Deletions that failed are taken out of the plan again. Pods that
-// should ask their nodes to pull images get their annotation patched. In the end the step
-// asks the queue for the times at which something may change without an event, and reports
-// the plan in metrics, Events and the DaemonSet's conditions. The deleted pods come back as
-// events of the watch: they begin the next step.
+// UID as precondition. It reverts failed deletions in the plan, and patches the annotation
+// of pods that should ask their nodes to pull images. In the end it asks the queue for the
+// times at which something may change without an event, and reports the plan in metrics,
+// Events and the DaemonSet's conditions. The deleted pods come back as events of the watch:
+// they begin the next step.
 //
 // # Failures
 //
@@ -42,26 +42,25 @@
 // pods and ControllerRevisions only by the selectors of those DaemonSets. Nodes
 // are watched once one of them asks for AdvancedRollingUpdate.
 //
-// Run must be called by one process at a time, which a lease has to ensure. With OTA, two
-// at once would patch pods twice and do no harm, since each patch names the pod's UID and
-// is the same from either. With AdvancedRollingUpdate, each would delete as many pods as
-// may be unavailable, twice as many in all.
+// Run must be called by one process at a time, which a lease has to ensure. With OTA, a
+// second process would send every patch twice and do no harm. With AdvancedRollingUpdate,
+// each would delete as many pods as may be unavailable, twice as many in all.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
@@ -116,20 +115,14 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 	if o.Workers < 0 || o.Patches < 0 {
 		return nil, fmt.Errorf("new controller: %d workers and %d patches at once: want neither below 0", o.Workers, o.Patches)
 	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.Patches == 0 {
-		o.Patches = DefaultPatches
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Patches = cmp.Or(o.Patches, DefaultPatches)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics()}
-	if err := errors.Join(c.metrics.register(o.Registerer), c.queues.register(o.Registerer)); err != nil {
+	if err := register(o.Registerer, append(c.metrics.collectors(), c.queues.collectors()...)); err != nil {
 		return nil, fmt.Errorf("new controller: register metrics: %w", err)
 	}
 	return c, nil
@@ -144,25 +137,12 @@ func (c *Controller) Synced() bool { return c.synced.Load() }
 // through an apiserver that is away.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
-	g, ctx := errgroup.WithContext(ctx)
-
-	delays := backoff.NewDaemonSets()
-	queue := newQueue(delays, c.queues)
-	daemonSets, err := informer.NewDaemonSets(c.client, queue.Add)
-	if err != nil {
-		queue.ShutDown()
-		return err
-	}
-	nodes, err := informer.NewNodes(c.client)
-	if err != nil {
-		queue.ShutDown()
-		return fmt.Errorf("watch nodes: %w", err)
-	}
+	queue := newQueue(c.queues)
+	daemonSets := informer.NewDaemonSets(c.client, queue.Add)
 	r := &reconciler{
 		client:     c.client,
 		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
 		queue:      queue,
-		backoff:    delays,
 		podClient: &podclient.Client{
 			Kube: c.client, FieldManager: Name, Limit: c.options.Patches,
 			OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted,
@@ -171,23 +151,20 @@ func (c *Controller) Run(ctx context.Context) error {
 		metrics: c.metrics,
 		log:     c.options.Logger,
 		timing:  c.options.Timing,
-		nodes:   nodes,
+		nodes:   informer.NewNodes(c.client),
 		states:  newStates(),
 	}
 
-	g.Go(func() error { daemonSets.RunWithContext(ctx); return nil })
-	g.Go(func() error { <-ctx.Done(); queue.ShutDown(); return nil })
-	g.Go(func() error {
-		if !cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
-			return nil
-		}
+	var running sync.WaitGroup
+	running.Go(func() { daemonSets.RunWithContext(ctx) })
+	running.Go(func() { <-ctx.Done(); queue.ShutDown() })
+	if cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
 		c.synced.Store(true)
 		for range c.options.Workers {
-			g.Go(func() error { r.work(ctx); return nil })
+			running.Go(func() { r.work(ctx) })
 		}
-		return nil
-	})
-	err = g.Wait()
+	}
+	running.Wait()
 	r.stop()
-	return err
+	return nil
 }

@@ -7,22 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-const metricsPrefix = "edgehub_controller_"
-
-// Values of the label state.
-const (
-	stateNeedsUpgrade = "needs_upgrade"
-	stateUpToDate     = "up_to_date"
-)
-
-// metrics has two series for each DaemonSet that asks for OTA, one for each state
-// of a node and one for images for one that asks for AdvancedRollingUpdate, and a
-// handful besides.
+// metrics has, for each DaemonSet with OTA, two series; for each with AdvancedRollingUpdate,
+// one for each state of a node and one for images; and a few besides.
 type metrics struct {
 	reconciles *prometheus.CounterVec
 	patches    *prometheus.CounterVec
@@ -33,75 +25,77 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
-	return &metrics{
-		reconciles: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: metricsPrefix + "reconciles_total",
-			Help: "Reconciles of DaemonSets, by result: success, or error when it is retried with backoff.",
-		}, []string{"result"}),
-		patches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: metricsPrefix + "pod_patches_total",
-			Help: "Patches of the status of pods, by result: success, gone, conflict or error.",
-		}, []string{"result"}),
-		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: metricsPrefix + "pod_deletions_total",
-			Help: "Pods deleted to be replaced, by result: success, gone, conflict or error.",
-		}, []string{"result"}),
-		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: metricsPrefix + "rollout_nodes",
-			Help: "Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, by state: " + rolloutStates() + ".",
-		}, []string{"namespace", "daemonset", "state"}),
-		images: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: metricsPrefix + "rollout_nodes_awaiting_images",
-			Help: "Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",
-		}, []string{"namespace", "daemonset"}),
-		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: metricsPrefix + "daemonset_pods",
-			Help: "Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
-		}, []string{"namespace", "daemonset", "state"}),
-	}
-}
-
-func (m *metrics) register(r prometheus.Registerer) error {
-	return errors.Join(r.Register(m.reconciles), r.Register(m.patches), r.Register(m.deletions),
-		r.Register(m.pods), r.Register(m.nodes), r.Register(m.images))
-}
-
-func (m *metrics) reconciled(err error) {
-	result := "success"
-	if err != nil {
-		result = "error"
-	}
-	m.reconciles.WithLabelValues(result).Inc()
-}
-
-func rolloutStates() string {
-	var out []string
+	var states []string
 	for _, state := range rollout.States() {
-		out = append(out, string(state))
+		states = append(states, string(state))
 	}
-	return strings.Join(out, ", ")
+	return &metrics{
+		reconciles: newCounter("edgehub_controller_reconciles_total",
+			"Reconciles of DaemonSets, by result: success, or error when it is retried with backoff.", "result"),
+		patches: newCounter("edgehub_controller_pod_patches_total",
+			"Patches of the status of pods, by result: success, gone, conflict or error.", "result"),
+		deletions: newCounter("edgehub_controller_pod_deletions_total",
+			"Pods deleted to be replaced, by result: success, gone, conflict or error.", "result"),
+		nodes: newGauge("edgehub_controller_rollout_nodes",
+			"Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, by state: "+strings.Join(states, ", ")+".",
+			"namespace", "daemonset", "state"),
+		images: newGauge("edgehub_controller_rollout_nodes_awaiting_images",
+			"Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",
+			"namespace", "daemonset"),
+		pods: newGauge("edgehub_controller_daemonset_pods",
+			"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+			"namespace", "daemonset", "state"),
+	}
 }
 
-func (m *metrics) patched(err error) { m.patches.WithLabelValues(resultOf(err)).Inc() }
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
 
-func (m *metrics) deleted(err error) { m.deletions.WithLabelValues(resultOf(err)).Inc() }
+func newGauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.reconciles, m.patches, m.deletions, m.pods, m.nodes, m.images}
+}
+
+func register(r prometheus.Registerer, collectors []prometheus.Collector) error {
+	var errs []error
+	for _, c := range collectors {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *metrics) reconciled(err error) { m.reconciles.WithLabelValues(resultOf(err)).Inc() }
+
+func (m *metrics) patched(err error) { m.patches.WithLabelValues(answerOf(err)).Inc() }
+
+func (m *metrics) deleted(err error) { m.deletions.WithLabelValues(answerOf(err)).Inc() }
 
 func resultOf(err error) string {
-	result := "error"
-	switch {
-	case err == nil:
-		result = "success"
-	case apierrors.IsNotFound(err):
-		result = "gone"
-	case podclient.IsConflict(err):
-		result = "conflict"
+	if err != nil {
+		return "error"
 	}
-	return result
+	return "success"
+}
+
+// answerOf is the result of one request for a pod.
+func answerOf(err error) string {
+	switch {
+	case apierrors.IsNotFound(err):
+		return "gone"
+	case podclient.IsConflict(err):
+		return "conflict"
+	default:
+		return resultOf(err)
+	}
 }
 
 func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {
-	m.pods.WithLabelValues(key.Namespace, key.Name, stateNeedsUpgrade).Set(float64(needUpgrade))
-	m.pods.WithLabelValues(key.Namespace, key.Name, stateUpToDate).Set(float64(upToDate))
+	m.pods.WithLabelValues(key.Namespace, key.Name, "needs_upgrade").Set(float64(needUpgrade))
+	m.pods.WithLabelValues(key.Namespace, key.Name, "up_to_date").Set(float64(upToDate))
 }
 
 func (m *metrics) forgetPods(key cache.ObjectName) {
@@ -118,4 +112,70 @@ func (m *metrics) setRollout(key cache.ObjectName, p *rollout.Plan) {
 func (m *metrics) forgetRollout(key cache.ObjectName) {
 	m.nodes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
 	m.images.DeleteLabelValues(key.Namespace, key.Name)
+}
+
+// queueMetrics are those of client-go's workqueues, under the names that dashboards of
+// Kubernetes components use. There is one queue, called Name.
+type queueMetrics struct {
+	depth      *prometheus.GaugeVec
+	adds       *prometheus.CounterVec
+	latency    *prometheus.HistogramVec
+	duration   *prometheus.HistogramVec
+	unfinished *prometheus.GaugeVec
+	longest    *prometheus.GaugeVec
+	retries    *prometheus.CounterVec
+}
+
+var _ workqueue.MetricsProvider = (*queueMetrics)(nil)
+
+func newQueueMetrics() *queueMetrics {
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(1e-4, 10, 8), // 0.1 ms to 1000 s
+		}, []string{"name"})
+	}
+	return &queueMetrics{
+		depth:    newGauge("workqueue_depth", "DaemonSets that wait for a worker.", "name"),
+		adds:     newCounter("workqueue_adds_total", "DaemonSets put into the queue.", "name"),
+		latency:  histogram("workqueue_queue_duration_seconds", "How long a DaemonSet waited for a worker."),
+		duration: histogram("workqueue_work_duration_seconds", "How long a worker took for a DaemonSet."),
+		unfinished: newGauge("workqueue_unfinished_work_seconds",
+			"Sum of how long the workers have been at what they have not finished.", "name"),
+		longest: newGauge("workqueue_longest_running_processor_seconds",
+			"How long the slowest worker has been at what it has not finished.", "name"),
+		retries: newCounter("workqueue_retries_total", "DaemonSets put back after a failure.", "name"),
+	}
+}
+
+func (m *queueMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.depth, m.adds, m.latency, m.duration, m.unfinished, m.longest, m.retries}
+}
+
+func (m *queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return m.depth.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewAddsMetric(name string) workqueue.CounterMetric {
+	return m.adds.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return m.latency.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return m.duration.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return m.unfinished.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return m.longest.WithLabelValues(name)
+}
+
+func (m *queueMetrics) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return m.retries.WithLabelValues(name)
 }

@@ -37,7 +37,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	s.metrics.setPods(s.key, p.Need, p.Total-p.Need)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
-		s.events.Marked(s.ds, &s.state.reported, target.Revision, p, done, s.state.patchBackoff.Waiting())
+		s.events.Marked(s.ds, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 	}
 	return done.ErrIfNone()
 }

@@ -3,16 +3,13 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
@@ -26,7 +23,6 @@ type reconciler struct {
 	client     kubernetes.Interface
 	daemonSets appslisters.DaemonSetLister
 	queue      queue
-	backoff    backoff.DaemonSets // the queue's
 	podClient  *podclient.Client
 	events     *events.Recorder
 	metrics    *metrics
@@ -38,15 +34,8 @@ type reconciler struct {
 
 // reconcile brings one DaemonSet's pods to where they should be.
 func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error {
-	ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
-		r.forget(key)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read DaemonSet: %w", err)
-	}
-	if !ds.DeletionTimestamp.IsZero() {
+	ds, _ := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name) // not found is the only error
+	if ds == nil || !ds.DeletionTimestamp.IsZero() {
 		r.forget(key) // its pods go with it
 		return nil
 	}
@@ -54,7 +43,7 @@ func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error 
 		r.forget(key) // what is known is about another DaemonSet of the same name
 	}
 	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && !status.HasOwned(ds) {
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && status.OwnedConditions(ds) == nil {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}

@@ -15,8 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
-// scope is one reconcile of one DaemonSet: what it is about, and what it works with. It
-// belongs to the worker that holds key.
+// scope is one reconcile of one DaemonSet. It belongs to the worker that holds key.
 type scope struct {
 	*reconciler
 	key     cache.ObjectName
@@ -30,10 +29,7 @@ func (s *scope) ownedWatch(ctx context.Context) (*informer.Owned, error) {
 	if s.state.owned != nil && s.state.owned.Matches(s.ds) {
 		return s.state.owned, nil
 	}
-	if s.state.owned != nil {
-		s.state.owned.Stop()
-		s.state.owned = nil
-	}
+	s.state.stopOwned()
 	w, err := informer.StartOwned(ctx, s.client, s.ds, s.requeue())
 	if err != nil {
 		return nil, err
@@ -56,20 +52,20 @@ func (s *scope) requeueAt(at, now time.Time) {
 	}
 }
 
-// ready returns those of the patches that need not wait because of a failure. pods are
-// all pods of the DaemonSet. It reuses the array of patches.
+// ready returns the patches that need not wait because of a failure, in the array of
+// patches. pods are all pods of the DaemonSet.
 func (s *scope) ready(patches []status.PodPatch, pods []*corev1.Pod, now time.Time) []status.PodPatch {
 	s.state.patchBackoff.Retain(pods)
 	return slices.DeleteFunc(patches, func(p status.PodPatch) bool { return !s.state.patchBackoff.Ready(p.Pod.UID, now) })
 }
 
-// patchPods sends the patches, and looks again when the first that failed may be repeated.
+// patchPods sends the patches, and requeues for when the first that failed may be repeated.
 func (s *scope) patchPods(ctx context.Context, patches []status.PodPatch) podclient.PatchResult {
 	done := s.podClient.Patch(ctx, patches)
 	s.state.owned.Wrote(done.Changed)
 	now, failures := time.Now(), s.state.patchBackoff
 	for _, pod := range done.Changed {
-		failures.Succeeded(pod.UID)
+		delete(failures, pod.UID)
 	}
 	for _, uid := range done.Unchanged {
 		failures.Failed(uid, now)

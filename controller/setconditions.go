@@ -52,8 +52,6 @@ func (s *scope) setConditions(ctx context.Context, want status.Conditions) error
 	if err != nil {
 		return fmt.Errorf("patch conditions: %w", err)
 	}
-	if trimmed, err := informer.TrimDaemonSet(answer); err == nil {
-		*last = written{ds: trimmed.(*appsv1.DaemonSet), at: now} // TrimDaemonSet keeps the type
-	}
+	*last = written{ds: informer.TrimDaemonSet(answer), at: now}
 	return nil
 }

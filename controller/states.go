@@ -1,10 +1,7 @@
 package controller
 
 import (
-	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -15,28 +12,35 @@ import (
 )
 
 // state is what the controller remembers of a DaemonSet from one reconcile to
-// the next. Nothing in it decides what should be; losing it costs a list, and an
-// Event repeated. It belongs to the worker that holds the DaemonSet's key.
+// the next. Nothing in it decides what should be: losing it costs a list and a repeated
+// Event. It belongs to the worker that holds the DaemonSet's key.
 type state struct {
-	// ds is the DaemonSet as it was when it was last worked on. Another of the same name
-	// has nothing of what follows.
+	// ds is the DaemonSet as of the last reconcile. Another of the same name gets a new state.
 	ds *appsv1.DaemonSet
-	// until is when it may be worked on again after a failure, and patchBackoff has the pods
-	// that could not be patched.
-	until        time.Time
-	patchBackoff *backoff.Pods
+	// retry says when to reconcile again after a failure, and patchBackoff which pods
+	// could not be patched.
+	retry        backoff.Retry
+	patchBackoff backoff.Pods
 	// owned is nil unless the DaemonSet opted in.
 	owned *informer.Owned
 	// marked is the kind of marks that pods may have.
 	marked markKind
 	// rollout is nil unless the DaemonSet is rolled out by its nodes.
 	rollout *rolloutState
-	// throttle is the only part that is not for the worker alone.
+	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.
 	written written
 	// reported is what was last reported in Events.
 	reported events.Reported
+}
+
+// stopOwned ends the watch of pods and revisions, if there is one.
+func (t *state) stopOwned() {
+	if t.owned != nil {
+		t.owned.Stop()
+		t.owned = nil
+	}
 }
 
 // markKind is a reason for marks on pods.
@@ -56,7 +60,7 @@ type states struct {
 
 func newStates() *states { return &states{byKey: map[cache.ObjectName]*state{}} }
 
-// get returns nil when there is no state for the DaemonSet.
+// get returns nil without a state for the DaemonSet.
 func (r *states) get(key cache.ObjectName) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +72,7 @@ func (r *states) getOrAdd(key cache.ObjectName) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{patchBackoff: backoff.NewPods()}
+		t = &state{patchBackoff: backoff.Pods{}}
 		r.byKey[key] = t
 	}
 	return t
@@ -81,10 +85,4 @@ func (r *states) remove(key cache.ObjectName) *state {
 	t := r.byKey[key]
 	delete(r.byKey, key)
 	return t
-}
-
-func (r *states) keys() []cache.ObjectName {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.byKey))
 }

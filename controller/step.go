@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
@@ -26,7 +27,7 @@ type rolloutState struct {
 	// new.
 	confirmed  *appsv1.ControllerRevision
 	generation int64
-	asked      map[string]bool // revisions of the pods that there were then
+	asked      sets.Set[string] // hashes of the pods' revisions at that time
 	reported   events.RolloutReported
 }
 
@@ -123,4 +124,23 @@ func (s *step) revertFailed() {
 		}
 	}
 	s.plan.RefusedInARow = expected.RefusalsInARow()
+}
+
+// requestPrepulls has the pods in the plan's Pulls, and no others, ask their nodes to pull
+// images. It patches at most a burst of them, so that deletions do not wait for thousands;
+// the next step goes on with the others.
+func (s *step) requestPrepulls(ctx context.Context) error {
+	patches := s.ready(status.PrepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
+	if len(s.plan.Pulls)+len(patches) > 0 {
+		s.state.marked = prepullMarks
+	}
+	if len(patches) > rollout.Burst {
+		patches = patches[:rollout.Burst]
+		s.queue.Add(s.key)
+	}
+	done := s.patchPods(ctx, patches)
+	if ctx.Err() == nil {
+		s.events.Prepulls(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
+	}
+	return done.ErrIfNone()
 }

@@ -14,11 +14,11 @@ import (
 
 // queue holds the DaemonSets to reconcile. It hands out a key to one worker at a time, and
 // accepts it again meanwhile.
-type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
+type queue = workqueue.TypedDelayingInterface[cache.ObjectName]
 
-func newQueue(b backoff.DaemonSets, metrics workqueue.MetricsProvider) queue {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(b,
-		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
+func newQueue(metrics workqueue.MetricsProvider) queue {
+	return workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
 }
 
 // work takes keys until the queue is shut down.
@@ -43,50 +43,35 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	}
 	err := r.reconcile(ctx, key)
 	if err != nil && ctx.Err() != nil {
-		return // cut short, and no failure
+		return // the controller stops, which is not a failure
 	}
 	r.metrics.reconciled(err)
-	if err == nil {
-		r.succeeded(key)
-		return
+	t := r.states.get(key)
+	switch {
+	case err != nil: // t is not nil: only a DaemonSet with a state is reconciled
+		wait := t.retry.DaemonSetFailed(time.Now())
+		r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
+			"daemonset", key.String(), "failures", t.retry.Failures, "wait", wait, "err", err)
+		r.queue.AddAfter(key, wait)
+	case t != nil:
+		t.retry = backoff.Retry{}
 	}
-	wait := r.failed(key, time.Now())
-	r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
-		"daemonset", key.String(), "failures", r.queue.NumRequeues(key), "wait", wait, "err", err)
-	r.queue.AddAfter(key, wait)
 }
 
 // retryDelay is how long a DaemonSet must be left alone because it could not be
-// reconciled; 0 or less is not at all. Changes of pods and nodes, of which there may be
+// reconciled; 0 or less is no wait. Changes of pods and nodes, of which there may be
 // hundreds a second, do not end the wait. A change of what the DaemonSet itself asks for
 // does: whoever made it waits to see what it does.
 func (r *reconciler) retryDelay(key cache.ObjectName, now time.Time) time.Duration {
 	t := r.states.get(key)
-	if t == nil || !t.until.After(now) {
+	if t == nil {
 		return 0
 	}
 	ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
 	if err != nil || !sameSpec(t.ds, ds) {
 		return 0
 	}
-	return t.until.Sub(now)
-}
-
-// failed returns when the DaemonSet is to be tried again.
-func (r *reconciler) failed(key cache.ObjectName, now time.Time) time.Duration {
-	wait := r.backoff.When(key)
-	if t := r.states.get(key); t != nil {
-		t.until = now.Add(wait)
-	}
-	return wait
-}
-
-// succeeded ends the wait, which a change of the DaemonSet may have cut short.
-func (r *reconciler) succeeded(key cache.ObjectName) {
-	r.backoff.Forget(key)
-	if t := r.states.get(key); t != nil {
-		t.until = time.Time{}
-	}
+	return t.retry.Until.Sub(now)
 }
 
 func sameSpec(a, b *appsv1.DaemonSet) bool {

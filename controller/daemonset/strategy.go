@@ -1,8 +1,3 @@
-// Package daemonset reads what a DaemonSet asks for, and which revision it wants
-// its pods to run. The controller acts on it; programs that show a rollout to
-// people must not see it differently.
-//
-// Everything here is a pure function and safe for concurrent use.
 package daemonset
 
 import (
@@ -62,43 +57,32 @@ func (s Strategy) String() string {
 const maxQuoted = 100
 
 // StrategyOf reads what ds asks for. When it asks for something that cannot be
-// carried out, problem says what is wrong and what to write instead.
+// carried out, problem says what is wrong and what to write instead. The newer annotation
+// wins, even if its value is wrong and the older one's is not.
 func StrategyOf(ds *appsv1.DaemonSet) (_ Strategy, problem string) {
-	key, value, ok := strategyAnnotationOf(ds)
+	key := StrategyAnnotation
+	value, ok := ds.Annotations[key]
 	if !ok {
-		return Unmanaged, ""
+		key = OldStrategyAnnotation
+		if value, ok = ds.Annotations[key]; !ok {
+			return Unmanaged, ""
+		}
 	}
 	wanted, known := strategies[strings.ToLower(strings.TrimSpace(value))]
 	onDelete := ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
-	switch {
-	case known && onDelete:
+	if known && onDelete {
 		return wanted, ""
+	}
+	problem = fmt.Sprintf("annotation %s is %q, ", key, Truncate(value, maxQuoted))
+	switch {
 	case known:
-		return Unmanaged, fmt.Sprintf("annotation %s is %q, but spec.updateStrategy.type is %s, with which Kubernetes replaces the pods itself: "+
-			"set spec.updateStrategy.type to OnDelete, or remove the annotation", key, quotable(value), ds.Spec.UpdateStrategy.Type)
+		return Unmanaged, problem + fmt.Sprintf("but spec.updateStrategy.type is %s, with which Kubernetes replaces the pods itself: "+
+			"set spec.updateStrategy.type to OnDelete, or remove the annotation", ds.Spec.UpdateStrategy.Type)
 	case onDelete:
-		return Undecided, fmt.Sprintf("annotation %s is %q, which is no update strategy: set it to OTA or AdvancedRollingUpdate, "+
-			"or remove it; until then nothing is done with this DaemonSet", key, quotable(value))
+		return Undecided, problem + "which is no update strategy: set it to OTA or AdvancedRollingUpdate, " +
+			"or remove it; until then nothing is done with this DaemonSet"
 	default:
-		return Unmanaged, fmt.Sprintf("annotation %s is %q, which is no update strategy: set it to OTA or AdvancedRollingUpdate "+
-			"and spec.updateStrategy.type to OnDelete, or remove it", key, quotable(value))
+		return Unmanaged, problem + "which is no update strategy: set it to OTA or AdvancedRollingUpdate " +
+			"and spec.updateStrategy.type to OnDelete, or remove it"
 	}
-}
-
-// strategyAnnotationOf returns the annotation that counts: the newer name wins,
-// even if its value is wrong and the older one's is not.
-func strategyAnnotationOf(ds *appsv1.DaemonSet) (key, value string, ok bool) {
-	for _, key := range []string{StrategyAnnotation, OldStrategyAnnotation} {
-		if value, ok := ds.Annotations[key]; ok {
-			return key, value, true
-		}
-	}
-	return "", "", false
-}
-
-func quotable(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
 }

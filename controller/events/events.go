@@ -1,3 +1,6 @@
+// Package events reports what the controller does with a DaemonSet, in Events and in the
+// log. Each fact is reported once, when it becomes true: the caller keeps what was
+// reported last, and after a restart the conditions on the DaemonSet tell it.
 package events
 
 import (
@@ -23,11 +26,10 @@ const (
 	reasonOptedOut        = "UpgradeMarksRemoved"
 )
 
-// Recorder reports what happens to DaemonSets, in the log and where people look for it, in
-// `kubectl describe`. The same thing is reported once, until something else is. It is safe
-// for concurrent use.
+// Recorder reports what happens to DaemonSets, in the log and in `kubectl describe`. It is
+// safe for concurrent use.
 //
-// They are core/v1 Events: the recorder for events.k8s.io folds Events of equal
+// It writes core/v1 Events: the recorder for events.k8s.io folds Events of equal
 // reason into the first one's message, and "3 of 5 pods" would never become "2 of
 // 5".
 type Recorder struct {
@@ -35,9 +37,9 @@ type Recorder struct {
 	log    *slog.Logger
 }
 
-// Reported is what was last reported about a DaemonSet, each "" when the matter is
-// settled: the problem with what it asks for, pods that could not be marked, and the sum
-// of the marks.
+// Reported is what was last reported about a DaemonSet: the problem with what it asks for,
+// pods that could not be marked, and the sum of the marks. Each is "" when there is nothing
+// to report.
 type Reported struct {
 	problem  string
 	unmarked string
@@ -53,19 +55,22 @@ func NewRecorder(ctx context.Context, client typedcorev1.EventsGetter, component
 }
 
 func (r *Recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
-	r.events.Event(ds, corev1.EventTypeNormal, reason, message)
+	r.events.Event(ds, corev1.EventTypeNormal, reason, truncated(message))
 }
 
 func (r *Recorder) warning(ds *appsv1.DaemonSet, reason, message string) {
-	r.events.Event(ds, corev1.EventTypeWarning, reason, message)
+	r.events.Event(ds, corev1.EventTypeWarning, reason, truncated(message))
+}
+
+func (r *Recorder) logFor(ds *appsv1.DaemonSet) *slog.Logger {
+	return r.log.With("daemonset", ds.Namespace+"/"+ds.Name)
 }
 
 // Problem reports what is wrong with what ds asks for; "" is nothing.
 func (r *Recorder) Problem(ds *appsv1.DaemonSet, last *Reported, problem string) {
 	if problem != "" && problem != last.problem {
-		r.log.Warn("DaemonSet asks for an update strategy that cannot be carried out",
-			"daemonset", ds.Namespace+"/"+ds.Name, "problem", problem)
-		r.warning(ds, reasonInvalidStrategy, truncated(problem))
+		r.logFor(ds).Warn("DaemonSet asks for an update strategy that cannot be carried out", "problem", problem)
+		r.warning(ds, reasonInvalidStrategy, problem)
 	}
 	last.problem = problem
 }
@@ -84,21 +89,20 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",
 			p.Need, p.Total, revision)
 	}
-	r.log.Info("pods marked", "daemonset", ds.Namespace+"/"+ds.Name, "revision", revision,
-		"needUpgrade", p.Need, "pods", p.Total, "changed", len(done.Changed))
+	r.logFor(ds).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "pods", p.Total, "changed", len(done.Changed))
 	if summary != last.summary {
 		r.normal(ds, reason, summary)
 		last.summary = summary
 	}
 }
 
-// Prepulls posts an Event only if something failed: that a rollout began with its images
-// is reported with its start. waiting is as for marked.
+// Prepulls posts an Event only if something failed: Rollout reports that a rollout began
+// with its images. waiting is as for Marked.
 func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.Changed) > 0 {
-		r.log.Info("pods tell their nodes which images to pull, or no longer do",
-			"daemonset", ds.Namespace+"/"+ds.Name, "revision", revision, "changed", len(done.Changed))
+		r.logFor(ds).Info("pods tell their nodes which images to pull, or no longer do",
+			"revision", revision, "changed", len(done.Changed))
 	}
 }
 
@@ -112,20 +116,20 @@ func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podcl
 		return
 	}
 	if failure != "" && failure != last.unmarked {
-		r.log.Warn("pods could not be marked", "daemonset", ds.Namespace+"/"+ds.Name, "problem", failure)
-		r.warning(ds, reasonMarkingFailed, truncated(failure))
+		r.logFor(ds).Warn("pods could not be marked", "problem", failure)
+		r.warning(ds, reasonMarkingFailed, failure)
 	}
 	last.unmarked = failure
 }
 
-// Unmarked reports that the marks were taken off pods. prepull is true if they were for
-// nodes that pull images before a rollout replaces their pod.
+// Unmarked reports that the marks were removed from pods. prepull is true if the marks were
+// for nodes that pull images before a rollout replaces their pod.
 func (r *Recorder) Unmarked(ds *appsv1.DaemonSet, last *Reported, pods int, prepull bool) {
 	last.summary, last.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
-	r.log.Info("marks taken off pods: the DaemonSet no longer asks for them", "daemonset", ds.Namespace+"/"+ds.Name, "pods", pods)
+	r.logFor(ds).Info("marks taken off pods: the DaemonSet no longer asks for them", "pods", pods)
 	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
 	if prepull {
 		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images"

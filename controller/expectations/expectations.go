@@ -1,6 +1,10 @@
+// Package expectations remembers the deletions of pods that have been sent, until the
+// watch shows them, as the controllers of Kubernetes do. Without it, a reconcile that runs
+// before the watch catches up would delete the same pod again, or one too many.
 package expectations
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -8,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -18,8 +23,8 @@ type Outcome int
 const (
 	// Deleting pods are deleted. The watch will show it.
 	Deleting Outcome = iota
-	// Unknown is a pod for which the answer leaves open whether it was deleted. It
-	// counts as going until another answer shows that it was not.
+	// Unknown pods may have been deleted: the answer leaves it open. They count as
+	// deleted until another answer shows that they were not.
 	Unknown
 	// Kept pods live on as they are.
 	Kept
@@ -30,21 +35,20 @@ const (
 const toleratedConflicts = 3
 
 // Deletions are the requests to delete pods of one DaemonSet, each from before it is
-// sent until the watch shows that the pod terminates. A stale watch can cause no second
-// deletion because of them, neither of the same pod nor of one too many; and a pod that
-// cannot be deleted is tried less and less often. It is safe for concurrent use.
+// sent until the watch shows that the pod terminates. They keep a stale watch from causing
+// a second deletion of a pod, or one deletion too many; and a pod that cannot be deleted is
+// tried less and less often. Deletions is safe for concurrent use.
 type Deletions struct {
 	mu       sync.Mutex
 	byUID    map[types.UID]answer // guarded by mu
-	backoff  *backoff.Pods        // guarded by mu
-	refusals int                  // in a row, of whichever pods; guarded by mu
+	backoff  backoff.Pods         // guarded by mu
+	refusals int                  // in a row, of any pods; guarded by mu
 }
 
-// answer is the last one to a request to delete a pod.
+// answer is the last answer to a request to delete a pod.
 type answer struct {
 	outcome Outcome
-	// message is that of a refusal or failure, quoted; "" for a conflict that is likely
-	// to go away.
+	// message of the refusal or failure, quoted; "" for a conflict that is likely to go away.
 	message string
 	// conflict is the resourceVersion that the pod no longer had, "" for another answer.
 	conflict string
@@ -52,7 +56,7 @@ type answer struct {
 
 // NewDeletions returns an empty one.
 func NewDeletions() *Deletions {
-	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.NewPods()}
+	return &Deletions{byUID: map[types.UID]answer{}, backoff: backoff.Pods{}}
 }
 
 // Has reports whether the pod counts as deleted.
@@ -63,7 +67,7 @@ func (d *Deletions) Has(uid types.UID) bool {
 	return ok && a.outcome != Kept
 }
 
-// Refusal returns what keeps the pod from being deleted, nil if nothing does.
+// Refusal returns why the pod was not deleted, nil if nothing prevented it.
 func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +75,7 @@ func (d *Deletions) Refusal(uid types.UID) *rollout.Refusal {
 	if !ok || a.outcome == Deleting {
 		return nil
 	}
-	return &rollout.Refusal{Message: a.message, Until: d.backoff.Until(uid)}
+	return &rollout.Refusal{Message: a.message, Until: d.backoff[uid].Until}
 }
 
 // RefusalsInARow counts those since a pod was last deleted.
@@ -102,14 +106,14 @@ func (d *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err erro
 	defer d.mu.Unlock()
 	a := answer{outcome: f}
 	if f == Deleting {
-		d.backoff.Succeeded(pod.UID)
+		delete(d.backoff, pod.UID)
 		d.refusals = 0
 	} else {
 		d.backoff.Failed(pod.UID, now)
 		if conflict {
 			a.conflict = pod.ResourceVersion
 		}
-		if !conflict || d.backoff.Failures(pod.UID) > toleratedConflicts {
+		if !conflict || d.backoff[pod.UID].Failures > toleratedConflicts {
 			a.message = QuoteError(err)
 			d.refusals++
 		}
@@ -144,4 +148,14 @@ func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout
 	d.byUID = behind
 	d.backoff.Retain(left)
 	return again
+}
+
+// maxQuoted is how much of an error is repeated in conditions and Events: enough for the
+// name of a webhook or policy and its reason.
+const maxQuoted = 200
+
+// QuoteError quotes an error of the apiserver, truncated: its text may come from any
+// admission webhook or policy, and be of any length.
+func QuoteError(err error) string {
+	return strconv.Quote(daemonset.Truncate(err.Error(), maxQuoted))
 }

@@ -2,8 +2,10 @@ package expectations
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,12 +51,19 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 
 // A pod that serves nobody changes often, so that its first conflicts are bad luck. One
 // that ends in nothing but conflicts is refused.
-func TestAConflictThatDoesNotEndIsNamed(t *testing.T) {
+func TestRepeatedConflictsBecomeARefusal(t *testing.T) {
 	d, pod := NewDeletions(), podtest.PodAt("old")
 	for i := range toleratedConflicts + 1 {
 		d.Answered(pod, Kept, true, errors.New("conflict"), podtest.Now)
 		if named, want := d.Refusal(pod.UID).Message != "", i == toleratedConflicts; named != want {
 			t.Errorf("after %d conflicts it is named: %t", i+1, named)
 		}
+	}
+}
+
+func TestQuotedErrorsAreTruncatedAndPrintable(t *testing.T) {
+	got := QuoteError(errors.New("no\x1b[31m\n" + strings.Repeat("ü", 1000)))
+	if !utf8.ValidString(got) || len(got) > 2*maxQuoted || strings.ContainsAny(got, "\x1b\n") || !strings.HasPrefix(got, `"no\x1b[31m\n`) {
+		t.Errorf("got %s", got)
 	}
 }

@@ -18,11 +18,7 @@ func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
 			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
 		}
 		change(n)
-		trimmed, err := trimNode(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return trimmed.(*corev1.Node)
+		return trimNode(n)
 	}
 	same := node(func(*corev1.Node) {})
 	for name, tt := range map[string]struct {
@@ -38,7 +34,7 @@ func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
 		"a taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
 		"another node":      {func(n *corev1.Node) { n.UID = types.UID("other") }, true},
 	} {
-		if got := nodeChanged(same, node(tt.change)); got != tt.want {
+		if got := differ(same, node(tt.change)); got != tt.want {
 			t.Errorf("%s: got %t, want %t", name, got, tt.want)
 		}
 	}

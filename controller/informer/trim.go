@@ -11,19 +11,13 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// The trim functions run on everything a watch brings before it is kept. They
-// leave what this package reads and what an informer needs (name, UID and
-// resourceVersion). Objects of other types, such as the tombstones of an
-// informer, pass unchanged.
+// The trim functions keep what a reconcile reads and what an informer needs (name, UID and
+// resourceVersion).
 
 // TrimDaemonSet drops most of the pod template, which is most of a DaemonSet: the
-// images of a revision are read from its ControllerRevision. The fields that
-// decide on which nodes it runs are kept for those that opted in.
-func TrimDaemonSet(object any) (any, error) {
-	ds, ok := object.(*appsv1.DaemonSet)
-	if !ok {
-		return object, nil
-	}
+// images of a revision are read from its ControllerRevision. For a DaemonSet that opted in,
+// it keeps the fields that decide on which nodes its pods run.
+func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 	out := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         ds.Namespace,
@@ -47,7 +41,7 @@ func TrimDaemonSet(object any) (any, error) {
 	if wanted, _ := daemonset.StrategyOf(ds); wanted != daemonset.Unmanaged {
 		out.Spec.Template.Spec = trimTemplate(&ds.Spec.Template.Spec)
 	}
-	return out, nil
+	return out
 }
 
 // trimTemplate keeps what rollout.NewPlacement reads.
@@ -65,11 +59,7 @@ func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 }
 
 // trimNode keeps a node's identity, its labels and taints, and whether it is Ready.
-func trimNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
+func trimNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            node.Name,
@@ -86,16 +76,12 @@ func trimNode(object any) (any, error) {
 			}}
 		}
 	}
-	return out, nil
+	return out
 }
 
-// trimPod keeps a pod's identity, owner, node, mark, phase, readiness and what its
-// containers wait for.
-func trimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
+// trimPod keeps a pod's identity, owner, node, mark, phase, readiness, and why its
+// containers wait.
+func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         pod.Namespace,
@@ -121,21 +107,22 @@ func trimPod(object any) (any, error) {
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		switch c.Type {
-		case corev1.PodScheduled:
-			if c.Status == corev1.ConditionFalse {
-				out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
-			}
-		case corev1.PodReady, upgrade.NeedCondition, upgrade.ImageCondition:
-			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
-				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
-			})
+		kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+		switch {
+		case c.Type == corev1.PodReady:
+			kept.LastTransitionTime = c.LastTransitionTime
+		case c.Type == upgrade.NeedCondition, c.Type == upgrade.ImageCondition:
+			kept.Message = c.Message
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+		default:
+			continue
 		}
+		out.Status.Conditions = append(out.Status.Conditions, kept)
 	}
-	return out, nil
+	return out
 }
 
-// trimContainers keeps what containers wait for. Most wait for nothing.
+// trimContainers keeps the containers that wait, which most do not.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range statuses {
@@ -149,13 +136,9 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 	return out
 }
 
-// trimRevision drops labels and annotations that a ControllerRevision takes over
-// from its DaemonSet, kubectl's copy of the whole object among them.
-func trimRevision(object any) (any, error) {
-	revision, ok := object.(*appsv1.ControllerRevision)
-	if !ok {
-		return object, nil
-	}
+// trimRevision drops labels and annotations that a ControllerRevision copies from its
+// DaemonSet, kubectl's copy of the whole object among them.
+func trimRevision(revision *appsv1.ControllerRevision) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       revision.Namespace,
@@ -167,7 +150,7 @@ func trimRevision(object any) (any, error) {
 		},
 		Revision: revision.Revision,
 		Data:     revision.Data,
-	}, nil
+	}
 }
 
 // only returns the entries of m with these keys, nil when there is none.

@@ -30,44 +30,32 @@ func unscheduledPod(node string) *corev1.Pod {
 }
 
 func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
-	trimmed := func(pod *corev1.Pod) *corev1.Pod {
-		t.Helper()
-		out, err := trimPod(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.(*corev1.Pod)
-	}
-	original := trimmed(unscheduledPod("n1"))
+	original := trimPod(unscheduledPod("n1"))
 	if got := rollout.NodeOf(original); got != "n1" {
 		t.Errorf("it is for node %q, want n1", got)
 	}
 	gated := unscheduledPod("n1")
 	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
-	if !podChanged(original, trimmed(gated)) {
+	if !differ(original, trimPod(gated)) {
 		t.Error("that it waits for something else now goes unnoticed")
 	}
 	reworded := unscheduledPod("n1")
 	reworded.Status.Conditions[0].Message = "0/11 nodes"
-	if podChanged(original, trimmed(reworded)) {
+	if differ(original, trimPod(reworded)) {
 		t.Error("the scheduler's words change all the time, and are taken for a change")
 	}
 	scheduled := unscheduledPod("n1")
 	scheduled.Spec.NodeName = "n1"
-	if after := trimmed(scheduled); after.Spec.Affinity != nil || !podChanged(original, after) {
+	if after := trimPod(scheduled); after.Spec.Affinity != nil || !differ(original, after) {
 		t.Errorf("once it is scheduled, its affinity %v is of no use, and the change is one", after.Spec.Affinity)
 	}
 }
 
-func TestWhatANodeSaysOfImagesIsKeptAndNoticed(t *testing.T) {
+func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 	trimmed := func(change func(*corev1.PodCondition)) *corev1.Pod {
 		pod := podtest.PodAt("old")
 		change(upgrade.Condition(pod, upgrade.ImageCondition))
-		out, err := trimPod(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.(*corev1.Pod)
+		return trimPod(pod)
 	}
 	first := trimmed(func(*corev1.PodCondition) {})
 	if c := upgrade.Condition(first, upgrade.ImageCondition); c == nil || upgrade.RevisionOf(c) != "new" {
@@ -82,7 +70,7 @@ func TestWhatANodeSaysOfImagesIsKeptAndNoticed(t *testing.T) {
 		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
 		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.NewTime(podtest.Now) }, false},
 	} {
-		if got := podChanged(first, trimmed(tt.change)); got != tt.want {
+		if got := differ(first, trimmed(tt.change)); got != tt.want {
 			t.Errorf("%s changed: got %t", name, got)
 		}
 	}
@@ -101,11 +89,7 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 		Containers: []corev1.Container{{Name: "app"}}, NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
 		Tolerations: []corev1.Toleration{{Key: "x"}}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}},
 	}
-	object, err := TrimDaemonSet(ds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := object.(*appsv1.DaemonSet)
+	got := TrimDaemonSet(ds)
 	spec := &got.Spec.Template.Spec
 	if spec.Containers != nil || spec.Affinity.PodAffinity != nil || len(got.Annotations) != 2 || len(got.Status.Conditions) != 1 {
 		t.Errorf("got more than is read: %v", got)
@@ -114,7 +98,7 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 		t.Errorf("got less than is read: %v", got)
 	}
 	ds.Annotations = nil
-	if object, _ = TrimDaemonSet(ds); object.(*appsv1.DaemonSet).Spec.Template.Spec.NodeSelector != nil {
+	if TrimDaemonSet(ds).Spec.Template.Spec.NodeSelector != nil {
 		t.Error("the template of one that did not opt in is kept")
 	}
 }

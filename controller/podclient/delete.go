@@ -18,19 +18,15 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// Bounds of a request that deletes a pod.
-const (
-	deleteTimeout = Timeout
-	// deleteGrace is how long a deletion in flight may still take after the
-	// controller has been asked to stop. A deletion that reaches the apiserver
-	// after the next controller has listed the pods would exceed the maximum.
-	deleteGrace = time.Second
-)
+// deleteGrace is how long a deletion in flight may still take after the
+// controller has been asked to stop. A deletion that reaches the apiserver
+// after the next controller has listed the pods would exceed the maximum.
+const deleteGrace = time.Second
 
-// DeleteResult sums up what became of pods that were to be deleted.
+// DeleteResult sums up the answers to a batch of deletions.
 type DeleteResult struct {
 	total, deleting, failed int
-	first                   string // what was answered to the first that failed
+	first                   string // the first pod that failed, and the answer
 }
 
 // Problem is "" unless a pod was refused, or it is not known what became of one.
@@ -47,7 +43,7 @@ func (d *DeleteResult) Err() error {
 	if d.failed == 0 || d.deleting > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s", d.Problem())
+	return errors.New(d.Problem())
 }
 
 // Delete deletes the pods, a few at once, and goes on after a failure.
@@ -55,11 +51,11 @@ func (c *Client) Delete(ctx context.Context, expected *expectations.Deletions, a
 	var mu sync.Mutex
 	out := DeleteResult{total: len(all)}
 	forEach(ctx, c.Limit, all, func(deletion rollout.Deletion) {
-		f, conflict, err := c.deletePod(ctx, expected, deletion)
+		outcome, conflict, err := c.deletePod(ctx, expected, deletion)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case f == expectations.Deleting:
+		case outcome == expectations.Deleting:
 			out.deleting++
 		case !conflict:
 			out.failed++
@@ -73,8 +69,10 @@ func (c *Client) Delete(ctx context.Context, expected *expectations.Deletions, a
 
 // deletePod deletes the pod and returns what became of it. conflict is true if the only
 // reason for a failure is that the pod has changed since it was seen.
-func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions, deletion rollout.Deletion) (f expectations.Outcome, conflict bool, err error) {
-	ctx, cancel := withGrace(ctx, deleteGrace, deleteTimeout)
+func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions, deletion rollout.Deletion) (
+	outcome expectations.Outcome, conflict bool, err error,
+) {
+	ctx, cancel := withGrace(ctx, deleteGrace, Timeout)
 	defer cancel()
 	pod := deletion.Pod
 	only := metav1.NewUIDPreconditions(string(pod.UID))
@@ -84,50 +82,42 @@ func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions
 	expected.Expect(pod)
 	err = c.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
 	c.OnDelete(err)
-	f = outcomeOfError(err)
 	conflict = apierrors.IsConflict(err) && deletion.NotReady
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && !deletion.NotReady {
-		f = c.outcomeOf(ctx, pod)
-	}
-	if deletion.NotReady && f != expectations.Deleting {
-		// If it was done all the same, the pod is no more available than it looked, and
-		// the next try has the same precondition.
-		f = expectations.Kept
-	}
-	expected.Answered(pod, f, conflict, err, time.Now())
-	return f, conflict, err
-}
-
-// outcomeOfError returns what the answer to a deletion means.
-func outcomeOfError(err error) expectations.Outcome {
 	switch {
 	case err == nil:
-		return expectations.Deleting
+		outcome = expectations.Deleting
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err) && !conflict:
+		outcome = c.outcomeOf(ctx, pod)
 	case refused(err):
-		return expectations.Kept
+		outcome = expectations.Kept
 	default:
-		return expectations.Unknown
+		outcome = expectations.Unknown
 	}
+	if deletion.NotReady && outcome != expectations.Deleting {
+		// If the apiserver deleted it all the same, the pod was no more available than it
+		// looked, and the next try has the same precondition.
+		outcome = expectations.Kept
+	}
+	expected.Answered(pod, outcome, conflict, err, time.Now())
+	return outcome, conflict, err
 }
 
 // refused reports whether err is a refusal by the apiserver, as opposed to no answer, or
 // an answer that leaves open whether the pod was deleted. Admission webhooks are called
 // before anything is deleted. They may deny a request with any code, or not answer.
 func refused(err error) bool {
-	var apiStatus apierrors.APIStatus
-	if !errors.As(err, &apiStatus) {
+	answer, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
 		return false
 	}
-	s := apiStatus.Status()
-	for _, phrase := range []string{"failed calling webhook", "denied the request"} {
-		if strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, phrase) {
-			return true
-		}
-	}
-	return s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError && s.Code != http.StatusRequestTimeout
+	s := answer.ErrStatus
+	byWebhook := strings.Contains(s.Message, "failed calling webhook") ||
+		strings.Contains(s.Message, "webhook") && strings.Contains(s.Message, "denied the request")
+	return byWebhook ||
+		s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError && s.Code != http.StatusRequestTimeout
 }
 
-// outcomeOf lists the pod after its deletion failed with a conflict, or not found: the name
+// outcomeOf lists the pod after its deletion failed with a conflict or not found: the name
 // may belong to another pod by now, or to none, or the error came from an admission webhook
 // and the pod still exists.
 func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) expectations.Outcome {
@@ -145,8 +135,8 @@ func (c *Client) outcomeOf(ctx context.Context, pod *corev1.Pod) expectations.Ou
 	return expectations.Deleting
 }
 
-// withGrace returns a context that is done after timeout, and not before ctx has
-// been for the time of grace.
+// withGrace returns a context that is done after timeout, or when ctx has been done for
+// grace.
 func withGrace(ctx context.Context, grace, timeout time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })

@@ -46,7 +46,7 @@ func denied(code int32) error {
 	}}
 }
 
-func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
+func TestOutcomesOfDeletions(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
 	alive, other := podtest.PodAt("old"), podtest.PodAt("old")
@@ -60,30 +60,30 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 		again    bool          // is sent again, as it is
 		refused  bool
 	}{
-		"done":                                {expected: true},
-		"gone already":                        {err: apierrors.NewNotFound(pods, "web-1"), expected: true},
-		"the name is another's":               {err: conflict, listed: []*corev1.Pod{other}, expected: true},
-		"the name is nobody's":                {err: conflict, expected: true},
-		"a conflict over a pod that ends":     {err: conflict, listed: []*corev1.Pod{ended}, expected: true},
-		"a conflict over a pod that lives":    {err: conflict, listed: []*corev1.Pod{alive}, refused: true},
-		"a conflict over nobody knows whom":   {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
-		"refused":                             {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
-		"told to come later":                  {err: apierrors.NewTooManyRequests("later", 1), refused: true},
-		"a policy finds it too large":         {err: apierrors.NewRequestEntityTooLargeError("no"), refused: true},
-		"a webhook denies it with code 500":   {err: denied(500), refused: true},
-		"a webhook denies it with code 503":   {err: denied(503), refused: true},
-		"a webhook denies it with code 404":   {err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
-		"a webhook does not answer":           {err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
-		"no answer":                           {err: errors.New("connection reset"), expected: true, again: true, refused: true},
-		"the apiserver lost its way":          {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
-		"the apiserver took too long":         {err: apierrors.NewTimeoutError("slow", 1), expected: true, again: true, refused: true},
-		"nobody waited for the answer":        {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
-		"idle, and done":                      {notReady: true, expected: true},
-		"idle, and not so any more":           {notReady: true, err: conflict},
-		"idle, and gone already":              {notReady: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
-		"idle, and a webhook denies it, 404":  {notReady: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
-		"idle, and no answer":                 {notReady: true, err: errors.New("connection reset"), refused: true},
-		"idle, and a webhook does not answer": {notReady: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
+		"deleted":                                 {expected: true},
+		"already gone":                            {err: apierrors.NewNotFound(pods, "web-1"), expected: true},
+		"the name belongs to another pod":         {err: conflict, listed: []*corev1.Pod{other}, expected: true},
+		"no pod has the name":                     {err: conflict, expected: true},
+		"a conflict over a terminating pod":       {err: conflict, listed: []*corev1.Pod{ended}, expected: true},
+		"a conflict over a running pod":           {err: conflict, listed: []*corev1.Pod{alive}, refused: true},
+		"a conflict, and the list fails":          {err: conflict, listed: []*corev1.Pod{nil}, expected: true, again: true, refused: true},
+		"refused":                                 {err: apierrors.NewForbidden(pods, "web-1", errors.New("no")), refused: true},
+		"too many requests":                       {err: apierrors.NewTooManyRequests("later", 1), refused: true},
+		"request entity too large":                {err: apierrors.NewRequestEntityTooLargeError("no"), refused: true},
+		"a webhook denies it with code 500":       {err: denied(500), refused: true},
+		"a webhook denies it with code 503":       {err: denied(503), refused: true},
+		"a webhook denies it with code 404":       {err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
+		"a webhook does not answer":               {err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
+		"no answer":                               {err: errors.New("connection reset"), expected: true, again: true, refused: true},
+		"an internal error":                       {err: apierrors.NewInternalError(errors.New("etcd")), expected: true, again: true, refused: true},
+		"the apiserver times out":                 {err: apierrors.NewTimeoutError("slow", 1), expected: true, again: true, refused: true},
+		"the request times out":                   {err: context.DeadlineExceeded, expected: true, again: true, refused: true},
+		"not Ready, deleted":                      {notReady: true, expected: true},
+		"not Ready, changed since":                {notReady: true, err: conflict},
+		"not Ready, already gone":                 {notReady: true, err: apierrors.NewNotFound(pods, "web-1"), expected: true},
+		"not Ready, a webhook denies it with 404": {notReady: true, err: denied(404), listed: []*corev1.Pod{alive}, refused: true},
+		"not Ready, no answer":                    {notReady: true, err: errors.New("connection reset"), refused: true},
+		"not Ready, a webhook does not answer":    {notReady: true, err: apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestWhatBecomesOfAPodThatIsToBeDeleted(t *testing.T) {
 }
 
 // What is under way when the controller stops gets its answer, if it comes soon.
-func TestOutlive(t *testing.T) {
+func TestDeletionsInFlightHaveAGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		longer, cancel := withGrace(ctx, time.Second, time.Hour)

@@ -1,26 +1,25 @@
 package rollout
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// BreakerWindow is for how long after the start of its new pod a node that goes
-// NotReady is held against the new revision. The control plane notices after 50 s
+// BreakerWindow is how long after the start of its new pod a node that goes
+// NotReady counts against the new revision. The control plane notices after 50 s
 // at the earliest (--node-monitor-grace-period), and a leak takes a while.
 const BreakerWindow = 5 * time.Minute
 
-// minLost is how many nodes it takes at least: one may have died of anything.
+// minLost is how many lost nodes it takes at least: one may have died of anything.
 const minLost = 2
 
 // Breaker is the state of the circuit breaker in a Plan.
 type Breaker struct {
 	// Open is true while too many nodes with the target revision are lost.
 	Open bool
-	// Overridden is true when ContinueAnnotation names this revision although Open is true.
+	// Overridden is true when Open is and ContinueAnnotation names this revision.
 	Overridden bool
 	// Lost are the nodes that went NotReady soon after they got the target
 	// revision and have not been Ready for NodeSettle since, by name. Updated is
@@ -36,7 +35,7 @@ func (b Breaker) Holds() bool { return b.Open && !b.Overridden }
 type breaker struct {
 	revision string
 	open     bool
-	lost     map[string]bool
+	lost     sets.Set[string]
 	// inherited is true in the first call after another process left it open.
 	inherited bool
 }
@@ -53,11 +52,10 @@ func (b *breaker) setTarget(revision, halted string) {
 
 // observe updates the lost nodes.
 func (b *breaker) observe(nodes []nodePods, in *Input) {
-	lost := map[string]bool{}
+	lost := sets.Set[string]{}
 	for i := range nodes {
-		p := &nodes[i]
-		if b.isLost(p, in) {
-			lost[p.node.Name] = true
+		if b.isLost(&nodes[i], in) {
+			lost.Insert(nodes[i].node.Name)
 		}
 	}
 	b.lost = lost // without nodes that were removed from the cluster
@@ -66,9 +64,9 @@ func (b *breaker) observe(nodes []nodePods, in *Input) {
 
 func (b *breaker) isLost(p *nodePods, in *Input) bool {
 	if p.observed.ready() {
-		return b.lost[p.node.Name] && p.observed.readyFor(in.Now) < in.settle()
+		return b.lost.Has(p.node.Name) && p.observed.readyFor(in.Now) < in.settle()
 	}
-	if b.lost[p.node.Name] {
+	if b.lost.Has(p.node.Name) {
 		return true
 	}
 	pod, ok := p.at(in.Revision)
@@ -82,10 +80,10 @@ func (b *breaker) isLost(p *nodePods, in *Input) bool {
 	return p.observed.before == corev1.ConditionTrue && (start.IsZero() || in.Now.Sub(start) <= in.breakerWindow())
 }
 
-// inDoubt reports whether a node that was NotReady at the first look may have become so within
-// the window. When its pod started is not known but for its creation, so the
-// window is twice as long. Unknown is written by the control plane and its time
-// counts; False is written by the kubelet, whose time may be anything.
+// inDoubt reports whether a node that was NotReady at the first look may have become so
+// within the window. The window is twice as long, since of its pod's start only the creation
+// is known. The control plane writes Unknown, and its time counts; the kubelet writes False,
+// and its time may be anything.
 func inDoubt(p *nodePods, pod *corev1.Pod, in *Input) bool {
 	var (
 		created = pod.CreationTimestamp.Time
@@ -100,7 +98,7 @@ func inDoubt(p *nodePods, pod *corev1.Pod, in *Input) bool {
 func (b *breaker) evaluate(nodes []nodePods, limit, old int, in *Input) Breaker {
 	updated := 0
 	for i := range nodes {
-		if _, ok := nodes[i].at(in.Revision); ok || b.lost[nodes[i].node.Name] {
+		if _, ok := nodes[i].at(in.Revision); ok || b.lost.Has(nodes[i].node.Name) {
 			updated++
 		}
 	}
@@ -114,7 +112,7 @@ func (b *breaker) evaluate(nodes []nodePods, limit, old int, in *Input) Breaker 
 	return Breaker{
 		Open:       b.open,
 		Overridden: b.open && in.Options.Continue == in.Revision,
-		Lost:       slices.Sorted(maps.Keys(b.lost)),
+		Lost:       sets.List(b.lost),
 		Updated:    updated,
 	}
 }

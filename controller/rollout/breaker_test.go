@@ -105,7 +105,7 @@ func TestTheBreakerStaysClosedWhenThereIsNothingToKeep(t *testing.T) {
 	}
 }
 
-func TestAnOpenBreakerKeepsAlsoWhatServesNobody(t *testing.T) {
+func TestAnOpenBreakerAlsoKeepsPodsThatAreNotReady(t *testing.T) {
 	w := newWorld(t, 10)
 	w.lose(time.Minute, "n1", "n2")
 	w.ready(w.on("n5").UID, false)
@@ -155,7 +155,7 @@ func TestTheBreakerClosesWhenTheLostNodesAreRemoved(t *testing.T) {
 	w.expect("n3")
 }
 
-func TestTheAdminGoesOnPastTheBreakerForOneRevision(t *testing.T) {
+func TestAnAdminOverridesTheBreakerForOneRevision(t *testing.T) {
 	w := newWorld(t, 10)
 	w.lose(time.Minute, "n1", "n2")
 	w.ds.Annotations[ContinueAnnotation] = "another"
@@ -225,7 +225,7 @@ func TestTheBreakerAfterARestart(t *testing.T) {
 	}
 }
 
-func TestTheConditionHandsAnOpenBreakerOn(t *testing.T) {
+func TestTheConditionKeepsTheBreakerOpenAcrossARestart(t *testing.T) {
 	w := newWorld(t, 10)
 	w.lose(time.Minute, "n1", "n2")
 	p := w.plan()
@@ -293,7 +293,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestTheMessageOfAnOpenBreakerSaysWhoAndWhatToDo(t *testing.T) {
+func TestTheMessageOfAnOpenBreakerNamesTheNodesAndWhatToDo(t *testing.T) {
 	w := newWorld(t, 40)
 	var nodes []string
 	for i := range 10 {
@@ -310,7 +310,7 @@ func TestTheMessageOfAnOpenBreakerSaysWhoAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestConditionOfABreakerThatIsNotOpen(t *testing.T) {
+func TestConditionOfAClosedBreaker(t *testing.T) {
 	tests := map[string]struct {
 		breaker Breaker
 		want    string

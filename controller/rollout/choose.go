@@ -5,18 +5,14 @@ import (
 	"slices"
 )
 
-// order sorts candidates: the first are admitted first. Pods whose deletion was refused come
-// last, and of them first the one that may be tried again first. Of the others, nodes that
-// have settled come first, so that the others delay nothing; then pods that are not
-// Ready; then those whose images are there, and those that have waited for them long
-// enough; then the pods that have been Ready for longest; then by name.
+// order sorts candidates in the order in which they are admitted.
 func order(a, b candidate) int {
 	return cmp.Or(
-		a.refusal.until().Compare(b.refusal.until()),
-		cmp.Compare(rank(a.settled), rank(b.settled)),
-		cmp.Compare(rank(!a.ready), rank(!b.ready)),
-		cmp.Compare(a.wait.images, b.wait.images),
-		a.readyTransition.Compare(b.readyTransition),
+		a.refusal.until().Compare(b.refusal.until()),  // refused pods last, by when they may be tried again
+		cmp.Compare(rank(a.settled), rank(b.settled)), // so that the others delay nothing
+		cmp.Compare(rank(!a.ready), rank(!b.ready)),   // first those that serve nobody
+		cmp.Compare(a.wait.images, b.wait.images),     // there, then late, then awaited
+		a.readyTransition.Compare(b.readyTransition),  // first those that have been Ready for longest
 		cmp.Compare(a.node, b.node),
 	)
 }
@@ -35,11 +31,11 @@ func (pl *planner) choose() {
 	for _, c := range pl.candidates {
 		switch {
 		case pl.in.Options.Paused:
-			pl.setState(c.node, c.pod, HeldByPause, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByPause, c.unavailable)
 		case pl.plan.Breaker.Holds():
-			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailable)
 		case allowed <= 0:
-			pl.setState(c.node, c.pod, HeldByPartition, c.unavailableReason)
+			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
 		default:
 			allowed--
 			pl.admit(c)
@@ -51,12 +47,14 @@ func (pl *planner) choose() {
 func (pl *planner) admit(c candidate) {
 	switch {
 	case !c.settled:
-		if c.settles.After(pl.in.Now) { // else its taints are still to go, which is an event
+		if c.settles.After(pl.in.Now) { // else its taints have to go, which is an event
 			pl.plan.wakeAt(c.settles)
 		}
 		pl.wait(c, "node became Ready a moment ago")
 	case c.ready && c.wait.images == imagesAwaited:
-		pl.awaitImages(c)
+		pl.plan.wakeAt(c.wait.until)
+		n := pl.wait(c, c.wait.reason)
+		n.AwaitsImages = n.State == Pending
 	case c.refusal != nil && pl.in.Now.Before(c.refusal.Until):
 		pl.plan.wakeAt(c.refusal.Until)
 		pl.wait(c, "")
@@ -70,41 +68,34 @@ func (pl *planner) admit(c candidate) {
 	}
 }
 
-// canDelete reports whether c's pod may be deleted. One that is not Ready always may. One that
-// counts as unavailable, being Ready for too short a time, adds nothing to the
-// count; but after a restart, when this holds for every pod, only as many of them
-// may go as if they were available.
+// canDelete reports whether the maximum lets c's pod be deleted. A pod that is not Ready may
+// always be. A pod that is unavailable because it has been Ready for too short a time adds
+// nothing to the count; but after a restart, when this holds for every pod, only as many of
+// them may go as if they were available.
 func (pl *planner) canDelete(c candidate) bool {
 	switch {
 	case !c.ready:
 		return true
-	case c.avail:
+	case c.unavailable == "":
 		return pl.plan.Unavailable < pl.plan.Max
 	default:
 		return pl.plan.Unavailable <= pl.plan.Max
 	}
 }
 
-func (pl *planner) wait(c candidate, reason string) {
+// wait records that the candidate keeps its pod. The result may be changed until the next
+// call.
+func (pl *planner) wait(c candidate, reason string) *NodeStatus {
 	state := Pending
-	if !c.avail {
-		state, reason = Unavailable, c.unavailableReason
+	if c.unavailable != "" {
+		state, reason = Unavailable, c.unavailable
 	}
 	if c.refusal.named() {
 		reason = c.refusal.reason()
 	}
-	pl.setState(c.node, c.pod, state, reason)
-	pl.plan.Nodes[len(pl.plan.Nodes)-1].Refused = c.refusal.named()
-}
-
-// awaitImages keeps a pod, which uses up nothing of the maximum meanwhile.
-func (pl *planner) awaitImages(c candidate) {
-	if !c.wait.until.IsZero() { // else the pod will change
-		pl.plan.wakeAt(c.wait.until)
-	}
-	pl.wait(c, c.wait.reason)
-	n := &pl.plan.Nodes[len(pl.plan.Nodes)-1]
-	n.AwaitsImages = n.State == Pending
+	n := pl.setState(c.node, c.pod, state, reason)
+	n.Refused = c.refusal.named()
+	return n
 }
 
 func (pl *planner) replace(c candidate) {
@@ -114,12 +105,10 @@ func (pl *planner) replace(c candidate) {
 	}
 	switch {
 	case !c.ready:
-		reason = "it serves nobody: " + c.unavailableReason
-	case c.avail:
+		reason = "it serves nobody: " + c.unavailable
+	case c.unavailable == "":
 		pl.plan.Unavailable++
 	}
-	pl.plan.Delete = append(pl.plan.Delete, Deletion{
-		Pod: c.pod, NotReady: !c.ready, Reason: reason, avail: c.avail, unavailableReason: c.unavailableReason,
-	})
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, unavailable: c.unavailable})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
 // Conditions of a DaemonSet.
@@ -13,8 +15,8 @@ const (
 	// CompleteCondition is True when every node that should run the daemon has an
 	// available pod of the target revision, or is NotReady with a pod of it.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
-	// ProgressingCondition is True while nodes are being updated without anyone's
-	// help. When it is False, its reason is what the other nodes wait for.
+	// ProgressingCondition is True while nodes are being updated and nobody has to help.
+	// When it is False, its reason is what the other nodes wait for.
 	ProgressingCondition appsv1.DaemonSetConditionType = "RolloutProgressing"
 	// HaltedCondition is True while the circuit breaker is open.
 	HaltedCondition appsv1.DaemonSetConditionType = "RolloutHalted"
@@ -38,8 +40,7 @@ const (
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"
 	ReasonNotHalted = "NodesStayReady"
-	// ReasonNewTemplate is for the moment between a change of the DaemonSet and
-	// its revision.
+	// ReasonNewTemplate holds between a change of the DaemonSet and its new revision.
 	ReasonNewTemplate = "WaitingForRevision"
 )
 
@@ -95,22 +96,18 @@ func Invalid(problem string) appsv1.DaemonSetCondition {
 // HaltedRevision returns the revision for which the condition of ds says that the
 // circuit breaker is open, or "".
 func HaltedRevision(ds *appsv1.DaemonSet) string {
-	for i := range ds.Status.Conditions {
-		if c := &ds.Status.Conditions[i]; c.Type == HaltedCondition && c.Status == corev1.ConditionTrue {
-			return RevisionIn(c.Message)
-		}
+	c := daemonset.Condition(ds, HaltedCondition)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return ""
 	}
-	return ""
+	return RevisionIn(c.Message)
 }
 
 // RevisionIn returns the revision that the message of a condition is about, or "".
 func RevisionIn(message string) string {
-	rest, ok := strings.CutPrefix(message, messagePrefix)
-	if !ok {
-		return ""
-	}
-	revision, _, ok := strings.Cut(rest, ":")
-	if !ok {
+	rest, prefixed := strings.CutPrefix(message, messagePrefix)
+	revision, _, ended := strings.Cut(rest, ":")
+	if !prefixed || !ended {
 		return ""
 	}
 	return revision
@@ -188,22 +185,29 @@ func (p *Plan) awaiting() string {
 
 // names lists the nodes in a state, those that are unavailable with the reason.
 func (p *Plan) names(state State) string {
-	var names []string
+	return listed(p.first(func(n *NodeStatus) string {
+		switch {
+		case n.State != state:
+			return ""
+		case state == Unavailable && n.Reason != "" && !n.Refused:
+			return n.Name + ": " + n.Reason
+		default:
+			return n.Name
+		}
+	}), p.Counts[state])
+}
+
+// first returns what name returns for the first nodes, without "", as many as fit a message.
+func (p *Plan) first(name func(*NodeStatus) string) (names []string) {
 	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		if n.State != state {
-			continue
+		if s := name(&p.Nodes[i]); s != "" {
+			names = append(names, s)
 		}
-		name := n.Name
-		if state == Unavailable && n.Reason != "" && !n.Refused {
-			name += ": " + n.Reason
-		}
-		names = append(names, name)
 		if len(names) == maxNamed {
 			break
 		}
 	}
-	return listed(names, p.Counts[state])
+	return names
 }
 
 // listed joins names, of which there are total.

@@ -1,21 +1,21 @@
 // Package rollout decides what AdvancedRollingUpdate does next with one
 // DaemonSet. It has no client and no clock: NewPlan is given what is known now and
 // what was seen before, and returns which pods to delete, why the others are left
-// alone, and when to ask again though nothing happened.
+// alone, and when to call it again though nothing happened.
 //
 // # Which nodes count
 //
 // R are the Ready nodes that should run the daemon, by the scheduling rules of
-// Kubernetes itself. The most that may be unavailable is a number or a percentage
-// of R. A node of R is unavailable while it has no pod, a terminating one, more
-// than one, or one that is not available. Nodes that are not Ready are neither
-// touched nor counted. An old pod that is not Ready serves no one, so it is
-// replaced without regard to the maximum, on condition that it is still as it was
-// seen; one that is available only while the count is below it.
+// Kubernetes itself. The maximum is a number or a percentage of R. A node of R is
+// unavailable while it has no pod, a terminating one, more than one, or one that is
+// not available. Nodes that are not Ready are neither touched nor counted. An old pod
+// that is not Ready serves nobody, so it is replaced regardless of the maximum, on
+// condition that it is still as it was seen; an available one is replaced only while
+// the count is below the maximum.
 //
 // # Pods that may not be deleted
 //
-// Input.Refused holds the deletions that failed, and the time until which they must not be
+// Input.Refused tells which deletions failed, and until when they must not be
 // retried. Such a pod counts as what it is, available or not, and comes after all others.
 // The caller removes failed deletions from a plan with Revert, so that the plan's states
 // of the nodes are still correct after it was carried out.
@@ -24,24 +24,23 @@
 //
 // # Images first
 //
-// With upgrade.PrepullAnnotation, the pods in Plan.Pulls get a condition that asks their
-// nodes to pull the images of the target. A Ready pod is deleted once its node reports
-// that the images are there, or has had Options.PrepullTimeout to pull them: from the
-// request, or from when the node was Ready again, whichever is later. All of that is
-// recorded on the pod, except when the node was Ready again. Pods that wait count as what they are, available, and
-// come last.
+// With upgrade.PrepullAnnotation, the pods in Plan.Pulls ask their nodes to pull the
+// images of the target. A Ready pod is deleted once its node reports that the images are
+// there, or has had Options.PrepullTimeout to pull them: from the request, or from when
+// the node was Ready again, whichever is later. The pod records all of that, except when
+// the node was Ready again. Pods that wait count as what they are, available, and come
+// last.
 //
 // # Clocks
 //
 // A node's clock may be wrong by years. What a kubelet writes as the time of a
-// transition is compared with itself only, to tell that there was one, and to put
-// pods in an order. How long a pod or a node has been Ready is counted from when
+// transition is compared only with itself, to tell that there was one, and to sort
+// pods. How long a pod or a node has been Ready is counted from when
 // Observations first saw it so. Times that the control plane writes, such as
-// creationTimestamp, are compared with the time that is passed in, and the two
-// clocks should be right to some seconds, as Kubernetes asks for anyway. The node's
-// own time is used only for how long a node has had to pull, if it was Ready at the
-// first look: a wrong clock makes that no longer than from the first look, and no
-// shorter than from the request.
+// creationTimestamp, are compared with Input.Now, and the two clocks should be right to
+// some seconds, as Kubernetes asks for anyway. The node's own time is used only for how
+// long a node has had to pull, if it was Ready at the first look: a wrong clock makes
+// that no longer than from the first look, and no shorter than from the request.
 //
 // # After a restart
 //
@@ -49,13 +48,13 @@
 // maximum holds:
 //
 //   - A pod that is Ready counts as unavailable until it has been seen Ready for
-//     minReadySeconds, however old it is. It is not replaced without regard to the
-//     maximum, though: that takes a pod that is not Ready.
+//     minReadySeconds, however old it is. It is still replaced only within the maximum,
+//     since only a pod that is not Ready is replaced regardless of it.
 //   - A node is left alone until it has been seen Ready for NodeSettle.
 //   - Deletions that the last process sent are in what is listed, provided that
-//     the list is not served from a stale cache: that is the caller's to ensure.
+//     the list is not served from a stale cache: the caller ensures that.
 //   - A circuit breaker that was open stays so, from the condition on the
-//     DaemonSet; one that was about to open finds the nodes by the times the
+//     DaemonSet; one that was about to open finds the nodes by the times that the
 //     control plane wrote, and counts a node in doubt.
 //
 // # Circuit breaker
@@ -65,8 +64,8 @@
 // revision has not started yet or has run for less than BreakerWindow. When the
 // lost nodes are at least two, at least the maximum, and more than half of the
 // nodes with the target revision, the breaker opens and nothing is deleted until
-// every one of them is Ready again, the target changes, or the annotation
-// ContinueAnnotation names the target.
+// every one of them is Ready again, the target changes, or ContinueAnnotation names
+// the target.
 //
 // Everything but Observations is a value, and safe for concurrent use as such.
 package rollout

@@ -11,41 +11,38 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// images is how far a node is with the images of the target. The numbers are the
-// order in which candidates are admitted.
+// images is how far a node is with the images of the target, in the order in which
+// candidates are admitted.
 type images int
 
 const (
 	// imagesThere also holds without PrepullAnnotation.
 	imagesThere images = iota
-	// imagesLate have had their time: the pod goes without them.
+	// imagesLate have had their time: the pod is replaced without them.
 	imagesLate
 	imagesAwaited
 )
 
-// imageWait is what keeps, or does not keep, a pod until its images are there.
+// imageWait tells whether a pod is kept until its images are there.
 type imageWait struct {
 	images images
-	// until is when it ends at the latest; zero when that is not known, because the
+	// until is when the wait ends at the latest; zero when that is not known, because the
 	// node has not been asked to pull yet.
 	until  time.Time
 	reason string
 }
 
-// imagesFor looks at how far p is with the images for the pod that replaces pod.
+// imagesFor returns how far p is with the images for the pod that replaces pod.
 func (pl *planner) imagesFor(p *nodePods, pod *corev1.Pod) imageWait {
-	if !pl.in.Options.Prepull {
-		return imageWait{images: imagesThere}
-	}
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c != nil && upgrade.RevisionOf(c) != pl.in.Revision {
 		c = nil
 	}
-	if c != nil && c.Status == corev1.ConditionTrue {
+	if !pl.in.Options.Prepull || c != nil && c.Status == corev1.ConditionTrue {
 		return imageWait{images: imagesThere}
 	}
-	since, told := pl.prepulls.Since(pod)
-	if !told {
+	since, asked := pl.prepulls.Since(pod)
+	if !asked {
 		return imageWait{images: imagesAwaited, reason: "its node is yet to be told to pull its images"}
 	}
 	if readySince := p.observed.readySince(); readySince.After(since) {
@@ -74,7 +71,7 @@ func ImageWaitReason(c *corev1.PodCondition) string {
 	}
 }
 
-// pulls returns which pods ask their nodes to pull, and since when.
+// pulls returns which pods should ask their nodes to pull, and since when.
 func (pl *planner) pulls() map[types.UID]time.Time {
 	if !pl.in.Options.Prepull {
 		return nil
@@ -97,9 +94,9 @@ func (pl *planner) pulls() map[types.UID]time.Time {
 	return out
 }
 
-// requestsPull reports whether the pod should ask its node to pull. A pod that does so already
-// keeps doing it while no new pulls may begin. A pod that is not scheduled asks nobody,
-// since a hub reads only the pods of its own node.
+// requestsPull reports whether the pod should ask its node to pull. While no new pulls may
+// begin, a pod that already asks goes on. A pod that is not scheduled asks nobody, since a
+// hub reads only the pods of its own node.
 func (pl *planner) requestsPull(pod *corev1.Pod) bool {
 	if revisionOf(pod) == pl.in.Revision || !scheduled(pod) {
 		return false

@@ -63,7 +63,7 @@ func (w *world) images(node string, status corev1.ConditionStatus, revision, rea
 
 const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 
-func TestAPodThatServesIsKeptUntilItsImagesAreThere(t *testing.T) {
+func TestAReadyPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 	w := newPrepullWorld(t, 3, nil)
 	w.tell("n1", "n2", "n3")
 	p := w.expect()
@@ -85,7 +85,7 @@ func TestAPodThatServesIsKeptUntilItsImagesAreThere(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenForImagesThatAreThere(t *testing.T) {
+func TestWhichConditionsMeanThatImagesAreThere(t *testing.T) {
 	tests := map[string]struct {
 		status   corev1.ConditionStatus
 		revision string
@@ -107,7 +107,7 @@ func TestWhatIsTakenForImagesThatAreThere(t *testing.T) {
 	}
 }
 
-func TestImagesThatAreThereBeforeTheNodeIsTold(t *testing.T) {
+func TestImagesThatAreThereBeforeTheNodeIsAsked(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	w.images("n1", yes, target, "")
 	if p := w.expect("n1"); len(p.Pulls) > 0 {
@@ -130,7 +130,7 @@ func TestWithoutTheAnnotationNobodyWaitsForImages(t *testing.T) {
 	}
 }
 
-func TestPodsThatServeNobodyDoNotWaitForImages(t *testing.T) {
+func TestPodsThatAreNotReadyDoNotWaitForImages(t *testing.T) {
 	w := newPrepullWorld(t, 3, nil)
 	w.ready(w.on("n2").UID, false)
 	if told := w.carryOut(w.expect("n2")); !slices.Equal(told, []string{"n1", "n3"}) {
@@ -153,7 +153,7 @@ func TestAPodThatIsReadyForTooShortWaitsForItsImages(t *testing.T) {
 	w.expect("n1")
 }
 
-func TestAfterTheTimeoutAPodGoesWithoutItsImages(t *testing.T) {
+func TestAfterTheTimeoutAPodIsReplacedWithoutItsImages(t *testing.T) {
 	w := newPrepullWorld(t, 2, map[string]string{PrepullTimeoutAnnotation: "10m"})
 	w.tell("n1", "n2")
 	w.pass(10*time.Minute - time.Second)
@@ -175,7 +175,7 @@ func TestAnotherTimeoutCountsFromTheSameMoment(t *testing.T) {
 	w.expect("n1")
 }
 
-func TestANodeThatWasAwayGetsItsTime(t *testing.T) {
+func TestANodeThatWasNotReadyGetsTheWholeTimeout(t *testing.T) {
 	for name, clock := range map[string]time.Duration{
 		"its clock is right":        0,
 		"its clock is years behind": -20 * 365 * 24 * time.Hour,
@@ -209,7 +209,7 @@ func (w *world) back(name string, clock time.Duration) {
 	w.nodes[name].Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.now.Add(clock))
 }
 
-func TestARestartOfTheControllerGivesNoTimeAnew(t *testing.T) {
+func TestARestartOfTheControllerDoesNotRestartTheTimeout(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	w.tell("n1")
 	w.pass(20 * time.Minute)
@@ -222,7 +222,7 @@ func TestARestartOfTheControllerGivesNoTimeAnew(t *testing.T) {
 }
 
 // Nobody saw it come back, and its own word is all there is.
-func TestANodeThatCameBackWhileNoControllerRan(t *testing.T) {
+func TestANodeThatBecameReadyWhileNoControllerRan(t *testing.T) {
 	for name, tt := range map[string]struct {
 		clock time.Duration // of the node, compared with that of the controller
 		left  time.Duration
@@ -250,7 +250,7 @@ func TestANodeThatCameBackWhileNoControllerRan(t *testing.T) {
 	}
 }
 
-func TestPodsWithImagesGoFirstAndWaitingOnesHoldUpNothing(t *testing.T) {
+func TestPodsWithImagesAreReplacedFirst(t *testing.T) {
 	w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2", PrepullTimeoutAnnotation: "10m"})
 	w.turn("n1", never)
 	w.tell("n1", "n2", "n3", "n4", "n5")
@@ -296,7 +296,7 @@ func TestAPartitionIsFilledByPodsWithoutImages(t *testing.T) {
 	w.expect("n3")
 }
 
-func TestWhichNodesAreTold(t *testing.T) {
+func TestWhichNodesAreAskedToPull(t *testing.T) {
 	t.Run("those that the selector selects, Ready or not", func(t *testing.T) {
 		w := newPrepullWorld(t, 4, map[string]string{NodeSelectorAnnotation: "name in (n2,n3)"})
 		w.turn("n3", never)
@@ -339,7 +339,7 @@ func TestWhichNodesAreTold(t *testing.T) {
 	})
 }
 
-func TestSinceWhenANodePullsStays(t *testing.T) {
+func TestThePrepullTimeStays(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	since := func() time.Time {
 		t.Helper()
@@ -367,7 +367,7 @@ func TestSinceWhenANodePullsStays(t *testing.T) {
 	w.expect("n1")
 }
 
-func TestATimeToComeIsWrittenAnew(t *testing.T) {
+func TestAPrepullTimeInTheFutureIsReplaced(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	w.pass(time.Hour)
 	w.tell("n1")
@@ -378,7 +378,7 @@ func TestATimeToComeIsWrittenAnew(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsNotToldYet(t *testing.T) {
+func TestANodeThatIsNotAskedYet(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	p := w.expect()
 	if got := state(t, &p, "n1"); got.State != Pending || got.Reason != "its node is yet to be told to pull its images" || !got.AwaitsImages {
@@ -388,7 +388,7 @@ func TestANodeThatIsNotToldYet(t *testing.T) {
 	w.expect()
 }
 
-func TestPlansSayWhoWaitsForImages(t *testing.T) {
+func TestPlansNameTheNodesThatWaitForImages(t *testing.T) {
 	w := newPrepullWorld(t, 6, map[string]string{MaxUnavailableAnnotation: "1"})
 	w.tell("n1", "n2", "n3", "n4", "n5", "n6")
 	w.images("n2", no, target, upgrade.ReasonQueued)

@@ -89,7 +89,7 @@ func TestANewPodThatIsNotScheduledCounts(t *testing.T) {
 	w.expect("n3")
 }
 
-func TestOnANodeThatIsNotReadyAPodThatIsNotScheduledIsNoUpdate(t *testing.T) {
+func TestAnUnscheduledPodOnANotReadyNodeIsNoUpdate(t *testing.T) {
 	w := newWorld(t, 3)
 	w.upgrade("n3", false)
 	w.unschedule("n3")
@@ -117,7 +117,7 @@ func TestTheBreakerDoesNotCountPodsThatAreNotScheduled(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsNotScheduledTellsNoNodeToPull(t *testing.T) {
+func TestAPodThatIsNotScheduledAsksNoNodeToPull(t *testing.T) {
 	w := newWorld(t, 3)
 	w.ds.Annotations[upgrade.PrepullAnnotation] = "true"
 	w.turn("n2", never)

@@ -5,6 +5,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // nodePods is a node that should run the daemon, and its pods.
@@ -45,13 +48,13 @@ func (in *Input) isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero() || (in.Deleted != nil && in.Deleted(pod.UID))
 }
 
-// terminal pods run nothing any more. One that is being deleted, and stays because of
-// a finalizer, does not block its node.
+// terminal pods run nothing any more. A terminal pod that is being deleted, and stays
+// because of a finalizer, does not block its node.
 func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// only returns the pod if it is the only one.
+// only returns the node's pod if it has exactly one.
 func (p *nodePods) only() (*corev1.Pod, bool) {
 	if len(p.live) == 1 && len(p.terminating) == 0 {
 		return p.live[0], true
@@ -59,7 +62,7 @@ func (p *nodePods) only() (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// at returns the pod if it is the only one, of this revision, and on the node already.
+// at returns the node's pod if it has exactly one, of this revision, and bound to the node.
 func (p *nodePods) at(revision string) (*corev1.Pod, bool) {
 	pod, ok := p.only()
 	return pod, ok && revisionOf(pod) == revision && scheduled(pod)
@@ -99,4 +102,44 @@ func notReadyReason(pod *corev1.Pod) string {
 		}
 	}
 	return "pod is not Ready"
+}
+
+// NodeOf returns the name of the node that pod runs on or, while the scheduler has not
+// placed it, of the node that it was created for: the DaemonSet controller names that
+// node in a required node affinity on the field metadata.name. It is "" for a pod that
+// names no node, or more than one, as in GetTargetNodeName in Kubernetes'
+// pkg/controller/daemon/util.
+func NodeOf(pod *corev1.Pod) string {
+	if scheduled(pod) {
+		return pod.Spec.NodeName
+	}
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			if len(field.Values) != 1 {
+				return ""
+			}
+			return field.Values[0]
+		}
+	}
+	return ""
+}
+
+// scheduled reports whether pod has been bound to its node. Until then, the node's kubelet
+// and hub do not know it.
+func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+
+// unscheduled returns a short reason why pod is not scheduled.
+func unscheduled(pod *corev1.Pod) string {
+	c := upgrade.Condition(pod, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason == "" {
+		return "pod is not scheduled"
+	}
+	return "pod is not scheduled: " + quotable(c.Reason)
 }

@@ -1,37 +1,30 @@
 package rollout
 
 import (
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Observations is what NewPlan remembers of one DaemonSet from one call to the next.
-// Losing it, by a restart, delays a rollout and never makes it overstep the
-// maximum. It is not safe for concurrent use.
+// Losing it in a restart delays a rollout and never makes it exceed the maximum. It is not
+// safe for concurrent use.
 type Observations struct {
 	trusting bool
-	round    uint64 // counts calls of observe
 	nodes    map[string]nodeObservation
 	pods     map[types.UID]podObservation
 	breaker  breaker
 }
 
 // NewObservations returns one without observations. Times count from the first one.
-func NewObservations() *Observations {
-	return &Observations{nodes: map[string]nodeObservation{}, pods: map[types.UID]podObservation{}}
-}
+func NewObservations() *Observations { return &Observations{} }
 
-// NewTrustingObservations returns one that takes the times in the conditions for true.
-// It is for showing a state to a person, who has only looked for a moment, and
-// not for deciding what to delete.
-func NewTrustingObservations() *Observations {
-	s := NewObservations()
-	s.trusting = true
-	return s
-}
+// NewTrustingObservations returns one that trusts the times in the conditions. It is for
+// programs that show the state after a single look, and not for deciding what to delete.
+func NewTrustingObservations() *Observations { return &Observations{trusting: true} }
 
 // observation is since when something has had the status of its Ready condition.
 type observation struct {
@@ -54,8 +47,7 @@ func (s observation) readyFor(now time.Time) time.Duration {
 
 type nodeObservation struct {
 	observation
-	uid   types.UID
-	round uint64
+	uid types.UID
 	// before is the status when it was looked at the last time, "" if it was not.
 	before corev1.ConditionStatus
 	// witnessed is false while the status is that of the first look, so that the
@@ -74,29 +66,27 @@ func (n nodeObservation) readySince() time.Time {
 
 type podObservation struct {
 	observation
-	round uint64
 	// started is when the pod's containers first ran; zero before that.
 	started time.Time
 }
 
 // observe records the nodes and pods of in, and forgets those that are gone.
 func (s *Observations) observe(in *Input) {
-	s.round++
+	pods := make(map[types.UID]podObservation, len(in.Pods))
 	for _, pod := range in.Pods {
-		s.pods[pod.UID] = s.observePod(pod, in.Now)
+		pods[pod.UID] = s.observePod(pod, in.Now)
 	}
+	nodes := make(map[string]nodeObservation, len(in.Nodes))
 	for _, node := range in.Nodes {
-		s.nodes[node.Name] = s.observeNode(node, in.Now)
+		nodes[node.Name] = s.observeNode(node, in.Now)
 	}
-	maps.DeleteFunc(s.pods, func(_ types.UID, p podObservation) bool { return p.round != s.round })
-	maps.DeleteFunc(s.nodes, func(_ string, n nodeObservation) bool { return n.round != s.round })
+	s.pods, s.nodes = pods, nodes
 }
 
 func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObservation {
 	before, known := s.nodes[node.Name]
 	known = known && before.uid == node.UID
-	transitionTime, status := readyCondition(node.Status.Conditions)
-	out := nodeObservation{uid: node.UID, round: s.round, observation: s.next(before.observation, known, status, transitionTime, now)}
+	out := nodeObservation{uid: node.UID, observation: s.next(before.observation, known, nodeReady(node), now)}
 	if known {
 		out.before = before.status
 		out.witnessed = before.witnessed || out.observation != before.observation
@@ -106,8 +96,7 @@ func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObserva
 
 func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation {
 	before, known := s.pods[pod.UID]
-	transitionTime, status := podReadyCondition(pod)
-	out := podObservation{round: s.round, started: before.started, observation: s.next(before.observation, known, status, transitionTime, now)}
+	out := podObservation{started: before.started, observation: s.next(before.observation, known, podReady(pod), now)}
 	switch {
 	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
 	case known:
@@ -120,34 +109,33 @@ func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation
 	return out
 }
 
-// next returns the observation that follows before, which counts only if known.
-func (s *Observations) next(before observation, known bool, status corev1.ConditionStatus, transitionTime, now time.Time) observation {
-	if known && before.status == status && before.transitionTime.Equal(transitionTime) {
+// next returns the observation that follows before, which counts only if known, when the
+// condition has the status and transitionTime of seen.
+func (s *Observations) next(before observation, known bool, seen observation, now time.Time) observation {
+	if known && before.status == seen.status && before.transitionTime.Equal(seen.transitionTime) {
 		return before
 	}
-	since := now
-	if s.trusting && !known && !transitionTime.IsZero() && transitionTime.Before(now) {
-		since = transitionTime
+	seen.since = now
+	if s.trusting && !known && !seen.transitionTime.IsZero() && seen.transitionTime.Before(now) {
+		seen.since = seen.transitionTime
 	}
-	return observation{status: status, since: since, transitionTime: transitionTime}
+	return seen
 }
 
-// readyCondition returns Unknown for a node without the condition.
-func readyCondition(conditions []corev1.NodeCondition) (transitionTime time.Time, status corev1.ConditionStatus) {
-	for i := range conditions {
-		if c := &conditions[i]; c.Type == corev1.NodeReady {
-			return c.LastTransitionTime.Time, c.Status
+// nodeReady reads the Ready condition, Unknown for a node without it. since is left out.
+func nodeReady(node *corev1.Node) observation {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return observation{status: c.Status, transitionTime: c.LastTransitionTime.Time}
 		}
 	}
-	return time.Time{}, corev1.ConditionUnknown
+	return observation{status: corev1.ConditionUnknown}
 }
 
-// podReadyCondition returns Unknown for a pod without the condition.
-func podReadyCondition(pod *corev1.Pod) (transitionTime time.Time, status corev1.ConditionStatus) {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.LastTransitionTime.Time, c.Status
-		}
+// podReady is nodeReady for a pod.
+func podReady(pod *corev1.Pod) observation {
+	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+		return observation{status: c.Status, transitionTime: c.LastTransitionTime.Time}
 	}
-	return time.Time{}, corev1.ConditionUnknown
+	return observation{status: corev1.ConditionUnknown}
 }

@@ -11,7 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Annotations of a DaemonSet that control its rollout, besides
+// upgrade.PrepullAnnotation. See Options.
+const (
+	MaxUnavailableAnnotation = "apps.openyurt.io/max-unavailable"
+	PartitionAnnotation      = "apps.openyurt.io/partition"
+	PausedAnnotation         = "apps.openyurt.io/rollout-paused"
+	NodeSelectorAnnotation   = "apps.openyurt.io/rollout-node-selector"
+	// ContinueAnnotation names the revision for which an open circuit breaker
+	// does not count. A later revision has a breaker again.
+	ContinueAnnotation = "apps.openyurt.io/rollout-continue"
+	// PrepullTimeoutAnnotation is how long an old pod is kept for the images of the
+	// new one.
+	PrepullTimeoutAnnotation = "apps.openyurt.io/image-prepull-timeout"
 )
 
 // DefaultMaxUnavailable holds without MaxUnavailableAnnotation, and when that is
@@ -70,82 +86,71 @@ func (a Amount) String() string {
 	return strconv.Itoa(a.Value)
 }
 
-// amountPattern is all that is taken for an Amount. Nine digits are more nodes
-// than any cluster has, and fit an int.
-var amountPattern = regexp.MustCompile(`^(?:([0-9]{1,9})|([0-9]{1,2}|100)%)$`)
-
-// option is an annotation and what reads its value.
-type option struct {
-	key   string
-	parse func(string) error
-}
-
 // ParseOptions reads the annotations of a DaemonSet. White space around a value
 // does not matter. The error is one line that names each annotation with a wrong
 // value, the value, and what to write instead.
 func ParseOptions(annotations map[string]string) (Options, error) {
 	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout}
-	err := parse(annotations,
-		option{MaxUnavailableAnnotation, o.parseMaxUnavailable},
-		option{PartitionAnnotation, o.parsePartition},
-		option{PausedAnnotation, o.parsePaused},
-		option{NodeSelectorAnnotation, o.parseNodeSelector},
-		option{ContinueAnnotation, o.parseContinue},
-		option{upgrade.PrepullAnnotation, o.parsePrepull},
-		option{PrepullTimeoutAnnotation, o.parsePrepullTimeout},
-	)
-	if err != nil {
-		return Options{}, err
+	var problems []string
+	for _, err := range []error{
+		parse(annotations, MaxUnavailableAnnotation, &o.MaxUnavailable, parseMaxUnavailable),
+		parse(annotations, PartitionAnnotation, &o.Partition, parseAmount),
+		parse(annotations, PausedAnnotation, &o.Paused, parseBool),
+		parse(annotations, NodeSelectorAnnotation, &o.NodeSelector, parseNodeSelector),
+		parse(annotations, ContinueAnnotation, &o.Continue, parseContinue),
+		parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool),
+		parse(annotations, PrepullTimeoutAnnotation, &o.PrepullTimeout, parsePrepullTimeout),
+	} {
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	if problems != nil {
+		return Options{}, errors.New(strings.Join(problems, "; "))
 	}
 	return o, nil
 }
 
 // ParsePrepull reads the only one of these annotations that counts with the
 // strategy OTA as well. The error is as that of ParseOptions.
-func ParsePrepull(annotations map[string]string) (bool, error) {
-	var o Options
-	err := parse(annotations, option{upgrade.PrepullAnnotation, o.parsePrepull})
-	return o.Prepull, err
+func ParsePrepull(annotations map[string]string) (prepull bool, err error) {
+	err = parse(annotations, upgrade.PrepullAnnotation, &prepull, parseBool)
+	return prepull, err
 }
 
-func parse(annotations map[string]string, options ...option) error {
-	var problems []string
-	for _, p := range options {
-		value, ok := annotations[p.key]
-		if !ok {
-			continue
-		}
-		if err := p.parse(strings.TrimSpace(value)); err != nil {
-			problems = append(problems, fmt.Sprintf("annotation %s is %q: %s", p.key, quotable(value), err))
-		}
+// parse sets option from the annotation key, if there is one.
+func parse[T any](annotations map[string]string, key string, option *T, parseValue func(string) (T, error)) error {
+	value, ok := annotations[key]
+	if !ok {
+		return nil
 	}
-	if problems != nil {
-		return errors.New(strings.Join(problems, "; "))
+	parsed, err := parseValue(strings.TrimSpace(value))
+	if err != nil {
+		return fmt.Errorf("annotation %s is %q: %w", key, quotable(value), err)
 	}
+	*option = parsed
 	return nil
 }
 
-func (o *Options) parseMaxUnavailable(s string) error {
-	a, err := parseAmount(s)
-	if err == nil && a.Value != 0 {
-		o.MaxUnavailable = a
+// amountPattern is all that is accepted as an Amount. Nine digits are more nodes
+// than any cluster has, and fit an int.
+var amountPattern = regexp.MustCompile(`^(?:([0-9]{1,9})|([0-9]{1,2}|100)%)$`)
+
+func parseAmount(s string) (Amount, error) {
+	m := amountPattern.FindStringSubmatch(s)
+	if m == nil {
+		return Amount{}, errors.New("write a number such as 3, or a percentage such as 10%, from 0% to 100%")
 	}
-	return err
+	value, _ := strconv.Atoi(m[1] + m[2]) // the pattern accepts only what fits
+	return Amount{Value: value, Percent: m[2] != ""}, nil
 }
 
-func (o *Options) parsePartition(s string) (err error) {
-	o.Partition, err = parseAmount(s)
-	return err
-}
-
-func (o *Options) parsePaused(s string) (err error) {
-	o.Paused, err = parseBool(s)
-	return err
-}
-
-func (o *Options) parsePrepull(s string) (err error) {
-	o.Prepull, err = parseBool(s)
-	return err
+func parseMaxUnavailable(s string) (Amount, error) {
+	a, err := parseAmount(s)
+	if a.Value == 0 {
+		a = DefaultMaxUnavailable
+	}
+	return a, err
 }
 
 func parseBool(s string) (bool, error) {
@@ -159,67 +164,46 @@ func parseBool(s string) (bool, error) {
 	}
 }
 
-// durationPattern is what is taken for a duration: as much of Go's as a person
-// writes, and so little that it cannot overflow.
+// durationPattern is what is accepted as a duration: as much of Go's syntax as people
+// write, and so little that it cannot overflow.
 var durationPattern = regexp.MustCompile(`^([0-9]{1,5}([.][0-9]{1,3})?[hms]){1,3}$`)
 
-func (o *Options) parsePrepullTimeout(s string) error {
+func parsePrepullTimeout(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || !durationPattern.MatchString(s) || d < minPrepullTimeout || d > maxPrepullTimeout {
-		return errors.New("write a duration such as 30m or 12h, from 1s to 720h")
+		return 0, errors.New("write a duration such as 30m or 12h, from 1s to 720h")
 	}
-	o.PrepullTimeout = d
-	return nil
+	return d, nil
 }
 
-// parseNodeSelector does not take an empty selector, which would match every
-// node: for a canary, that slip would be the whole fleet.
-func (o *Options) parseNodeSelector(s string) error {
+// parseNodeSelector refuses an empty selector, which would match every node: a canary
+// would become the whole fleet by mistake.
+func parseNodeSelector(s string) (labels.Selector, error) {
 	if s == "" {
-		return errors.New("write labels of nodes such as zone=test,disk!=hdd, or remove it to update all nodes")
+		return nil, errors.New("write labels of nodes such as zone=test,disk!=hdd, or remove it to update all nodes")
 	}
 	selector, err := labels.Parse(s)
 	if err != nil {
-		return fmt.Errorf("write labels of nodes such as zone=test,disk!=hdd: %s", quotable(err.Error()))
+		return nil, fmt.Errorf("write labels of nodes such as zone=test,disk!=hdd: %s", quotable(err.Error()))
 	}
-	o.NodeSelector = selector
-	return nil
+	return selector, nil
 }
 
 // parseContinue refuses what people write when they do not know that a revision
-// is asked for. No hash is one of these: Kubernetes leaves vowels out of them.
-func (o *Options) parseContinue(s string) error {
+// is expected. No hash is one of these: Kubernetes leaves vowels out of hashes.
+func parseContinue(s string) (string, error) {
 	switch strings.ToLower(s) {
 	case "", "true", "false", "yes", "no":
-		return fmt.Errorf("write the revision to go on with, which condition %s names, or remove it", HaltedCondition)
+		return "", fmt.Errorf("write the revision to go on with, which condition %s names, or remove it", HaltedCondition)
 	}
 	if problems := validation.IsValidLabelValue(s); problems != nil {
-		return fmt.Errorf("write the revision to go on with, which condition %s names: this is none", HaltedCondition)
+		return "", fmt.Errorf("write the revision to go on with, which condition %s names: this is none", HaltedCondition)
 	}
-	o.Continue = s
-	return nil
-}
-
-func parseAmount(s string) (Amount, error) {
-	m := amountPattern.FindStringSubmatch(s)
-	if m == nil {
-		return Amount{}, errors.New("write a number such as 3, or a percentage such as 10%, from 0% to 100%")
-	}
-	digits := m[1] + m[2]
-	value, err := strconv.Atoi(digits)
-	if err != nil {
-		return Amount{}, fmt.Errorf("write a smaller number than %s", digits)
-	}
-	return Amount{Value: value, Percent: m[2] != ""}, nil
+	return s, nil
 }
 
 // maxQuoted is how many bytes of a value are repeated, so that five wrong
 // values at once fit an Event, whose message may have 1024.
 const maxQuoted = 60
 
-func quotable(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
-}
+func quotable(s string) string { return daemonset.Truncate(s, maxQuoted) }

@@ -26,8 +26,8 @@ func NewPlacement(template *corev1.PodSpec) Placement {
 }
 
 // ShouldRun reports whether node should run the daemon when it is Ready. It answers
-// as Kubernetes' DaemonSet controller does, but for the taints that come and go
-// with Ready: a node does not leave the rollout when it is cut off. An affinity
+// as Kubernetes' DaemonSet controller does, except for the taints that come and go
+// with Ready: a node does not leave the rollout when it loses its connection. An affinity
 // that cannot be parsed matches nothing.
 func (p Placement) ShouldRun(node *corev1.Node) bool {
 	return p.matches(node) && !p.hasUntoleratedTaint(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })

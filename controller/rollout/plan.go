@@ -24,7 +24,7 @@ const (
 	Burst = 250
 )
 
-// Input is what NewPlan looks at. Nothing in it is changed but Observations.
+// Input is what NewPlan reads. It changes nothing but Observations.
 type Input struct {
 	// DaemonSet is read for its pod template's scheduling and minReadySeconds.
 	DaemonSet *appsv1.DaemonSet
@@ -38,9 +38,9 @@ type Input struct {
 	// Deleted reports whether the deletion of a pod has been sent, though Pods may
 	// not show it yet; nil is none.
 	Deleted func(types.UID) bool
-	// Refused returns what kept a pod from being deleted when that was last tried, nil
-	// if nothing did; the function nil is no pod. RefusedInARow counts the refusals, of
-	// whichever pods, since one was deleted.
+	// Refused returns why the last try to delete a pod failed, nil if it did not; the
+	// function nil is no pod. RefusedInARow counts the refusals, of any pods, since a pod
+	// was deleted.
 	Refused       func(types.UID) *Refusal
 	RefusedInARow int
 	// Observations is what earlier calls saw. NewPlan brings it up to date.
@@ -64,10 +64,6 @@ type Timing struct {
 func (in *Input) settle() time.Duration { return cmp.Or(in.Timing.NodeSettle, NodeSettle) }
 
 func (in *Input) breakerWindow() time.Duration { return cmp.Or(in.Timing.BreakerWindow, BreakerWindow) }
-
-func (in *Input) minReady() time.Duration {
-	return time.Duration(in.DaemonSet.Spec.MinReadySeconds) * time.Second
-}
 
 // NewPlan records the observations of in and decides what to do next. Called again with the
 // same input, and the deletions it asked for in Deleted, it asks for no more of
@@ -105,19 +101,18 @@ type planner struct {
 
 // candidate is an old pod that is alone on a Ready node.
 type candidate struct {
-	node              string
-	pod               *corev1.Pod
-	ready             bool // Ready, if only for a moment
-	avail             bool
-	settled           bool // its node may be touched
-	settles           time.Time
-	readyTransition   time.Time // to Ready, by the clock of its node: for the order only
-	unavailableReason string    // why it is not available
-	wait              imageWait
-	refusal           *Refusal
+	node            string
+	pod             *corev1.Pod
+	ready           bool      // Ready, if only for a moment
+	unavailable     string    // why it is not available; "" if it is
+	settled         bool      // its node has been Ready for long enough, and can get the next pod
+	settles         time.Time // when its node has been Ready for long enough
+	readyTransition time.Time // to Ready, by the clock of its node: for the order only
+	wait            imageWait
+	refusal         *Refusal
 }
 
-// classify puts every node but those of candidates into its state.
+// classify puts every node without a candidate into its state, and collects the candidates.
 func (pl *planner) classify() {
 	for i := range pl.nodes {
 		p := &pl.nodes[i]
@@ -158,16 +153,16 @@ func (pl *planner) classifyReady(p *nodePods) {
 		pl.setState(p.node.Name, nil, Unavailable, pl.in.conflictReason(p))
 		return
 	}
-	avail, why := pl.available(pod)
-	if !avail {
+	why := pl.unavailable(pod)
+	if why != "" {
 		pl.plan.Unavailable++
 	}
 	switch {
 	case revisionOf(pod) != pl.in.Revision && !pl.selected(p.node):
 		pl.setState(p.node.Name, pod, HeldBySelector, why)
 	case revisionOf(pod) != pl.in.Revision:
-		pl.candidates = append(pl.candidates, pl.candidate(p, pod, avail, why))
-	case avail:
+		pl.candidates = append(pl.candidates, pl.candidate(p, pod, why))
+	case why == "":
 		pl.setState(p.node.Name, pod, Updated, "")
 	default:
 		pl.setState(p.node.Name, pod, Unavailable, why)
@@ -179,41 +174,43 @@ func (pl *planner) selected(node *corev1.Node) bool {
 	return s == nil || s.Matches(labels.Set(node.Labels))
 }
 
-func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, avail bool, why string) candidate {
+func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, unavailable string) candidate {
 	observed := pl.in.Observations.pods[pod.UID]
 	return candidate{
 		node: p.node.Name, pod: pod,
-		ready: observed.ready(), avail: avail,
-		settled:         p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.canSchedule(p.node),
-		settles:         p.observed.since.Add(pl.in.settle()),
-		readyTransition: observed.transitionTime, unavailableReason: why,
-		wait: pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
+		ready: observed.ready(), unavailable: unavailable, readyTransition: observed.transitionTime,
+		settled: p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.canSchedule(p.node),
+		settles: p.observed.since.Add(pl.in.settle()),
+		wait:    pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
 	}
 }
 
-// available reports whether pod has been seen Ready for long enough, or why not.
-func (pl *planner) available(pod *corev1.Pod) (bool, string) {
+// unavailable returns why pod is not available, "" if it has been seen Ready for long enough.
+func (pl *planner) unavailable(pod *corev1.Pod) string {
 	observed := pl.in.Observations.pods[pod.UID]
 	if !observed.ready() {
-		return false, notReadyReason(pod)
+		return notReadyReason(pod)
 	}
-	if is := observed.readyFor(pl.in.Now); is < pl.in.minReady() {
-		pl.plan.wakeAt(observed.since.Add(pl.in.minReady()))
-		return false, fmt.Sprintf("Ready for less than minReadySeconds, %v", pl.in.minReady())
+	minReady := time.Duration(pl.in.DaemonSet.Spec.MinReadySeconds) * time.Second
+	if observed.readyFor(pl.in.Now) < minReady {
+		pl.plan.wakeAt(observed.since.Add(minReady))
+		return fmt.Sprintf("Ready for less than minReadySeconds, %v", minReady)
 	}
-	return true, ""
+	return ""
 }
 
-// setState records a node's state. pod may be nil.
-func (pl *planner) setState(node string, pod *corev1.Pod, state State, reason string) {
+// setState records a node's state. pod may be nil. The result may be changed until the next
+// call.
+func (pl *planner) setState(node string, pod *corev1.Pod, state State, reason string) *NodeStatus {
 	n := NodeStatus{Name: node, State: state, Reason: reason}
 	if pod != nil {
 		n.Pod, n.Revision = pod.Name, revisionOf(pod)
 	}
 	pl.plan.Nodes = append(pl.plan.Nodes, n)
+	return &pl.plan.Nodes[len(pl.plan.Nodes)-1]
 }
 
-// wakeForBreaker asks for a call when lost nodes have been Ready for long enough.
+// wakeForBreaker asks for a call once lost nodes will have been Ready for long enough.
 func (pl *planner) wakeForBreaker() {
 	if !pl.plan.Breaker.Open {
 		return
@@ -225,16 +222,17 @@ func (pl *planner) wakeForBreaker() {
 	}
 }
 
-// finish brings the plan into order.
+// finish sorts the nodes and counts them.
 func (pl *planner) finish() Plan {
 	slices.SortFunc(pl.plan.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	pl.plan.Counts = map[State]int{}
 	for i := range pl.plan.Nodes {
-		pl.plan.Counts[pl.plan.Nodes[i].State]++
-		if pl.plan.Nodes[i].AwaitsImages {
+		n := &pl.plan.Nodes[i]
+		pl.plan.Counts[n.State]++
+		if n.AwaitsImages {
 			pl.plan.AwaitImages++
 		}
-		if pl.plan.Nodes[i].Refused {
+		if n.Refused {
 			pl.plan.Refused++
 		}
 	}

@@ -222,7 +222,7 @@ func TestMinReadySecondsAreCountedByTheControllersClock(t *testing.T) {
 	}
 }
 
-func TestAPodThatWasNotReadyInBetweenStartsAnew(t *testing.T) {
+func TestAPodThatWasNotReadyInBetweenCountsFromThenOn(t *testing.T) {
 	w := newWorld(t, 2)
 	w.ds.Spec.MinReadySeconds = 30
 	w.expect("n1")
@@ -295,7 +295,7 @@ func TestANodeThatBecomesReadyIsUpgradedThoughItsPodStayedReady(t *testing.T) {
 	w.expect("n2")
 }
 
-func TestANodeThatFlapsIsNotTouchedAndHoldsUpNothing(t *testing.T) {
+func TestAFlappingNodeIsLeftAloneAndDelaysNothing(t *testing.T) {
 	w := newWorld(t, 4)
 	for i := range 20 {
 		w.turn("n1", never)
@@ -358,7 +358,7 @@ func TestAfterARestartADeletionThatIsListedCounts(t *testing.T) {
 	w.expect()
 }
 
-func TestDeletedThatThePodsDoNotShowYet(t *testing.T) {
+func TestADeletionThatThePodsDoNotShowYetCounts(t *testing.T) {
 	w := newWorld(t, 3)
 	p := w.expect("n1")
 	if p.Unavailable != 1 || state(t, &p, "n1").State != Unavailable {
@@ -370,7 +370,7 @@ func TestDeletedThatThePodsDoNotShowYet(t *testing.T) {
 	}
 }
 
-func TestStatesSayWhy(t *testing.T) {
+func TestStatesHaveReasons(t *testing.T) {
 	w := newWorld(t, 8)
 	w.ds.Annotations[NodeSelectorAnnotation] = "name!=n8"
 	w.upgrade("n1", true)
@@ -412,7 +412,7 @@ func TestStatesSayWhy(t *testing.T) {
 }
 
 // A node writes what its pods wait for, of any length.
-func TestWhatANodeSaysIsCut(t *testing.T) {
+func TestTextsOfNodesAreTruncated(t *testing.T) {
 	w := newWorld(t, 3)
 	long := strings.Repeat("x", 1<<20)
 	for _, n := range []string{"n1", "n2", "n3"} {
@@ -431,7 +431,7 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 	}
 }
 
-func TestForShowingTheTimesInTheConditionsCount(t *testing.T) {
+func TestTrustingObservationsUseTheTimesOfConditions(t *testing.T) {
 	w := newWorld(t, 2)
 	w.ds.Spec.MinReadySeconds = 60
 	w.upgrade("n1", true)
@@ -452,7 +452,7 @@ func TestADaemonSetWithoutNodesIsComplete(t *testing.T) {
 	}
 }
 
-func TestMakeChangesNothingItIsGiven(t *testing.T) {
+func TestNewPlanChangesNoInput(t *testing.T) {
 	w := newWorld(t, 3)
 	in := w.input()
 	ds, node, pod := in.DaemonSet.DeepCopy(), in.Nodes[0].DeepCopy(), in.Pods[0].DeepCopy()

@@ -1,28 +1,29 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Refusal is what keeps a pod from being deleted though it was to be.
+// Refusal is why a planned deletion was not carried out.
 type Refusal struct {
 	// Message is the apiserver's, quoted; "" when the pod had only changed meanwhile
-	// and no one has refused it.
+	// and nobody refused its deletion.
 	Message string
 	// Until is when the next request may be sent.
 	Until time.Time
 }
 
-// stalled is how many refusals in a row, of whichever pods, are taken for a sign that
-// the next pod would be refused as well.
+// stalled is how many refusals in a row, of any pods, are taken as a sign that
+// the next deletion would be refused as well.
 const stalled = 3
 
 func (r *Refusal) named() bool { return r != nil && r.Message != "" }
 
-// until is the zero time for a pod that nothing keeps, before that of any other.
+// until is the zero time, before any other, without a refusal.
 func (r *Refusal) until() time.Time {
 	if r == nil {
 		return time.Time{}
@@ -32,7 +33,7 @@ func (r *Refusal) until() time.Time {
 
 func (r *Refusal) reason() string { return "its deletion is refused: " + r.Message }
 
-// refusal returns what keeps pod from being deleted, or nil.
+// refusal returns why pod could not be deleted, nil if nothing prevented it.
 func (in *Input) refusal(pod *corev1.Pod) *Refusal {
 	if in.Refused == nil {
 		return nil
@@ -40,8 +41,8 @@ func (in *Input) refusal(pod *corev1.Pod) *Refusal {
 	return in.Refused(pod.UID)
 }
 
-// conflictReason describes a pod on this node that counts as deleted. It returns "" if nothing
-// is known of one.
+// conflictReason describes why there is not exactly one pod on this node. The answer to a
+// deletion comes first, if it left open whether the pod was deleted.
 func (in *Input) conflictReason(p *nodePods) string {
 	for _, pod := range p.terminating {
 		if r := in.refusal(pod); r.named() && pod.DeletionTimestamp.IsZero() {
@@ -51,7 +52,7 @@ func (in *Input) conflictReason(p *nodePods) string {
 	return p.conflict()
 }
 
-// Revert changes the plan to what there is when the apiserver did not carry out d.
+// Revert changes the plan to the state in which the apiserver did not carry out d.
 func (p *Plan) Revert(d Deletion, r *Refusal) {
 	name := NodeOf(d.Pod)
 	for i := range p.Nodes {
@@ -60,9 +61,9 @@ func (p *Plan) Revert(d Deletion, r *Refusal) {
 			continue
 		}
 		p.Counts[n.State]--
-		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.unavailableReason, d.Pod.Name, revisionOf(d.Pod)
-		if d.avail {
-			n.State, n.Reason = Pending, ""
+		n.State, n.Reason, n.Pod, n.Revision = Unavailable, d.unavailable, d.Pod.Name, revisionOf(d.Pod)
+		if d.unavailable == "" {
+			n.State = Pending
 			p.Unavailable--
 		}
 		p.Counts[n.State]++
@@ -73,8 +74,8 @@ func (p *Plan) Revert(d Deletion, r *Refusal) {
 	}
 }
 
-// Refusing reports whether the rollout is stuck because pods may not be deleted: no node
-// is being updated, and the remaining deletions were refused, wait for ones that were, or
+// Refusing reports whether the rollout is stuck because deletions are refused: no node
+// is being updated, and the remaining deletions were refused, wait for refused ones, or
 // are likely to be refused.
 func (p *Plan) Refusing() bool {
 	if p.Refused == 0 {
@@ -94,26 +95,20 @@ func (p *Plan) Refusing() bool {
 	return open == 0 || p.Unavailable >= p.Max || p.RefusedInARow >= stalled
 }
 
-// refused returns a short text that names the nodes whose pods were not deleted, and the
-// error for the first of them; "" if there are none.
+// refused names the nodes whose pods were not deleted, and the error for the first of
+// them; "" if there are none.
 func (p *Plan) refused() string {
 	if p.Refused == 0 {
 		return ""
 	}
-	var names []string
-	reason := ""
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
+	reason := "" // of the first
+	names := p.first(func(n *NodeStatus) string {
 		if !n.Refused {
-			continue
+			return ""
 		}
-		if names = append(names, n.Name); len(names) == 1 {
-			reason = n.Reason
-		}
-		if len(names) == maxNamed {
-			break
-		}
-	}
+		reason = cmp.Or(reason, n.Reason)
+		return n.Name
+	})
 	if p.Refused == 1 {
 		return fmt.Sprintf("1 keeps its pod (%s: %s)", names[0], reason)
 	}

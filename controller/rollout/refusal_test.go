@@ -27,7 +27,7 @@ func (w *world) refuses(inARow int, nodes ...string) {
 	w.inARow = inARow
 }
 
-func TestAPodThatMayNotBeDeletedTakesNobodysTurn(t *testing.T) {
+func TestARefusedPodDelaysNoOther(t *testing.T) {
 	w := newWorld(t, 4)
 	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
 	w.expect("n1")
@@ -121,7 +121,7 @@ func TestARolloutThatMayDeleteNothingMakesNoProgress(t *testing.T) {
 
 // A plan takes its own deletions for done. Taken back, it is as it is for somebody who
 // looks again.
-func TestTakeBack(t *testing.T) {
+func TestRevert(t *testing.T) {
 	w := newWorld(t, 4)
 	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
 	w.ready(w.on("n4").UID, false)
@@ -141,7 +141,7 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
-func TestAPodOfWhichNothingIsKnownIsNotCalledTerminating(t *testing.T) {
+func TestAPodWithAnUnknownOutcomeIsNotCalledTerminating(t *testing.T) {
 	w := newWorld(t, 2)
 	w.expect("n1")
 	w.refused = map[types.UID]*Refusal{w.on("n1").UID: {Message: forbidden}}
@@ -167,7 +167,7 @@ func TestOnlySomeNodesThatKeepTheirPodsAreNamed(t *testing.T) {
 }
 
 // Otherwise those that are refused again and again would take the turn of one that is not.
-func TestOfPodsThatWereRefusedTheOneThatHasWaitedForLongestGoesFirst(t *testing.T) {
+func TestTheRefusedPodThatWaitedLongestIsTriedFirst(t *testing.T) {
 	w := newWorld(t, 3)
 	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
 	w.refuses(3, "n3")

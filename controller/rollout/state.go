@@ -16,8 +16,8 @@ const (
 	// Updated nodes have an available pod of the target revision, or are NotReady
 	// and have a pod of it, which is all that can be known.
 	Updated State = "updated"
-	// Unavailable nodes are Ready and have no available pod, of whatever revision:
-	// most of them are being updated right now.
+	// Unavailable nodes are Ready and have no available pod of any revision: most of
+	// them are being updated right now.
 	Unavailable State = "unavailable"
 	// Pending nodes have an available old pod and wait to be admitted, or for
 	// their images.
@@ -32,7 +32,7 @@ const (
 	HeldByBreaker   State = "held_by_breaker"
 )
 
-// States returns all states in the order in which a person asks for them.
+// States returns all states in the order in which they are shown.
 func States() []State {
 	return []State{
 		Updated, Unavailable, Pending, WaitingNotReady,
@@ -44,8 +44,7 @@ func States() []State {
 type NodeStatus struct {
 	Name  string
 	State State
-	// Reason describes why the state is not Updated; "" when the state alone is
-	// clear.
+	// Reason tells why the state is not Updated; "" when the state tells enough.
 	Reason string
 	// Pod and Revision are those of the only pod on the node; "" when there is
 	// none or more than one.
@@ -63,13 +62,12 @@ type NodeStatus struct {
 type Deletion struct {
 	Pod *corev1.Pod
 	// NotReady is set when the pod is deleted because it is not Ready, whatever the maximum
-	// is. Its resourceVersion has to be a precondition as well: it may be Ready by
-	// now, which would make it one too many.
+	// is. Its resourceVersion has to be a precondition as well: if it is Ready by now, it
+	// would be one too many.
 	NotReady bool
 	Reason   string
-	// avail is true if the pod was available; otherwise unavailableReason is why.
-	avail             bool
-	unavailableReason string
+	// unavailable is why the pod was not available; "" if it was.
+	unavailable string
 }
 
 // Plan is what to do now, and the state of every node.
@@ -79,8 +77,8 @@ type Plan struct {
 	// Delete are the pods to delete now.
 	Delete []Deletion
 	// Pulls are the old pods that should ask their nodes, by a Target with this
-	// Prepull, to pull the images of the target; no other pod should. Those that do
-	// already keep their time.
+	// Prepull, to pull the images of the target; no other pod should. Pods that already
+	// ask keep their time.
 	Pulls map[types.UID]time.Time
 	// Nodes are all nodes that should run the daemon, by name. Counts sums them
 	// up; it has no entry for a state that no node is in.
@@ -121,8 +119,9 @@ func (p *Plan) In(state State) []NodeStatus {
 	return out
 }
 
+// wakeAt sets Wake to t if that is earlier. The zero time is never.
 func (p *Plan) wakeAt(t time.Time) {
-	if p.Wake.IsZero() || t.Before(p.Wake) {
+	if !t.IsZero() && (p.Wake.IsZero() || t.Before(p.Wake)) {
 		p.Wake = t
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -19,7 +20,7 @@ func condition(t appsv1.DaemonSetConditionType, status corev1.ConditionStatus, r
 	return appsv1.DaemonSetCondition{Type: t, Status: status, Reason: reason, Message: message}
 }
 
-// withConditions is a DaemonSet with these, since before, and one of others.
+// withConditions is a DaemonSet with these conditions since podtest.Before, and one of another program.
 func withConditions(all ...appsv1.DaemonSetCondition) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{}
 	ds.Namespace, ds.Name, ds.UID = "default", "web", "ds-uid"
@@ -60,71 +61,71 @@ func TestConditionsPatch(t *testing.T) {
 		return c
 	}
 	tests := map[string]struct {
-		have    []appsv1.DaemonSetCondition
-		want    Conditions
-		none    bool
-		pressed bool
-		after   map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
-		moved   bool // the transition of complete is now
+		have   []appsv1.DaemonSetCondition
+		want   Conditions
+		none   bool
+		urgent bool
+		after  map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
+		moved  bool // the transition of complete is now
 	}{
 		"a first one": {
-			want: want(condition(complete, no, "A", "m")), pressed: true, moved: true,
+			want: want(condition(complete, no, "A", "m")), urgent: true, moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
-		"as it is": {
+		"no change": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")},
 			want: want(condition(complete, no, "A", "m")), none: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
-		"other words can wait": {
+		"another message can wait": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "A", "other")),
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
-		"another reason cannot, and is no transition": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "B", "m")), pressed: true,
+		"another reason is urgent, and no transition": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "B", "m")), urgent: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
-		"another status is a transition": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), pressed: true, moved: true,
+		"another status is urgent, and a transition": {
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), urgent: true, moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes},
 		},
-		"what is not spoken of stays": {
-			have: []appsv1.DaemonSetCondition{condition(progressing, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), pressed: true, moved: true,
+		"a condition that is not mentioned stays": {
+			have: []appsv1.DaemonSetCondition{condition(progressing, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), urgent: true, moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes, progressing: no},
 		},
-		"one that is withdrawn": {
+		"a removed condition": {
 			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
-			want: removing(Conditions{}, complete), pressed: true,
+			want: Conditions{complete: nil}, urgent: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
 		},
-		"one that is withdrawn and was not there": {want: removing(Conditions{}, complete), none: true},
+		"a removed condition that was not there": {want: Conditions{complete: nil}, none: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
 			patch, urgent := PatchConditions(ds, tt.want, podtest.Now)
-			if (patch == nil) != tt.none || urgent != tt.pressed {
-				t.Fatalf("got %s, pressing: %t", patch, urgent)
+			if (patch == nil) != tt.none || urgent != tt.urgent {
+				t.Fatalf("got %s, urgent: %t", patch, urgent)
 			}
 			if patch != nil {
 				ds = daemonSetPatched(t, ds, patch)
 			}
-			if c := Find(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
+			if c := daemonset.Condition(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
 				t.Errorf("got %v", ds.Status.Conditions)
 			}
 			for conditionType, status := range tt.after {
-				if c := Find(ds, conditionType); c == nil || c.Status != status {
+				if c := daemonset.Condition(ds, conditionType); c == nil || c.Status != status {
 					t.Errorf("%s is %v, want %s", conditionType, c, status)
 				}
 			}
-			if c := Find(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
+			if c := daemonset.Condition(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
 				t.Errorf("the transition is of %v", c.LastTransitionTime)
 			}
 		})
 	}
 }
 
-func TestWhatAWrongWordDoesToConditions(t *testing.T) {
+func TestConditionsOfInvalidAnnotations(t *testing.T) {
 	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
 	if got := ForInvalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
 		t.Errorf("a rollout that is stuck is not complete: got %v", got)
@@ -139,7 +140,7 @@ func TestWhatAWrongWordDoesToConditions(t *testing.T) {
 	if got := Accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
 		t.Errorf("got %v", got)
 	}
-	if !HasOwned(invalid) || HasOwned(withConditions()) {
+	if len(OwnedConditions(invalid)) != 1 || len(OwnedConditions(withConditions())) != 0 {
 		t.Error("whose conditions are whose?")
 	}
 }

@@ -129,24 +129,24 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 	}
 }
 
-// told is pod with what tells its node to pull the images of the revision with this
-// hash.
-func told(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = newPrepullTarget(imagesOf(hash)).encode(since)
+// asking is pod with a target that asks its node to pull the images of the revision with
+// this hash.
+func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
+	pod.Annotations[upgrade.TargetAnnotation] = prepullEncoder(imagesOf(hash))(since)
 	return pod
 }
 
-func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
+func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 	m := NewPrepullMarker(imagesOf("new"), podtest.Now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
 	}{
-		"a pod without a mark":                 {podtest.PodAt("old"), podtest.Now},
-		"one that had none of this":            {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), podtest.Now},
-		"one that has told already":            {told(podtest.PodAt("old"), "new", podtest.Before), podtest.Before},
-		"one that has told of another":         {told(podtest.PodAt("old"), "between", podtest.Before), podtest.Now},
-		"one that has told a time yet to come": {told(podtest.PodAt("old"), "new", podtest.Now.Add(time.Hour)), podtest.Now},
+		"a pod without a mark":                      {podtest.PodAt("old"), podtest.Now},
+		"a pod whose target has no time":            {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), podtest.Now},
+		"a pod that asks":                           {asking(podtest.PodAt("old"), "new", podtest.Before), podtest.Before},
+		"a pod that asks for another revision":      {asking(podtest.PodAt("old"), "between", podtest.Before), podtest.Now},
+		"a pod that asks with a time in the future": {asking(podtest.PodAt("old"), "new", podtest.Now.Add(time.Hour)), podtest.Now},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,12 +165,12 @@ func TestWithImagesFirstATargetSaysSinceWhen(t *testing.T) {
 			checkRestUntouched(t, got)
 		})
 	}
-	fine := patched(t, told(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.markFor(podtest.PodAt("new")), told(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
+	fine := patched(t, asking(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.markFor(podtest.PodAt("new")), asking(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
 	if fine.Annotations[upgrade.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
 	off := newTarget("new").markFor(podtest.PodAt("old"))
-	if got := patched(t, told(podtest.PodAt("old"), "new", podtest.Before), PatchMark(off, told(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); MarkOf(got) != off {
+	if got := patched(t, asking(podtest.PodAt("old"), "new", podtest.Before), PatchMark(off, asking(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); MarkOf(got) != off {
 		t.Errorf("without images first: got %+v, want %+v", MarkOf(got), off)
 	}
 }
@@ -200,7 +200,7 @@ func TestPatchNamesTheUID(t *testing.T) {
 	}
 }
 
-func TestPlanCountsAndLeavesAloneWhatIsRight(t *testing.T) {
+func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 	m := newTarget("new")
 	pods := []*corev1.Pod{
 		marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),

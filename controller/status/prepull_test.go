@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
+func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 	const uid = "pod-uid"
 	tests := map[string]struct {
 		pod     *corev1.Pod
@@ -22,18 +22,18 @@ func TestPodsSayWhatThePlanWantsAndNothingElse(t *testing.T) {
 		want    string // the annotation; the condition is to be gone
 		changes int
 	}{
-		"one that is to tell its node":                {podtest.PodAt("old"), true, false, "new", 1},
-		"one that has told":                           {told(podtest.PodAt("old"), "new", podtest.Before), true, false, "new", 0},
-		"one that has told another time":              {told(podtest.PodAt("old"), "new", podtest.Now), true, false, "new", 1},
-		"one that has told of another revision":       {told(podtest.PodAt("old"), "between", podtest.Before), true, false, "new", 1},
-		"one that is to say no more":                  {told(podtest.PodAt("old"), "new", podtest.Before), false, false, "", 1},
-		"one that never said anything":                {podtest.PodAt("old"), false, false, "", 0},
-		"one that is at the target by an undo":        {told(podtest.PodAt("new"), "new", podtest.Before), false, false, "", 1},
-		"one that waits for an owner still":           {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), true, false, "new", 1},
-		"one that waits for an owner, for no reason":  {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), false, false, "", 1},
-		"one that is told to go":                      {podtest.Terminating(podtest.PodAt("old")), true, false, "", 0},
-		"one whose deletion the watch does not show":  {podtest.PodAt("old"), true, true, "", 0},
-		"one whose deletion has had no answer so far": {told(podtest.PodAt("old"), "new", podtest.Before), false, true, "new", 0},
+		"a pod that should ask":                        {podtest.PodAt("old"), true, false, "new", 1},
+		"a pod that asks":                              {asking(podtest.PodAt("old"), "new", podtest.Before), true, false, "new", 0},
+		"a pod that asks with another time":            {asking(podtest.PodAt("old"), "new", podtest.Now), true, false, "new", 1},
+		"a pod that asks for another revision":         {asking(podtest.PodAt("old"), "between", podtest.Before), true, false, "new", 1},
+		"a pod that should no longer ask":              {asking(podtest.PodAt("old"), "new", podtest.Before), false, false, "", 1},
+		"a pod that never asked":                       {podtest.PodAt("old"), false, false, "", 0},
+		"a pod at the target after an undo":            {asking(podtest.PodAt("new"), "new", podtest.Before), false, false, "", 1},
+		"a pod with an OTA mark that should ask":       {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), true, false, "new", 1},
+		"a pod with an OTA mark that should not ask":   {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), false, false, "", 1},
+		"a terminating pod":                            {podtest.Terminating(podtest.PodAt("old")), true, false, "", 0},
+		"a pod whose deletion the watch does not show": {podtest.PodAt("old"), true, true, "", 0},
+		"a pod whose deletion has no answer yet":       {asking(podtest.PodAt("old"), "new", podtest.Before), false, true, "new", 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -64,8 +64,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			map[string][]string{mod + "controller/events": {mod + "controller", mod + "controller/informer"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
-				"controller/events imports controller, which its layer does not allow: it may import controller/podclient, controller/rollout, controller/status",
-				"controller/events imports controller/informer, which its layer does not allow: it may import controller/podclient, controller/rollout, controller/status",
+				"controller/events imports controller, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status",
+				"controller/events imports controller/informer, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status",
 			},
 		},
 		"proxy and ota that know each other": {

@@ -126,16 +126,16 @@ var layers = map[string][]string{
 	},
 	// What the controller thinks, for those who show it: no client, no clock.
 	"controller/daemonset": {"ota/upgrade"},
-	"controller/rollout":   {"ota/upgrade"},
+	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
 	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},
 	// What it remembers between reconciles: no client either.
 	"controller/backoff":      {},
-	"controller/expectations": {"controller/backoff", "controller/rollout"},
+	"controller/expectations": {"controller/backoff", "controller/daemonset", "controller/rollout"},
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
-	"controller/events":    {"controller/podclient", "controller/rollout", "controller/status"},
+	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status"},
 	// For tests only: no package may import it.
 	"controller/podtest": {"ota/upgrade"},
 }

@@ -11,7 +11,6 @@
 package rollout_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -28,15 +27,7 @@ const (
 var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
-	code, err := rolloutenv.Main(os.Stderr, moduleRoot, nodes, func(started *rolloutenv.Env) int {
-		s = started
-		return m.Run()
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rolloutenv.Main(m, moduleRoot, nodes, func(started *rolloutenv.Env) { s = started }))
 }
 
 func TestChaos(t *testing.T) { seeds.Each(t, "SEEDS", defaultSeeds, play) }

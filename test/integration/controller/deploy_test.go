@@ -6,12 +6,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // The namespace enforces the restricted Pod Security Standard, so pods are proof
 // that the Deployment meets it.
 func TestDeployMakesTwoReplicas(t *testing.T) {
-	eventually(t, "there are two pods of the controller", func() bool {
+	rolloutenv.Eventually(t, "there are two pods of the controller", func() bool {
 		list, err := env.admin.CoreV1().Pods(systemNamespace).List(t.Context(), metav1.ListOptions{
 			LabelSelector: "app.kubernetes.io/name=edgehub-controller"})
 		return err == nil && len(list.Items) == 2

@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // prepulls waits until n pods tell their nodes to pull this image unasked, and returns
@@ -15,7 +16,7 @@ import (
 func (f *fixture) prepulls(image string, n int) map[string]time.Time {
 	f.t.Helper()
 	var out map[string]time.Time
-	eventually(f.t, "the pods tell their nodes to pull", func() bool {
+	rolloutenv.Eventually(f.t, "the pods tell their nodes to pull", func() bool {
 		out = map[string]time.Time{}
 		for _, pod := range f.pods() {
 			target, ok, err := upgrade.TargetOf(pod)
@@ -33,11 +34,11 @@ func TestWithImagesFirstOwnersFindThemThere(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "true"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	first := f.prepulls("app:2", nodes)
 	checkTarget(t, f, "app:2")
-	sent := len(r.patches(f.namespace))
+	sent := len(r.patches(f.Namespace))
 
 	// What the node says of its images, and a restart, change nothing.
 	pod := f.names()[0]
@@ -47,7 +48,7 @@ func TestWithImagesFirstOwnersFindThemThere(t *testing.T) {
 	<-time.After(time.Second) // a time that is written anew is another one
 	again := start(t)
 	settled(t, again, f)
-	if got := len(again.patches(f.namespace)); got != 0 || sent != 2*nodes {
+	if got := len(again.patches(f.Namespace)); got != 0 || sent != 2*nodes {
 		t.Errorf("%d patches, and %d after a restart; want %d and none", sent, got, 2*nodes)
 	}
 	for name, since := range f.prepulls("app:2", nodes) {
@@ -60,7 +61,7 @@ func TestWithImagesFirstOwnersFindThemThere(t *testing.T) {
 	f.replace(pod)
 	f.await(map[string]int{upToDate: 1, needsOne: nodes - 1})
 	f.prepulls("app:2", nodes-1)
-	f.setImage("app:3")
+	f.SetImage("app:3")
 	for name, since := range f.prepulls("app:3", nodes) {
 		if !since.After(first[name]) {
 			t.Errorf("pod %s: since %v for another revision, before since %v", name, since, first[name])
@@ -72,12 +73,12 @@ func TestImagesFirstCanComeLaterAndGo(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	f.prepulls("app:2", 0)
-	f.annotate(upgrade.PrepullAnnotation, "true")
+	f.Annotate(upgrade.PrepullAnnotation, "true")
 	f.prepulls("app:2", nodes)
-	f.annotate(upgrade.PrepullAnnotation, nil)
+	f.Annotate(upgrade.PrepullAnnotation, nil)
 	f.prepulls("app:2", 0)
 	f.await(map[string]int{needsOne: nodes})
 }
@@ -85,10 +86,10 @@ func TestImagesFirstCanComeLaterAndGo(t *testing.T) {
 func TestAWrongPrepullIsAnswered(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes", rollout.PrepullTimeoutAnnotation: "not read with OTA"})
 	start(t)
-	f.awaitEvent("InvalidUpdateStrategy", "Warning", upgrade.PrepullAnnotation+` is "yes"`, "true or false")
+	f.AwaitEvent("InvalidUpdateStrategy", "Warning", upgrade.PrepullAnnotation+` is "yes"`, "true or false")
 	invalid := func(want corev1.ConditionStatus) func() bool {
 		return func() bool {
-			for _, c := range f.get().Status.Conditions {
+			for _, c := range f.Get().Status.Conditions {
 				if c.Type == rollout.InvalidCondition {
 					return c.Status == want
 				}
@@ -96,11 +97,11 @@ func TestAWrongPrepullIsAnswered(t *testing.T) {
 			return false
 		}
 	}
-	eventually(t, "the condition says so", invalid(corev1.ConditionTrue))
+	rolloutenv.Eventually(t, "the condition says so", invalid(corev1.ConditionTrue))
 	if f.marks()[unmarked] != nodes {
 		t.Errorf("pods were marked: %v", f.marks())
 	}
-	f.annotate(upgrade.PrepullAnnotation, "True")
+	f.Annotate(upgrade.PrepullAnnotation, "True")
 	f.await(map[string]int{upToDate: nodes})
-	eventually(t, "the condition says that it is settled", invalid(corev1.ConditionFalse))
+	rolloutenv.Eventually(t, "the condition says that it is settled", invalid(corev1.ConditionFalse))
 }

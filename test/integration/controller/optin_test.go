@@ -3,6 +3,8 @@ package controller_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 func TestEverySpellingOptsIn(t *testing.T) {
@@ -15,9 +17,9 @@ func TestEverySpellingOptsIn(t *testing.T) {
 		{oldStrategyKey, "OTA"},
 		{oldStrategyKey, "oTA"},
 	} {
-		f.annotate(tt.key, tt.value)
+		f.Annotate(tt.key, tt.value)
 		f.await(map[string]int{upToDate: nodes})
-		f.annotate(tt.key, nil)
+		f.Annotate(tt.key, nil)
 		f.await(map[string]int{unmarked: nodes})
 	}
 }
@@ -27,7 +29,7 @@ func TestTheNewerKeyWins(t *testing.T) {
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
 	// Only the older one is left, and asks for something else.
-	f.annotate(strategyKey, nil)
+	f.Annotate(strategyKey, nil)
 	f.await(map[string]int{unmarked: nodes})
 }
 
@@ -35,18 +37,18 @@ func TestOptingOutStopsTheWatchesAndTheMetric(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
-	if got := r.openWatches(f.namespace, "pods"); got != 1 {
+	if got := r.openWatches(f.Namespace, "pods"); got != 1 {
 		t.Errorf("got %d watches of pods while opted in, want 1", got)
 	}
-	f.annotate(strategyKey, nil)
+	f.Annotate(strategyKey, nil)
 	f.await(map[string]int{unmarked: nodes})
-	f.awaitEvent("UpgradeMarksRemoved", "Normal", "3 pods")
-	eventually(t, "no watch is left", func() bool {
-		return r.openWatches(f.namespace, "pods")+r.openWatches(f.namespace, "controllerrevisions") == 0
+	f.AwaitEvent("UpgradeMarksRemoved", "Normal", "3 pods")
+	rolloutenv.Eventually(t, "no watch is left", func() bool {
+		return r.openWatches(f.Namespace, "pods")+r.openWatches(f.Namespace, "controllerrevisions") == 0
 	})
-	if _, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.namespace}); ok {
+	if _, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace}); ok {
 		t.Error("the metric of a DaemonSet that opted out is still there")
 	}
 }
@@ -55,19 +57,19 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 	const reason = "InvalidUpdateStrategy"
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTAA"})
 	r := start(t)
-	f.awaitEvent(reason, "Warning", `"OTAA"`, "OTA or AdvancedRollingUpdate")
+	f.AwaitEvent(reason, "Warning", `"OTAA"`, "OTA or AdvancedRollingUpdate")
 
 	// Looked at again and again, it is not said again.
 	for i := range 5 {
 		seen := r.reconciles(t)
-		f.patch(`{"metadata":{"labels":{"touched":"%d"}}}`, i)
-		eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+		f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, i)
+		rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
 	}
 	// Other words are answered anew, which also shows that nothing before them is
 	// still on its way: Events are written in order.
-	f.annotate(strategyKey, "nonsense")
-	f.awaitEvent(reason, `"nonsense"`)
-	told := f.events(reason)
+	f.Annotate(strategyKey, "nonsense")
+	f.AwaitEvent(reason, `"nonsense"`)
+	told := f.Events(reason)
 	for message, count := range told {
 		if count != 1 {
 			t.Errorf("told %d times: %s", count, message)
@@ -77,16 +79,16 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 		t.Errorf("got %d Events, want 2: %v", len(told), told)
 	}
 	// The first words again are a change, and counted up on the first Event.
-	f.annotate(strategyKey, "OTAA")
-	eventually(t, "they have been told twice", func() bool {
-		for message, count := range f.events(reason) {
+	f.Annotate(strategyKey, "OTAA")
+	rolloutenv.Eventually(t, "they have been told twice", func() bool {
+		for message, count := range f.Events(reason) {
 			if strings.Contains(message, `"OTAA"`) && count == 2 {
 				return true
 			}
 		}
 		return false
 	})
-	if len(r.of("GET", "/namespaces/"+f.namespace+"/pods")) != 0 || f.marks()[unmarked] != nodes {
+	if len(r.of("GET", "/namespaces/"+f.Namespace+"/pods")) != 0 || f.marks()[unmarked] != nodes {
 		t.Errorf("something was done with the pods: %v", f.marks())
 	}
 	errs, _ := r.metric(t, "edgehub_controller_reconciles_total", map[string]string{"result": "error"})
@@ -94,21 +96,21 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 		t.Errorf("%v reconciles failed: wrong words are no reason to try again", errs)
 	}
 
-	f.annotate(strategyKey, "OTA")
+	f.Annotate(strategyKey, "OTA")
 	f.await(map[string]int{upToDate: nodes})
 }
 
 func TestGoodWordsWithoutOnDelete(t *testing.T) {
 	f := newDaemonSet(t, nil)
-	f.patch(`{"spec":{"updateStrategy":{"type":"RollingUpdate"}},"metadata":{"annotations":{%q:"OTA"}}}`, strategyKey)
+	f.Patch(`{"spec":{"updateStrategy":{"type":"RollingUpdate"}},"metadata":{"annotations":{%q:"OTA"}}}`, strategyKey)
 	start(t)
-	f.awaitEvent("InvalidUpdateStrategy", "Warning", `"OTA"`, "RollingUpdate", "to OnDelete")
+	f.AwaitEvent("InvalidUpdateStrategy", "Warning", `"OTA"`, "RollingUpdate", "to OnDelete")
 	if f.marks()[unmarked] != nodes {
 		t.Errorf("pods were marked: %v", f.marks())
 	}
-	f.patch(`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+	f.Patch(`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
 	f.await(map[string]int{upToDate: nodes})
-	f.patch(`{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
+	f.Patch(`{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
 	f.await(map[string]int{unmarked: nodes})
 }
 
@@ -117,18 +119,18 @@ func TestWrongWordsLaterLeaveThePodsAsTheyAre(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	settled(t, r, f)
-	sent, seen := len(r.patches(f.namespace)), r.reconciles(t)
-	f.annotate(strategyKey, "OTAA")
-	f.awaitEvent("InvalidUpdateStrategy", "Warning", `"OTAA"`)
-	eventually(t, "what the change led to is done", func() bool { return r.reconciles(t) > seen })
-	if got := len(r.patches(f.namespace)); got != sent || f.marks()[needsOne] != nodes {
+	sent, seen := len(r.patches(f.Namespace)), r.reconciles(t)
+	f.Annotate(strategyKey, "OTAA")
+	f.AwaitEvent("InvalidUpdateStrategy", "Warning", `"OTAA"`)
+	rolloutenv.Eventually(t, "what the change led to is done", func() bool { return r.reconciles(t) > seen })
+	if got := len(r.patches(f.Namespace)); got != sent || f.marks()[needsOne] != nodes {
 		t.Errorf("%d patches were sent, and the pods are %v", got-sent, f.marks())
 	}
 	// What they are removed with is also when the marks go.
-	f.annotate(strategyKey, nil)
+	f.Annotate(strategyKey, nil)
 	f.await(map[string]int{unmarked: nodes})
 }
 
@@ -138,7 +140,7 @@ func TestOnlyPodsOfDaemonSetsThatOptedInAreRead(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.annotate(strategyKey, nil) // which lists
+	f.Annotate(strategyKey, nil) // which lists
 	f.await(map[string]int{unmarked: nodes})
 	for _, resource := range []string{"/pods", "/controllerrevisions"} {
 		reads := r.of("GET", resource)
@@ -146,7 +148,7 @@ func TestOnlyPodsOfDaemonSetsThatOptedInAreRead(t *testing.T) {
 			t.Errorf("no reads of %s were recorded", resource)
 		}
 		for _, q := range reads {
-			if !strings.Contains(q.path, "/namespaces/"+f.namespace+"/") || q.query.Get("labelSelector") != "app="+name {
+			if !strings.Contains(q.path, "/namespaces/"+f.Namespace+"/") || q.query.Get("labelSelector") != "app="+name {
 				t.Errorf("read %s with %v", q.path, q.query)
 			}
 		}

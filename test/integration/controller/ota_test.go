@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
@@ -22,12 +23,12 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
 	v1 := hashOf(f.pods()[f.names()[0]])
-	f.awaitEvent("UpToDate", "Normal", v1)
+	f.AwaitEvent("UpToDate", "Normal", v1)
 
 	before := f.uids()
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
-	f.awaitEvent("UpgradeAvailable", "Normal", "3 of 3 pods")
+	f.AwaitEvent("UpgradeAvailable", "Normal", "3 of 3 pods")
 	checkTarget(t, f, "app:2")
 
 	// The node of the first pod takes it.
@@ -40,18 +41,18 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	if len(before) != 1 {
 		t.Errorf("%d pods were replaced, want the one that was deleted", len(before))
 	}
-	f.awaitEvent("UpgradeAvailable", "2 of 3 pods")
+	f.AwaitEvent("UpgradeAvailable", "2 of 3 pods")
 	gauge := func(state string) float64 {
-		n, _ := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.namespace, "daemonset": name, "state": state})
+		n, _ := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "daemonset": name, "state": state})
 		return n
 	}
-	eventually(t, "the metric counts 2 and 1", func() bool { return gauge("needs_upgrade") == 2 && gauge("up_to_date") == 1 })
+	rolloutenv.Eventually(t, "the metric counts 2 and 1", func() bool { return gauge("needs_upgrade") == 2 && gauge("up_to_date") == 1 })
 
 	// kubectl rollout undo: the pods that never left v1 are at the target again,
 	// and the one that took v2 is not.
 	all := f.uids()
-	f.kubectl("rollout", "undo", "daemonset/"+name)
-	eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
+	f.Kubectl("rollout", "undo", "daemonset/"+name)
+	rolloutenv.Eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
 		for _, pod := range f.pods() {
 			if upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)) != v1 {
 				return false
@@ -68,7 +69,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	if deleted := r.of(http.MethodDelete, ""); len(deleted) != 0 {
 		t.Errorf("the controller deleted something: %v", deleted)
 	}
-	if described := f.kubectl("describe", "daemonset", name); !strings.Contains(described, "2 of 3 pods need an upgrade") {
+	if described := f.Kubectl("describe", "daemonset", name); !strings.Contains(described, "2 of 3 pods need an upgrade") {
 		t.Errorf("kubectl describe does not tell the story:\n%s", described)
 	}
 }
@@ -101,7 +102,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodImageReady","status":"True","reason":"Pulled","message":"controllerrevision: x"}]}}`)
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	got := f.pods()[pod]
 	if c := upgrade.Condition(got, upgrade.ImageCondition); c == nil || c.Reason != "Pulled" {
@@ -116,19 +117,19 @@ func TestNothingIsPatchedThatIsRight(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	first := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	settled(t, first, f)
 	// One patch for the first mark and one for the flip; no second try while the
 	// watch catches up.
-	if got := len(first.patches(f.namespace)); got != 2*nodes {
+	if got := len(first.patches(f.Namespace)); got != 2*nodes {
 		t.Errorf("got %d patches, want %d", got, 2*nodes)
 	}
 	first.stop()
 
 	second := start(t)
 	settled(t, second, f)
-	if got := second.patches(f.namespace); len(got) != 0 {
+	if got := second.patches(f.Namespace); len(got) != 0 {
 		t.Errorf("a controller that starts again sent %d patches, want none: %v", len(got), got)
 	}
 }
@@ -136,22 +137,22 @@ func TestNothingIsPatchedThatIsRight(t *testing.T) {
 // settled waits until r has counted f's pods, and then looked at f again.
 func settled(t *testing.T, r *running, f *fixture) {
 	t.Helper()
-	eventually(t, "the pods are counted", func() bool {
-		n, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.namespace, "state": "needs_upgrade"})
+	rolloutenv.Eventually(t, "the pods are counted", func() bool {
+		n, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "state": "needs_upgrade"})
 		return ok && n == nodes
 	})
 	seen := r.reconciles(t)
-	f.patch(`{"metadata":{"labels":{"touched":"%v"}}}`, seen)
-	eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	f.Patch(`{"metadata":{"labels":{"touched":"%v"}}}`, seen)
+	rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
 }
 
 func TestAMarkThatSomebodyRemovesComesBack(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
-	f.kubectl("annotate", "pod", f.names()[0], upgrade.TargetAnnotation+"-")
+	f.Kubectl("annotate", "pod", f.names()[0], upgrade.TargetAnnotation+"-")
 	f.await(map[string]int{needsOne: nodes})
 }
 
@@ -159,15 +160,15 @@ func TestTheTargetFollowsASecondChange(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	// A time that no clock shows now, to see that it stays.
 	const since = "2020-01-01T00:00:00Z"
 	for _, pod := range f.names() {
 		f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodNeedUpgrade","lastTransitionTime":"`+since+`"}]}}`)
 	}
-	f.setImage("app:3")
-	eventually(t, "every pod names the newer image", func() bool {
+	f.SetImage("app:3")
+	rolloutenv.Eventually(t, "every pod names the newer image", func() bool {
 		for _, pod := range f.pods() {
 			if target, ok, err := upgrade.TargetOf(pod); !ok || err != nil || target.Containers[0].Image != "app:3" {
 				return false
@@ -189,11 +190,11 @@ func TestTheTargetHasMinReadySeconds(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	for _, seconds := range []int32{7, 9, 0} { // it is no part of the revision
-		f.patch(`{"spec":{"minReadySeconds":%v}}`, seconds)
-		eventually(t, fmt.Sprintf("every pod names %d seconds", seconds), func() bool {
+		f.Patch(`{"spec":{"minReadySeconds":%v}}`, seconds)
+		rolloutenv.Eventually(t, fmt.Sprintf("every pod names %d seconds", seconds), func() bool {
 			for _, pod := range f.pods() {
 				if target, ok, err := upgrade.TargetOf(pod); !ok || err != nil || target.MinReadySeconds != seconds {
 					return false
@@ -209,18 +210,18 @@ func TestADaemonSetMadeAgainUnderTheSameName(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	ds := f.get()
-	f.kubectl("delete", "daemonset", name, "--cascade=orphan")
-	eventually(t, "the metric is gone", func() bool {
-		_, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.namespace})
+	ds := f.Get()
+	f.Kubectl("delete", "daemonset", name, "--cascade=orphan")
+	rolloutenv.Eventually(t, "the metric is gone", func() bool {
+		_, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace})
 		return !ok
 	})
-	eventually(t, "no watch is left", func() bool {
-		return r.openWatches(f.namespace, "pods")+r.openWatches(f.namespace, "controllerrevisions") == 0
+	rolloutenv.Eventually(t, "no watch is left", func() bool {
+		return r.openWatches(f.Namespace, "pods")+r.openWatches(f.Namespace, "controllerrevisions") == 0
 	})
 	again := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{strategyKey: "OTA"}}, Spec: ds.Spec}
 	again.Spec.Template.Spec.Containers[0].Image = "app:2"
-	if _, err := env.admin.AppsV1().DaemonSets(f.namespace).Create(t.Context(), again, metav1.CreateOptions{}); err != nil {
+	if _, err := env.admin.AppsV1().DaemonSets(f.Namespace).Create(t.Context(), again, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// Kubernetes lets the new one adopt the pods of the old.

@@ -12,7 +12,7 @@ func TestTheApiserverGoesAndComesBack(t *testing.T) {
 	if err := env.cluster.APIServer().Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	if !r.healthy() {
 		t.Error("the controller is not healthy, or not ready")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // Pods that cannot be marked hold up no other, and are marked when they can be.
@@ -20,10 +21,10 @@ func TestARefusalOfSomePodsDoesNotHoldUpTheOthers(t *testing.T) {
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
 	allow := f.refuse(f.names()[1:]...)
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: 1, upToDate: nodes - 1})
-	f.awaitEvent("MarkingFailed", "Warning", "2 of 3 not done", "not this pod")
-	eventually(t, "it is tried again", func() bool {
+	f.AwaitEvent("MarkingFailed", "Warning", "2 of 3 not done", "not this pod")
+	rolloutenv.Eventually(t, "it is tried again", func() bool {
 		n, _ := r.metric(t, "edgehub_controller_pod_patches_total", map[string]string{"result": "error"})
 		return n > nodes
 	})
@@ -38,8 +39,8 @@ func TestARefusalDoesNotEndTheRound(t *testing.T) {
 	startWith(t, controller.Options{Patches: 1})
 	f.await(map[string]int{upToDate: nodes})
 	allow := f.refuse(f.names()...)
-	f.setImage("app:2")
-	f.awaitEvent("MarkingFailed", "Warning", "3 of 3 not done")
+	f.SetImage("app:2")
+	f.AwaitEvent("MarkingFailed", "Warning", "3 of 3 not done")
 	allow()
 	f.await(map[string]int{needsOne: nodes})
 }
@@ -52,10 +53,10 @@ func (f *fixture) refuse(pods ...string) (allow func()) {
 	var rule admissionv1.NamedRuleWithOperations
 	rule.Operations = []admissionv1.OperationType{admissionv1.Update}
 	rule.APIGroups, rule.APIVersions, rule.Resources = []string{""}, []string{"v1"}, []string{"pods/status"}
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace}}
 	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}}
 	policy.Spec.Validations = []admissionv1.Validation{{
-		Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in ['%s'])", f.namespace, strings.Join(pods, "','")),
+		Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in ['%s'])", f.Namespace, strings.Join(pods, "','")),
 		Message:    "not this pod",
 	}}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
@@ -67,8 +68,8 @@ func (f *fixture) refuse(pods ...string) (allow func()) {
 	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
-	eventually(f.t, "the policy is in force", func() bool {
-		_, err := env.admin.CoreV1().Pods(f.namespace).Patch(f.t.Context(), pods[0], types.StrategicMergePatchType,
+	rolloutenv.Eventually(f.t, "the policy is in force", func() bool {
+		_, err := env.admin.CoreV1().Pods(f.Namespace).Patch(f.t.Context(), pods[0], types.StrategicMergePatchType,
 			[]byte(`{"metadata":{"annotations":{"probe":"1"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 		return apierrors.IsInvalid(err)
 	})
@@ -91,7 +92,7 @@ func TestTheApiserverRefusesAPatchForAnotherUID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.CoreV1().Pods(f.namespace).Patch(t.Context(), f.names()[0], types.StrategicMergePatchType,
+	_, err = client.CoreV1().Pods(f.Namespace).Patch(t.Context(), f.names()[0], types.StrategicMergePatchType,
 		[]byte(`{"metadata":{"uid":"another"},"status":{"conditions":[{"type":"PodNeedUpgrade","status":"True"}]}}`), metav1.PatchOptions{}, "status")
 	t.Logf("the apiserver says: %v", err)
 	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
@@ -109,13 +110,13 @@ func TestPodsThatComeAndGo(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
 	r := start(t)
 	f.await(map[string]int{upToDate: nodes})
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	for _, pod := range f.names() { // while they are being marked
 		f.replace(pod)
 	}
 	f.await(map[string]int{upToDate: nodes})
 	n, _ := r.metric(t, "edgehub_controller_pod_patches_total", map[string]string{"result": "error"})
-	if n != 0 || len(f.events("MarkingFailed")) != 0 {
-		t.Errorf("%v patches failed, Events %v", n, f.events("MarkingFailed"))
+	if n != 0 || len(f.Events("MarkingFailed")) != 0 {
+		t.Errorf("%v patches failed, Events %v", n, f.Events("MarkingFailed"))
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // replica is edgehub-controller as a process.
@@ -89,7 +91,7 @@ func (r *replica) code() int {
 			return false
 		}
 	}
-	eventually(r.t, "the process has ended", ended)
+	rolloutenv.Eventually(r.t, "the process has ended", ended)
 	return r.cmd.ProcessState.ExitCode()
 }
 
@@ -172,9 +174,9 @@ func startPair(t *testing.T) (leader, follower *replica) {
 	t.Helper()
 	freshLease(t)
 	leader = startReplica(t)
-	eventually(t, "the first replica leads", leader.leads)
+	rolloutenv.Eventually(t, "the first replica leads", leader.leads)
 	follower = startReplica(t)
-	eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
+	rolloutenv.Eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
 	if follower.leads() {
 		t.Fatal("both replicas lead")
 	}
@@ -187,7 +189,7 @@ func TestTheOtherReplicaTakesOverFromAKilledLeader(t *testing.T) {
 	f.await(map[string]int{upToDate: nodes})
 	leader.signal(syscall.SIGKILL)
 	leader.code()
-	f.setImage("app:2")
+	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	if !follower.leads() {
 		t.Error("the pods were marked, but not by the other replica")
@@ -200,7 +202,7 @@ func TestALeaderThatIsToldToStopReleasesTheLease(t *testing.T) {
 	if code := leader.code(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
-	eventually(t, "the other replica leads", follower.leads)
+	rolloutenv.Eventually(t, "the other replica leads", follower.leads)
 	// A released lease names nobody and is valid for a second; an expired one
 	// would have been counted as a transition as well, but after 4 s.
 	follower.signal(syscall.SIGTERM)
@@ -227,7 +229,7 @@ func TestAFollowerThatIsToldToStopEnds(t *testing.T) {
 func TestALeaderThatLosesItsLeaseEnds(t *testing.T) {
 	freshLease(t)
 	leader := startReplica(t)
-	eventually(t, "it leads", leader.leads)
+	rolloutenv.Eventually(t, "it leads", leader.leads)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // it is renewed meanwhile
 		l := lease(t)
 		other := "another"

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // running is a controller in this process.
@@ -73,7 +74,7 @@ func startWith(t *testing.T, o controller.Options) *running {
 		})
 	}
 	t.Cleanup(r.stop)
-	eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
+	rolloutenv.Eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
 	return r
 }
 
@@ -87,7 +88,7 @@ func checkNothingLeft(t *testing.T, transport http.RoundTripper, already goleak.
 			t.Errorf("the controller left something behind: %v", left)
 		}
 	}()
-	eventually(t, "nothing of the controller runs any more", func() bool {
+	rolloutenv.Eventually(t, "nothing of the controller runs any more", func() bool {
 		utilnet.CloseIdleConnectionsFor(transport)
 		utilnet.CloseIdleConnectionsFor(env.adminTransport)
 		left = goleak.Find(already)

@@ -34,15 +34,7 @@ const settle = 300 * time.Millisecond
 var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
-	code, err := rolloutenv.Main(os.Stderr, moduleRoot, nodes, func(started *rolloutenv.Env) int {
-		s = started
-		return m.Run()
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rolloutenv.Main(m, moduleRoot, nodes, func(started *rolloutenv.Env) { s = started }))
 }
 
 // options are those of every controller here.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -117,15 +118,11 @@ func (c *Controller) refusal(namespace, pod string) *apierrors.StatusError {
 func (c *Controller) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := map[string]int{}
-	for k, v := range c.calls {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(c.calls)
 }
 
-// Lag makes what watches bring arrive later from now on, as from an apiserver that
-// is busy. What is written has its answer as soon as ever.
+// Lag delays the events of watches from now on, as a busy apiserver does. Answers to writes
+// are not delayed.
 func (c *Controller) Lag(by time.Duration) { c.lag.Store(int64(by)) }
 
 // RoundTrip counts, lets the guard look at deletions, and delays watches.

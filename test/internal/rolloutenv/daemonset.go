@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,10 +40,24 @@ type DaemonSet struct {
 // Name is every DaemonSet's, and the value of its pods' label app.
 const Name = "web"
 
-// NewDaemonSet makes one with the update strategy OnDelete, AdvancedRollingUpdate
-// and these annotations, of which the empty value takes one away. It waits for its
-// pods to be Ready. The cleanup takes it away.
+// NewDaemonSet makes one with AdvancedRollingUpdate, unless the annotations name another
+// strategy, and waits for its pods to be Ready. Otherwise it is as Create.
 func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *DaemonSet {
+	t.Helper()
+	all := map[string]string{"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate"}
+	maps.Copy(all, annotations)
+	d := s.Create(t, all, change...)
+	Eventually(t, "every node that should has a pod that is Ready", func() bool {
+		got := d.Get()
+		return got.Status.DesiredNumberScheduled > 0 && got.Status.NumberReady == got.Status.DesiredNumberScheduled &&
+			got.Status.ObservedGeneration == got.Generation
+	})
+	return d
+}
+
+// Create makes a DaemonSet with the update strategy OnDelete and these annotations, in a
+// namespace of its own. The cleanup removes both. It needs only Cluster and Admin of s.
+func (s *Env) Create(t testing.TB, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *DaemonSet {
 	t.Helper()
 	ns, err := s.Admin.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
@@ -49,12 +65,7 @@ func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change .
 		t.Fatal(err)
 	}
 	d := &DaemonSet{Namespace: ns.Name, t: t, s: s}
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: Name, Annotations: map[string]string{
-		"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate",
-	}}}
-	for k, v := range annotations {
-		ds.Annotations[k] = v
-	}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: Name, Annotations: annotations}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": Name}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
@@ -66,11 +77,6 @@ func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change .
 		t.Fatal(err)
 	}
 	t.Cleanup(d.remove)
-	Eventually(t, "every node that should has a pod that is Ready", func() bool {
-		got := d.Get()
-		return got.Status.DesiredNumberScheduled > 0 && got.Status.NumberReady == got.Status.DesiredNumberScheduled &&
-			got.Status.ObservedGeneration == got.Generation
-	})
 	return d
 }
 
@@ -82,7 +88,10 @@ func (d *DaemonSet) remove() {
 	}
 	now := int64(0)
 	background := metav1.DeletePropagationBackground
-	_ = d.s.Admin.AppsV1().DaemonSets(d.Namespace).Delete(ctx, Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := d.s.Admin.AppsV1().DaemonSets(d.Namespace).Delete(ctx, Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		d.t.Error(err)
+	}
 	_ = d.s.Admin.CoreV1().Pods(d.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
 }
 

@@ -1,16 +1,17 @@
-// Package rolloutenv is the environment in which rollouts are tested: a real control plane, a fleet of
-// nodes that do not exist, and controllers in this process that have the rights of
-// deploy/ and whose every deletion is checked against what is allowed.
+// Package rolloutenv is the environment in which rollouts are tested: a real control
+// plane, a fleet of simulated nodes, and controllers in this process that have the rights
+// of deploy/. A Guard checks every deletion of theirs against what is allowed.
 //
-// Nothing of it is safe for concurrent use, unless it says so.
+// Nothing here is safe for concurrent use, unless it says so.
 package rolloutenv
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,20 +37,21 @@ type Env struct {
 
 	ca    []byte
 	token string
-	stop  context.CancelFunc
-	ended chan error // one result, of the fleet
+
+	stopFleet context.CancelFunc
+	ended     chan error // one result, of the fleet
 }
 
-// Start builds what is missing, and returns a stage with nodes n1 to nN, each with
+// start builds what is missing, and returns an environment with nodes n1 to nN, each with
 // a label name=nI. root is the folder of the product's module.
-func Start(ctx context.Context, root string, nodes int, o fleet.Options) (*Env, error) {
+func start(ctx context.Context, root string, nodes int, o fleet.Options) (*Env, error) {
 	c, err := cluster.Start(ctx, cluster.Options{Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
 	s := &Env{Cluster: c}
 	if err := s.prepare(ctx, root, nodes, o); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
 }
@@ -67,7 +69,7 @@ func (s *Env) prepare(ctx context.Context, root string, nodes int, o fleet.Optio
 	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy")); err != nil {
 		return err
 	}
-	// Its pods would run on the fleet, and be in the way.
+	// The pods of edgehub-controller would run on the fleet, and be in the way.
 	if _, err := s.Cluster.Kubectl(ctx, "-n", systemNamespace, "delete", "deployment", "--all"); err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (s *Env) prepare(ctx context.Context, root string, nodes int, o fleet.Optio
 
 	s.Fleet = fleet.New(s.Admin, o)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop, s.ended = stop, make(chan error, 1)
+	s.stopFleet, s.ended = stop, make(chan error, 1)
 	go func() { s.ended <- s.Fleet.Run(running) }()
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i+1)
@@ -91,11 +93,11 @@ func (s *Env) prepare(ctx context.Context, root string, nodes int, o fleet.Optio
 	return nil
 }
 
-// Stop takes everything down.
-func (s *Env) Stop() error {
+// stop takes everything down.
+func (s *Env) stop() error {
 	var errs []error
-	if s.stop != nil {
-		s.stop()
+	if s.stopFleet != nil {
+		s.stopFleet()
 		errs = append(errs, <-s.ended)
 	}
 	return errors.Join(append(errs, s.Cluster.Stop())...)
@@ -110,14 +112,20 @@ func (s *Env) accountConfig() *rest.Config {
 	return config
 }
 
-// Main is for TestMain: it starts a stage, hands it to use, and stops it.
-func Main(log io.Writer, root string, nodes int, use func(*Env) int) (code int, err error) {
+// Main is for TestMain: it runs the tests with an environment that it starts, hands to use,
+// and stops. It returns the code to exit with.
+func Main(m *testing.M, root string, nodes int, use func(*Env)) (code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Kubernetes may have to be built
 	defer cancel()
-	s, err := Start(ctx, root, nodes, fleet.Options{Log: log})
-	if err != nil {
-		return 1, err
+	s, err := start(ctx, root, nodes, fleet.Options{Log: os.Stderr})
+	if err == nil {
+		use(s)
+		code = m.Run()
+		err = s.stop()
 	}
-	code = use(s)
-	return code, s.Stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }

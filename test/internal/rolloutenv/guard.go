@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,13 +17,12 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// lenience is for how long a fault that a test has brought about is no reason to
-// call a deletion wrong: the controller cannot know of it sooner than its watches.
+// lenience is how long after a test caused a fault a deletion is not called wrong for it:
+// the controller cannot know of the fault before its watches do.
 const lenience = 2 * time.Second
 
-// Guard looks at the whole cluster before each deletion of a pod, with nothing else
-// being deleted meanwhile, and tells whether it may be. It is safe for concurrent
-// use.
+// Guard checks each deletion of a pod against the whole cluster, one at a time. It is safe
+// for concurrent use.
 type Guard struct {
 	admin     *kubernetes.Clientset
 	namespace string
@@ -37,8 +37,8 @@ type Guard struct {
 	deleted    []string             // nodes, in order; guarded by mu
 }
 
-// NewGuard watches over the pods of a namespace. most says how many of so many Ready
-// nodes may be without an available pod.
+// NewGuard guards the pods of a namespace. most returns how many of the Ready nodes may be
+// without an available pod.
 func (s *Env) NewGuard(namespace string, most func(ready int) int) *Guard {
 	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}}
 }
@@ -70,14 +70,14 @@ func (g *Guard) Fault(node string) {
 func (g *Guard) Violations() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]string(nil), g.violations...)
+	return slices.Clone(g.violations)
 }
 
 // Deleted are the nodes whose pods were deleted, in order.
 func (g *Guard) Deleted() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]string(nil), g.deleted...)
+	return slices.Clone(g.deleted)
 }
 
 // watch looks, then sends the request.

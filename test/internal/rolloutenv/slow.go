@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slowBody hands on what it reads some time after it has come. It is a line that is
-// long, not one that is thin: what comes meanwhile is not held up.
+// slowBody delays what it reads. It adds latency and does not limit bandwidth: later chunks
+// do not wait for earlier ones.
 type slowBody struct {
 	io.ReadCloser
 	lag    *atomic.Int64 // nanoseconds
