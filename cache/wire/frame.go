@@ -101,13 +101,14 @@ func protoStatusCode(object []byte) (code int, err error) {
 }
 
 func jsonStatusCode(object []byte) (code int, err error) {
-	m := jsonscan.MembersAt(object, 0)
-	for m.Next() {
-		if string(m.Key) != "code" {
-			m.Skip()
-		} else if n := readCount(&m); n != nil {
+	s := jsonscan.New(object)
+	defer s.Release()
+	for key := range s.Members() {
+		if string(key) != "code" {
+			s.Value()
+		} else if n := readCount(s); n != nil {
 			code = int(int32(*n))
 		}
 	}
-	return code, m.Err
+	return code, s.Err
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
@@ -49,33 +50,29 @@ func (c *jsonFramer) find(b []byte) frameBounds {
 
 // read reads {"type":…,"object":…}.
 func (c *jsonFramer) read(frame []byte, out *Frame) error {
+	s := jsonscan.New(frame)
+	defer s.Release()
 	var seen uint8
 	var eventType, object []byte
-	m := jsonscan.MembersAt(frame, jsonscan.SkipSpace(frame, 0))
-	for m.Next() {
-		switch string(m.Key) {
+	for key := range s.Members() {
+		switch string(key) {
 		case "type":
-			m.Once(&seen, 1<<0)
-			eventType = m.Text()
+			s.Once(&seen, 1<<0)
+			eventType = s.Text()
 		case "object":
-			m.Once(&seen, 1<<1)
-			begin := m.Pos
-			out.Meta = readObject(&m)
-			object = frame[begin:m.Pos]
+			s.Once(&seen, 1<<1)
+			begin := s.Pos()
+			readObject(s, &out.Meta)
+			object = bytes.TrimLeft(frame[begin:s.Pos()], ": \n\r\t")
 		default:
-			m.Skip()
+			s.Value()
 		}
 	}
-	if m.Err != nil {
-		return fmt.Errorf("read watch event: %w", m.Err)
+	if s.Err == nil {
+		s.Err = jsonscan.CheckDepth(frame)
+	}
+	if s.Err != nil {
+		return fmt.Errorf("read watch event: %w", s.Err)
 	}
 	return out.event(JSON, eventType, object)
-}
-
-// object reads a value that has to be an object with metadata.
-func readObject(m *jsonscan.Members) (meta Meta) {
-	if m.Err == nil {
-		meta, m.Pos, m.Err = scanObject(m.Data, m.Pos)
-	}
-	return meta
 }

@@ -3,18 +3,20 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-// jsonList splits a list in JSON. Keys, values and items are taken where they are whole;
-// what is not is held until span has found its end.
+// jsonList splits a list in JSON. Keys, values and items are taken from the pieces in which the
+// list comes, or held until they are whole.
 type jsonList struct {
 	max  int
 	emit itemFunc
 
-	held []byte
-	span jsonscan.Span
+	held   []byte
+	span   jsonscan.Span // of what is held
+	latest int           // size of the last item
 
 	expect expect
 	key    listKey
@@ -50,107 +52,102 @@ const (
 )
 
 func (l *jsonList) write(p []byte) error {
-	if len(l.held) > 0 {
-		n, ended := l.span.Scan(p)
-		if err := l.hold(p[:n]); err != nil || !ended {
-			return err
-		}
-		if err := l.takeHeld(); err != nil {
+	for len(p) > 0 {
+		n, err := l.next(p)
+		if err != nil {
 			return err
 		}
 		p = p[n:]
 	}
-	for i := jsonscan.SkipSpace(p, 0); i < len(p); i = jsonscan.SkipSpace(p, i) {
-		end, err := l.take(p, i)
-		if end == i && errors.Is(err, ErrTruncated) {
-			l.span = jsonscan.Span{}
-			l.span.Scan(p[i:])
-			return l.hold(p[i:])
-		}
-		if err != nil {
-			return err
-		}
-		i = end
-	}
 	return nil
 }
 
-func (l *jsonList) hold(p []byte) error {
+// next takes or holds what p begins with, and returns its length.
+func (l *jsonList) next(p []byte) (n int, err error) {
+	if len(l.held) > 0 {
+		return l.complete(p)
+	}
+	if n = jsonscan.SkipSpace(p, 0); n > 0 {
+		return n, nil
+	}
+	// To find out that an item is not whole costs twenty allocations. So one that would have
+	// to be smaller than the last is held at once.
+	if !l.atItem() || len(p) >= l.latest {
+		if n, err = l.take(p); n > 0 || !errors.Is(err, ErrTruncated) {
+			return n, err
+		}
+	}
+	l.span = jsonscan.Span{}
+	return l.complete(p)
+}
+
+// complete adds to what is held until it is whole, and takes it. It returns how much of p it
+// has used.
+func (l *jsonList) complete(p []byte) (n int, err error) {
+	n, whole := l.span.Scan(p)
 	limit := maxListMeta
-	if l.expect == expectFirstItem || l.expect == expectItem {
+	if l.atItem() {
 		limit = l.max
 	}
-	if len(l.held)+len(p) > limit {
-		return fmt.Errorf("more than the %d bytes that are read of one item or value: %w", limit, ErrTooLarge)
+	if len(l.held)+n > limit {
+		return n, fmt.Errorf("more than the %d bytes that are read of one item or value: %w", limit, ErrTooLarge)
 	}
-	l.held = append(l.held, p...)
-	return nil
-}
-
-func (l *jsonList) takeHeld() error {
-	end, err := l.take(l.held, 0)
+	l.held = append(l.held, p[:n]...)
+	if !whole {
+		return n, nil
+	}
+	taken, err := l.take(l.held)
 	switch {
-	case end == 0 && errors.Is(err, ErrTruncated): // span and take see different ends
-		return fmt.Errorf("brackets that do not match: %w", ErrMalformed)
-	case err != nil:
-		return err
-	case end != len(l.held):
-		return jsonscan.Unexpected(l.held, end)
+	case taken == 0 && errors.Is(err, ErrTruncated): // span and take see different ends
+		return n, fmt.Errorf("brackets that do not match: %w", ErrMalformed)
+	case err == nil && taken != len(l.held):
+		return n, jsonscan.Unexpected(l.held, taken)
 	}
 	l.held = l.held[:0]
-	return nil
+	return n, err
 }
 
-// take takes what begins at b[i] and returns its end. If that is not whole, the error is
-// ErrTruncated, end is i, and nothing has changed.
-func (l *jsonList) take(b []byte, i int) (end int, err error) {
-	switch c := b[i]; l.expect {
-	case expectOpen:
-		return l.punctuation(b, i, c == '{', expectKey)
-	case expectKey:
-		return l.takeKey(b, i)
-	case expectColon:
-		return l.punctuation(b, i, c == ':', expectValue)
-	case expectValue:
-		return l.takeValue(b, i)
-	case expectFirstItem:
-		if c == ']' {
-			return l.punctuation(b, i, true, expectValueEnd)
-		}
-		return l.takeItem(b, i)
-	case expectItem:
-		return l.takeItem(b, i)
-	case expectItemEnd:
-		if c == ']' {
-			return l.punctuation(b, i, true, expectValueEnd)
-		}
-		return l.punctuation(b, i, c == ',', expectItem)
-	case expectValueEnd:
-		if c == '}' {
-			return l.punctuation(b, i, true, expectNothing)
-		}
-		return l.punctuation(b, i, c == ',', expectKey)
+func (l *jsonList) atItem() bool { return l.expect == expectFirstItem || l.expect == expectItem }
+
+// take takes what b begins with and returns its length. If that is not whole, the error is
+// ErrTruncated, n is 0, and nothing has changed.
+func (l *jsonList) take(b []byte) (n int, err error) {
+	switch c := b[0]; {
+	case l.expect == expectOpen:
+		return l.punctuation(b, c == '{', expectKey)
+	case l.expect == expectKey:
+		return l.takeKey(b)
+	case l.expect == expectColon:
+		return l.punctuation(b, c == ':', expectValue)
+	case l.expect == expectValue:
+		return l.takeValue(b)
+	case c == ']' && (l.expect == expectFirstItem || l.expect == expectItemEnd):
+		return l.punctuation(b, true, expectValueEnd)
+	case l.atItem():
+		return l.takeItem(b)
+	case l.expect == expectItemEnd:
+		return l.punctuation(b, c == ',', expectItem)
+	case l.expect == expectValueEnd && c == '}':
+		return l.punctuation(b, true, expectNothing)
 	default:
-		return i, jsonscan.Unexpected(b, i)
+		return l.punctuation(b, c == ',' && l.expect == expectValueEnd, expectKey)
 	}
 }
 
-func (l *jsonList) punctuation(b []byte, i int, right bool, next expect) (int, error) {
+func (l *jsonList) punctuation(b []byte, right bool, next expect) (int, error) {
 	if !right {
-		return i, jsonscan.Unexpected(b, i)
+		return 0, jsonscan.Unexpected(b, 0)
 	}
 	l.expect = next
-	return i + 1, nil
+	return 1, nil
 }
 
-func (l *jsonList) takeKey(b []byte, i int) (int, error) {
-	end, plain, err := jsonscan.SkipString(b, i)
-	if err != nil {
-		return i, err
-	}
-	key, err := jsonscan.Unquote(b[i:end], plain)
-	if err != nil {
-		return i, err
+func (l *jsonList) takeKey(b []byte) (int, error) {
+	s := jsonscan.New(b)
+	defer s.Release()
+	key := s.Text()
+	if s.Err != nil {
+		return 0, s.Err
 	}
 	switch string(key) {
 	case "kind":
@@ -163,70 +160,71 @@ func (l *jsonList) takeKey(b []byte, i int) (int, error) {
 		l.key = keyItems
 		l.meta.Sorted = l.seen&(1<<keyKind) == 0
 	default:
-		return i, fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
+		return 0, fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
 	}
 	if l.seen&(1<<l.key) != 0 {
-		return i, fmt.Errorf("%q occurs twice: %w", key, ErrMalformed)
+		return 0, fmt.Errorf("%q occurs twice: %w", key, ErrMalformed)
 	}
 	l.seen |= 1 << l.key
 	l.expect = expectColon
-	return end, nil
+	return s.Pos(), nil
 }
 
-func (l *jsonList) takeValue(b []byte, i int) (int, error) {
-	if l.key == keyItems && b[i] == '[' {
+func (l *jsonList) takeValue(b []byte) (int, error) {
+	if l.key == keyItems && b[0] == '[' {
 		l.expect = expectFirstItem
-		return i + 1, nil
+		return 1, nil
 	}
-	// One value, walked like a member that has been found already.
-	v := jsonscan.Members{Data: b, Pos: i}
+	s := jsonscan.New(b)
+	defer s.Release()
+	meta := l.meta // unchanged where the value is not whole
 	switch l.key {
-	case keyItems: // null: what Go writes for a slice that is nil
-		if b[i] != 'n' {
-			return i, jsonscan.Unexpected(b, i)
-		}
-		v.Skip()
 	case keyMetadata:
-		// The first error is that the value is not whole: nothing is kept then.
-		before := l.meta
-		if readListMeta(&v, &l.meta); v.Err != nil {
-			l.meta = before
+		readListMeta(s, &meta)
+	case keyItems: // null: what Go writes for a slice that is nil
+		if b[0] != 'n' {
+			return 0, jsonscan.Unexpected(b, 0)
 		}
+		s.Value()
 	default:
-		if b[i] != '"' {
-			return i, jsonscan.Unexpected(b, i)
-		}
-		value := v.Text()
-		if v.Err != nil {
-			break
+		if b[0] != '"' {
+			return 0, jsonscan.Unexpected(b, 0)
 		}
 		if l.key == keyKind {
-			l.meta.Kind = string(value)
+			meta.Kind = string(s.Text())
 		} else {
-			l.meta.APIVersion = string(value)
+			meta.APIVersion = string(s.Text())
 		}
 	}
-	if v.Err != nil {
-		return i, v.Err
+	if s.Err != nil {
+		return 0, s.Err
 	}
+	l.meta = meta
 	l.expect = expectValueEnd
-	return v.Pos, nil
+	return s.Pos(), nil
 }
 
-func (l *jsonList) takeItem(b []byte, i int) (int, error) {
-	if b[i] != '{' {
-		return i, fmt.Errorf("an item begins with %q: %w", b[i], ErrNotList)
+func (l *jsonList) takeItem(b []byte) (int, error) {
+	if b[0] != '{' {
+		return 0, fmt.Errorf("an item begins with %q: %w", b[0], ErrNotList)
 	}
-	m, end, err := scanObject(b, i)
-	if err != nil {
-		return i, err
+	s := jsonscan.New(b)
+	defer s.Release()
+	l.item = Meta{}
+	readObject(s, &l.item)
+	if s.Err != nil {
+		return 0, s.Err
 	}
-	if end-i > l.max {
-		return i, fmt.Errorf("an item of %d bytes, at most %d are read: %w", end-i, l.max, ErrTooLarge)
+	item := b[:s.Pos()]
+	if err := jsonscan.CheckDepth(item); err != nil {
+		return 0, err
+	}
+	if len(item) > l.max {
+		return 0, fmt.Errorf("an item of %d bytes, at most %d are read: %w", len(item), l.max, ErrTooLarge)
 	}
 	l.expect = expectItemEnd
-	l.item = m
-	return end, l.emit(b[i:end], &l.item)
+	l.latest = len(item)
+	return len(item), l.emit(item, &l.item)
 }
 
 func (l *jsonList) close() (ListMeta, error) {
@@ -237,4 +235,42 @@ func (l *jsonList) close() (ListMeta, error) {
 		return ListMeta{}, fmt.Errorf("no kind, apiVersion, metadata or items: %w", ErrNotList)
 	}
 	return l.meta, nil
+}
+
+// readListMeta reads a metav1.ListMeta. What it does not know it refuses: it could not be
+// written again.
+func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
+	var seen uint8
+	for key := range s.Members() {
+		switch string(key) {
+		case "selfLink":
+			s.Once(&seen, 1<<0)
+			meta.SelfLink = string(s.Text())
+		case "resourceVersion":
+			s.Once(&seen, 1<<1)
+			meta.ResourceVersion = string(s.Text())
+		case "continue":
+			s.Once(&seen, 1<<2)
+			meta.Continue = string(s.Text())
+		case "remainingItemCount":
+			s.Once(&seen, 1<<3)
+			meta.RemainingItemCount = readCount(s)
+		default:
+			s.Err = fmt.Errorf("its metadata has a member %.40q: %w", key, ErrNotList)
+		}
+	}
+}
+
+// readCount reads an integer, or null.
+func readCount(s *jsonscan.Scanner) *int64 {
+	value := s.Value()
+	if s.Err != nil || string(value) == "null" {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		s.Err = fmt.Errorf("%.40q is not a count: %w", value, ErrMalformed)
+		return nil
+	}
+	return &n
 }

@@ -62,7 +62,7 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 	if len(object) < 2 || object[0] != '{' {
 		return "", nil, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
 	}
-	if jsonscan.IsSpace(object[1]) {
+	if jsonscan.SkipSpace(object, 1) > 1 {
 		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
 		if err := json.Compact(compact, object); err != nil {
 			return "", nil, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
@@ -79,20 +79,19 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 // that, which is how types of Go are written, and else 0. Maps have sorted keys,
 // apiVersion first; so they are never taken for one.
 func jsonTypeLength(object []byte) int {
-	i := 0
-	for _, key := range []string{`{"kind":`, `,"apiVersion":`} {
-		if !bytes.HasPrefix(object[i:], []byte(key)) {
+	rest := object
+	for _, key := range []string{`{"kind":"`, `,"apiVersion":"`} {
+		value, ok := bytes.CutPrefix(rest, []byte(key))
+		end := bytes.IndexAny(value, `"\`)
+		if !ok || end < 0 || value[end] != '"' {
 			return 0
 		}
-		var err error
-		if i, _, err = jsonscan.SkipString(object, i+len(key)); err != nil {
-			return 0
-		}
+		rest = value[end+1:]
 	}
-	if i < len(object) && object[i] == ',' {
-		return i + 1
+	if !bytes.HasPrefix(rest, []byte{','}) {
+		return 0
 	}
-	return 0
+	return len(object) - len(rest) + 1
 }
 
 func appendJSONObject(dst []byte, t TypeMeta, bare []byte) []byte {
