@@ -173,6 +173,7 @@ var chosen = map[string]dependency{
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                  // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
+	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}},       // how an apiserver reads Accept
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},             // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},             // the one apimachinery itself patches with
 	"golang.org/x/net/http2":                 {only: []string{"proxy/upstream/liveness"}}, // net/http has no ping that a caller may send
