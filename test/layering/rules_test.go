@@ -99,7 +99,7 @@ var layers = map[string][]string{
 	},
 	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
-	"cache/spool":           {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
+	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":           {"cache/store/pagecheck", "cache/store/seal"},
 	"cache/store/pagecheck": {},
 	"cache/store/seal":      {},
@@ -192,7 +192,7 @@ var chosen = map[string]dependency{
 	"github.com/opencontainers/go-digest":  {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
 	"github.com/opencontainers/image-spec": {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
 	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                    {only: engineLayers},                                                                  // the limit on bandwidth
+	"golang.org/x/time":                    {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
 	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
 }
