@@ -25,7 +25,7 @@ type jsonList struct {
 	item   Meta // of the item that is being emitted
 }
 
-// expect is what may come next in a list.
+// expect is what comes next in a list.
 type expect uint8
 
 const (
@@ -70,8 +70,8 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 	if n = jsonscan.SkipSpace(p, 0); n > 0 {
 		return n, nil
 	}
-	// To find out that an item is not whole costs twenty allocations. So one that would have
-	// to be smaller than the last is held at once.
+	// The error for an incomplete item costs twenty allocations. So an item is held at once if
+	// what has come is shorter than the last item.
 	if !l.atItem() || len(p) >= l.latest {
 		if n, err = l.take(p); n > 0 || !errors.Is(err, ErrTruncated) {
 			return n, err
@@ -81,8 +81,7 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 	return l.complete(p)
 }
 
-// complete adds to what is held until it is whole, and takes it. It returns how much of p it
-// has used.
+// complete adds to held until that is whole, and takes it. It returns how much of p it has used.
 func (l *jsonList) complete(p []byte) (n int, err error) {
 	n, whole := l.span.Scan(p)
 	limit := maxListMeta
@@ -109,8 +108,8 @@ func (l *jsonList) complete(p []byte) (n int, err error) {
 
 func (l *jsonList) atItem() bool { return l.expect == expectFirstItem || l.expect == expectItem }
 
-// take takes what b begins with and returns its length. If that is not whole, the error is
-// ErrTruncated, n is 0, and nothing has changed.
+// take takes what b begins with and returns its length. If that is incomplete, it changes
+// nothing and returns 0 and ErrTruncated.
 func (l *jsonList) take(b []byte) (n int, err error) {
 	switch c := b[0]; {
 	case l.expect == expectOpen:
@@ -237,8 +236,8 @@ func (l *jsonList) close() (ListMeta, error) {
 	return l.meta, nil
 }
 
-// readListMeta reads a metav1.ListMeta. What it does not know it refuses: it could not be
-// written again.
+// readListMeta reads a metav1.ListMeta. It refuses unknown members: they could not be written
+// again.
 func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
 	var seen uint8
 	for key := range s.Members() {
