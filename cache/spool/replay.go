@@ -18,15 +18,13 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Sender sends a request, whose URL has only a path: with the node's identity or, where
-// asNode is false, with nothing but the Authorization header that it has.
+// Sender sends a request, whose URL has only a path: with the node's identity or, if asNode is
+// false, with only its own Authorization header.
 type Sender func(r *http.Request, asNode bool) (*http.Response, error)
 
-// Replay sends the events that wait, in the order in which they came, and returns nil
-// when there are none left, or ctx's error. While the cloud cannot be reached, or has too
-// much to do, it waits and tries again.
-//
-// Events that come meanwhile are sent, too. A second Replay waits for the first.
+// Replay sends the events in their order, also those that are added meanwhile. It returns nil
+// when none is left, or ctx's error. While the cloud is away or overloaded, it waits and tries
+// again. A second Replay waits for the first.
 func (s *Spool) Replay(ctx context.Context, do Sender) error {
 	select {
 	case s.replays <- struct{}{}:
