@@ -9,10 +9,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Acceptable returns the representations that an Accept header allows, in the order in
-// which an apiserver would choose from them. Among them is the zero Representation where
-// something would be chosen that is never kept, a Table for instance: a caller that has
-// nothing to answer with it goes on to the next.
+// Acceptable returns the representations that an Accept header allows, in the order of an
+// apiserver's preference. Those that are never cached, for example a Table, are the zero
+// Representation: a caller without an answer for it goes on to the next.
 func Acceptable(accept string) []Representation {
 	if accept == "" {
 		return []Representation{{Encoding: wire.JSON}}
@@ -44,9 +43,9 @@ func Select(accept string, atHand func(Representation) bool) (_ Representation, 
 	return Representation{}, false
 }
 
-// Answered returns the representation of an answer: the first that was asked for which
-// has the answer's encoding. What came has still to be held against it, with
-// [Representation.Holds], because an apiserver may not have been able to serve the first.
+// Answered returns the representation of an answer: the first one in accept that has the answer's
+// encoding. The caller must check the type of the body with [Representation.Holds], because the
+// apiserver may not support that representation.
 func Answered(accept, contentType string) Representation {
 	got := ParseContentType(contentType)
 	if got.Metadata != "" || !got.Cacheable() {
