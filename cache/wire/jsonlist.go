@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,47 +9,31 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-// jsonList splits a list in JSON. Keys, values and items are taken from the pieces in which the
-// list comes, or held until they are whole.
+// jsonList splits a list in JSON into its items and its envelope, which is the list without items:
+//
+//	{"kind":"PodList","apiVersion":"v1","metadata":{…},"items":[]}
 type jsonList struct {
 	max  int
 	emit itemFunc
 
-	held   []byte
-	span   jsonscan.Span // of what is held
-	latest int           // size of the last item
+	position position
+	envelope []byte
 
-	expect expect
-	key    listKey
-	seen   uint8 // 1 << listKey
-	meta   ListMeta
-	item   Meta // of the item that is being emitted
+	held   []byte        // an incomplete item
+	span   jsonscan.Span // of held
+	latest int           // size of the last item
+	item   Meta          // of the item that is being emitted
 }
 
-// expect is what comes next in a list.
-type expect uint8
+// position is where in the list the next byte is.
+type position uint8
 
 const (
-	expectOpen expect = iota
-	expectKey
-	expectColon
-	expectValue
-	expectFirstItem
-	expectItem
-	expectItemEnd
-	expectValueEnd
-	expectNothing
-)
-
-// listKey is a member of a list. Others are refused: they could not be written again.
-type listKey uint8
-
-const (
-	keyKind listKey = iota
-	keyAPIVersion
-	keyMetadata
-	keyItems
-	allListKeys = 1<<keyKind | 1<<keyAPIVersion | 1<<keyMetadata | 1<<keyItems
+	inHead position = iota // the envelope up to the [ before items
+	beforeFirst
+	beforeItem // after a comma
+	afterItem
+	inTail // the envelope from the ] after items
 )
 
 func (l *jsonList) write(p []byte) error {
@@ -64,15 +49,32 @@ func (l *jsonList) write(p []byte) error {
 
 // next takes or holds what p begins with, and returns its length.
 func (l *jsonList) next(p []byte) (n int, err error) {
-	if len(l.held) > 0 {
+	switch {
+	case l.position == inHead:
+		return l.head(p)
+	case l.position == inTail:
+		return l.hold(p)
+	case len(l.held) > 0:
 		return l.complete(p)
 	}
 	if n = jsonscan.SkipSpace(p, 0); n > 0 {
 		return n, nil
 	}
+	switch {
+	case p[0] == ']' && l.position != beforeItem:
+		l.position = inTail
+		return 0, nil
+	case l.position == afterItem && p[0] != ',':
+		return 0, jsonscan.Unexpected(p)
+	case l.position == afterItem:
+		l.position = beforeItem
+		return 1, nil
+	case p[0] != '{':
+		return 0, fmt.Errorf("an item begins with %q: %w", p[0], ErrNotList)
+	}
 	// The error for an incomplete item costs twenty allocations. So an item is held at once if
 	// what has come is shorter than the last item.
-	if !l.atItem() || len(p) >= l.latest {
+	if len(p) >= l.latest {
 		if n, err = l.take(p); n > 0 || !errors.Is(err, ErrTruncated) {
 			return n, err
 		}
@@ -81,15 +83,48 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 	return l.complete(p)
 }
 
+// hold adds p to the envelope, as far as the limit allows.
+func (l *jsonList) hold(p []byte) (n int, err error) {
+	n = min(len(p), maxListMeta-len(l.envelope))
+	if n == 0 {
+		return 0, fmt.Errorf("more than the %d bytes that are read beside the items: %w", maxListMeta, ErrTooLarge)
+	}
+	l.envelope = append(l.envelope, p[:n]...)
+	return n, nil
+}
+
+// head adds p to the envelope up to the first item.
+func (l *jsonList) head(p []byte) (n int, err error) {
+	before := len(l.envelope)
+	if n, err = l.hold(p); err != nil {
+		return 0, err
+	}
+	var list jsonListMembers
+	s := jsonscan.New(l.envelope)
+	defer s.Release()
+	for key := range s.Members() {
+		if string(key) == "items" && s.Kind() == '[' {
+			end := s.Pos() + bytes.IndexByte(l.envelope[s.Pos():], '[') + 1
+			l.envelope = l.envelope[:end]
+			l.position = beforeFirst
+			return end - before, nil
+		}
+		list.read(s, key)
+	}
+	switch {
+	case s.Err == nil: // items are null, or missing
+		l.position = inTail
+	case !errors.Is(s.Err, ErrTruncated):
+		return 0, s.Err
+	}
+	return n, nil
+}
+
 // complete adds to held until that is whole, and takes it. It returns how much of p it has used.
 func (l *jsonList) complete(p []byte) (n int, err error) {
 	n, whole := l.span.Scan(p)
-	limit := maxListMeta
-	if l.atItem() {
-		limit = l.max
-	}
-	if len(l.held)+n > limit {
-		return n, fmt.Errorf("more than the %d bytes that are read of one item or value: %w", limit, ErrTooLarge)
+	if len(l.held)+n > l.max {
+		return 0, fmt.Errorf("an item of more than the %d bytes that are read: %w", l.max, ErrTooLarge)
 	}
 	l.held = append(l.held, p[:n]...)
 	if !whole {
@@ -97,116 +132,18 @@ func (l *jsonList) complete(p []byte) (n int, err error) {
 	}
 	taken, err := l.take(l.held)
 	switch {
-	case taken == 0 && errors.Is(err, ErrTruncated): // span and take see different ends
-		return n, fmt.Errorf("brackets that do not match: %w", ErrMalformed)
+	case taken == 0 && errors.Is(err, ErrTruncated): // span has seen another end
+		return 0, fmt.Errorf("brackets that do not match: %w", ErrMalformed)
 	case err == nil && taken != len(l.held):
-		return n, jsonscan.Unexpected(l.held, taken)
+		return 0, jsonscan.Unexpected(l.held[taken:])
 	}
 	l.held = l.held[:0]
 	return n, err
 }
 
-func (l *jsonList) atItem() bool { return l.expect == expectFirstItem || l.expect == expectItem }
-
-// take takes what b begins with and returns its length. If that is incomplete, it changes
-// nothing and returns 0 and ErrTruncated.
+// take takes the item that b begins with and returns its length. If the item is incomplete, take
+// changes nothing and returns 0 and ErrTruncated.
 func (l *jsonList) take(b []byte) (n int, err error) {
-	switch c := b[0]; {
-	case l.expect == expectOpen:
-		return l.punctuation(b, c == '{', expectKey)
-	case l.expect == expectKey:
-		return l.takeKey(b)
-	case l.expect == expectColon:
-		return l.punctuation(b, c == ':', expectValue)
-	case l.expect == expectValue:
-		return l.takeValue(b)
-	case c == ']' && (l.expect == expectFirstItem || l.expect == expectItemEnd):
-		return l.punctuation(b, true, expectValueEnd)
-	case l.atItem():
-		return l.takeItem(b)
-	case l.expect == expectItemEnd:
-		return l.punctuation(b, c == ',', expectItem)
-	case l.expect == expectValueEnd && c == '}':
-		return l.punctuation(b, true, expectNothing)
-	default:
-		return l.punctuation(b, c == ',' && l.expect == expectValueEnd, expectKey)
-	}
-}
-
-func (l *jsonList) punctuation(b []byte, right bool, next expect) (int, error) {
-	if !right {
-		return 0, jsonscan.Unexpected(b, 0)
-	}
-	l.expect = next
-	return 1, nil
-}
-
-func (l *jsonList) takeKey(b []byte) (int, error) {
-	s := jsonscan.New(b)
-	defer s.Release()
-	key := s.Text()
-	if s.Err != nil {
-		return 0, s.Err
-	}
-	switch string(key) {
-	case "kind":
-		l.key = keyKind
-	case "apiVersion":
-		l.key = keyAPIVersion
-	case "metadata":
-		l.key = keyMetadata
-	case "items":
-		l.key = keyItems
-		l.meta.Sorted = l.seen&(1<<keyKind) == 0
-	default:
-		return 0, fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
-	}
-	if l.seen&(1<<l.key) != 0 {
-		return 0, fmt.Errorf("%q occurs twice: %w", key, ErrMalformed)
-	}
-	l.seen |= 1 << l.key
-	l.expect = expectColon
-	return s.Pos(), nil
-}
-
-func (l *jsonList) takeValue(b []byte) (int, error) {
-	if l.key == keyItems && b[0] == '[' {
-		l.expect = expectFirstItem
-		return 1, nil
-	}
-	s := jsonscan.New(b)
-	defer s.Release()
-	meta := l.meta // unchanged where the value is not whole
-	switch l.key {
-	case keyMetadata:
-		readListMeta(s, &meta)
-	case keyItems: // null: what Go writes for a slice that is nil
-		if b[0] != 'n' {
-			return 0, jsonscan.Unexpected(b, 0)
-		}
-		s.Value()
-	default:
-		if b[0] != '"' {
-			return 0, jsonscan.Unexpected(b, 0)
-		}
-		if l.key == keyKind {
-			meta.Kind = string(s.Text())
-		} else {
-			meta.APIVersion = string(s.Text())
-		}
-	}
-	if s.Err != nil {
-		return 0, s.Err
-	}
-	l.meta = meta
-	l.expect = expectValueEnd
-	return s.Pos(), nil
-}
-
-func (l *jsonList) takeItem(b []byte) (int, error) {
-	if b[0] != '{' {
-		return 0, fmt.Errorf("an item begins with %q: %w", b[0], ErrNotList)
-	}
 	s := jsonscan.New(b)
 	defer s.Release()
 	l.item = Meta{}
@@ -221,19 +158,63 @@ func (l *jsonList) takeItem(b []byte) (int, error) {
 	if len(item) > l.max {
 		return 0, fmt.Errorf("an item of %d bytes, at most %d are read: %w", len(item), l.max, ErrTooLarge)
 	}
-	l.expect = expectItemEnd
+	l.position = afterItem
 	l.latest = len(item)
 	return len(item), l.emit(item, &l.item)
 }
 
 func (l *jsonList) close() (ListMeta, error) {
-	if l.expect != expectNothing {
-		return ListMeta{}, ErrTruncated
+	var list jsonListMembers
+	s := jsonscan.New(l.envelope)
+	defer s.Release()
+	for key := range s.Members() {
+		list.read(s, key)
 	}
-	if l.seen != allListKeys {
+	s.End()
+	switch {
+	case s.Err != nil:
+		return ListMeta{}, s.Err
+	case list.meta.Kind == "", list.meta.APIVersion == "", list.seen != keyAPIVersion|keyKind|keyMetadata|keyItems:
 		return ListMeta{}, fmt.Errorf("no kind, apiVersion, metadata or items: %w", ErrNotList)
 	}
-	return l.meta, nil
+	return list.meta, nil
+}
+
+// jsonListMembers are the members of an envelope.
+type jsonListMembers struct {
+	seen uint8
+	meta ListMeta
+}
+
+const (
+	keyAPIVersion = 1 << iota
+	keyKind
+	keyMetadata
+	keyItems
+)
+
+// read reads the next member. It refuses unknown members: they could not be written again.
+func (l *jsonListMembers) read(s *jsonscan.Scanner, key []byte) {
+	switch string(key) {
+	case "apiVersion":
+		s.Once(&l.seen, keyAPIVersion)
+		l.meta.APIVersion = string(s.Text())
+	case "kind":
+		s.Once(&l.seen, keyKind)
+		l.meta.Kind = string(s.Text())
+	case "metadata":
+		s.Once(&l.seen, keyMetadata)
+		readListMeta(s, &l.meta)
+	case "items":
+		s.Once(&l.seen, keyItems)
+		l.meta.Sorted = l.seen&keyKind == 0
+		items := s.Value()
+		if s.Err == nil && items[0] != '[' && items[0] != 'n' { // Go writes null for a nil slice
+			s.Err = fmt.Errorf("its items begin with %q: %w", items[0], ErrMalformed)
+		}
+	default:
+		s.Err = fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
+	}
 }
 
 // readListMeta reads a metav1.ListMeta. It refuses unknown members: they could not be written

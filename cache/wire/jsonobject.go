@@ -43,7 +43,7 @@ func readObject(s *jsonscan.Scanner, meta *Meta) {
 }
 
 func readObjectMeta(s *jsonscan.Scanner, meta *Meta) {
-	if s.IsNull() { // decoders leave it empty
+	if s.Kind() == 'n' { // decoders leave it empty
 		s.Value()
 		return
 	}

@@ -81,8 +81,13 @@ func (s *Scanner) Release() {
 // Pos is the end of what has been read.
 func (s *Scanner) Pos() int { return int(s.decoder.InputOffset()) }
 
-// IsNull reports whether the next value is null.
-func (s *Scanner) IsNull() bool { return s.Err == nil && s.decoder.PeekKind() == jsontext.KindNull }
+// Kind returns the kind of the next value, or 0 if there is none.
+func (s *Scanner) Kind() jsontext.Kind {
+	if s.Err != nil {
+		return jsontext.KindInvalid
+	}
+	return s.decoder.PeekKind()
+}
 
 // Members yields the keys of an object. The loop must read each value, and must not end early
 // unless the scanner is not used any more.
@@ -188,7 +193,7 @@ func SkipSpace(b []byte, i int) int {
 	return i
 }
 
-// Unexpected is the ErrMalformed of what stands at b[i].
-func Unexpected(b []byte, i int) error {
-	return fmt.Errorf("scan JSON: %.10q is not what may stand here: %w", b[i:min(i+10, len(b))], ErrMalformed)
+// Unexpected is the ErrMalformed for the bytes that b begins with.
+func Unexpected(b []byte) error {
+	return fmt.Errorf("scan JSON: unexpected %.10q: %w", b[:min(10, len(b))], ErrMalformed)
 }
