@@ -102,6 +102,9 @@ func (c *jsonFramer) find(b []byte) frameBounds {
 	}
 	c.scanned = 0
 	if ended {
+		if err := c.span.CheckDepth(); err != nil && out.whole {
+			out.whole, out.err = false, fmt.Errorf("read watch event: %w", err)
+		}
 		out.n = jsonscan.SkipSpace(b, out.n)
 		c.begun, c.passing, c.span = false, false, jsonscan.Span{}
 	}
@@ -127,9 +130,6 @@ func (c *jsonFramer) read(frame []byte, out *Frame) error {
 		default:
 			s.Value()
 		}
-	}
-	if s.Err == nil {
-		s.Err = jsonscan.CheckDepth(frame)
 	}
 	if s.Err != nil {
 		return fmt.Errorf("read watch event: %w", s.Err)

@@ -2,6 +2,7 @@ package jsonscan
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 )
 
@@ -52,6 +53,14 @@ func (s *Span) Scan(p []byte) (n int, ended bool) {
 		}
 	}
 	return len(p), false
+}
+
+// CheckDepth returns ErrTooLarge if the value is nested too deep.
+func (s *Span) CheckDepth() error {
+	if s.deepest > maxDepth {
+		return fmt.Errorf("scan JSON: more than %d levels: %w", maxDepth, ErrTooLarge)
+	}
+	return nil
 }
 
 // scanString returns the position of the closing quote, or the end of p.
