@@ -12,14 +12,13 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// MetadataType is the type of what Metadata makes.
+// MetadataType is the type of the objects that Metadata returns.
 var MetadataType = wire.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}
 
-// Bare converts an object of type t from one encoding to another, both in their bare
-// form (see wire.AppendBare). The result is what an apiserver would have sent. Where
-// the encodings are the same, bare itself comes back.
+// Bare converts a bare object (see wire.AppendBare) of type t from one encoding to another. The
+// result is what an apiserver would have sent; if both encodings are the same, it is bare itself.
 //
-// Errors are ErrUnknownType, wire.ErrEncoding, or those of bytes that are no object.
+// Errors are ErrUnknownType, wire.ErrEncoding, or those of invalid bytes.
 func Bare(from, to wire.Encoding, t wire.TypeMeta, bare []byte) ([]byte, error) {
 	if from == to {
 		return bare, nil
@@ -31,10 +30,10 @@ func Bare(from, to wire.Encoding, t wire.TypeMeta, bare []byte) ([]byte, error) 
 	return ToBare(to, object)
 }
 
-// Metadata makes of a whole object, of whatever type, what a client gets that asks for
-// as=PartialObjectMetadata: its type is MetadataType. Both forms are bare.
+// Metadata converts an object of any type to the PartialObjectMetadata for a client that asks for
+// as=PartialObjectMetadata. Its type is MetadataType. Both objects are bare.
 func Metadata(from, to wire.Encoding, bare []byte) ([]byte, error) {
-	// Decoders skip the fields that PartialObjectMetadata has not.
+	// Decoders skip fields that PartialObjectMetadata does not have.
 	var partial metav1.PartialObjectMetadata
 	if err := unmarshal(from, bare, &partial); err != nil {
 		return nil, fmt.Errorf("read the metadata of an object: %w", err)
@@ -43,8 +42,7 @@ func Metadata(from, to wire.Encoding, bare []byte) ([]byte, error) {
 	return ToBare(to, &partial)
 }
 
-// FromBare decodes an object of type t, bare or, in JSON, self-describing. Its TypeMeta
-// is set to t.
+// FromBare decodes an object of type t, bare or, in JSON, self-describing. It sets its TypeMeta.
 func FromBare(e wire.Encoding, t wire.TypeMeta, bare []byte) (runtime.Object, error) {
 	object, err := newObject(t)
 	if err != nil {
@@ -57,7 +55,7 @@ func FromBare(e wire.Encoding, t wire.TypeMeta, bare []byte) (runtime.Object, er
 	return object, nil
 }
 
-// ToBare encodes an object, in its bare form whether or not its TypeMeta is set.
+// ToBare encodes an object in its bare form, whether or not its TypeMeta is set.
 func ToBare(e wire.Encoding, object runtime.Object) ([]byte, error) {
 	switch e {
 	case wire.Protobuf:
@@ -81,7 +79,7 @@ func ToBare(e wire.Encoding, object runtime.Object) ([]byte, error) {
 	}
 }
 
-// protobufMessage is what the built-in types of Kubernetes are.
+// protobufMessage is implemented by the built-in types of Kubernetes.
 type protobufMessage interface {
 	Marshal() ([]byte, error)
 	Unmarshal(message []byte) error

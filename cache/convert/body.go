@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -9,11 +11,25 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// DecodeBody decodes the body of a request. A body without a Content-Type is JSON, and
-// one in JSON that does not say what it is has the type expected, as with an apiserver.
-// What comes may be of another type than expected: that is the caller's to see.
+// Errors to branch on. Invalid bytes are wire.ErrMalformed, wire.ErrTruncated or
+// wire.ErrTooLarge.
+var (
+	// ErrUnknownType is returned for types that this program does not know, such as custom
+	// resources: 406, for a client that asks for another encoding.
+	ErrUnknownType = errors.New("not a built-in type that this hub knows")
+
+	// ErrNotAcceptable is returned if an Accept header allows neither protobuf nor JSON: 406.
+	ErrNotAcceptable = errors.New("neither protobuf nor JSON is accepted")
+
+	// ErrMediaType is returned for bodies that are neither protobuf nor JSON: 415.
+	ErrMediaType = errors.New("the body is neither protobuf nor JSON")
+)
+
+// DecodeBody decodes the body of a request. Like an apiserver, it reads a body without a
+// Content-Type as JSON, and JSON without a type as the expected one. The caller must check whether
+// the result has the expected type.
 //
-// Errors are ErrMediaType, ErrUnknownType, or those of bytes that are no object.
+// Errors are ErrMediaType, ErrUnknownType, or those of invalid bytes.
 func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtime.Object, error) {
 	e := wire.JSON
 	if contentType != "" {
@@ -21,21 +37,23 @@ func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtim
 			return nil, fmt.Errorf("decode a body of type %.60q: %w", contentType, ErrMediaType)
 		}
 	}
-	t, bare, err := take(e, body)
+	m, err := wire.Inspect(e, body)
 	if err != nil {
 		return nil, fmt.Errorf("decode the body of a request: %w", err)
 	}
-	if t.Kind == "" {
-		t.Kind = expected.Kind
+	bare, err := wire.AppendBare(nil, e, body)
+	if err != nil {
+		return nil, fmt.Errorf("decode the body of a request: %w", err)
 	}
-	if t.APIVersion == "" {
-		t.APIVersion = expected.APIVersion
+	t := wire.TypeMeta{
+		APIVersion: cmp.Or(string(m.APIVersion), expected.APIVersion),
+		Kind:       cmp.Or(string(m.Kind), expected.Kind),
 	}
 	return FromBare(e, t, bare)
 }
 
-// EncodeBody encodes the body of an answer in the first encoding that accept allows;
-// without an Accept header that is JSON. The object's TypeMeta must be set.
+// EncodeBody encodes the body of an answer in the first encoding that accept allows: JSON if
+// accept is empty. The object's TypeMeta must be set.
 func EncodeBody(accept string, object runtime.Object) (contentType string, body []byte, err error) {
 	r, ok := negotiation.Select(accept, func(r negotiation.Representation) bool { return r.Metadata == "" })
 	if !ok {
@@ -48,15 +66,4 @@ func EncodeBody(accept string, object runtime.Object) (contentType string, body 
 	var t wire.TypeMeta
 	t.APIVersion, t.Kind = object.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	return r.ContentType(), wire.AppendBody(nil, r.Encoding, t, bare), nil
-}
-
-// take takes a self-describing object apart. In JSON, bare is the whole of it where it
-// is not written as a type of Go is.
-func take(e wire.Encoding, object []byte) (t wire.TypeMeta, bare []byte, err error) {
-	m, err := wire.Inspect(e, object)
-	if err != nil {
-		return wire.TypeMeta{}, nil, err
-	}
-	bare, err = wire.AppendBare(nil, e, object)
-	return m.TypeMeta(), bare, err
 }

@@ -1,18 +1,16 @@
-// Package convert turns objects of built-in types from protobuf into JSON and back,
-// where what is kept is not in the encoding that a client asks for, and reads and
-// writes the bodies of the few requests that are answered without an apiserver.
+// Package convert converts objects of built-in types between protobuf and JSON, for clients that
+// ask for another encoding than the cached one. It also reads and writes the bodies of the few
+// requests that are answered without an apiserver.
 //
-// It decodes, which is what the rest of the cache never does: a pod of some KB costs
-// tens of µs and hundreds of allocations. So it is for the case that nothing in the
-// right encoding is at hand.
+// Unlike the rest of the cache, it decodes objects: a pod of some KB costs tens of µs and hundreds
+// of allocations. So it is used only if no object in the right encoding is cached.
 //
 // # What is lost
 //
-// A type is what k8s.io/api of this program's version knows of it. Fields that a newer
-// apiserver has added are dropped. Types that it has added, those of alpha and beta
-// versions, and custom resources are [ErrUnknownType]. Nothing is defaulted. Only
-// [Metadata] needs no type.
+// Types are those of this program's version of k8s.io/api. Fields that a newer apiserver has added
+// are dropped. Newer types, those of alpha and beta versions, and custom resources are
+// [ErrUnknownType]. Nothing is defaulted. Only [Metadata] needs no type.
 //
-// There is no state here; everything is safe for concurrent use. Bytes that are handed
-// in are not kept, and not changed.
+// The package has no state: everything is safe for concurrent use. It neither keeps nor changes
+// the bytes that it gets.
 package convert

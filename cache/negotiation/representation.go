@@ -10,14 +10,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Representation is an encoding and what of an object is written in it. It is
-// comparable and may be part of a key. The zero value is a representation that is
-// never kept: a Table, another encoding, a transformation that is not known.
+// Representation is an encoding and a form of an object: the whole or only its metadata. It is
+// comparable and may be part of a key. The zero value stands for all representations that are never
+// cached: a Table, another encoding, an unknown transformation.
 type Representation struct {
 	Encoding wire.Encoding
 
-	// Metadata is empty for whole objects. For only their metadata it is the version
-	// of PartialObjectMetadata, "v1" or, in JSON, "v1beta1".
+	// Metadata is the version of PartialObjectMetadata: "v1" or, in JSON, "v1beta1". It is empty
+	// for whole objects.
 	Metadata string
 }
 
@@ -26,16 +26,15 @@ const (
 	kindMetadataList = "PartialObjectMetadataList"
 	listSuffix       = "List"
 
-	// oldMetadata is the version of PartialObjectMetadata whose lists package wire does
-	// not read in protobuf. Clients ask for v1 since Kubernetes 1.15; so what they get is
-	// passed on and not kept.
+	// oldMetadata is the version of PartialObjectMetadata whose lists package wire cannot read
+	// in protobuf. They are not cached: clients use v1 since Kubernetes 1.15.
 	oldMetadata = "v1beta1"
 )
 
-// Cacheable reports whether objects in r can be kept, and lists put together from them.
+// Cacheable reports whether objects in r can be cached, and lists written from them.
 func (r Representation) Cacheable() bool { return r.Encoding != 0 }
 
-// String is the canonical text of r, for keys, logs and files: "json",
+// String is the canonical text of r, for keys, logs and files, for example "json" or
 // "protobuf;as=PartialObjectMetadata;v=v1". ParseRepresentation reads it.
 func (r Representation) String() string {
 	if r.Metadata == "" {
@@ -46,7 +45,7 @@ func (r Representation) String() string {
 
 const metadataParameter = ";as=" + kindMetadata + ";v="
 
-// ParseRepresentation reads what String wrote.
+// ParseRepresentation reads the text of String.
 func ParseRepresentation(s string) (Representation, error) {
 	encoding, version, _ := strings.Cut(s, metadataParameter)
 	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
@@ -58,7 +57,7 @@ func ParseRepresentation(s string) (Representation, error) {
 	return Representation{}, fmt.Errorf("read representation %q: %w", s, wire.ErrEncoding)
 }
 
-// known reports whether r is one that a request or an answer can lead to.
+// known reports whether a request or an answer can have r.
 func (r Representation) known() bool {
 	if r.Encoding == wire.Protobuf && r.Metadata == oldMetadata {
 		return false
@@ -66,11 +65,11 @@ func (r Representation) known() bool {
 	return r.Metadata == "" || metadataVersion(r.Metadata)
 }
 
-// ContentType is what an apiserver says of a body in r. It never tells whole objects
-// from their metadata.
+// ContentType is an apiserver's Content-Type of a body in r. It is the same for whole objects and
+// their metadata.
 func (r Representation) ContentType() string { return r.Encoding.MediaType() }
 
-// WatchContentType is what an apiserver says of a watch stream in r.
+// WatchContentType is an apiserver's Content-Type of a watch stream in r.
 func (r Representation) WatchContentType() string {
 	if r.Encoding == wire.Protobuf {
 		return r.Encoding.MediaType() + ";stream=watch"
@@ -78,17 +77,16 @@ func (r Representation) WatchContentType() string {
 	return r.Encoding.MediaType()
 }
 
-// Holds reports whether objects of this type are in r: a client that asks for metadata
-// may get something else (a Status, or whole objects from an apiserver that does not know
-// the parameter), and a Table has the Content-Type of JSON. The type of a list counts as
-// that of its items.
+// Holds reports whether objects of this type, or items of this list type, are in r. A client that
+// asks for metadata may get a Status, or whole objects from an apiserver that does not know the
+// parameter, and a Table has the Content-Type of JSON.
 func (r Representation) Holds(t wire.TypeMeta) bool {
 	metadata, known := metadataOf(strings.TrimSuffix(t.Kind, listSuffix), t.APIVersion)
 	return r.Cacheable() && known && metadata == r.Metadata
 }
 
-// metadataOf returns what Representation.Metadata is for objects of a kind, and false
-// where they are never kept.
+// metadataOf returns Representation.Metadata for objects of a kind, and false if they are never
+// cached.
 func metadataOf(kind, apiVersion string) (metadata string, known bool) {
 	version, isMeta := strings.CutPrefix(apiVersion, metav1.GroupName+"/")
 	if !isMeta {
@@ -102,8 +100,8 @@ func metadataOf(kind, apiVersion string) (metadata string, known bool) {
 
 func metadataVersion(v string) bool { return v == "v1" || v == oldMetadata }
 
-// ParseContentType returns the representation of a body or a watch stream. An apiserver
-// leaves out what was asked for with "as"; [Answered] finds it in the request.
+// ParseContentType returns the representation of a body or a watch stream. An apiserver leaves out
+// the parameter "as"; [Answered] finds it in the request.
 func ParseContentType(contentType string) Representation {
 	mediaType, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -118,9 +116,9 @@ func ParseContentType(contentType string) Representation {
 	return Representation{}
 }
 
-// transformed reads the parameters of a media type, by the rules of the apiserver's
-// negotiation. It returns false where an apiserver ignores the media type because of
-// them, and the zero Representation where it answers with something that is not kept.
+// transformed reads the parameters of a media type like an apiserver. It returns false if an
+// apiserver ignores the media type because of them, and the zero Representation if its answer is
+// never cached.
 func transformed(e wire.Encoding, params map[string]string) (_ Representation, ok bool) {
 	if stream := params["stream"]; stream != "" && stream != "watch" {
 		return Representation{}, false

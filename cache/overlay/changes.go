@@ -12,7 +12,7 @@ func (o *Overlay) Find(key Key) *Update {
 	return o.objects[key]
 }
 
-// Updates returns the updates of a resource, in no order.
+// Updates returns the updates of a resource, unordered.
 func (o *Overlay) Updates(group, version, resource string) []*Update {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -25,12 +25,12 @@ func (o *Overlay) Updates(group, version, resource string) []*Update {
 	return out
 }
 
-// droppedFor is how long Recent remembers what was dropped: a client that has listed while the cloud was
-// away may be some time about its watch.
+// droppedFor is how long Recent returns dropped updates: a client may take that long from an
+// offline list to its watch.
 const droppedFor = 5 * time.Minute
 
-// Recent returns the updates that a client may have been shown: those that are there,
-// and those of the last Drop, if that was not long ago.
+// Recent returns the updates that a client may have seen: the current ones, and those of a recent
+// Drop.
 func (o *Overlay) Recent() []*Update {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,15 +46,14 @@ func (o *Overlay) Recent() []*Update {
 	return out
 }
 
-// Revision is that of the last change, Drop among them.
+// Revision increases with each update and each Drop.
 func (o *Overlay) Revision() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.revision
 }
 
-// OnChange has fn called, which must not block or call back, after each change of
-// what is shown, until stop is called.
+// OnChange calls fn after each change, until stop is called. fn must not block or call back.
 func (o *Overlay) OnChange(fn func()) (stop func()) {
 	key := &fn
 	o.mu.Lock()

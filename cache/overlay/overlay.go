@@ -12,15 +12,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Key names an object. Whose request it is does not matter: only the node's own updates
-// are for an overlay, which is for the caller to see to.
+// Key names an object. The caller must pass only requests of the node.
 type Key struct{ Group, Version, Resource, Namespace, Name string }
 
 // Object is an object's bytes in the bare form (see wire.AppendBare).
 type Object struct {
 	Type     wire.TypeMeta
 	Encoding wire.Encoding
-	Bare     []byte // nobody changes it
+	Bare     []byte // read-only
 }
 
 // Request is a PUT or PATCH.
@@ -33,18 +32,17 @@ type Request struct {
 
 // Options of an overlay. The zero value is usable.
 type Options struct {
-	// MaxObjects bounds the objects with updates: 1,000 by default, where a node has at
-	// most some hundred pods. Beyond it, the one that was updated longest ago is
-	// forgotten.
+	// MaxObjects bounds the objects with updates: 1,000 by default; a node has a few hundred
+	// pods at most. Beyond it, the least recently updated is dropped.
 	MaxObjects int
-	// Table keeps updates of pods and nodes over a restart. By default none are kept.
+	// Table keeps updates of pods and nodes over a restart. By default they are in memory only.
 	Table Table
 }
 
 // Overlay holds updated objects.
 type Overlay struct {
 	max   int
-	table Table // nil keeps nothing
+	table Table // may be nil
 
 	mu        sync.Mutex
 	objects   map[Key]*Update
@@ -62,16 +60,14 @@ func New(o Options) *Overlay {
 	return &Overlay{max: o.MaxObjects, table: o.Table, objects: make(map[Key]*Update), listeners: make(map[*func()]bool)}
 }
 
-// Apply returns what a request makes of an object, and keeps it. cached is the object as
-// the cache has it; earlier updates lie over it. The result is in the encoding in which
-// the object was cached when it was first updated.
+// Apply applies a request to an object, on top of earlier updates, and keeps the result. cached
+// is the object in the cache. The result has the encoding that the cached object had at the first
+// update.
 //
-// Errors are patch.ErrUnsupported for all but the node's status, a pod's status and a
-// lease; convert.ErrUnknownType; or an apierrors.APIStatus to answer with, after which
-// all is as before.
+// Errors are patch.ErrUnsupported for all but the node's status, a pod's status and a lease;
+// convert.ErrUnknownType; or an apierrors.APIStatus for the client. They change nothing.
 func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
-	only, err := scopeOf(key, r.Subresource)
-	if err != nil {
+	if err := checkScope(key, r.Subresource); err != nil {
 		return Object{}, err
 	}
 	o.mu.Lock()
@@ -94,7 +90,7 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	only(next, current)
+	keepSpec(next, current)
 	bare, err := convert.ToBare(base.Encoding, next)
 	if err != nil {
 		return Object{}, err
@@ -108,8 +104,7 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 	return result, nil
 }
 
-// Get returns the updated object that lies over cached, if there is one. Its encoding
-// need not be cached's.
+// Get returns the updated object that lies over cached, if there is one. Its encoding may differ.
 func (o *Overlay) Get(key Key, cached Object) (Object, bool) {
 	m, err := wire.Inspect(cached.Encoding, cached.Bare)
 	if err != nil {
@@ -124,7 +119,7 @@ func (o *Overlay) Get(key Key, cached Object) (Object, bool) {
 	return u.Object, true
 }
 
-// Drop forgets all updates. Those of pods and nodes are Recent for a while.
+// Drop drops all updates. Those of pods and nodes are Recent for a while.
 func (o *Overlay) Drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,7 +145,7 @@ func (o *Overlay) Len() int {
 	return len(o.objects)
 }
 
-// baseLocked returns the object that an update is applied to, with what identifies the
+// baseLocked returns the object that an update is applied to, and the UID and version of the
 // cached object beneath it.
 func (o *Overlay) baseLocked(key Key, cached Object) (base Object, uid, version string, err error) {
 	m, err := wire.Inspect(cached.Encoding, cached.Bare)

@@ -10,48 +10,49 @@ import (
 	"github.com/edgehub-io/edgehub/cache/patch"
 )
 
-// scope puts back into next what an update must not change, as the strategies of the
-// apiserver's registry do.
-type scope func(next, current runtime.Object)
-
-// scopeOf returns what a node may update while the cloud is away.
-func scopeOf(key Key, subresource string) (scope, error) {
-	switch {
-	case key.Group == corev1.GroupName && key.Resource == "nodes" && subresource == "status":
-		return nodeStatus, nil
-	case key.Group == corev1.GroupName && key.Resource == "pods" && subresource == "status":
-		return podStatus, nil
-	case key.Group == coordinationv1.GroupName && key.Resource == "leases" && subresource == "":
-		return anything, nil
-	}
+// checkScope returns patch.ErrUnsupported for what a node must not update offline.
+func checkScope(key Key, subresource string) error {
 	resource := key.Resource
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	return nil, fmt.Errorf("update %s %s: %w", resource, key.Name, patch.ErrUnsupported)
+	switch {
+	case key.Group == corev1.GroupName && (resource == "nodes/status" || resource == "pods/status"),
+		key.Group == coordinationv1.GroupName && resource == "leases":
+		return nil
+	}
+	return fmt.Errorf("update %s %s: %w", resource, key.Name, patch.ErrUnsupported)
 }
 
-// nodeStatus lets metadata through: by the status a kubelet also sets the labels and
-// annotations that it owns.
-func nodeStatus(next, current runtime.Object) {
-	to, ok := next.(*corev1.Node)
-	from, same := current.(*corev1.Node)
-	if ok && same {
-		to.Spec = from.Spec
+// keepSpec sets on next what an update of the status does not change, like the strategies of the
+// apiserver's registry. A node's metadata may change: with the status, a kubelet also sets the
+// labels and annotations that it owns.
+func keepSpec(next, current runtime.Object) {
+	switch to := next.(type) {
+	case *corev1.Node:
+		if from, ok := current.(*corev1.Node); ok {
+			to.Spec = from.Spec
+		}
+	case *corev1.Pod:
+		if from, ok := current.(*corev1.Pod); ok {
+			to.Spec = from.Spec
+			to.OwnerReferences = from.OwnerReferences
+			if to.Status.QOSClass == "" { // the apiserver has set it, once
+				to.Status.QOSClass = from.Status.QOSClass
+			}
+		}
 	}
 }
 
-func podStatus(next, current runtime.Object) {
-	to, ok := next.(*corev1.Pod)
-	from, same := current.(*corev1.Pod)
-	if !ok || !same {
-		return
-	}
-	to.Spec = from.Spec
-	to.OwnerReferences = from.OwnerReferences
-	if to.Status.QOSClass == "" { // the apiserver has set it, once
-		to.Status.QOSClass = from.Status.QOSClass
+func copyStatus(to, from runtime.Object) {
+	switch to := to.(type) {
+	case *corev1.Pod:
+		if from, ok := from.(*corev1.Pod); ok {
+			to.Status = from.Status
+		}
+	case *corev1.Node:
+		if from, ok := from.(*corev1.Node); ok {
+			to.Status = from.Status
+		}
 	}
 }
-
-func anything(_, _ runtime.Object) {}

@@ -15,7 +15,7 @@ type Table interface {
 	All(fn func(key string, value []byte)) error
 }
 
-// record is an update as it is kept.
+// record is an update on disk.
 type record struct {
 	Key             Key
 	UID             string
@@ -25,13 +25,13 @@ type record struct {
 	Bare            []byte
 }
 
-// tableKey hashes the names: keys of a table are in the clear.
+// tableKey hashes the names: keys of a table are not encrypted.
 func (o *Overlay) tableKey(k *Key) string {
 	return o.table.Key(k.Group, k.Version, k.Resource, k.Namespace, k.Name)
 }
 
-// keepLocked keeps an update of what is shown. A lease is renewed every ten seconds,
-// and of no use after a restart.
+// keepLocked writes an update to the table, except that of a lease: a kubelet renews it every ten
+// seconds.
 func (o *Overlay) keepLocked(u *Update) {
 	if o.table == nil || !u.Key.isShown() {
 		return
@@ -49,8 +49,7 @@ func (o *Overlay) unkeepLocked(u *Update) {
 	}
 }
 
-// Load takes over what was kept before a restart, under what has been updated since. What
-// cannot be read is removed.
+// Load reads the updates from before a restart. Newer updates win, and unreadable ones are deleted.
 func (o *Overlay) Load() error {
 	if o.table == nil {
 		return nil

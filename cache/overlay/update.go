@@ -14,31 +14,30 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Update is an updated object. Nobody may change it.
+// Update is an updated object. It is read-only.
 type Update struct {
 	Object // the whole of it
 
 	Key                  Key
 	UID, ResourceVersion string // of the cached object beneath
-	Revision             uint64 // each update has a higher one
+	Revision             uint64 // of the overlay
 
 	labels labels.Set
 	fields fields.Set // of a pod
 }
 
-// isShown reports whether objects of this kind are shown to whoever reads them. Leases
-// are not: nothing but the kubelet's own renewal depends on them.
+// isShown is Shows for the key's resource.
 func (k *Key) isShown() bool { return Shows(k.Group, k.Resource) }
 
-// Shows reports whether updates of a resource are shown in lists and watches.
+// Shows reports whether lists and watches show the updates of a resource. Those of leases are not
+// shown: only the kubelet's own renewal needs them.
 func Shows(group, resource string) bool {
 	return group == corev1.GroupName && (resource == "pods" || resource == "nodes")
 }
 
-// Over reports whether u lies over the cached object. For the node's own reads that may
-// be an older version of the object that was updated, since an object may be cached in
-// two representations; for other users it is the same version only: they see nothing of
-// the object that they have not read.
+// Over reports whether u lies over the cached object. For the node's own reads, that may be an
+// older version of the updated object, which may be cached in two representations. For other
+// users it must be the same version: they see nothing that they have not read.
 func (u *Update) Over(m *wire.Meta, own bool) bool {
 	if u.UID != string(m.UID) {
 		return false
@@ -49,9 +48,8 @@ func (u *Update) Over(m *wire.Meta, own bool) bool {
 	return !patch.Older(u.ResourceVersion, string(m.ResourceVersion))
 }
 
-// Lay returns the cached object with the status that was reported, or cached itself
-// where u does not lie over it. The node sees all of its update of that version. The
-// result's encoding need not be cached's.
+// Lay returns the cached object with the reported status, or cached itself if u does not lie over
+// it. The node reads its update of that version in full. The result's encoding may differ.
 func (u *Update) Lay(cached Object, own bool) (Object, error) {
 	m, err := wire.Inspect(cached.Encoding, cached.Bare)
 	if err != nil {
@@ -76,20 +74,7 @@ func (u *Update) Lay(cached Object, own bool) (Object, error) {
 	return Object{Type: u.Type, Encoding: cached.Encoding, Bare: bare}, err
 }
 
-func copyStatus(to, from runtime.Object) {
-	switch to := to.(type) {
-	case *corev1.Pod:
-		if from, ok := from.(*corev1.Pod); ok {
-			to.Status = from.Status
-		}
-	case *corev1.Node:
-		if from, ok := from.(*corev1.Node); ok {
-			to.Status = from.Status
-		}
-	}
-}
-
-// selectable notes what selectors look at.
+// selectable sets what selectors match.
 func (u *Update) selectable(object runtime.Object) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -108,11 +93,11 @@ func (u *Update) selectable(object runtime.Object) {
 	}
 }
 
-// SelectsStatus reports whether a field selector depends on what updates change.
+// SelectsStatus reports whether a field selector depends on the status.
 func SelectsStatus(selector string) bool { return strings.Contains(selector, "status.") }
 
-// MatchesFields reports whether the updated object is what a field selector asks for. One
-// that cannot be read leaves everything as it was.
+// MatchesFields reports whether the updated object matches a field selector, if that selects by
+// status and is valid; otherwise it returns true.
 func (u *Update) MatchesFields(selector string) bool {
 	if u.fields == nil || !SelectsStatus(selector) {
 		return true
@@ -121,7 +106,7 @@ func (u *Update) MatchesFields(selector string) bool {
 	return err != nil || s.Matches(u.fields)
 }
 
-// Matches reports whether the updated object is in what a query asks for.
+// Matches reports whether the updated object matches a query.
 func (u *Update) Matches(namespace, labelSelector, fieldSelector string) bool {
 	if u.fields == nil || namespace != "" && namespace != u.Key.Namespace {
 		return false

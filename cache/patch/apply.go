@@ -1,3 +1,13 @@
+// Package patch applies a PUT or a PATCH to an object like an apiserver, for the few requests that
+// are answered while the cloud is away: strategic merge patches, JSON merge patches and JSON
+// patches, of built-in types.
+//
+// It protects writers from each other (names, UIDs, resourceVersions) and keeps an object readable.
+// It does not validate, admit, default or track field managers: the client repeats its request when
+// the cloud is back, and gets the apiserver's errors then. So server-side apply, which is about
+// field managers, is not supported.
+//
+// The package has no state: everything is safe for concurrent use.
 package patch
 
 import (
@@ -12,14 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// ErrUnsupported is returned for what only an apiserver can do: server-side apply, and
-// any method but PUT and PATCH. To a client it is 503.
+// ErrUnsupported is returned for what only an apiserver can do: server-side apply, and methods
+// other than PUT and PATCH. The client gets 503.
 var ErrUnsupported = errors.New("this can only be done by the apiserver")
 
 // Request is a PUT or a PATCH of one object.
@@ -27,15 +38,14 @@ type Request struct {
 	Method      string
 	ContentType string
 	Body        []byte
-	Resource    schema.GroupResource // for what errors say
+	Resource    schema.GroupResource // for errors
 }
 
-// Apply returns what the request makes of current, which stays as it is. Its TypeMeta
-// must be set. What identifies an object stays current's, and so does its
-// resourceVersion: nothing has been written anywhere.
+// Apply returns the result of a request on current, which it does not change. The TypeMeta of
+// current must be set. The result has the identity and the resourceVersion of current.
 //
-// Errors are ErrUnsupported, convert.ErrUnknownType, and an apierrors.APIStatus, as an
-// apiserver answers it: 400, 409, 413, 415 or 422.
+// Errors are ErrUnsupported, convert.ErrUnknownType, and an apierrors.APIStatus like an
+// apiserver's: 400, 409, 413, 415 or 422.
 func Apply(r Request, current runtime.Object) (runtime.Object, error) {
 	t := typeOf(current)
 	var (
@@ -76,7 +86,7 @@ func Decode(contentType string, body []byte, t wire.TypeMeta) (runtime.Object, e
 	return object, nil
 }
 
-// patched goes through JSON, of which all patches speak.
+// patched applies a PATCH, in JSON.
 func patched(r Request, t wire.TypeMeta, current runtime.Object) (runtime.Object, error) {
 	apply, err := patchOf(r.ContentType)
 	if err != nil {
@@ -86,7 +96,7 @@ func patched(r Request, t wire.TypeMeta, current runtime.Object) (runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	// The type is a part of what is patched: a patch may test it, or repeat it.
+	// With its type: a patch may test or repeat it.
 	after, err := apply(wire.AppendObject(nil, wire.JSON, t, before), r.Body, current)
 	if err != nil {
 		return nil, err
@@ -100,8 +110,8 @@ func patched(r Request, t wire.TypeMeta, current runtime.Object) (runtime.Object
 	return next, nil
 }
 
-// identify sets on next what a client cannot change, after it has checked that the
-// client means the object that current is, and not a version before it.
+// identify sets on next what a client cannot change, after checking that the client means this
+// object, and not an older version of it.
 func identify(resource schema.GroupResource, next, current runtime.Object) error {
 	to, err := meta.Accessor(next)
 	if err != nil {
@@ -138,7 +148,17 @@ func identify(resource schema.GroupResource, next, current runtime.Object) error
 	return nil
 }
 
-// errModified has the words of an apiserver.
+// Older reports whether version a of an object is older than version b. An empty version is never
+// older. Of versions that cannot be compared and are not equal, a is the older one.
+func Older(a, b string) bool {
+	if a == "" || b == "" || a == b {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order < 0
+}
+
+// errModified has the text of an apiserver.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 func typeOf(object runtime.Object) (t wire.TypeMeta) {
@@ -146,7 +166,7 @@ func typeOf(object runtime.Object) (t wire.TypeMeta) {
 	return t
 }
 
-// patchOf returns how a patch of this Content-Type is applied.
+// patchOf returns the function for a Content-Type.
 func patchOf(contentType string) (applyFunc, error) {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patch applies body to the JSON of an object. like is of the object's Go type, whose
-// fields say how lists are merged. The error is an apiserver's.
+// applyFunc applies a patch, body, to the JSON of an object. like has the object's Go type, whose
+// struct tags define how lists are merged. The error is an apiserver's.
 type applyFunc func(before, body []byte, like runtime.Object) (after []byte, err error)
 
-// strategicMerge is what kubelets and event recorders send.
+// strategicMerge is the patch of kubelets and event recorders.
 func strategicMerge(before, body []byte, like runtime.Object) ([]byte, error) {
 	if !isObject(body) {
 		return nil, apierrors.NewBadRequest("the patch is not a JSON object")
@@ -44,8 +44,8 @@ func merge(before, body []byte, _ runtime.Object) ([]byte, error) {
 	return after, nil
 }
 
-// What a JSON patch may hold. An apiserver takes 10,000 operations, and bounds what
-// copies may add up to; those of a node's programs are short.
+// Bounds of a JSON patch. An apiserver takes 10,000 operations, and bounds the size that copies
+// add. The patches of a node's programs are short.
 const (
 	maxOperations = 1000
 	maxCopies     = 8 // each can double an object

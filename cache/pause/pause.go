@@ -1,4 +1,4 @@
-// Package pause has sleep, jitter and backoff.
+// Package pause has sleep and jitter.
 package pause
 
 import (
@@ -25,11 +25,4 @@ func Jitter(d time.Duration) time.Duration {
 		return 0
 	}
 	return rand.N(d) //nolint:gosec // jitter
-}
-
-// Backoff returns the pause before retry n, from 0 on, with jitter.
-func Backoff(n int) time.Duration {
-	const first, most = 200 * time.Millisecond, 10 * time.Second
-	wait := min(first<<min(max(n, 0), 10), most)
-	return wait/2 + Jitter(wait)
 }

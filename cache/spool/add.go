@@ -25,29 +25,29 @@ import (
 type Request struct {
 	Method          string
 	Group, Version  string
-	Namespace, Name string // as in the path; a POST has no name
+	Namespace, Name string // of the path; a POST has no name
 	ContentType     string
 	Accept          string
 	Body            []byte
-	UserAgent       string // by which an apiserver names who manages a field
-	Node            bool   // it carries the node's identity
-	User            string // as whom the caller is known
-	Authorization   string // the header of a caller that is not the node; it counts
+	UserAgent       string // an apiserver derives the field manager from it
+	Node            bool   // the caller is the node
+	User            string // the caller
+	Authorization   string // header of a caller that is not the node; it counts against MaxBytes
 }
 
-// Answer is what the client gets.
+// Answer is the answer to the client.
 type Answer struct {
 	Code        int // 201 or 200
 	ContentType string
 	Body        []byte
 }
 
-// Add answers a request, and keeps its event. It keeps nothing of the body.
+// Add answers a request, and keeps its event, but no slice of the body.
 //
-// Errors are ErrFull; patch.ErrUnsupported for other methods, resources than events,
-// server-side apply, and callers on whose behalf nothing could be sent; convert.ErrNotAcceptable; or an apierrors.APIStatus: 404 where the
-// package's comment says so, 409 for a POST of what is in the spool, and those of
-// requests that make no sense.
+// Errors are ErrFull; convert.ErrNotAcceptable; patch.ErrUnsupported for other methods and
+// resources, server-side apply, and callers without a token to send the event with; or an
+// apierrors.APIStatus: 404 for an event that is not in the spool, 409 for a POST of one that is,
+// and those for invalid requests.
 func (s *Spool) Add(r Request) (Answer, error) {
 	t := wire.TypeMeta{APIVersion: schema.GroupVersion{Group: r.Group, Version: r.Version}.String(), Kind: "Event"}
 	if t.APIVersion != corev1.SchemeGroupVersion.String() && t.APIVersion != eventsv1.SchemeGroupVersion.String() {
@@ -122,15 +122,13 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	return event, nil
 }
 
-// maxUserAgent and maxName bound, in bytes, what stands in a record; the latter is an
-// apiserver's.
 const (
-	maxUserAgent = 256
-	maxName      = 253
-	suffix       = 10 // characters that make a generated name unique
+	maxUserAgent = 256 // bytes
+	maxName      = 253 // bytes, as in an apiserver
+	suffix       = 10  // characters that make a generated name unique
 )
 
-// complete does what an apiserver does to an object that it creates.
+// complete sets the metadata that an apiserver sets on creation.
 func complete(m metav1.Object, namespace string) error {
 	if m.GetNamespace() == "" {
 		m.SetNamespace(namespace)
@@ -148,13 +146,13 @@ func complete(m metav1.Object, namespace string) error {
 	}
 	m.SetUID(uuid.NewUUID())
 	m.SetCreationTimestamp(metav1.Now())
-	m.SetResourceVersion("") // an apiserver refuses to create what has one
+	m.SetResourceVersion("") // an apiserver refuses to create an object that has one
 	m.SetDeletionTimestamp(nil)
 	m.SetManagedFields(nil)
 	return nil
 }
 
-// merge changes an event that is in the spool.
+// merge changes an event in the spool.
 func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +168,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	}
 	old, err := parse(value)
 	if err != nil || old.APIVersion != t.APIVersion || old.Node != r.Node || old.User != r.User {
-		return nil, missing // nobody changes what is sent on another's behalf
+		return nil, missing // nobody changes the event of another caller
 	}
 	current, err := convert.FromBare(wire.Protobuf, t, old.bare)
 	if err != nil {

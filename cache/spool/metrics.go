@@ -1,8 +1,11 @@
 package spool
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
-// metrics are the spool's. Labels are the constants below.
+// metrics are the spool's. Label values are the constants below.
 type metrics struct {
 	events, bytes     prometheus.Gauge
 	added             prometheus.Counter
@@ -22,30 +25,27 @@ const (
 
 // newMetrics registers the metrics on r, if that is not nil.
 func newMetrics(r prometheus.Registerer) *metrics {
-	m := &metrics{
-		events: prometheus.NewGauge(prometheus.GaugeOpts{
+	f := promauto.With(r)
+	return &metrics{
+		events: f.NewGauge(prometheus.GaugeOpts{
 			Name: "edgehub_event_spool_events",
 			Help: "Events that were posted while the cloud was away and wait to be sent.",
 		}),
-		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+		bytes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "edgehub_event_spool_bytes",
 			Help: "Bytes of the events that wait to be sent.",
 		}),
-		added: prometheus.NewCounter(prometheus.CounterOpts{
+		added: f.NewCounter(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_added_total",
 			Help: "Events that were taken while the cloud was away.",
 		}),
-		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		replayed: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_replayed_total",
 			Help: "Events that were sent afterwards, by what the apiserver said: created, exists, or refused.",
 		}, []string{"result"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_dropped_total",
 			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
 		}, []string{"reason"}),
 	}
-	if r != nil {
-		r.MustRegister(m.events, m.bytes, m.added, m.replayed, m.dropped)
-	}
-	return m
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// record is what lies on disk of one event: a version, the length of the head as a
-// varint, the head as JSON, and the event as bare protobuf.
+// record is an event on disk: a version, the length of the head as a varint, the head as JSON,
+// and the event as bare protobuf.
 type record struct {
 	head
 	bare []byte
@@ -41,7 +41,7 @@ func (r *record) bytes() ([]byte, error) {
 	return append(append(b, head...), r.bare...), nil
 }
 
-// parse copies nothing of the event.
+// parse reads what bytes wrote. The event points into b.
 func parse(b []byte) (r record, err error) {
 	if len(b) == 0 || b[0] != recordVersion {
 		return record{}, fmt.Errorf("read a spooled event: %w", wire.ErrMalformed)
@@ -59,7 +59,7 @@ func parse(b []byte) (r record, err error) {
 	return r, nil
 }
 
-// key orders events as they came. It tells nothing but how many there were.
+// key orders events by arrival. It reveals only their number.
 func key(number uint64) string { return fmt.Sprintf("%016x", number) }
 
 func parseKey(key string) (uint64, error) { return strconv.ParseUint(key, 16, 64) }

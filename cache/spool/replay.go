@@ -5,24 +5,26 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Sender sends a request, whose URL has only a path: with the node's identity or, where
-// asNode is false, with nothing but the Authorization header that it has.
+// Sender sends a request, whose URL has only a path: with the node's identity or, if asNode is
+// false, with only its own Authorization header.
 type Sender func(r *http.Request, asNode bool) (*http.Response, error)
 
-// Replay sends the events that wait, in the order in which they came, and returns nil
-// when there are none left, or ctx's error. While the cloud cannot be reached, or has too
-// much to do, it waits and tries again.
-//
-// Events that come meanwhile are sent, too. A second Replay waits for the first.
+// Replay sends the events in their order, also those that are added meanwhile. It returns nil
+// when none is left, or ctx's error. While the cloud is away or overloaded, it waits and tries
+// again. A second Replay waits for the first.
 func (s *Spool) Replay(ctx context.Context, do Sender) error {
 	select {
 	case s.replays <- struct{}{}:
@@ -36,14 +38,14 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 			s.log.Info("events that were posted while the cloud was away were sent", "sent", sent, "refused", refused, "left", s.Len())
 		}
 	}()
-	pace := newPace(s.opts.PerSecond, burst)
-	wait := firstWait
+	limiter := rate.NewLimiter(rate.Limit(s.opts.PerSecond), burst)
+	retry := backoff()
 	for {
 		e, r, ok := s.first()
 		if !ok {
 			return nil
 		}
-		if err := pace.wait(ctx); err != nil {
+		if err := limiter.Wait(ctx); err != nil {
 			return err
 		}
 		o := s.send(ctx, &e, &r, do)
@@ -51,10 +53,9 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case o.again:
-			if err := sleep(ctx, max(jitter(wait), o.after)); err != nil {
-				return err
+			if !pause.Sleep(ctx, max(retry.Step(), o.after)) {
+				return ctx.Err()
 			}
-			wait = min(2*wait, maxWait)
 			continue
 		case o.result == resultRefused:
 			refused++
@@ -63,15 +64,20 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 		}
 		s.metrics.replayed.WithLabelValues(o.result).Inc()
 		s.remove(e.number, e.name)
-		wait = firstWait
+		retry = backoff()
 	}
 }
 
 const (
-	burst     = 5
-	firstWait = time.Second
-	maxWait   = time.Minute // also where an apiserver asks for more
+	burst   = 5
+	maxWait = time.Minute // also where an apiserver asks for more
 )
+
+// backoff returns the waits between tries to send an event: a second at first and maxWait at
+// last, each half as long up to one and a half times, so that the retries of many hubs spread.
+func backoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second / 2, Factor: 2, Jitter: 2, Cap: maxWait / 2, Steps: math.MaxInt}
+}
 
 // outcome is the result of one attempt.
 type outcome struct {
@@ -144,6 +150,3 @@ func (r *record) request(ctx context.Context, authorization string) (*http.Reque
 	}
 	return request, nil
 }
-
-// jitter spreads the retries of many hubs.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -6,12 +6,11 @@ import (
 	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
-// makeRoomLocked makes room for an event of an owner, in place of one that is there, or
-// of none. It reports whether there is room.
+// makeRoomLocked makes room for an owner's event, which replaces instead, if that is not nil. It
+// reports whether there is room.
 //
-// Where the spool is full, whoever has the most events loses the oldest of them, as
-// package quota says. If that is the owner itself, nothing is dropped, and there is no
-// room: its recorder learns of it, and tries again.
+// If the spool is full, package quota selects who loses its oldest events. If that is the owner
+// itself, nothing is dropped, and there is no room: its recorder gets an error and tries again.
 func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 	bounds := quota.Bounds{Count: max(s.opts.MaxCount, 0), Bytes: max(s.opts.MaxBytes, 0)}
 	count, bytes := s.order.Len()+1, s.bytes+size
@@ -34,7 +33,7 @@ func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 	return true
 }
 
-// itemsLocked returns all events as they would be with the one that is to come.
+// itemsLocked returns all events with the new one, for package quota.
 func (s *Spool) itemsLocked(o owner, size int64, instead *entry) []quota.Item[*entry] {
 	items := make([]quota.Item[*entry], 0, s.order.Len()+1)
 	for element := s.order.Front(); element != nil; element = element.Next() {

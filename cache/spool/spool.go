@@ -12,24 +12,27 @@ import (
 	"github.com/edgehub-io/edgehub/cache/table"
 )
 
-// ErrFull is returned when an event would exceed a bound of the spool, and nobody holds
-// more of it than who posts: 503, after which a recorder tries again for some minutes.
+// ErrFull is returned when an event would exceed a bound of the spool, and nobody holds more than
+// its owner: 503, after which a recorder tries again for some minutes.
 var ErrFull = errors.New("the spool of events is full")
 
 // Options of a Spool. The zero value is usable.
 type Options struct {
-	MaxCount int   // of events; 5,000 by default, negative for none
-	MaxBytes int64 // of all events, encoded; with the tokens they are sent with; 4 MiB by default, negative for none. One has some 600 bytes, and a token 1,000.
+	MaxCount int // of events; 5,000 by default, negative for none
 
-	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. A
-	// thousand nodes that come back at once are a load then that an apiserver bears.
+	// MaxBytes bounds the encoded events and the tokens that they are sent with: 4 MiB by
+	// default, negative for none. An event has about 600 bytes, and a token 1,000.
+	MaxBytes int64
+
+	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. An
+	// apiserver bears that load from a thousand nodes that return at once.
 	PerSecond float64
 
-	Logger     *slog.Logger          // by default nothing is logged
-	Registerer prometheus.Registerer // of metrics; by default there are none
+	Logger     *slog.Logger          // none by default
+	Registerer prometheus.Registerer // of metrics; none by default
 }
 
-// Spool is the events that wait.
+// Spool holds the events that wait for the cloud.
 type Spool struct {
 	table   *table.Table
 	opts    Options
@@ -41,33 +44,29 @@ type Spool struct {
 	order  *list.List // of *entry, oldest first
 	byName map[string]*list.Element
 	bytes  int64
-	last   uint64 // the number of the event that came last
+	last   uint64 // number of the newest event
 }
 
-// entry is what is known of an event without reading it.
+// entry is the index entry of an event.
 type entry struct {
 	number uint64
 	name   string // namespace/name
-	size   int64  // of its record and of the header by which it is sent
+	size   int64  // of its record and its Authorization header
 	owner  owner
 }
 
-// owner is on whose behalf an event is sent.
+// owner is the caller that posted an event, and as whom it is sent.
 type owner struct {
 	Node bool   `json:"node,omitempty"`
 	User string `json:"user"`
 
-	// authorization is the header of a caller that is not the node.
-	authorization string
+	authorization string // header of a caller that is not the node
 }
 
-// size is what an owner's event takes up. value is its record.
+// size is the size of an owner's event. value is its record.
 func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
 
-// tableName is the one of the store's table.
-const tableName = "events"
-
-// Open returns the spool that t holds.
+// Open returns the spool in t.
 func Open(t table.Store, o Options) (*Spool, error) {
 	if o.MaxCount == 0 {
 		o.MaxCount = 5000
@@ -81,7 +80,7 @@ func Open(t table.Store, o Options) (*Spool, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b, err := table.Open(t, tableName, o.Logger)
+	b, err := table.Open(t, "events", o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the spool of events: %w", err)
 	}
@@ -100,7 +99,7 @@ func Open(t table.Store, o Options) (*Spool, error) {
 	return s, nil
 }
 
-// load reads what is on disk.
+// load reads the events from disk.
 func (s *Spool) load() error {
 	var unreadable, orphans []string
 	err := s.table.All(func(key string, value []byte) {
@@ -138,21 +137,21 @@ func (s *Spool) Len() int {
 	return s.order.Len()
 }
 
-// push appends an entry. The caller holds mu, or is alone.
+// push appends an entry. The caller holds mu, except in Open.
 func (s *Spool) push(e *entry) {
 	s.byName[e.name] = s.order.PushBack(e)
 	s.last = max(s.last, e.number)
 	s.addBytes(e.size)
 }
 
-// addBytes is for whoever holds mu.
+// addBytes updates the size and the metrics. The caller holds mu, except in Open.
 func (s *Spool) addBytes(n int64) {
 	s.bytes += n
 	s.metrics.bytes.Set(float64(s.bytes))
 	s.metrics.events.Set(float64(s.order.Len()))
 }
 
-// remove takes an event out, if it is there still.
+// remove removes an event, if it is still there.
 func (s *Spool) remove(number uint64, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Spool) removeLocked(number uint64, name string) {
 	s.table.Delete(key(number))
 }
 
-// first returns the oldest event. One that cannot be read is dropped.
+// first returns the oldest event. It drops unreadable ones.
 func (s *Spool) first() (entry, record, bool) {
 	for {
 		e, ok := s.oldest()

@@ -1,12 +1,11 @@
-// Package table is one table of the store that holds small things: tokens,
-// answers, events. It adds what each of them needs: keys that tell nothing, and reads
-// that damage does not stop.
+// Package table is a table of the store, for small values: tokens, answers, events. It adds keys
+// that reveal nothing, and reads that skip damaged values.
 //
-// The store seals values where there is an encryption key, but never the keys in tables.
-// [Table.Key] makes one by a keyed hash; its salt is kept in a table, as a value.
+// The store can encrypt values, but not the keys of tables. [Table.Key] returns a salted hash as
+// key; the salt is a value in another table.
 //
-// A damaged value is deleted, logged, and as if it had never been. Whoever has written it
-// does so again, online.
+// A damaged value is logged and deleted, and counts as missing. Its owner writes it again when it
+// is online.
 //
 // A Table is safe for concurrent use if its Store is.
 package table
@@ -24,18 +23,19 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// Store is ordered keys in named tables, on disk.
+// Store has named tables of ordered keys, on disk.
 type Store interface {
 	// Get returns a copy of a value, or store.ErrNotFound.
 	Get(table, key string) ([]byte, error)
-	// Range calls fn for each key from the given one on, in order. A value holds until
+	// Range calls fn for each key from the given one on, in order. A value is valid until
 	// fn returns. fn may call Get and Put.
 	Range(table, from string, fn func(key string, value []byte) error) error
-	// Put changes values, all of them or none. Get sees it at once, the disk soon.
+	// Put changes values, all of them or none. Get returns them at once; they are written to
+	// disk soon.
 	Put(pairs ...store.Pair) error
 }
 
-// Table is one of them.
+// Table is a table of a Store.
 type Table struct {
 	store Store
 	name  string
@@ -43,11 +43,11 @@ type Table struct {
 	log   *slog.Logger
 }
 
-// salts is the table that holds the salt of each table, under its name.
+// salts is the table of all salts, by the names of their tables.
 const salts = "salts"
 
-// Open returns the table of this name, and makes its salt if there is none. Without the
-// salt, what the table holds cannot be found by Key any more.
+// Open returns the table of this name, and creates its salt if there is none. Without the old
+// salt, Key does not find the old values.
 func Open(s Store, name string, log *slog.Logger) (*Table, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -65,7 +65,7 @@ func Open(s Store, name string, log *slog.Logger) (*Table, error) {
 	return t, nil
 }
 
-// Key returns the key that stands for parts, whatever they contain.
+// Key returns the hash of parts, which may contain anything.
 func (t *Table) Key(parts ...string) string {
 	h := hmac.New(sha256.New, t.salt)
 	var length [8]byte
@@ -77,14 +77,13 @@ func (t *Table) Key(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Get returns a copy of a value. What cannot be read is not there.
+// Get returns a copy of a value. An unreadable value counts as missing.
 func (t *Table) Get(key string) ([]byte, bool) { return get(t, t.name, key) }
 
-// Put keeps a value. That it cannot is logged: nobody has to wait for it, and there is
-// nobody to tell.
+// Put writes a value, and logs failures, because no caller waits for the disk.
 //
-// The salt goes with it. A file that was damaged may have been replaced meanwhile by an
-// empty one, and what is written to that must be found after a restart.
+// It writes the salt, too: an empty file may have replaced a damaged one, and after a restart the
+// value must be found there.
 func (t *Table) Put(key string, value []byte) {
 	t.change(
 		store.Pair{Table: t.name, Key: key, Value: value},
@@ -92,7 +91,7 @@ func (t *Table) Put(key string, value []byte) {
 	)
 }
 
-// Delete forgets values.
+// Delete deletes values.
 func (t *Table) Delete(keys ...string) {
 	pairs := make([]store.Pair, len(keys))
 	for i, key := range keys {
@@ -103,8 +102,8 @@ func (t *Table) Delete(keys ...string) {
 	}
 }
 
-// All calls fn for each value, in order of the keys, but for damaged ones. A value holds
-// until fn returns. The error is the store's.
+// All calls fn for each value in the order of keys, except damaged ones. A value is valid until
+// fn returns. The error is the store's.
 func (t *Table) All(fn func(key string, value []byte)) error {
 	for from := ""; ; {
 		err := t.store.Range(t.name, from, func(key string, value []byte) error {
@@ -119,7 +118,7 @@ func (t *Table) All(fn func(key string, value []byte)) error {
 			return nil
 		}
 		t.forget(t.name, damaged.Name, err)
-		from = damaged.Name + "\x00" // the next key that there can be
+		from = damaged.Name + "\x00" // the next possible key
 	}
 }
 
@@ -138,7 +137,7 @@ func get(t *Table, name, key string) ([]byte, bool) {
 	return nil, false
 }
 
-// skippable reports whether one value is damaged, and not the whole file.
+// skippable reports whether only one value is damaged, and not the whole file.
 func skippable(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged)
 }

@@ -40,7 +40,7 @@ type sink interface {
 // NewDecoder returns a decoder of a list in the representation r. take gets its items and, at
 // the end, its metadata.
 func NewDecoder(r negotiation.Representation, res *http.Response, take ItemHandler) *Decoder {
-	split, err := wire.NewSplitter(r.Encoding, wire.SplitOptions{}, take.Item)
+	split, err := wire.NewSplitter(r.Encoding, 0, take.Item)
 	if err != nil {
 		return &Decoder{Failed: err}
 	}

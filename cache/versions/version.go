@@ -1,5 +1,5 @@
-// Package versions compares resourceVersions, which are numbers of any length in decimal.
-// The empty string is the version of what was never seen.
+// Package versions compares resourceVersions, which are decimal numbers of any length. The empty
+// string is the version of what was never seen.
 package versions
 
 import (
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Compare orders two resourceVersions. The empty one, which nothing has, comes
-// before all others; what is no version is treated like it.
+// Compare orders two resourceVersions. The empty one, and anything that is not a version, comes
+// before all others.
 func Compare(a, b string) int {
 	n, err := resourceversion.CompareResourceVersion(a, b)
 	if err == nil {
@@ -25,7 +25,7 @@ func rank(version string) int {
 	return 0
 }
 
-// Valid reports whether v names a state, which "" and "0" do not.
+// Valid reports whether v is a version: "" and "0" are not.
 func Valid(v string) bool {
 	_, err := resourceversion.CompareResourceVersion(v, v)
 	return err == nil

@@ -29,7 +29,7 @@ func BenchmarkList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				items := 0
-				sp, _ := wire.NewSplitter(e, wire.SplitOptions{}, func([]byte, *wire.Meta) error { items++; return nil })
+				sp, _ := wire.NewSplitter(e, 0, func([]byte, *wire.Meta) error { items++; return nil })
 				for rest := body; len(rest) > 0; rest = rest[min(readSize, len(rest)):] {
 					_, _ = sp.Write(rest[:min(readSize, len(rest))])
 				}

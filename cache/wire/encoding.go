@@ -1,12 +1,18 @@
 package wire
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"errors"
 
-// Encoding is how objects are written. The zero value stands for all that this package
-// cannot read: CBOR, YAML and what is not known.
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
+)
+
+// Encoding is how objects are written. The zero value stands for any encoding that this
+// package cannot read, such as CBOR and YAML.
 type Encoding uint8
 
-// The encodings, in the order in which an apiserver prefers them where a client does not.
+// The encodings, in the order in which an apiserver prefers them.
 const (
 	JSON Encoding = iota + 1
 	Protobuf
@@ -24,7 +30,7 @@ func (e Encoding) String() string {
 	}
 }
 
-// MediaType is what stands for e in Accept and Content-Type, or nothing.
+// MediaType is e in Accept and Content-Type headers, or empty.
 func (e Encoding) MediaType() string {
 	switch e {
 	case JSON:
@@ -35,3 +41,23 @@ func (e Encoding) MediaType() string {
 		return ""
 	}
 }
+
+// Errors to branch on. A returned error wraps one of them and says what was found where.
+var (
+	// ErrTruncated is returned when the input ends within a value.
+	ErrTruncated = jsonscan.ErrTruncated
+
+	// ErrMalformed is returned when bytes are invalid in their encoding, or two readers could
+	// understand them differently.
+	ErrMalformed = jsonscan.ErrMalformed
+
+	// ErrTooLarge is returned when an item, a frame or the nesting exceeds its limit.
+	ErrTooLarge = jsonscan.ErrTooLarge
+
+	// ErrNotList is returned when a body is valid, but not a list that could be written again
+	// from its items.
+	ErrNotList = errors.New("not a list of objects")
+
+	// ErrEncoding is returned for an encoding that is neither protobuf nor JSON.
+	ErrEncoding = errors.New("neither protobuf nor JSON")
+)

@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// AppendEvent appends a frame of a watch stream to dst: an event about an object that is
-// in its bare form. e is protobuf or JSON.
+// AppendEvent appends a watch event of a bare object to dst, as a frame. e is protobuf or JSON.
 func AppendEvent(dst []byte, e Encoding, event watch.EventType, t TypeMeta, bare []byte) []byte {
 	if e == Protobuf {
 		object := unknownHeaderSize(t, len(bare)) + len(bare) + len(unknownTrailer)
@@ -23,7 +22,7 @@ func AppendEvent(dst []byte, e Encoding, event watch.EventType, t TypeMeta, bare
 	return append(dst, "}\n"...)
 }
 
-// appendProtoEventHeader appends what comes before an object of n bytes.
+// appendProtoEventHeader appends what precedes an object of n bytes.
 func appendProtoEventHeader(dst []byte, event watch.EventType, n int) []byte {
 	extension := bytesFieldSize(n)
 	length := bytesFieldSize(len(event)) + bytesFieldSize(extension)
@@ -33,9 +32,9 @@ func appendProtoEventHeader(dst []byte, event watch.EventType, n int) []byte {
 	return appendBytesHeader(dst, rawExtensionRaw, n)
 }
 
-// AppendBookmark appends a BOOKMARK at a version. An apiserver sends an object of the
-// type in it that is empty but for the version; this has nothing else at all. With
-// initialEventsEnd it ends the initial events of a WatchList.
+// AppendBookmark appends a BOOKMARK at a version. Its object has nothing but the version; an
+// apiserver's has empty fields, too. With initialEventsEnd, the bookmark ends the initial events
+// of a WatchList.
 func AppendBookmark(dst []byte, e Encoding, t TypeMeta, resourceVersion string, initialEventsEnd bool) []byte {
 	var annotations map[string]string
 	if initialEventsEnd {
@@ -63,8 +62,8 @@ func protoBookmark(resourceVersion string, annotations map[string]string) []byte
 	return appendBytesField(nil, objectMetadata, meta)
 }
 
-// AppendError appends an ERROR, after which an apiserver ends the stream. A Status of
-// k8s.io/apimachinery/pkg/api/errors, NewResourceExpired for 410 among them, says why.
+// AppendError appends an ERROR, after which an apiserver ends the stream. Package
+// k8s.io/apimachinery/pkg/api/errors has Statuses, such as NewResourceExpired for 410.
 func AppendError(dst []byte, e Encoding, status metav1.Status) ([]byte, error) {
 	t := TypeMeta{APIVersion: "v1", Kind: "Status"}
 	status.TypeMeta = metav1.TypeMeta{}

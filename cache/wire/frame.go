@@ -9,44 +9,42 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-// Frame is the next piece of a watch stream. Its slices hold until the next call of Next.
+// Frame is the next piece of a watch stream. Its slices are valid until the next call of Next.
 type Frame struct {
-	// Raw is what came, byte for byte. All Raw in a row are the stream.
+	// Raw is the piece, byte for byte: the Raws of all frames are the stream.
 	Raw []byte
 
-	// More is set where Raw ends within an event, so that nothing else may be sent to
-	// the client before the rest: it is too large to be held, the stream has broken
-	// off, or it can no longer be cut into frames.
+	// More is set if Raw ends within an event: the client must get the rest before anything
+	// else. The event is too large to be held, the stream has ended, or it can no longer be
+	// cut into frames.
 	More bool
 
-	// Err says why Raw could not be read as an event; the rest is zero then, and Raw
-	// passes on. It is ErrTooLarge, ErrMalformed or ErrTruncated. Blanks between events
-	// have neither an error nor a type.
+	// Err says why Raw is not an event: ErrTooLarge, ErrMalformed or ErrTruncated. The fields
+	// below are zero then, and the client gets Raw. Blanks between events have neither an
+	// error nor a type.
 	Err error
 
 	Type watch.EventType
 
-	// Object is the self-describing object of the event, as in the answer to a GET: see
-	// AppendBare. Of an ERROR it is a Status.
+	// Object is the self-describing object of the event, and Meta its metadata. An ERROR
+	// has a Status, with a type only.
 	Object []byte
+	Meta   Meta
 
-	// Meta is that of Object. Of an ERROR it has only the type.
-	Meta Meta
-
-	// InitialEventsEnd marks the bookmark that ends the initial events of a WatchList.
+	// InitialEventsEnd is set for the bookmark that ends the initial events of a WatchList.
 	InitialEventsEnd bool
 
-	// Code is the HTTP status of an ERROR: 410 says that the version is too old.
+	// Code is the HTTP status of an ERROR: 410 if the version is too old.
 	Code int
 }
 
-// event fills in what the event consists of; Meta is there.
+// event sets what an event consists of. Meta is set already.
 func (f *Frame) event(e Encoding, eventType, object []byte) error {
 	if len(f.Meta.Kind) == 0 {
 		return fmt.Errorf("read watch event: its object has no kind: %w", ErrMalformed)
 	}
 	f.Object = object
-	switch string(eventType) { // in constants, so that each event need not allocate its own
+	switch string(eventType) { // constants do not allocate
 	case string(watch.Added):
 		f.Type = watch.Added
 	case string(watch.Modified):
@@ -68,7 +66,7 @@ func (f *Frame) event(e Encoding, eventType, object []byte) error {
 	return nil
 }
 
-// status fills in what an ERROR consists of.
+// status sets what an ERROR consists of.
 func (f *Frame) status(e Encoding, object []byte) (err error) {
 	// A Status has no ObjectMeta.
 	f.Meta = Meta{APIVersion: f.Meta.APIVersion, Kind: f.Meta.Kind}
@@ -101,13 +99,14 @@ func protoStatusCode(object []byte) (code int, err error) {
 }
 
 func jsonStatusCode(object []byte) (code int, err error) {
-	m := jsonscan.MembersAt(object, 0)
-	for m.Next() {
-		if string(m.Key) != "code" {
-			m.Skip()
-		} else if n := readCount(&m); n != nil {
+	s := jsonscan.New(object)
+	defer s.Release()
+	for key := range s.Members() {
+		if string(key) != "code" {
+			s.Value()
+		} else if n := readCount(s); n != nil {
 			code = int(int32(*n))
 		}
 	}
-	return code, m.Err
+	return code, s.Err
 }

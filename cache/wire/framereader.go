@@ -13,45 +13,44 @@ type FrameOptions struct {
 	MaxFrame int
 }
 
-// FrameReader cuts a watch stream into frames. It never ends a stream because it cannot
-// read it: what is no event comes out as it is. It holds one frame, and little where the
-// stream is idle.
+// FrameReader cuts a watch stream into frames. What it cannot read as an event it returns
+// unchanged, and goes on. It holds one frame, and little memory while the stream is idle.
 type FrameReader struct {
 	r      io.Reader
 	framer framer
 	max    int
 
 	buf        []byte
-	start, end int         // what is read and not handed out is buf[start:end]
-	readErr    error       // why nothing more comes
-	next       frameBounds // of what begins at start, once it is known
-	known      bool
+	start, end int         // buf[start:end] was read and not returned
+	readErr    error       // why the stream has ended
+	next       frameBounds // of the frame at start
+	known      bool        // next is set
 }
 
 // framer finds and reads the frames of one encoding.
 type framer interface {
-	// find looks at what begins a frame, or goes on with one; of the same frame it is
-	// called again with more. It never returns more than it was given.
+	// find returns the bounds of the frame that b begins with. If the frame is not whole, find
+	// is called again with the same bytes and more.
 	find(b []byte) frameBounds
 
 	// read reads a whole frame.
 	read(frame []byte, f *Frame) error
 }
 
-// frameBounds is what a framer has found: where n is 0, more has to come first.
+// frameBounds is the result of find.
 type frameBounds struct {
-	n     int
-	whole bool // b[:n] is an event, to be read
+	n     int  // length; 0 if find needs more
+	whole bool // these bytes are an event
 	more  bool // Frame.More
 	err   error
 }
 
 const (
-	// idleBuffer is the size, in bytes, of the buffer of a stream that waits. Hundreds
-	// of watches are open on a node; most events are about this long.
+	// idleBuffer is the size, in bytes, of the buffer of an idle stream. Hundreds of watches
+	// are open on a node; most events have about this size.
 	idleBuffer = 4 << 10
 
-	// keptBuffer is the size up to which a buffer that has grown is kept.
+	// keptBuffer is the size, in bytes, up to which a grown buffer is kept.
 	keptBuffer = 64 << 10
 )
 
@@ -72,8 +71,8 @@ func NewFrameReader(r io.Reader, e Encoding, o FrameOptions) (*FrameReader, erro
 	return f, nil
 }
 
-// Next returns the next frame. The error is that of the stream, io.EOF at its end: what
-// had come of a frame by then was the frame before, with ErrTruncated.
+// Next returns the next frame. The error is that of the stream, io.EOF at its end. An
+// incomplete frame at the end comes before, with ErrTruncated.
 func (r *FrameReader) Next() (Frame, error) {
 	for !r.Ready() {
 		if r.readErr != nil {
@@ -93,8 +92,7 @@ func (r *FrameReader) Next() (Frame, error) {
 	return f, nil
 }
 
-// Ready reports whether Next returns a frame without reading: a writer may wait with its
-// flush then.
+// Ready reports whether Next returns a frame without reading, so that a writer may flush later.
 func (r *FrameReader) Ready() bool {
 	if r.known {
 		return true
@@ -111,7 +109,7 @@ func (r *FrameReader) Ready() bool {
 	return r.known
 }
 
-// fill reads once, into a buffer that has room for it.
+// fill reads once.
 func (r *FrameReader) fill() {
 	switch {
 	case r.start == r.end && cap(r.buf) > keptBuffer || r.buf == nil:
@@ -137,5 +135,5 @@ func tooLarge(limit int) error {
 	return fmt.Errorf("read watch stream: a frame of more than %d bytes: %w", limit, ErrTooLarge)
 }
 
-// errLost is the error of all that comes after bytes at which no frame begins.
+// errLost is the error of everything after bytes that begin no frame.
 var errLost = errors.New("read watch stream: no frame begins here")

@@ -1,240 +1,256 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-// jsonList splits a list in JSON. Keys, values and items are taken where they are whole;
-// what is not is held until span has found its end.
+// jsonList splits a list in JSON into its items and its envelope, which is the list without items:
+//
+//	{"kind":"PodList","apiVersion":"v1","metadata":{…},"items":[]}
 type jsonList struct {
 	max  int
 	emit itemFunc
 
-	held []byte
-	span jsonscan.Span
+	position position
+	envelope []byte
 
-	expect expect
-	key    listKey
-	seen   uint8 // 1 << listKey
-	meta   ListMeta
-	item   Meta // of the item that is being emitted
+	held   []byte        // an incomplete item
+	span   jsonscan.Span // of held
+	latest int           // size of the last item
+	item   Meta          // of the item that is being emitted
 }
 
-// expect is what may come next in a list.
-type expect uint8
+// position is where in the list the next byte is.
+type position uint8
 
 const (
-	expectOpen expect = iota
-	expectKey
-	expectColon
-	expectValue
-	expectFirstItem
-	expectItem
-	expectItemEnd
-	expectValueEnd
-	expectNothing
-)
-
-// listKey is a member of a list. Others are refused: they could not be written again.
-type listKey uint8
-
-const (
-	keyKind listKey = iota
-	keyAPIVersion
-	keyMetadata
-	keyItems
-	allListKeys = 1<<keyKind | 1<<keyAPIVersion | 1<<keyMetadata | 1<<keyItems
+	inHead position = iota // the envelope up to the [ before items
+	beforeFirst
+	beforeItem // after a comma
+	afterItem
+	inTail // the envelope from the ] after items
 )
 
 func (l *jsonList) write(p []byte) error {
-	if len(l.held) > 0 {
-		n, ended := l.span.Scan(p)
-		if err := l.hold(p[:n]); err != nil || !ended {
-			return err
-		}
-		if err := l.takeHeld(); err != nil {
+	for len(p) > 0 {
+		n, err := l.next(p)
+		if err != nil {
 			return err
 		}
 		p = p[n:]
 	}
-	for i := jsonscan.SkipSpace(p, 0); i < len(p); i = jsonscan.SkipSpace(p, i) {
-		end, err := l.take(p, i)
-		if end == i && errors.Is(err, ErrTruncated) {
-			l.span = jsonscan.Span{}
-			l.span.Scan(p[i:])
-			return l.hold(p[i:])
-		}
-		if err != nil {
-			return err
-		}
-		i = end
-	}
 	return nil
 }
 
-func (l *jsonList) hold(p []byte) error {
-	limit := maxListMeta
-	if l.expect == expectFirstItem || l.expect == expectItem {
-		limit = l.max
-	}
-	if len(l.held)+len(p) > limit {
-		return fmt.Errorf("more than the %d bytes that are read of one item or value: %w", limit, ErrTooLarge)
-	}
-	l.held = append(l.held, p...)
-	return nil
-}
-
-func (l *jsonList) takeHeld() error {
-	end, err := l.take(l.held, 0)
+// next takes or holds what p begins with, and returns its length.
+func (l *jsonList) next(p []byte) (n int, err error) {
 	switch {
-	case end == 0 && errors.Is(err, ErrTruncated): // span and take see different ends
-		return fmt.Errorf("brackets that do not match: %w", ErrMalformed)
-	case err != nil:
-		return err
-	case end != len(l.held):
-		return jsonscan.Unexpected(l.held, end)
+	case l.position == inHead:
+		return l.head(p)
+	case l.position == inTail:
+		return l.hold(p)
+	case len(l.held) > 0:
+		return l.complete(p)
+	}
+	if n = jsonscan.SkipSpace(p, 0); n > 0 {
+		return n, nil
+	}
+	switch {
+	case p[0] == ']' && l.position != beforeItem:
+		l.position = inTail
+		return 0, nil
+	case l.position == afterItem && p[0] != ',':
+		return 0, jsonscan.Unexpected(p)
+	case l.position == afterItem:
+		l.position = beforeItem
+		return 1, nil
+	case p[0] != '{':
+		return 0, fmt.Errorf("an item begins with %q: %w", p[0], ErrNotList)
+	}
+	// The error for an incomplete item costs twenty allocations. So an item is held at once if
+	// what has come is shorter than the last item.
+	if len(p) >= l.latest {
+		if n, err = l.take(p); n > 0 || !errors.Is(err, ErrTruncated) {
+			return n, err
+		}
+	}
+	l.span = jsonscan.Span{}
+	return l.complete(p)
+}
+
+// hold adds p to the envelope, as far as the limit allows.
+func (l *jsonList) hold(p []byte) (n int, err error) {
+	n = min(len(p), maxListMeta-len(l.envelope))
+	if n == 0 {
+		return 0, fmt.Errorf("more than the %d bytes that are read beside the items: %w", maxListMeta, ErrTooLarge)
+	}
+	l.envelope = append(l.envelope, p[:n]...)
+	return n, nil
+}
+
+// head adds p to the envelope up to the first item.
+func (l *jsonList) head(p []byte) (n int, err error) {
+	before := len(l.envelope)
+	if n, err = l.hold(p); err != nil {
+		return 0, err
+	}
+	var list jsonListMembers
+	s := jsonscan.New(l.envelope)
+	defer s.Release()
+	for key := range s.Members() {
+		if string(key) == "items" && s.Kind() == '[' {
+			end := s.Pos() + bytes.IndexByte(l.envelope[s.Pos():], '[') + 1
+			l.envelope = l.envelope[:end]
+			l.position = beforeFirst
+			return end - before, nil
+		}
+		list.read(s, key)
+	}
+	switch {
+	case s.Err == nil: // items are null, or missing
+		l.position = inTail
+	case !errors.Is(s.Err, ErrTruncated):
+		return 0, s.Err
+	}
+	return n, nil
+}
+
+// complete adds to held until that is whole, and takes it. It returns how much of p it has used.
+func (l *jsonList) complete(p []byte) (n int, err error) {
+	n, whole := l.span.Scan(p)
+	if len(l.held)+n > l.max {
+		return 0, fmt.Errorf("an item of more than the %d bytes that are read: %w", l.max, ErrTooLarge)
+	}
+	l.held = append(l.held, p[:n]...)
+	if !whole {
+		return n, nil
+	}
+	taken, err := l.take(l.held)
+	switch {
+	case taken == 0 && errors.Is(err, ErrTruncated): // span has seen another end
+		return 0, fmt.Errorf("brackets that do not match: %w", ErrMalformed)
+	case err == nil && taken != len(l.held):
+		return 0, jsonscan.Unexpected(l.held[taken:])
 	}
 	l.held = l.held[:0]
-	return nil
+	return n, err
 }
 
-// take takes what begins at b[i] and returns its end. If that is not whole, the error is
-// ErrTruncated, end is i, and nothing has changed.
-func (l *jsonList) take(b []byte, i int) (end int, err error) {
-	switch c := b[i]; l.expect {
-	case expectOpen:
-		return l.punctuation(b, i, c == '{', expectKey)
-	case expectKey:
-		return l.takeKey(b, i)
-	case expectColon:
-		return l.punctuation(b, i, c == ':', expectValue)
-	case expectValue:
-		return l.takeValue(b, i)
-	case expectFirstItem:
-		if c == ']' {
-			return l.punctuation(b, i, true, expectValueEnd)
-		}
-		return l.takeItem(b, i)
-	case expectItem:
-		return l.takeItem(b, i)
-	case expectItemEnd:
-		if c == ']' {
-			return l.punctuation(b, i, true, expectValueEnd)
-		}
-		return l.punctuation(b, i, c == ',', expectItem)
-	case expectValueEnd:
-		if c == '}' {
-			return l.punctuation(b, i, true, expectNothing)
-		}
-		return l.punctuation(b, i, c == ',', expectKey)
-	default:
-		return i, jsonscan.Unexpected(b, i)
+// take takes the item that b begins with and returns its length. If the item is incomplete, take
+// changes nothing and returns 0 and ErrTruncated.
+func (l *jsonList) take(b []byte) (n int, err error) {
+	s := jsonscan.New(b)
+	defer s.Release()
+	l.item = Meta{}
+	readObject(s, &l.item)
+	if s.Err != nil {
+		return 0, s.Err
 	}
-}
-
-func (l *jsonList) punctuation(b []byte, i int, right bool, next expect) (int, error) {
-	if !right {
-		return i, jsonscan.Unexpected(b, i)
+	item := b[:s.Pos()]
+	if err := jsonscan.CheckDepth(item); err != nil {
+		return 0, err
 	}
-	l.expect = next
-	return i + 1, nil
-}
-
-func (l *jsonList) takeKey(b []byte, i int) (int, error) {
-	end, plain, err := jsonscan.SkipString(b, i)
-	if err != nil {
-		return i, err
+	if len(item) > l.max {
+		return 0, fmt.Errorf("an item of %d bytes, at most %d are read: %w", len(item), l.max, ErrTooLarge)
 	}
-	key, err := jsonscan.Unquote(b[i:end], plain)
-	if err != nil {
-		return i, err
-	}
-	switch string(key) {
-	case "kind":
-		l.key = keyKind
-	case "apiVersion":
-		l.key = keyAPIVersion
-	case "metadata":
-		l.key = keyMetadata
-	case "items":
-		l.key = keyItems
-		l.meta.Sorted = l.seen&(1<<keyKind) == 0
-	default:
-		return i, fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
-	}
-	if l.seen&(1<<l.key) != 0 {
-		return i, fmt.Errorf("%q occurs twice: %w", key, ErrMalformed)
-	}
-	l.seen |= 1 << l.key
-	l.expect = expectColon
-	return end, nil
-}
-
-func (l *jsonList) takeValue(b []byte, i int) (int, error) {
-	if l.key == keyItems && b[i] == '[' {
-		l.expect = expectFirstItem
-		return i + 1, nil
-	}
-	// One value, walked like a member that has been found already.
-	v := jsonscan.Members{Data: b, Pos: i}
-	switch l.key {
-	case keyItems: // null: what Go writes for a slice that is nil
-		if b[i] != 'n' {
-			return i, jsonscan.Unexpected(b, i)
-		}
-		v.Skip()
-	case keyMetadata:
-		// The first error is that the value is not whole: nothing is kept then.
-		before := l.meta
-		if readListMeta(&v, &l.meta); v.Err != nil {
-			l.meta = before
-		}
-	default:
-		if b[i] != '"' {
-			return i, jsonscan.Unexpected(b, i)
-		}
-		value := v.Text()
-		if v.Err != nil {
-			break
-		}
-		if l.key == keyKind {
-			l.meta.Kind = string(value)
-		} else {
-			l.meta.APIVersion = string(value)
-		}
-	}
-	if v.Err != nil {
-		return i, v.Err
-	}
-	l.expect = expectValueEnd
-	return v.Pos, nil
-}
-
-func (l *jsonList) takeItem(b []byte, i int) (int, error) {
-	if b[i] != '{' {
-		return i, fmt.Errorf("an item begins with %q: %w", b[i], ErrNotList)
-	}
-	m, end, err := scanObject(b, i)
-	if err != nil {
-		return i, err
-	}
-	if end-i > l.max {
-		return i, fmt.Errorf("an item of %d bytes, at most %d are read: %w", end-i, l.max, ErrTooLarge)
-	}
-	l.expect = expectItemEnd
-	l.item = m
-	return end, l.emit(b[i:end], &l.item)
+	l.position = afterItem
+	l.latest = len(item)
+	return len(item), l.emit(item, &l.item)
 }
 
 func (l *jsonList) close() (ListMeta, error) {
-	if l.expect != expectNothing {
-		return ListMeta{}, ErrTruncated
+	var list jsonListMembers
+	s := jsonscan.New(l.envelope)
+	defer s.Release()
+	for key := range s.Members() {
+		list.read(s, key)
 	}
-	if l.seen != allListKeys {
+	s.End()
+	switch {
+	case s.Err != nil:
+		return ListMeta{}, s.Err
+	case list.meta.Kind == "", list.meta.APIVersion == "", list.seen != keyAPIVersion|keyKind|keyMetadata|keyItems:
 		return ListMeta{}, fmt.Errorf("no kind, apiVersion, metadata or items: %w", ErrNotList)
 	}
-	return l.meta, nil
+	return list.meta, nil
+}
+
+// jsonListMembers are the members of an envelope.
+type jsonListMembers struct {
+	seen uint8
+	meta ListMeta
+}
+
+const (
+	keyAPIVersion = 1 << iota
+	keyKind
+	keyMetadata
+	keyItems
+)
+
+// read reads the next member. It refuses unknown members: they could not be written again.
+func (l *jsonListMembers) read(s *jsonscan.Scanner, key []byte) {
+	switch string(key) {
+	case "apiVersion":
+		s.Once(&l.seen, keyAPIVersion)
+		l.meta.APIVersion = string(s.Text())
+	case "kind":
+		s.Once(&l.seen, keyKind)
+		l.meta.Kind = string(s.Text())
+	case "metadata":
+		s.Once(&l.seen, keyMetadata)
+		readListMeta(s, &l.meta)
+	case "items":
+		s.Once(&l.seen, keyItems)
+		l.meta.Sorted = l.seen&keyKind == 0
+		items := s.Value()
+		if s.Err == nil && items[0] != '[' && items[0] != 'n' { // Go writes null for a nil slice
+			s.Err = fmt.Errorf("its items begin with %q: %w", items[0], ErrMalformed)
+		}
+	default:
+		s.Err = fmt.Errorf("it has a member %.40q: %w", key, ErrNotList)
+	}
+}
+
+// readListMeta reads a metav1.ListMeta. It refuses unknown members: they could not be written
+// again.
+func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
+	var seen uint8
+	for key := range s.Members() {
+		switch string(key) {
+		case "selfLink":
+			s.Once(&seen, 1<<0)
+			meta.SelfLink = string(s.Text())
+		case "resourceVersion":
+			s.Once(&seen, 1<<1)
+			meta.ResourceVersion = string(s.Text())
+		case "continue":
+			s.Once(&seen, 1<<2)
+			meta.Continue = string(s.Text())
+		case "remainingItemCount":
+			s.Once(&seen, 1<<3)
+			meta.RemainingItemCount = readCount(s)
+		default:
+			s.Err = fmt.Errorf("its metadata has a member %.40q: %w", key, ErrNotList)
+		}
+	}
+}
+
+// readCount reads an integer, or null.
+func readCount(s *jsonscan.Scanner) *int64 {
+	value := s.Value()
+	if s.Err != nil || string(value) == "null" {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		s.Err = fmt.Errorf("%.40q is not a count: %w", value, ErrMalformed)
+		return nil
+	}
+	return &n
 }

@@ -7,77 +7,71 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-func inspectJSON(object []byte) (Meta, error) {
-	m, end, err := scanObject(object, jsonscan.SkipSpace(object, 0))
-	if err != nil {
-		return Meta{}, fmt.Errorf("inspect object: %w", err)
+func inspectJSON(object []byte) (meta Meta, err error) {
+	s := jsonscan.New(object)
+	defer s.Release()
+	readObject(s, &meta)
+	s.End()
+	if s.Err == nil {
+		s.Err = jsonscan.CheckDepth(object)
 	}
-	if end = jsonscan.SkipSpace(object, end); end != len(object) {
-		return Meta{}, fmt.Errorf("inspect object: %w", jsonscan.Unexpected(object, end))
+	if s.Err != nil {
+		return Meta{}, fmt.Errorf("inspect object: %w", s.Err)
 	}
-	return m, nil
+	return meta, nil
 }
 
-// scanObject checks the object that begins at b[i] and returns its metadata and its end,
-// in one pass.
-func scanObject(b []byte, i int) (meta Meta, end int, err error) {
+// readObject checks an object and reads its metadata, in one pass.
+func readObject(s *jsonscan.Scanner, meta *Meta) {
 	meta.encoding = JSON
 	var seen uint8
-	o := jsonscan.MembersAt(b, i)
-	for o.Next() {
-		switch string(o.Key) {
+	for key := range s.Members() {
+		switch string(key) {
 		case "apiVersion":
-			o.Once(&seen, 1<<0)
-			meta.APIVersion = o.Text()
+			s.Once(&seen, 1<<0)
+			meta.APIVersion = s.Text()
 		case "kind":
-			o.Once(&seen, 1<<1)
-			meta.Kind = o.Text()
+			s.Once(&seen, 1<<1)
+			meta.Kind = s.Text()
 		case "metadata":
-			o.Once(&seen, 1<<2)
-			readMetadata(&o, &meta)
+			s.Once(&seen, 1<<2)
+			readObjectMeta(s, meta)
 		default:
-			o.Skip()
+			s.Value()
 		}
 	}
-	return meta, o.Pos, o.Err
 }
 
-// metadata reads a value that has to be an ObjectMeta.
-func readMetadata(m *jsonscan.Members, meta *Meta) {
-	if m.Err != nil {
-		return
-	}
-	if m.Pos < len(m.Data) && m.Data[m.Pos] == 'n' {
-		m.Skip() // null: decoders leave it empty
+func readObjectMeta(s *jsonscan.Scanner, meta *Meta) {
+	if s.Kind() == 'n' { // decoders leave it empty
+		s.Value()
 		return
 	}
 	var seen uint8
-	o := jsonscan.MembersAt(m.Data, m.Pos)
-	for o.Next() {
-		switch string(o.Key) {
+	for key := range s.Members() {
+		switch string(key) {
 		case "name":
-			o.Once(&seen, 1<<0)
-			meta.Name = o.Text()
+			s.Once(&seen, 1<<0)
+			meta.Name = s.Text()
 		case "namespace":
-			o.Once(&seen, 1<<1)
-			meta.Namespace = o.Text()
+			s.Once(&seen, 1<<1)
+			meta.Namespace = s.Text()
 		case "uid":
-			o.Once(&seen, 1<<2)
-			meta.UID = o.Text()
+			s.Once(&seen, 1<<2)
+			meta.UID = s.Text()
 		case "resourceVersion":
-			o.Once(&seen, 1<<3)
-			meta.ResourceVersion = o.Text()
+			s.Once(&seen, 1<<3)
+			meta.ResourceVersion = s.Text()
 		case "labels":
-			o.Once(&seen, 1<<4)
-			meta.labels = o.Skip()
+			s.Once(&seen, 1<<4)
+			meta.labels = s.Value()
 		case "annotations":
-			o.Once(&seen, 1<<5)
-			meta.annotations = o.Skip()
+			s.Once(&seen, 1<<5)
+			meta.annotations = s.Value()
 		default:
-			o.Skip()
+			s.Value()
 		}
 	}
-	m.Pos, m.Err = o.Pos, o.Err
 }
 
 // jsonMapEntries yields the members of an object whose values are strings.
@@ -86,9 +80,10 @@ func jsonMapEntries(object []byte) iter.Seq2[[]byte, []byte] {
 		if len(object) == 0 || object[0] != '{' {
 			return
 		}
-		for m := jsonscan.MembersAt(object, 0); m.Next(); {
-			key := jsonscan.ValidText(m.Key)
-			if value := m.Text(); m.Err != nil || !yield(key, value) {
+		s := jsonscan.New(object)
+		defer s.Release()
+		for key := range s.Members() {
+			if value := s.Text(); s.Err != nil || !yield(key, value) {
 				return
 			}
 		}

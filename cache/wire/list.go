@@ -3,11 +3,12 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ListMeta is what a list says of itself.
+// ListMeta is the type and metadata of a list.
 type ListMeta struct {
 	TypeMeta
 
@@ -16,16 +17,14 @@ type ListMeta struct {
 	RemainingItemCount *int64
 	SelfLink           string // empty since Kubernetes 1.20
 
-	// Sorted is set for lists that were written from maps, those of custom resources in
-	// JSON: keys are in alphabetical order, continue is there also when it is empty, and
-	// items say themselves what they are.
+	// Sorted is set for lists that were written from maps, those of custom resources in JSON:
+	// keys are sorted, an empty continue is written, and items have a kind.
 	Sorted bool
 }
 
-// ListMetaOf returns what a list of objects like object, self-describing, says of itself,
-// as far as one object tells, for a caller that has seen no list: one that a WatchList has
-// filled. The kind is the usual one (a CustomResourceDefinition may set another), and
-// versions are the caller's to fill in.
+// ListMetaOf returns the ListMeta of lists of such objects, for a view that a WatchList has
+// filled. object is self-describing. The kind is the usual one, although a
+// CustomResourceDefinition may set another; the caller sets the version.
 func ListMetaOf(e Encoding, object []byte) (ListMeta, error) {
 	m, err := Inspect(e, object)
 	if err != nil {
@@ -39,9 +38,9 @@ func ListMetaOf(e Encoding, object []byte) (ListMeta, error) {
 	return ListMeta{TypeMeta: t, Sorted: e == JSON && !bytes.HasPrefix(bytes.TrimSpace(object), []byte(`{"kind":`))}, nil
 }
 
-// itemType is what each item of a list says that it is, beside being bare. Built-in types
-// say nothing, and maps have it in their bare form: there is only one list left that is
-// made of objects that say it, in JSON.
+// itemType returns the type that is written into each bare item, in JSON: only
+// PartialObjectMetadataList has one. Items of built-in types have none, and those that were
+// written from maps have it in their bare form.
 func (m *ListMeta) itemType() (_ TypeMeta, ok bool) {
 	if m.Sorted || m.Kind != kindMetadataList {
 		return TypeMeta{}, false
@@ -49,13 +48,12 @@ func (m *ListMeta) itemType() (_ TypeMeta, ok bool) {
 	return TypeMeta{APIVersion: m.APIVersion, Kind: kindMetadata}, true
 }
 
-// maxListMeta is the size, in bytes, of the largest metadata, kind or key of a list. A
-// continue token holds a key of etcd, some hundred bytes.
+// maxListMeta bounds, in bytes, the metadata, kind and keys of a list. A continue token holds
+// a key of etcd, some hundred bytes.
 const maxListMeta = 64 << 10
 
-// DefaultMaxSize is the size, in bytes, of the largest item or watch frame that is read:
-// the size up to which client-go reads watch frames (rest.createRESTWatchDecoder). etcd
-// takes objects of up to 1.5 MiB.
+// DefaultMaxSize bounds, in bytes, an item or a watch frame: client-go reads watch frames of up
+// to this size (rest.createRESTWatchDecoder). etcd takes objects of up to 1.5 MiB.
 const DefaultMaxSize = 16 << 20
 
 const (
@@ -63,7 +61,70 @@ const (
 	kindMetadataList = "PartialObjectMetadataList"
 	listSuffix       = "List"
 
-	// oldMetadata is the version of PartialObjectMetadataList that has, in protobuf, the
-	// items in field 1 and the metadata in field 2, unlike every other list.
+	// oldMetadata is the version of PartialObjectMetadataList that has the items in field 1
+	// and the metadata in field 2, unlike every other list in protobuf.
 	oldMetadata = metav1.GroupName + "/v1beta1"
 )
+
+// Splitter splits the body of a LIST into items while it passes. Write gets the body, in pieces
+// of any size; Close returns the list's metadata. A Splitter holds an item only if that comes in
+// more than one piece.
+type Splitter struct {
+	body   listBody
+	failed error
+}
+
+// listBody is a list in one encoding. write is called with at least one byte.
+type listBody interface {
+	write(p []byte) error
+	close() (ListMeta, error)
+}
+
+// itemFunc takes one item. See NewSplitter.
+type itemFunc func(item []byte, m *Meta) error
+
+// NewSplitter returns a Splitter that calls emit with each item, as written in the list (see
+// AppendBare), when its last byte has come. maxItem bounds an item, in bytes; 0 is
+// DefaultMaxSize. item and m are valid until emit returns. An error of emit ends the splitting,
+// and Close returns it.
+func NewSplitter(e Encoding, maxItem int, emit func(item []byte, m *Meta) error) (*Splitter, error) {
+	if maxItem == 0 {
+		maxItem = DefaultMaxSize
+	}
+	switch e {
+	case Protobuf:
+		return &Splitter{body: &protoList{max: maxItem, emit: emit}}, nil
+	case JSON:
+		return &Splitter{body: &jsonList{max: maxItem, emit: emit}}, nil
+	default:
+		return nil, fmt.Errorf("split list: %w", ErrEncoding)
+	}
+}
+
+var _ io.Writer = (*Splitter)(nil)
+
+// Write takes the next bytes of the body. It never fails, because a client's stream does not
+// depend on whether the cache can read it. See Failed.
+func (s *Splitter) Write(p []byte) (int, error) {
+	if s.failed == nil && len(p) > 0 {
+		s.failed = s.body.write(p)
+	}
+	return len(p), nil
+}
+
+// Failed returns why the body cannot be split, as soon as that is known.
+func (s *Splitter) Failed() error { return s.failed }
+
+// Close returns the list's metadata if the body was one complete list. It must be called after a
+// clean end of the body, as the transport tells; only then do the emitted items count. Errors
+// are ErrTruncated, ErrMalformed, ErrTooLarge, ErrNotList or that of emit.
+func (s *Splitter) Close() (ListMeta, error) {
+	if s.failed != nil {
+		return ListMeta{}, fmt.Errorf("split list: %w", s.failed)
+	}
+	m, err := s.body.close()
+	if err != nil {
+		return ListMeta{}, fmt.Errorf("split list: %w", err)
+	}
+	return m, nil
+}

@@ -34,7 +34,7 @@ func growList(list runtime.Object, n int) error {
 
 // split feeds body in pieces and returns the items as they came.
 func split(e wire.Encoding, body []byte, piece int) (items [][]byte, metas []string, m wire.ListMeta, err error) {
-	s, err := wire.NewSplitter(e, wire.SplitOptions{MaxItem: 1 << 20}, func(item []byte, m *wire.Meta) error {
+	s, err := wire.NewSplitter(e, 1<<20, func(item []byte, m *wire.Meta) error {
 		items = append(items, bytes.Clone(item))
 		metas = append(metas, fmt.Sprintf("%s/%s %s %s", m.Namespace, m.Name, m.UID, m.ResourceVersion))
 		return nil
@@ -280,7 +280,7 @@ func TestAnItemBeyondTheLimitIsNotHeld(t *testing.T) {
 		body := encode(t, encoder(t, s, e, true), newPods(2))
 		for _, piece := range []int{10, len(body)} {
 			emitted := 0
-			sp, err := wire.NewSplitter(e, wire.SplitOptions{MaxItem: 2000}, func([]byte, *wire.Meta) error { emitted++; return nil })
+			sp, err := wire.NewSplitter(e, 2000, func([]byte, *wire.Meta) error { emitted++; return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestAnErrorOfEmitEndsTheSplitting(t *testing.T) {
 	for _, e := range encodings {
 		for _, mine := range []error{errors.New("disk full"), wire.ErrTruncated} {
 			calls := 0
-			sp, _ := wire.NewSplitter(e, wire.SplitOptions{}, func([]byte, *wire.Meta) error { calls++; return mine })
+			sp, _ := wire.NewSplitter(e, 0, func([]byte, *wire.Meta) error { calls++; return mine })
 			_, _ = sp.Write(encode(t, encoder(t, s, e, true), newPods(3)))
 			if _, err := sp.Close(); !errors.Is(err, mine) || calls != 1 || sp.Failed() == nil {
 				t.Errorf("%v: %v after %d calls", e, err, calls)

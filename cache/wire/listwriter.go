@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ItemSizes sums up the items of a list that is to be written: protobuf says its length
-// first. The zero value is an empty list.
+// ItemSizes sums up the items of a list that is to be written: protobuf begins with its length.
+// The zero value is an empty list.
 type ItemSizes struct {
 	count int64
 	sum   int64 // of the items
@@ -18,7 +18,7 @@ type ItemSizes struct {
 	unknown bool // all but count
 }
 
-// UnknownSizes stands for count items, however large, of a list in JSON.
+// UnknownSizes are count items of unknown size. Only a list in JSON may have them.
 func UnknownSizes(count int) ItemSizes { return ItemSizes{count: int64(count), unknown: true} }
 
 // Add adds an item of n bytes.
@@ -31,11 +31,11 @@ func (s *ItemSizes) Add(n int) {
 	}
 }
 
-// errSizes is returned when the items that are written are not those that were announced.
+// errSizes is returned when other items are written than were announced.
 var errSizes = errors.New("the items are not those whose sizes were summed up")
 
-// ListWriter writes the body of a list as an apiserver does, item by item. The life cycle
-// is Size (which may be sent as Content-Length), WriteItem for each item, Close.
+// ListWriter writes the body of a list like an apiserver: Size (for Content-Length), WriteItem
+// for each item, Close.
 type ListWriter struct {
 	w                 io.Writer
 	head, tail        []byte
@@ -44,14 +44,14 @@ type ListWriter struct {
 
 	buf     []byte
 	size    int64
-	left    int64 // bytes still to be written; if size is not known, items
+	left    int64 // remaining bytes; if size is unknown, items
 	count   int64 // items written
 	started bool
 	err     error
 }
 
-// NewListWriter returns a writer of a list whose items have the given sizes. Nothing is
-// written yet.
+// NewListWriter returns a writer of a list whose items have the given sizes. It writes nothing
+// yet.
 func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListWriter, error) {
 	l := &ListWriter{w: w, protobuf: e == Protobuf}
 	var items int64
@@ -71,7 +71,7 @@ func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListW
 		items = sizes.sum + max(0, sizes.count-1)
 		if t, ok := m.itemType(); ok {
 			l.prefix = append(appendJSONType(nil, t), ',')
-			// It stands in place of each item's {, and {} has no comma.
+			// It replaces the { of each item; {} gets no comma.
 			items += sizes.count*int64(len(l.prefix)-1) - sizes.empty
 		}
 	default:
@@ -88,8 +88,8 @@ func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListW
 // Size is the length of the body in bytes, or -1 for UnknownSizes.
 func (l *ListWriter) Size() int64 { return l.size }
 
-// WriteItem writes the next item, which is in its bare form (see AppendBare). It fails if
-// w does, and if there are more bytes than announced.
+// WriteItem writes the next item, in its bare form (see AppendBare). It fails if w does, or if
+// there are more bytes than announced.
 func (l *ListWriter) WriteItem(item []byte) error {
 	l.start()
 	l.buf = l.buf[:0]
@@ -118,7 +118,7 @@ func (l *ListWriter) WriteItem(item []byte) error {
 	return l.err
 }
 
-// Close ends the list. It fails if w does, and if there were fewer bytes than announced.
+// Close ends the list. It fails if w does, or if there were fewer bytes than announced.
 func (l *ListWriter) Close() error {
 	l.start()
 	l.write(l.tail)
@@ -152,8 +152,8 @@ func (l *ListWriter) write(b []byte) {
 	}
 }
 
-// appendProtoListMeta appends the field metadata of a list as generated marshallers do:
-// strings are there also when they are empty.
+// appendProtoListMeta appends the field metadata of a list like a generated marshaller, with
+// empty strings.
 func appendProtoListMeta(dst []byte, m *ListMeta) []byte {
 	listMeta := appendBytesField(nil, listMetaSelfLink, m.SelfLink)
 	listMeta = appendBytesField(listMeta, listMetaResourceVersion, m.ResourceVersion)
@@ -164,7 +164,7 @@ func appendProtoListMeta(dst []byte, m *ListMeta) []byte {
 	return appendBytesField(dst, listMetadata, listMeta)
 }
 
-// jsonFrame sets what stands around the items.
+// jsonFrame sets what surrounds the items.
 func (l *ListWriter) jsonFrame(m *ListMeta, items int64) {
 	if m.Sorted {
 		l.head = append(appendJSONString([]byte(`{"apiVersion":`), m.APIVersion), `,"items":[`...)
@@ -176,7 +176,7 @@ func (l *ListWriter) jsonFrame(m *ListMeta, items int64) {
 	l.head = append(append(l.head, jsonListMeta(m)...), `,"items":[`...)
 	l.tail = []byte("]}\n")
 	if _, metadata := m.itemType(); metadata && items == 0 {
-		// An apiserver writes no null in any other list.
+		// Only of this type does an apiserver write null for an empty list.
 		l.head = append(l.head[:len(l.head)-len("[")], "null"...)
 		l.tail = []byte("}\n")
 	}

@@ -5,31 +5,30 @@ import (
 	"iter"
 )
 
-// TypeMeta is what an object says that it is. Both are empty in bare objects.
+// TypeMeta is the type of an object. It is empty for bare objects.
 type TypeMeta struct{ APIVersion, Kind string }
 
-// Meta is what is known of one object without decoding it. Its slices point into the
-// object's bytes and hold as long as these (strings with JSON escapes are copies). What
-// the object does not say is empty.
+// Meta is the metadata of one object. Its slices point into the object's bytes and are valid as
+// long as these; strings with JSON escapes are copies. Missing fields are empty.
 type Meta struct {
 	APIVersion, Kind []byte // of self-describing objects
 
 	Namespace, Name, UID, ResourceVersion []byte
 
-	// Where labels and annotations are looked up when somebody asks: the whole
-	// ObjectMeta in protobuf, the values of the two keys in JSON.
+	// Labels and annotations are read on demand: from the whole ObjectMeta in protobuf, from
+	// the values of the two keys in JSON.
 	encoding            Encoding
 	objectMeta          []byte
 	labels, annotations []byte
 }
 
-// TypeMeta returns the object's type as strings of its own.
+// TypeMeta returns a copy of the object's type.
 func (m *Meta) TypeMeta() TypeMeta {
 	return TypeMeta{APIVersion: string(m.APIVersion), Kind: string(m.Kind)}
 }
 
-// Labels looks the labels up, in the order in which they are written. It costs a scan of
-// the metadata; the slices hold as long as Meta's own.
+// Labels yields the labels as they are ordered in the object. It scans the metadata; the slices
+// are valid as long as those of m.
 func (m *Meta) Labels() iter.Seq2[[]byte, []byte] { return m.entries(m.labels, objectMetaLabels) }
 
 // Annotations is like Labels.
@@ -37,8 +36,7 @@ func (m *Meta) Annotations() iter.Seq2[[]byte, []byte] {
 	return m.entries(m.annotations, objectMetaAnnotations)
 }
 
-// Annotation returns the value of one annotation: the last, as decoders do, should it
-// occur twice.
+// Annotation returns the value of one annotation: the last if it occurs twice, as in decoders.
 func (m *Meta) Annotation(key string) (value []byte, ok bool) {
 	for k, v := range m.Annotations() {
 		if string(k) == key {
@@ -55,8 +53,8 @@ func (m *Meta) entries(object []byte, field uint64) iter.Seq2[[]byte, []byte] {
 	return jsonMapEntries(object)
 }
 
-// Inspect returns the metadata of one object, bare or self-describing: a stored item, or
-// the body of a GET. It fails if object is not whole, and allocates nothing.
+// Inspect returns the metadata of one object, bare or self-describing. It fails if the object is
+// incomplete, and allocates nothing.
 func Inspect(e Encoding, object []byte) (Meta, error) {
 	switch e {
 	case Protobuf:

@@ -9,11 +9,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
-// AppendBare appends object, self-describing or bare, to dst in its bare form, which is
-// what a list holds and what is worth storing. JSON that a client has asked to be
-// pretty comes out compact: the same object has the same bytes whoever read it.
-//
-// It fails if object does not stand for itself; dst comes back unchanged then.
+// AppendBare appends object, self-describing or bare, to dst in its bare form, in which it is
+// stored. Indented JSON becomes compact: the same object has the same bytes whoever read it.
+// After an error, dst is unchanged.
 func AppendBare(dst []byte, e Encoding, object []byte) ([]byte, error) {
 	head, rest, err := Bare(e, object)
 	if err != nil {
@@ -22,8 +20,8 @@ func AppendBare(dst []byte, e Encoding, object []byte) ([]byte, error) {
 	return append(append(slices.Grow(dst, len(head)+len(rest)), head...), rest...), nil
 }
 
-// Bare returns the bare form of object in two parts, head and what follows it, to look
-// at it without a copy: rest is a part of object unless that is pretty.
+// Bare returns the bare form of object in two parts, without copying it: rest is a part of
+// object, unless that is indented JSON.
 func Bare(e Encoding, object []byte) (head string, rest []byte, err error) {
 	switch e {
 	case Protobuf:
@@ -39,8 +37,8 @@ func Bare(e Encoding, object []byte) (head string, rest []byte, err error) {
 	}
 }
 
-// AppendObject appends a bare object to dst in its self-describing form, as it stands in
-// a watch event. JSON that says itself what it is stays as it is.
+// AppendObject appends a bare object to dst in its self-describing form. JSON with a kind of its
+// own stays as it is.
 func AppendObject(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
 	if e == Protobuf {
 		return appendProtoObject(dst, t, bare)
@@ -48,7 +46,7 @@ func AppendObject(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
 	return appendJSONObject(dst, t, bare)
 }
 
-// AppendBody appends the body of the answer to a GET: an object, and in JSON a newline.
+// AppendBody appends the body of the answer to a GET: an object, in JSON with a newline.
 func AppendBody(dst []byte, e Encoding, t TypeMeta, bare []byte) []byte {
 	dst = AppendObject(dst, e, t, bare)
 	if e == JSON {
@@ -62,7 +60,7 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 	if len(object) < 2 || object[0] != '{' {
 		return "", nil, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
 	}
-	if jsonscan.IsSpace(object[1]) {
+	if jsonscan.SkipSpace(object, 1) > 1 {
 		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
 		if err := json.Compact(compact, object); err != nil {
 			return "", nil, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)
@@ -75,24 +73,23 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 	return "", object, nil
 }
 
-// jsonTypeLength returns the length of {"kind":"…","apiVersion":"…", if object begins like
-// that, which is how types of Go are written, and else 0. Maps have sorted keys,
-// apiVersion first; so they are never taken for one.
+// jsonTypeLength returns the length of {"kind":"…","apiVersion":"…", if object begins with that,
+// and else 0. Go types are written that way; maps have sorted keys, apiVersion first. No type has
+// escapes: one that had would stay in the object.
 func jsonTypeLength(object []byte) int {
-	i := 0
-	for _, key := range []string{`{"kind":`, `,"apiVersion":`} {
-		if !bytes.HasPrefix(object[i:], []byte(key)) {
+	rest := object
+	for _, key := range []string{`{"kind":"`, `,"apiVersion":"`} {
+		value, ok := bytes.CutPrefix(rest, []byte(key))
+		end := bytes.IndexAny(value, `"\`)
+		if !ok || end < 0 || value[end] != '"' {
 			return 0
 		}
-		var err error
-		if i, _, err = jsonscan.SkipString(object, i+len(key)); err != nil {
-			return 0
-		}
+		rest = value[end+1:]
 	}
-	if i < len(object) && object[i] == ',' {
-		return i + 1
+	if !bytes.HasPrefix(rest, []byte{','}) {
+		return 0
 	}
-	return 0
+	return len(object) - len(rest) + 1
 }
 
 func appendJSONObject(dst []byte, t TypeMeta, bare []byte) []byte {
@@ -103,7 +100,7 @@ func appendJSONObject(dst []byte, t TypeMeta, bare []byte) []byte {
 	if len(bare) > len("{}") {
 		dst = append(dst, ',')
 	}
-	if len(bare) == 0 { // nothing was stored: an object without members
+	if len(bare) == 0 { // an object without members
 		return append(dst, '}')
 	}
 	return append(dst, bare[1:]...)
@@ -117,8 +114,8 @@ func appendJSONType(dst []byte, t TypeMeta) []byte {
 	return appendJSONString(dst, t.APIVersion)
 }
 
-// jsonSaysType reports whether object has a kind. The first key tells for all that
-// apiservers write: only where it is none of the usual ones, the whole object is read.
+// jsonSaysType reports whether object has a kind. For objects that apiservers write the first
+// key usually tells; otherwise the whole object is read.
 func jsonSaysType(object []byte) bool {
 	switch {
 	case bytes.HasPrefix(object, []byte(`{"metadata":`)):
@@ -130,7 +127,64 @@ func jsonSaysType(object []byte) bool {
 	return err == nil && len(m.Kind) > 0
 }
 
-// appendJSONString appends s in quotes, escaped as apiservers do it.
+// appendJSONString appends s in quotes, escaped as by an apiserver.
 func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, mustMarshal(s)...)
+}
+
+// SetVersion returns a copy of a bare object with another resourceVersion: that of a DELETED
+// event is the version of the deletion, which is later than the object's last one. JSON keys
+// may change their order.
+func SetVersion(e Encoding, bare []byte, resourceVersion string) ([]byte, error) {
+	if _, err := Inspect(e, bare); err != nil {
+		return nil, err
+	}
+	if e == Protobuf {
+		return setProtoField(bare, objectMetadata, func(meta []byte) ([]byte, error) {
+			return setProtoField(meta, objectMetaResourceVersion, func([]byte) ([]byte, error) {
+				return []byte(resourceVersion), nil
+			})
+		})
+	}
+	return setJSONVersion(bare, resourceVersion)
+}
+
+// setProtoField replaces a length-delimited field of a message, and moves it to the end.
+func setProtoField(message []byte, tag uint64, replace func([]byte) ([]byte, error)) ([]byte, error) {
+	var out, value []byte
+	f := fields{rest: message}
+	for at := message; f.next(); at = f.rest {
+		if f.tag == tag {
+			value = f.value
+			continue
+		}
+		out = append(out, at[:len(at)-len(f.rest)]...)
+	}
+	if f.err != nil {
+		return nil, fmt.Errorf("set resourceVersion: %w", f.err)
+	}
+	value, err := replace(value)
+	if err != nil {
+		return nil, err
+	}
+	return appendBytesField(out, byte(tag), value), nil
+}
+
+func setJSONVersion(bare []byte, resourceVersion string) ([]byte, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(bare, &object); err != nil {
+		return nil, fmt.Errorf("set resourceVersion: %w", ErrMalformed)
+	}
+	meta := map[string]json.RawMessage{}
+	if raw := object["metadata"]; len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
+		if err := json.Unmarshal(raw, &meta); err != nil {
+			return nil, fmt.Errorf("set resourceVersion: %w", ErrMalformed)
+		}
+	}
+	meta["resourceVersion"] = mustMarshal(resourceVersion)
+	if object == nil {
+		object = map[string]json.RawMessage{}
+	}
+	object["metadata"] = mustMarshal(meta)
+	return mustMarshal(object), nil
 }

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Wire types (https://protobuf.dev/programming-guides/encoding/). Groups, 3 and 4, do not
-// occur in Kubernetes and are refused.
+// Wire types (https://protobuf.dev/programming-guides/encoding/). Groups, 3 and 4, are refused:
+// Kubernetes has none.
 const (
 	wireVarint  = 0
 	wireFixed64 = 1
@@ -15,8 +15,8 @@ const (
 	wireFixed32 = 5
 )
 
-// Tags as they stand in the bytes: field number << 3 | wire type. All numbers here are
-// below 16, so that a tag is one byte.
+// Tags as encoded: field number << 3 | wire type. All field numbers here are below 16, so a tag
+// is one byte.
 const (
 	unknownTypeMeta        = 1<<3 | wireBytes // runtime.Unknown
 	unknownRaw             = 2<<3 | wireBytes
@@ -58,7 +58,7 @@ const (
 //
 //	for f := (fields{rest: message}); f.next(); { … }
 //
-// and err is set where the walk has ended before the message did.
+// err is set if the message is invalid.
 type fields struct {
 	rest []byte
 	err  error
@@ -68,7 +68,7 @@ type fields struct {
 	number uint64 // of a varint
 }
 
-// next goes to the next field. It never reads beyond the message.
+// next goes to the next field, if there is one.
 func (f *fields) next() bool {
 	if len(f.rest) == 0 || f.err != nil {
 		return false
@@ -108,7 +108,7 @@ func (f *fields) next() bool {
 	return true
 }
 
-// fail keeps the reason; n is what varint returned.
+// fail sets err. n is what varint returned.
 func (f *fields) fail(what string, n int) bool {
 	reason := ErrMalformed
 	if n == 0 {
@@ -118,8 +118,8 @@ func (f *fields) fail(what string, n int) bool {
 	return false
 }
 
-// varint is binary.Uvarint with a way out for the most frequent length. n is 0 if b is
-// too short and negative if the number is too long.
+// varint is binary.Uvarint, faster for one byte. n is 0 if b is too short, and negative if the
+// number is too long.
 func varint(b []byte) (v uint64, n int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1
@@ -133,7 +133,7 @@ func varintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 // bytesFieldSize is the length of a field with a tag of one byte and n bytes of value.
 func bytesFieldSize(n int) int { return 1 + varintSize(uint64(n)) + n }
 
-// appendBytesHeader appends what comes before the n bytes of a field's value.
+// appendBytesHeader appends what precedes the n bytes of a field's value.
 func appendBytesHeader(dst []byte, tag byte, n int) []byte {
 	return binary.AppendUvarint(append(dst, tag), uint64(n))
 }

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// protoList splits a list in protobuf: the prefix and the fields of runtime.Unknown,
-// whose raw is entered instead of being held: ListMeta and items are its fields.
+// protoList splits a list in protobuf: the prefix and the fields of runtime.Unknown. The fields
+// of its raw, ListMeta and items, are read one by one.
 type protoList struct {
 	max  int
 	emit itemFunc
 
-	held []byte // what there is of a prefix or of a field that is not whole
-	need int    // the length that held will have; 0: the field's header is not whole
+	held []byte // an incomplete prefix or field
+	need int    // the length that held will have; 0 if the field's header is incomplete
 
 	prefixed bool
 	envelope unknown
 	inRaw    bool
-	rawLeft  uint64 // bytes of raw still to come
+	rawLeft  uint64 // remaining bytes of raw
 	meta     ListMeta
 	metaSeen bool
 	item     Meta // of the item that is being emitted
@@ -46,10 +46,9 @@ func (l *protoList) write(p []byte) error {
 	return nil
 }
 
-// complete adds to what is held until it is whole, and takes it. It returns how much of p
-// it has used.
+// complete adds to held until that is whole, and takes it. It returns how much of p it has used.
 func (l *protoList) complete(p []byte) (int, error) {
-	n := 1 // as long as the length is not known
+	n := 1 // while the length is unknown
 	if l.need > 0 {
 		n = min(l.need-len(l.held), len(p))
 	}
@@ -65,8 +64,8 @@ func (l *protoList) complete(p []byte) (int, error) {
 	return n, err
 }
 
-// take takes what p begins with, and returns its length, or 0 if p does not hold it
-// whole; need is set then as far as it is known.
+// take takes what p begins with, and returns its length. It returns 0 if that is incomplete, and
+// sets need if the length is known.
 func (l *protoList) take(p []byte) (int, error) {
 	if !l.prefixed {
 		l.need = len(protoPrefix)
@@ -104,7 +103,7 @@ func (l *protoList) take(p []byte) (int, error) {
 	return n + m + int(length), l.envelope.field(tag, p[n+m:][:length])
 }
 
-// fits reports whether p holds a field whole, after checking that it may be that long.
+// fits reports whether p has the whole field, after checking the field's limit.
 func (l *protoList) fits(p []byte, header int, length uint64, limit int) (bool, error) {
 	if length > uint64(limit) {
 		return false, fmt.Errorf("a field of %d bytes, at most %d are read: %w", length, limit, ErrTooLarge)
@@ -120,12 +119,12 @@ func (l *protoList) enterRaw(length uint64) error {
 	if err := l.envelope.field(unknownRaw, nil); err != nil {
 		return err
 	}
-	// A single object is read like a list otherwise: ObjectMeta is field 1, too. And one
-	// list has its items there.
+	// A single object looks like a list: its field 1 is ObjectMeta. One list has its items
+	// in field 1.
 	if !strings.HasSuffix(string(l.envelope.kind), listSuffix) || string(l.envelope.apiVersion) == oldMetadata {
 		return fmt.Errorf("its type is %.40q %.40q: %w", l.envelope.apiVersion, l.envelope.kind, ErrNotList)
 	}
-	// What is held may be overwritten.
+	// Copies: held is overwritten.
 	l.meta.TypeMeta = TypeMeta{APIVersion: string(l.envelope.apiVersion), Kind: string(l.envelope.kind)}
 	l.inRaw, l.rawLeft = length > 0, length
 	return nil
@@ -164,7 +163,7 @@ func (l *protoList) takeOfRaw(p []byte, tag uint64, header int, length uint64) (
 	}
 }
 
-// readMeta refuses what it does not know: it could not be written again.
+// readMeta reads a ListMeta. It refuses unknown fields: they could not be written again.
 func (l *protoList) readMeta(message []byte) error {
 	if l.metaSeen {
 		return fmt.Errorf("two ListMeta: %w", ErrMalformed)

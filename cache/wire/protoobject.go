@@ -6,11 +6,11 @@ import (
 	"iter"
 )
 
-// protoPrefix begins every self-describing object, as written by apimachinery's
-// protobuf serializer. No bare message begins like this: 'k' would begin a group.
+// protoPrefix is the prefix of every self-describing object, from apimachinery's protobuf
+// serializer. No bare message begins with it: 'k' would begin a group.
 const protoPrefix = "k8s\x00"
 
-// unwrapProto takes a self-describing object apart.
+// unwrapProto returns the parts of a self-describing object.
 func unwrapProto(object []byte) (apiVersion, kind, raw []byte, err error) {
 	if !bytes.HasPrefix(object, []byte(protoPrefix)) {
 		return nil, nil, nil, fmt.Errorf("unwrap protobuf object: no k8s prefix: %w", ErrMalformed)
@@ -34,13 +34,13 @@ func unwrapProto(object []byte) (apiVersion, kind, raw []byte, err error) {
 	return u.apiVersion, u.kind, raw, nil
 }
 
-// unknown is what is known of a runtime.Unknown while its fields come in.
+// unknown is a runtime.Unknown that is read field by field.
 type unknown struct {
 	apiVersion, kind []byte
 	seen             uint8 // bit n: field n
 }
 
-// field takes the next field. The value of raw is not looked at.
+// field takes the next field. It ignores the value of raw.
 func (u *unknown) field(tag uint64, value []byte) error {
 	switch tag {
 	case unknownTypeMeta, unknownRaw, unknownContentEncoding, unknownContentType:
@@ -55,7 +55,7 @@ func (u *unknown) field(tag uint64, value []byte) error {
 	switch {
 	case tag == unknownTypeMeta:
 		return u.typeMeta(value)
-	case tag != unknownRaw && len(value) > 0: // it is gzip then, or another encoding within
+	case tag != unknownRaw && len(value) > 0: // gzip, or another encoding
 		return fmt.Errorf("read runtime.Unknown: its content is %.40q: %w", value, ErrMalformed)
 	}
 	return nil
@@ -74,9 +74,8 @@ func (u *unknown) typeMeta(message []byte) error {
 	return f.err
 }
 
-// whole reports whether nothing is missing. Protobuf marks no end of a message, but
-// Kubernetes writes all four fields of this one, in order, also when they are empty: so
-// the last one is the mark.
+// whole reports whether all fields have come. Kubernetes writes all four, also if they are
+// empty.
 func (u *unknown) whole() bool {
 	const all = 1<<1 | 1<<2 | 1<<3 | 1<<4
 	return u.seen == all
@@ -95,7 +94,7 @@ func inspectProto(object []byte) (m Meta, err error) {
 	return m, nil
 }
 
-// readProto reads the ObjectMeta of a bare message and walks the fields beside it.
+// readProto reads the ObjectMeta of a bare message, and checks its other fields.
 func (m *Meta) readProto(message []byte) error {
 	m.encoding = Protobuf
 	seen := false
@@ -136,7 +135,7 @@ func (m *Meta) readProtoObjectMeta(message []byte) error {
 	return f.err
 }
 
-// protoMapEntries yields what a map field of message holds.
+// protoMapEntries yields the entries of a map field.
 func protoMapEntries(message []byte, tag uint64) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for f := (fields{rest: message}); f.next(); {
@@ -166,7 +165,7 @@ func appendProtoObject(dst []byte, t TypeMeta, bare []byte) []byte {
 	return append(dst, unknownTrailer...)
 }
 
-// appendUnknownHeader appends what comes before the n bytes of raw.
+// appendUnknownHeader appends what precedes the n bytes of raw.
 func appendUnknownHeader(dst []byte, t TypeMeta, n int) []byte {
 	dst = append(dst, protoPrefix...)
 	dst = appendBytesHeader(dst, unknownTypeMeta, bytesFieldSize(len(t.APIVersion))+bytesFieldSize(len(t.Kind)))
@@ -175,7 +174,7 @@ func appendUnknownHeader(dst []byte, t TypeMeta, n int) []byte {
 	return appendBytesHeader(dst, unknownRaw, n)
 }
 
-// unknownTrailer is what comes after raw: contentEncoding and contentType, both empty.
+// unknownTrailer follows raw: contentEncoding and contentType, both empty.
 const unknownTrailer = "\x1a\x00\x22\x00"
 
 func unknownHeaderSize(t TypeMeta, n int) int {

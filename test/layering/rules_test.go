@@ -99,7 +99,7 @@ var layers = map[string][]string{
 	},
 	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
-	"cache/spool":           {"cache/convert", "cache/patch", "cache/quota", "cache/table", "cache/wire"},
+	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":           {"cache/store/pagecheck", "cache/store/seal"},
 	"cache/store/pagecheck": {},
 	"cache/store/seal":      {},
@@ -173,8 +173,9 @@ var chosen = map[string]dependency{
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                  // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
-	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}}, // the store on disk
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}}, // the one apimachinery itself patches with
+	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
+	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                        // whether somebody watches, and how wide the window is
@@ -190,7 +191,7 @@ var chosen = map[string]dependency{
 	"github.com/opencontainers/go-digest":  {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
 	"github.com/opencontainers/image-spec": {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
 	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                    {only: engineLayers},                                                                  // the limit on bandwidth
+	"golang.org/x/time":                    {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
 	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
 }

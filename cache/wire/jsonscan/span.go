@@ -1,21 +1,24 @@
 package jsonscan
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
 
-// Span finds the end of one JSON value that comes in pieces: an object, an array, a
-// string or null. It counts brackets and checks nothing; who has the whole value does.
+// Span finds the end of one JSON value that comes in pieces: an object, an array, a string or
+// null. It counts brackets and checks nothing: the whole value is for a Scanner.
 type Span struct {
-	depth    int
-	inString bool
-	escaped  bool
-	literal  int // bytes of null to come
-	begun    bool
+	depth, deepest int
+	inString       bool
+	escaped        bool
+	literal        int // bytes of null to come
+	begun          bool
 }
 
-// Scan looks at the next bytes. It returns how many of them belong to the value, and
-// whether it has ended with them.
+// Scan reads the next bytes. It returns how many of them belong to the value, and whether the
+// value ends with them.
 func (s *Span) Scan(p []byte) (n int, ended bool) {
-	i := 0
 	if !s.begun && len(p) > 0 {
 		s.begun = true
 		if p[0] == 'n' {
@@ -27,56 +30,72 @@ func (s *Span) Scan(p []byte) (n int, ended bool) {
 		s.literal -= n
 		return n, s.literal == 0
 	}
-	for i < len(p) {
-		if s.inString {
-			if i = s.scanString(p, i); s.inString {
+	for i := 0; i < len(p); i++ {
+		switch c := p[i]; {
+		case s.inString:
+			if i = s.scanString(p, i); i == len(p) {
 				return i, false
 			}
-			if s.depth == 0 {
-				return i, true
-			}
+		case c == '"':
+			s.inString = true
+			continue
+		case c == '{' || c == '[':
+			s.depth++
+			s.deepest = max(s.deepest, s.depth)
+			continue
+		case c == '}' || c == ']':
+			s.depth--
+		default:
 			continue
 		}
-		switch p[i] {
-		case '"':
-			s.inString = true
-		case '{', '[':
-			s.depth++
-		case '}', ']':
-			if s.depth--; s.depth <= 0 {
-				return i + 1, true
-			}
+		if s.depth <= 0 {
+			return i + 1, true
 		}
-		i++
 	}
-	return i, false
+	return len(p), false
 }
 
-// scanString goes on within a string, and behind its closing quote if that is there.
+// CheckDepth returns ErrTooLarge if the value is nested too deep.
+func (s *Span) CheckDepth() error {
+	if s.deepest > maxDepth {
+		return fmt.Errorf("scan JSON: more than %d levels: %w", maxDepth, ErrTooLarge)
+	}
+	return nil
+}
+
+// scanString returns the position of the closing quote, or the end of p.
 func (s *Span) scanString(p []byte, i int) int {
 	for ; i < len(p); i++ {
 		if s.escaped {
 			s.escaped = false
 			continue
 		}
-		for i+8 <= len(p) { // eight bytes in one go: see SkipString
-			stop := hasByte(binary.LittleEndian.Uint64(p[i:]), '"') | hasByte(binary.LittleEndian.Uint64(p[i:]), '\\')
-			if stop != 0 {
-				i += trailingZeroBytes(stop)
+		for i+8 <= len(p) {
+			word := binary.LittleEndian.Uint64(p[i:])
+			if stop := hasByte(word, '"') | hasByte(word, '\\'); stop != 0 {
+				i += bits.TrailingZeros64(stop) / 8
 				break
 			}
 			i += 8
 		}
 		if i == len(p) {
-			return i
+			break
 		}
 		switch p[i] {
 		case '\\':
 			s.escaped = true
 		case '"':
 			s.inString = false
-			return i + 1
+			return i
 		}
 	}
 	return i
+}
+
+// hasByte returns a mask in which bit 7 of the first byte of w that is c is set, and no
+// bit before it; https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord.
+func hasByte(w uint64, c byte) uint64 {
+	const everyByte, topBits = 0x0101010101010101, 0x8080808080808080
+	w ^= everyByte * uint64(c)
+	return (w - everyByte) & ^w & topBits
 }
