@@ -63,11 +63,11 @@ func (b *breaker) open(now time.Time, cause error, obsolete func() bool) {
 	}
 }
 
-// close closes the breaker.
-func (b *breaker) close(now time.Time, reason string) {
+// close closes the breaker, unless remains, which may be nil, returns true for its cause.
+func (b *breaker) close(now time.Time, reason string, remains func(cause error) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cause != nil {
+	if b.cause != nil && (remains == nil || !remains(b.cause)) {
 		b.cause = nil
 		b.changeLocked(change{reason: reason, at: now})
 	}

@@ -90,7 +90,7 @@ func (s *server) retryCredentials(ctx context.Context) {
 		wait = min(2*wait, maxPause)
 		code, err := s.quickGet(authn.WithIdentity(ctx, authn.Node), "/api")
 		if err == nil && code < http.StatusInternalServerError && code != http.StatusUnauthorized && !isTransientStatus(code) && s.transports.Load() == used {
-			s.auth.close(time.Now(), "the apiserver takes its credentials after all")
+			s.auth.close(time.Now(), "the apiserver takes its credentials after all", nil)
 			return
 		}
 	}

@@ -97,7 +97,7 @@ func (s *server) setCredentials(creds *Credentials) {
 	if creds.Missing != nil {
 		s.auth.open(time.Now(), creds.Missing, nil)
 	} else {
-		s.auth.close(time.Now(), "the node has other credentials")
+		s.auth.close(time.Now(), "the node has other credentials", nil)
 	}
 	if old != nil {
 		for _, t := range old.all {
@@ -162,17 +162,14 @@ func (s *server) lost(cause error) { s.health.open(time.Now(), cause, nil) }
 // found marks the apiserver up.
 func (s *server) found() {
 	s.markAnswered()
-	s.health.close(time.Now(), "")
+	s.health.close(time.Now(), "", nil)
 }
 
 // answered records that a request was answered. It does not mark an apiserver up that did
 // not serve the node: not every answer needs its storage.
 func (s *server) answered() {
-	if is[*notServingError](s.health.err()) {
-		s.markAnswered()
-	} else {
-		s.found()
-	}
+	s.markAnswered()
+	s.health.close(time.Now(), "", is[*notServingError])
 }
 
 // Down returns why the apiserver cannot be reached, or nil.

@@ -57,7 +57,7 @@ func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 		health.open(now, errors.New("connection refused"), nil)
 	}
 	for range 3 {
-		health.close(now.Add(7*time.Second), "")
+		health.close(now.Add(7*time.Second), "", nil)
 	}
 	log := lines.String()
 	if strings.Count(log, "cannot be reached") != 1 || strings.Count(log, "answers again") != 1 ||

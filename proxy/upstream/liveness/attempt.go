@@ -3,6 +3,7 @@ package liveness
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -20,7 +21,10 @@ type Attempt struct {
 	Strict bool      // a ping or probe: without an answer at once the apiserver is lost
 	Since  time.Time // since when the answer is pending; zero: since it got a connection
 
+	cancel context.CancelCauseFunc // of the request
+
 	mu        sync.Mutex
+	tries     int   // connections that it got
 	conn      *Conn // nil: none yet
 	proxied   *Conn // nil, or one in the handshakes with an HTTP proxy, and then TLS
 	before    int64 // bytes that the connection had received before the request
@@ -28,6 +32,14 @@ type Attempt struct {
 	streaming bool // the response has begun, and may pause for any time
 	ended     bool
 }
+
+// maxTries is how many connections a request gets. net/http repeats an idempotent request if its
+// connection breaks that came from the pool, even if it had never carried one; an apiserver that
+// breaks them off could keep a request, and the hub, busy for ever.
+const maxTries = 8
+
+// errBreaksOff is the error of a request whose connections all broke.
+var errBreaksOff = fmt.Errorf("%d connections in a row broke before the answer", maxTries-1)
 
 type attemptKey struct{}
 
@@ -41,7 +53,8 @@ func attemptOf(ctx context.Context) *Attempt {
 
 // Start returns req with the hooks by which the attempt observes it.
 func (a *Attempt) Start(req *http.Request) *http.Request {
-	ctx := context.WithValue(req.Context(), attemptKey{}, a)
+	ctx, cancel := context.WithCancelCause(context.WithValue(req.Context(), attemptKey{}, a))
+	a.cancel = cancel
 	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { a.getConn() },
 		GotConn:          func(info httptrace.GotConnInfo) { a.gotConn(info.Conn) },
@@ -72,6 +85,9 @@ func (a *Attempt) gotConn(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.connected = true
+	if a.tries++; a.tries == maxTries {
+		a.cancel(errBreaksOff)
+	}
 	secure, ok := conn.(*tls.Conn)
 	if !ok || a.ended {
 		return
