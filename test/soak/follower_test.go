@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,12 +90,25 @@ func (l listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (
 		l.f.failed(err)
 		return nil, err
 	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		if e.Type == watch.Error && ctx.Err() == nil {
+	own := &ownWatch{Interface: w}
+	return watch.Filter(own, func(e watch.Event) (watch.Event, bool) {
+		if e.Type == watch.Error && ctx.Err() == nil && !own.stopped.Load() {
 			l.f.failed(apierrors.FromObject(e.Object))
 		}
 		return e, true
 	}), nil
+}
+
+// ownWatch notes that its client has stopped it: client-go may report that as an error, since
+// it reads the body that it has closed.
+type ownWatch struct {
+	watch.Interface
+	stopped atomic.Bool
+}
+
+func (w *ownWatch) Stop() {
+	w.stopped.Store(true)
+	w.Interface.Stop()
 }
 
 // failed notes that a watch has failed, which it may with 410, and then its client lists
