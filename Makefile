@@ -147,7 +147,7 @@ program_suites := ./integration/cache ./soak \
 	./chaos/cache ./fuzzcache ./attack
 
 # What random and long suites do in `make test`; alone, each has a target below.
-short := SEEDS=10 ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
+short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
 
 .PHONY: test-integration
 test-integration: build ## run the tests that need an apiserver; root only adds to them
@@ -155,7 +155,7 @@ test-integration: build ## run the tests that need an apiserver; root only adds 
 	@if (( EUID == 0 )); then .ci/packages $(node_packages) strace; fi
 	cd test/cluster && go test -count=1 -timeout 20m ./...
 	cd test && $(short) go test -count=1 -parallel $(crash_rounds) -timeout 30m $(program_suites)
-	cd test && $(short) go test -race -count=1 -timeout 30m $(race_suites)
+	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 30m $(race_suites)
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
