@@ -161,10 +161,11 @@ type connState struct {
 	received int64     // bytes
 	active   time.Time // last activity
 	strict   bool      // a ping or handshake is pending
+	busy     bool      // a response is pending, or a stream open
 }
 
 func (c *Conn) state() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return connState{c.used, c.received, latest(c.lastRead, c.lastAck), c.strict > 0}
+	return connState{c.used, c.received, latest(c.lastRead, c.lastAck), c.strict > 0, c.waiting > 0 || c.idleStreams > 0}
 }

@@ -88,12 +88,13 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 }
 
 // Close closes the unused connections of t, also new ones that are about to carry their first
-// request, and ends its pings: what is in flight is no longer monitored.
+// request, and ends its pings: what is in flight is no longer monitored. net/http alone would
+// keep an HTTP/2 connection on which it has just canceled a request.
 func (t *Transport) Close() {
 	t.endPings()
 	t.CloseIdleConnections()
 	for _, c := range t.conns.list() {
-		if c.owner == t && !c.state().used {
+		if now := c.state(); c.owner == t && (!now.used || !now.busy) {
 			c.Close()
 		}
 	}
