@@ -25,7 +25,9 @@ const sendBuffer = 128 << 10
 // reserved for the node's own programs, so that no pod can lock kubelet out; other
 // connections are closed at once.
 //
-// It accepts in a goroutine of its own, from the first Accept until Close.
+// It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
+// returns the connections that it had accepted by then: their clients have begun a request, and
+// the next process, which gets those that wait in the kernel, knows nothing of it.
 type Listener struct {
 	*net.TCPListener
 	max, free int64 // free is the number that is not reserved
@@ -37,10 +39,16 @@ type Listener struct {
 	open     atomic.Int64
 	checking chan struct{} // holds one for each connection that is being checked
 	start    sync.Once
-	accepted chan acceptResult // unbuffered: a connection that is not taken is closed by Close
+	accepted chan acceptResult
+	checks   sync.WaitGroup
 	closing  sync.Once
-	closed   chan struct{}
+	closed   chan struct{} // closed by Close
+	done     chan struct{} // closed when nothing will be accepted any more
 }
+
+// lastAccept is how long after Close a connection waits for an Accept. A server that stops calls
+// it at once.
+const lastAccept = time.Second
 
 type acceptResult struct {
 	conn net.Conn
@@ -52,7 +60,7 @@ func newListener(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, re
 	together := min(maxChecks, max(1, (int64(maxOpen)-free)/2))
 	return &Listener{
 		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
-		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}),
+		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -62,7 +70,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.accepted:
 		return a.conn, a.err
-	case <-l.closed:
+	case <-l.done:
 		return nil, net.ErrClosed
 	}
 }
@@ -77,6 +85,8 @@ func (l *Listener) Close() error {
 func (l *Listener) Full() bool { return l.open.Load() >= l.free }
 
 func (l *Listener) run() {
+	defer close(l.done)
+	defer l.checks.Wait()
 	for {
 		tcp, err := l.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -93,7 +103,7 @@ func (l *Listener) run() {
 			l.deliver(acceptResult{conn: conn})
 		case open <= l.max:
 			l.checking <- struct{}{}
-			go l.check(conn)
+			l.checks.Go(func() { l.check(conn) })
 		default:
 			l.reject(conn)
 		}
@@ -112,7 +122,12 @@ func (l *Listener) check(conn *limitedConn) {
 func (l *Listener) deliver(a acceptResult) {
 	select {
 	case l.accepted <- a:
+		return
 	case <-l.closed:
+	}
+	select {
+	case l.accepted <- a:
+	case <-time.After(lastAccept):
 		if a.conn != nil {
 			a.conn.Close()
 		}

@@ -139,3 +139,37 @@ func TestOneSubjectIsSpokenOfOnceAMinute(t *testing.T) {
 		t.Error("old subjects take the room of new ones")
 	}
 }
+
+func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(tcp.(*net.TCPListener), 8, func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	var clients []net.Conn
+	for range 2 {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		clients = append(clients, client)
+	}
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	for l.open.Load() < int64(len(clients)) { // the second is accepted, and nobody has taken it
+		time.Sleep(time.Millisecond)
+	}
+	l.Close()
+	second, err := l.Accept()
+	if err != nil {
+		t.Fatalf("the second connection was dropped: %v", err)
+	}
+	second.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a third Accept: %v", err)
+	}
+}
