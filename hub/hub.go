@@ -37,6 +37,7 @@ type Hub struct {
 	own      *http.Transport        // for the hub's own requests
 	images   *images                // nil: images are not pulled
 	cert     *servertls.Certificate // nil until a port needs it
+	pods     *podAccess             // nil: pods do not use the hub
 	callers  *access.Callers
 	conns    *access.Connections
 	sockets  systemd.Listeners // inherited, and not used by a port yet
@@ -70,7 +71,15 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, proxy.NewMetrics(r))}
+	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept}
+	answers := http.RoundTripper(kept)
+	if len(c.PodAddresses) > 0 {
+		if h.pods, err = openPodAccess(c); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+		answers = h.pods.transform(kept, r, log)
+	}
+	h.proxy = proxy.New(answers, log, proxy.NewMetrics(r))
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

@@ -94,13 +94,17 @@ func (h *Hub) nodeIsAway() bool {
 
 // cacheState is the answer to GET /debug/cache.
 type cacheState struct {
-	Cloud nodeapi.CloudState `json:"cloud"`
-	Views []cache.ViewState  `json:"views"`
+	Cloud      nodeapi.CloudState `json:"cloud"`
+	Transforms []string           `json:"transforms,omitempty"` // that are active
+	Views      []cache.ViewState  `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
 	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	if h.pods != nil {
+		state.Transforms = h.config.Transforms
+	}
 	for _, s := range up.Servers {
 		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {

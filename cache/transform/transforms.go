@@ -30,6 +30,9 @@ const (
 	KubeProxy        = "kube-proxy"
 )
 
+// Names returns the names of all transforms.
+func Names() []string { return []string{APIServerService, RootCA, KubeProxy} }
+
 // NewAPIServerService returns the transform of the Service default/kubernetes: its addresses
 // and port become the hub's. kubelet derives KUBERNETES_SERVICE_HOST and _PORT of pods from it.
 // hub is the address for a cluster IP of the same family; a family without one is left as it is.

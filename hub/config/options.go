@@ -1,10 +1,12 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -29,6 +31,8 @@ type Options struct {
 	TLSCertFile       string // with TLSKeyFile, or empty
 	TLSKeyFile        string
 	ClientCAFile      string // or empty: the kubeconfig's
+	DummyIfIP         string // as a list, or empty: pods do not use the hub
+	Transforms        []string
 
 	CallerCheck       CallerCheck
 	NodeIdentityUsers []uint
@@ -80,6 +84,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", "", "certificate of the ports with TLS; empty: a self-signed one, kept under --root-dir")
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", "", "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", "", "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
+	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "addresses, one IPv4 and one IPv6 at most, as a comma list, at which the node's pods reach --proxy-secure-port: those of a dummy interface that `edgehub install` sets up; empty: pods are not led to the hub")
+	fs.StringSliceVar(&o.Transforms, "transforms", transform.Names(), "what the node's own programs read otherwise than the apiserver sent it, so that pods that start use the hub: "+strings.Join(transform.Names(), ", ")+"; as a comma list; none without --dummy-if-ip")
 	fs.StringVar((*string)(&o.CallerCheck), "caller-check", string(CheckAuto), "whether --proxy-port lends the node's identity only to programs of --node-identity-users outside of containers: required, auto (where the hub can tell, and it warns where not) or off")
 	fs.UintSliceVar(&o.NodeIdentityUsers, "node-identity-users", []uint{0}, "IDs of the users whose programs get the node's identity, as a comma list")
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections each port may have open; the last quarter is for the node's own programs")
