@@ -1,11 +1,15 @@
 package install
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,6 +25,9 @@ type Options struct {
 	BootstrapFile string `json:"bootstrapFile,omitempty"`
 	KubeletPort   int    `json:"kubeletPort"`
 	ProxyPort     int    `json:"proxyPort"`
+	KubeletOnly   bool   `json:"kubeletOnly,omitempty"`
+	DummyIfName   string `json:"dummyIfName,omitempty"`
+	DummyIfIP     string `json:"dummyIfIP,omitempty"`
 
 	Extra []string `json:"-"` // flags of the hub, kept in the environment file
 
@@ -41,7 +48,7 @@ const DefaultWait = 2 * time.Minute
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, Wait: DefaultWait}
+	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
 }
 
 // AddFlags binds o to fs.
@@ -55,6 +62,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")
 	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "bootstrap kubeconfig, for a client certificate of the hub's own; empty: the hub uses kubelet's")
 	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10261, plain HTTP on loopback, or 10268, TLS with kubelet's own certificate")
+	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
+	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
+	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
@@ -67,6 +77,9 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 		"bootstrap-file": func() { o.BootstrapFile = earlier.BootstrapFile },
 		"kubelet-port":   func() { o.KubeletPort = earlier.KubeletPort },
 		"proxy-port":     func() { o.ProxyPort = earlier.ProxyPort },
+		"kubelet-only":   func() { o.KubeletOnly = earlier.KubeletOnly },
+		"dummy-if-name":  func() { o.DummyIfName = cmp.Or(earlier.DummyIfName, o.DummyIfName) },
+		"dummy-if-ip":    func() { o.DummyIfIP = earlier.DummyIfIP },
 	} {
 		if !given(name) {
 			take()
@@ -84,6 +97,9 @@ func (o *Options) validate() error {
 	}
 	if o.ProxyPort == 0 && o.KubeletPort == plainPort {
 		errs = append(errs, fmt.Errorf("--proxy-port=0 takes away the port that kubelet would use: add --kubelet-port=%d", securePort))
+	}
+	if !interfaceName.MatchString(o.DummyIfName) {
+		errs = append(errs, fmt.Errorf("--dummy-if-name: %q is no name of an interface: up to 15 letters, digits, dots, dashes and underscores", o.DummyIfName))
 	}
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
@@ -104,10 +120,28 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	add("--bootstrap-file", o.BootstrapFile)
 	add("--container-runtime-endpoint", endpoint)
 	add("--kubelet-root-dir", kubeletRoot)
+	if !o.KubeletOnly {
+		add("--dummy-if-ip", o.podAddresses())
+	}
 	if o.ProxyPort != plainPort {
 		args = append(args, "--proxy-port="+strconv.Itoa(o.ProxyPort))
 	}
 	return args
+}
+
+// interfaceName is the form of names that the kernel and `ip` take.
+var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+
+// podAddresses are the addresses at which pods reach the hub: those of yurthub, by default.
+func (o *Options) podAddresses() string {
+	if o.DummyIfIP != "" {
+		return o.DummyIfIP
+	}
+	const v4, v6 = "169.254.2.1", "fd00::2:1"
+	if disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6"); err != nil || strings.TrimSpace(string(disabled)) != "0" {
+		return v4
+	}
+	return v4 + "," + v6
 }
 
 // hubConfig returns the hub's configuration for these flags.
@@ -129,7 +163,8 @@ func hubConfig(args []string) (*config.Config, error) {
 
 // sockets returns the addresses on which the hub listens.
 func sockets(c *config.Config) []string {
-	return slices.DeleteFunc([]string{c.ProxyAddress, c.ServeAddress, c.SecureAddress}, func(a string) bool { return a == "" })
+	all := append([]string{c.ProxyAddress, c.ServeAddress, c.SecureAddress}, c.PodServers()...)
+	return slices.DeleteFunc(all, func(a string) bool { return a == "" })
 }
 
 // kubeletServer returns the URL at which kubelet reaches the hub.

@@ -114,11 +114,16 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 		authority = "\n    certificate-authority: " + pinned
 		user = "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate()
 	}
+	comment, address, err := p.interfaceCommands()
+	if err != nil {
+		return nil, err
+	}
 	const afterGrace = 15 * time.Second // for requests that are cut, and the cache's last write
 	return []string{
 		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
 		"{{SOCKETS}}", "\nListenStream=" + strings.Join(sockets(p.config), "\nListenStream="),
+		"{{ADDRESS_COMMENT}}", comment, "{{ADDRESS}}", address,
 		"{{BACKOFF}}", backoff,
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
 		"{{ROOT_DIR}}", rootDir,

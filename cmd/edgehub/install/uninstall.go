@@ -134,6 +134,9 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}
 	forHubUnits(ctx, "stop")
+	if err := removeInterface(ctx, &j.Installed.Options); err != nil {
+		return err
+	}
 	if err := j.restore(originals); err != nil {
 		return err
 	}
