@@ -84,7 +84,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a program's own package used by a library": {
 			map[string][]string{mod + "hub/config": {mod + "cmd/internal/version"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"hub/config imports cmd/internal/version, which its layer does not allow: it may import hub/kubeconfig, proxy/upstream"},
+			[]string{"hub/config imports cmd/internal/version, which its layer does not allow: it may import cache/transform, hub/kubeconfig, proxy/upstream"},
 		},
 		"a subcommand that imports the daemon": {
 			map[string][]string{mod + "cmd/edgehub/install": {mod + "hub", mod + "hub/config"}},

@@ -20,16 +20,17 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/servertls", "hub/systemd",
+		"cache", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/nodeca", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
-	"hub/config":      {"hub/kubeconfig", "proxy/upstream"},
+	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},
 	"hub/enroll":      {"hub/durable", "proxy/authn"},
 	"hub/csrf":        {},
 	"hub/kubeconfig":  {"proxy/upstream"},
+	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
@@ -107,7 +108,10 @@ var layers = map[string][]string{
 	"cache/store/writeback": {"cache/pause", "cache/store"},
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
-	"cache/versions":        {},
+	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
+	"cache/transform":      {"cache/negotiation", "cache/tee", "cache/wire"},
+	"cache/localendpoints": {},
+	"cache/versions":       {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
 		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
@@ -167,10 +171,10 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                       // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                   // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                  // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/transform"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
@@ -181,17 +185,18 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                        // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":  {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api": {only: []string{"imagepull/engine"}},                                                  // its events
-	"github.com/containerd/errdefs":        {only: engineLayers},                                                                  // what its errors are
-	"github.com/containerd/log":            {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
-	"github.com/containerd/platforms":      {only: engineLayers},                                                                  // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull/engine"}},                                                  // how its events are packed
-	"github.com/distribution/reference":    {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":  {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
-	"github.com/opencontainers/image-spec": {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
-	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                    {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
-	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
+	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                  // its events
+	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                  // what its errors are
+	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
+	"github.com/containerd/platforms":               {only: engineLayers},                                                                  // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                  // how its events are packed
+	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
+	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
+	"golang.org/x/time":                             {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
 }
