@@ -129,10 +129,8 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 		s.stuck = false
 		return err
 	}
-	// Rollback does nothing after a commit, also a failed one. After a panic it releases the
-	// lock, or panics too.
 	defer func() {
-		tx.Rollback() //nolint:errcheck // see above
+		tx.Rollback() //nolint:errcheck // after a commit, also a failed one, it does nothing; after a panic it releases the lock, or panics too
 		s.stuck = false
 	}()
 	if err := fn(tx); err != nil {
