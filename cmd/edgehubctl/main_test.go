@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,13 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // TestMain is also edgehubctl itself, for tests that have a shell call it.
 func TestMain(m *testing.M) {
-	if os.Getenv("EDGEHUBCTL_TEST_IS_PROGRAM") != "" {
+	if completiontest.Program() != "" {
 		main()
 	}
 	goleak.VerifyTestMain(m)
