@@ -18,7 +18,7 @@ const variable = "COMPLETION_TEST_PROGRAM"
 func Program() string { return os.Getenv(variable) }
 
 // Case is a command line and what completes it.
-type Case struct {
+type Case = struct {
 	Words string // separated by spaces; the one behind the last space is being typed
 	Want  string // candidates, separated by spaces
 }
@@ -58,11 +58,14 @@ func New(t *testing.T, program string) Shells {
 // Expect fails the test unless the script ends without an error and prints want on stdout and
 // stderr, besides white space at both ends. env adds to the environment: "NAME=value".
 //
-// Without the shell the test is skipped.
+// Without the shell the test is skipped, and it fails where the environment variable CI is set.
 func (s Shells) Expect(t *testing.T, shell, script, want string, env ...string) {
 	t.Helper()
 	path, err := exec.LookPath(shell)
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is not installed: as root on Debian, make test-unit installs it", shell)
+		}
 		t.Skipf("NOT RUN: completion in %s, which is not installed (Debian's package %s)", shell, shell)
 	}
 	cmd := exec.CommandContext(t.Context(), path, "-c", script)
