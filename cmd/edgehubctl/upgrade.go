@@ -35,7 +35,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	before, err := c.hub.nodePods(ctx) // only the old pod tells what its replacement will be
+	before, err := c.hub.nodePods(ctx) // only the old pod shows what its replacement will be
 	if err != nil {
 		return err
 	}

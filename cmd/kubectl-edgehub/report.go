@@ -53,11 +53,11 @@ type report struct {
 	// Revision is the target; "" while it is not known.
 	Revision string `json:"targetRevision"`
 	State    phase  `json:"state"`
-	// Message says in a line how many nodes are in which state.
+	// Message describes in a line how many nodes are in which state.
 	Message string `json:"message"`
-	// Advice says what comes next, or what there is to do.
+	// Advice describes what comes next, or what there is to do.
 	Advice string `json:"advice"`
-	// Warnings say why the report may mislead.
+	// Warnings describe why the report may mislead.
 	Warnings []string `json:"warnings,omitempty"`
 	// Limits are those of AdvancedRollingUpdate.
 	Limits *limits `json:"limits,omitempty"`
@@ -65,7 +65,7 @@ type report struct {
 	Counts map[rollout.State]int `json:"counts"`
 	Nodes  []nodeReport          `json:"nodes"`
 
-	// spoke tells whether the controller has said something about Revision.
+	// spoke is set when a condition of the controller's is about Revision.
 	spoke bool
 }
 
@@ -278,7 +278,7 @@ func (r *report) warn(warning string) {
 	}
 }
 
-// onlyNotReadyLeft tells whether all Ready nodes are done.
+// onlyNotReadyLeft reports whether all Ready nodes are done.
 func (r *report) onlyNotReadyLeft() bool {
 	return r.State == waiting && r.Counts[waitsForOwner] == 0
 }

@@ -24,8 +24,8 @@ func newPrepullWorld(t *testing.T, n int, annotations map[string]string) *world 
 	return w
 }
 
-// carryOut makes the pods say what the plan wants, and returns the nodes whose pods
-// say something then.
+// carryOut sets the targets of pods as the plan wants, and returns the nodes whose pods
+// have one then.
 func (w *world) carryOut(p Plan) []string {
 	var told []string
 	for uid, pod := range w.pods {
@@ -42,7 +42,7 @@ func (w *world) carryOut(p Plan) []string {
 	return told
 }
 
-// tell makes a plan that deletes nothing, and carries out what nodes are told.
+// tell makes a plan that deletes nothing, and sets the targets of nodes.
 func (w *world) tell(want ...string) {
 	w.t.Helper()
 	if got := w.carryOut(w.expect()); !slices.Equal(got, want) {
@@ -50,7 +50,7 @@ func (w *world) tell(want ...string) {
 	}
 }
 
-// images sets what a node says about the images of a revision.
+// images sets what a node reports about the images of a revision.
 func (w *world) images(node string, status corev1.ConditionStatus, revision, reason string) {
 	w.t.Helper()
 	pod := w.on(node).DeepCopy()

@@ -63,7 +63,7 @@ func (e *edge) cut(how string) {
 	e.t.Logf("%s: the loss was noticed after %v", how, time.Since(began).Round(time.Millisecond))
 }
 
-// awaitUpstream waits until the hub says whether it reaches the apiserver, 1 or 0.
+// awaitUpstream waits until the hub reports whether it reaches the apiserver, 1 or 0.
 func awaitUpstream(t *testing.T, node *cluster.Node, up float64) {
 	t.Helper()
 	// A test's own context has ended when its cleanup runs.
@@ -144,7 +144,7 @@ func (e *edge) running(name string) started {
 	return s
 }
 
-// told is what an app says; an error where it says nothing.
+// told is what an app answers; an error where it does not answer.
 func told(ctx context.Context, ip, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

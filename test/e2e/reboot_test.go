@@ -203,7 +203,7 @@ func (e *edge) awaitDisk(pod string) {
 	})
 }
 
-// expectLateWaits waits until kubelet has said that it cannot start the pod, and
+// expectLateWaits waits until kubelet has reported that it cannot start the pod, and
 // sees that it is not there.
 func (e *edge) expectLateWaits() {
 	e.t.Helper()

@@ -52,7 +52,7 @@ func ServeTLS(addr string) (*Registry, error) {
 
 func serve(addr string, config *tls.Config) (*Registry, error) {
 	blobs := registry.NewInMemoryBlobHandler()
-	quiet := registry.Logger(log.New(io.Discard, "", 0)) // Requests tells more
+	quiet := registry.Logger(log.New(io.Discard, "", 0)) // Requests has more
 	r := &Registry{
 		addr:    addr,
 		tls:     config,

@@ -99,7 +99,7 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// random is seeded by SEED, or anew, and says by what.
+// random is seeded by SEED, or anew, and logs the seed.
 func (r *rig) random() *rand.Rand {
 	r.Helper()
 	seed := rand.Uint64N(1_000_000)

@@ -173,7 +173,7 @@ func says(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
-// told returns what the pod says in the cloud now.
+// told returns the pod's condition in the cloud now.
 func (d *daemon) told() string {
 	d.Helper()
 	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
@@ -181,15 +181,15 @@ func (d *daemon) told() string {
 	return says(pod)
 }
 
-// ready returns what the pod says once its images are ready.
+// ready returns the pod's condition once its images are ready.
 func (d *daemon) ready() string { return "True PrepullReady " + upgrade.Message(d.revision) }
 
-// not returns what the pod says while they are not ready.
+// not returns the pod's condition while they are not ready.
 func (d *daemon) not(reason string) string {
 	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
 }
 
-// awaitTold waits until the pod says this in the cloud.
+// awaitTold waits until the pod has this condition in the cloud.
 func (d *daemon) awaitTold(want string) {
 	d.Helper()
 	last := ""
@@ -204,8 +204,8 @@ func (d *daemon) awaitTold(want string) {
 	})
 }
 
-// record records what the pod says in the cloud from now on. The returned function waits until it says
-// last.
+// record records the pod's conditions in the cloud from now on. The returned function waits for
+// the condition last.
 func (d *daemon) record() (until func(last string) []string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), rolloutenv.Patience)
@@ -257,7 +257,7 @@ func (d *daemon) upgrade() {
 	d.patchPod(next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
 }
 
-// online reports whether the hub says that it is online.
+// online reports whether the hub reports that it is online.
 func (r *rig) online() bool {
 	a := r.call(r.Context(), http.MethodGet, nodeapi.Readyz)
 	return a.err == nil && a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"

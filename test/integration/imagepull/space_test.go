@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
-// TestNoRoom is told in numbers before anything is fetched, and mended by nothing but
+// TestNoRoom is reported in numbers before anything is fetched, and mended by nothing but
 // more room.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()

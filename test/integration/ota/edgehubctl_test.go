@@ -129,7 +129,7 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// setStatus writes what the kubelet says of a pod with one container, named app.
+// setStatus writes what the kubelet reports of a pod with one container, named app.
 func setStatus(t *testing.T, admin kubernetes.Interface, name string, phase corev1.PodPhase, restarts int32, state corev1.ContainerState) {
 	t.Helper()
 	ready := state.Running != nil

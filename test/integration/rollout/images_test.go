@@ -23,7 +23,7 @@ func newPrepullPlay(t *testing.T, most int, timeout string) *play {
 	return newPlay(t, most, map[string]string{upgrade.PrepullAnnotation: "true", rollout.PrepullTimeoutAnnotation: timeout})
 }
 
-// targets are what the pods tell their nodes to pull unasked, by node.
+// targets are what the pods' nodes have to pull unasked, by node.
 func (p *play) targets() map[string]upgrade.Target {
 	p.t.Helper()
 	out := map[string]upgrade.Target{}
@@ -39,7 +39,7 @@ func (p *play) targets() map[string]upgrade.Target {
 	return out
 }
 
-// told waits until n nodes are told to pull this image, and returns their targets.
+// told waits until n nodes have to pull this image, and returns their targets.
 func (p *play) told(image string, n int) map[string]upgrade.Target {
 	p.t.Helper()
 	var out map[string]upgrade.Target
@@ -55,7 +55,7 @@ func (p *play) told(image string, n int) map[string]upgrade.Target {
 	return out
 }
 
-// say has nodes say of the images of their target what a hub would.
+// say sets the condition of the images of the nodes' target, as a hub would.
 func (p *play) say(status corev1.ConditionStatus, reason string, nodes ...string) {
 	p.t.Helper()
 	pods := p.Pods()
@@ -219,7 +219,7 @@ func TestALateWatchTellsNoNodeTwice(t *testing.T) {
 	before := c.Calls()["PATCH pods/status"]
 	p.SetImage("app:2")
 	rest(late / 2)
-	p.Annotate(rollout.MaxUnavailableAnnotation, "2") // which is seen when the pods have told, and nobody saw it
+	p.Annotate(rollout.MaxUnavailableAnnotation, "2") // which is seen when the pods have their target, and nobody saw it
 	first := p.told("app:2", nodes)
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "10 until their images are there")
 	rest(late)

@@ -170,7 +170,7 @@ func (r *rig) callers() {
 	}
 }
 
-// ownAPI looks at all that the hub tells of itself.
+// ownAPI checks all that the hub serves about itself.
 func (r *rig) ownAPI() {
 	r.Helper()
 	for _, path := range []string{"/v1/healthz", "/v1/readyz", "/metrics", "/debug/cache", "/openyurt.io/v1/imagepulls", "/none",

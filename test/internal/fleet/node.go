@@ -22,8 +22,8 @@ var (
 // reason is why a node is Ready, or not.
 const reason = "Fleet"
 
-// CutOff takes a node away: nothing happens to its pods any more, and the cluster
-// is told at once, as the node lifecycle controller would after a while.
+// CutOff takes a node away: nothing happens to its pods any more, and its condition
+// is set at once, as the node lifecycle controller would after a while.
 func (f *Fleet) CutOff(ctx context.Context, name string) error {
 	f.set(name, func(n *node) { n.away = true })
 	return f.say(ctx, name, corev1.ConditionUnknown)
