@@ -79,7 +79,7 @@ func (h *fakeHub) count(key string) int {
 	return len(slices.DeleteFunc(slices.Clone(h.requests), func(s string) bool { return s != key }))
 }
 
-func says(code int, text string) http.HandlerFunc {
+func answersWith(code int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
 		fmt.Fprint(w, text)
@@ -91,7 +91,7 @@ func sends(v any) http.HandlerFunc {
 	if err != nil {
 		panic(err)
 	}
-	return says(http.StatusOK, string(body))
+	return answersWith(http.StatusOK, string(body))
 }
 
 // breaksOff sends some text and cuts the connection.

@@ -97,8 +97,8 @@ func (w *world) stop() error {
 	return errors.Join(append(errs, w.cluster.Stop())...)
 }
 
-// say logs how far the bench is. The table goes to stdout, this to stderr.
-func (w *world) say(format string, args ...any) {
+// logf logs how far the bench is. The table goes to stdout, this to stderr.
+func (w *world) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 

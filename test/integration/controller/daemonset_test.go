@@ -97,8 +97,8 @@ func (f *fixture) replace(pod string) {
 	})
 }
 
-// say describes the marks on a pod in a word or two.
-func say(pod *corev1.Pod) string {
+// describe returns the marks on a pod in a word or two.
+func describe(pod *corev1.Pod) string {
 	c := upgrade.Condition(pod, upgrade.NeedCondition)
 	_, annotated := pod.Annotations[upgrade.TargetAnnotation]
 	if c == nil {
@@ -117,7 +117,7 @@ const (
 func (f *fixture) marks() map[string]int {
 	out := map[string]int{}
 	for _, pod := range f.pods() {
-		out[say(pod)]++
+		out[describe(pod)]++
 	}
 	return out
 }

@@ -80,7 +80,7 @@ func TestKills(t *testing.T) {
 			r.awaitImage(reference)
 		}
 		for _, d := range daemons {
-			d.awaitTold(d.ready())
+			d.awaitCondition(d.ready())
 		}
 		r.expectBytes(blobs)
 

@@ -46,8 +46,8 @@ func TestPulled(t *testing.T) {
 		if want := []string{d.not("Pulling"), d.ready()}; !slices.Equal(seen, want) {
 			t.Errorf("the pod has said %q, want %q", seen, want)
 		}
-		if want := "True PrepullReady controllerrevision: " + d.revision; d.told() != want { // which others read
-			t.Errorf("the pod says %q, want %q", d.told(), want)
+		if want := "True PrepullReady controllerrevision: " + d.revision; d.condition() != want { // which others read
+			t.Errorf("the pod says %q, want %q", d.condition(), want)
 		}
 		d.awaitEvent("ImagePrepulled", reference)
 		for name, least := range map[string]float64{

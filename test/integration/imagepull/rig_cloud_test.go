@@ -164,8 +164,8 @@ func (r *rig) knowsMark(pod string) bool {
 	})
 }
 
-// says returns status, reason and message of the condition PodImageReady, or "nothing".
-func says(pod *corev1.Pod) string {
+// conditionText returns status, reason and message of the condition PodImageReady, or "nothing".
+func conditionText(pod *corev1.Pod) string {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c == nil {
 		return "nothing"
@@ -173,12 +173,12 @@ func says(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
-// told returns the pod's condition in the cloud now.
-func (d *daemon) told() string {
+// condition returns the pod's condition in the cloud now.
+func (d *daemon) condition() string {
 	d.Helper()
 	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
 	d.must(err)
-	return says(pod)
+	return conditionText(pod)
 }
 
 // ready returns the pod's condition once its images are ready.
@@ -189,8 +189,8 @@ func (d *daemon) not(reason string) string {
 	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
 }
 
-// awaitTold waits until the pod has this condition in the cloud.
-func (d *daemon) awaitTold(want string) {
+// awaitCondition waits until the pod has this condition in the cloud.
+func (d *daemon) awaitCondition(want string) {
 	d.Helper()
 	last := ""
 	defer func() {
@@ -199,7 +199,7 @@ func (d *daemon) awaitTold(want string) {
 		}
 	}()
 	d.eventually(d.pod.Name+" says "+want, func() bool {
-		last = d.told()
+		last = d.condition()
 		return last == want
 	})
 }
@@ -219,10 +219,10 @@ func (d *daemon) record() (until func(last string) []string) {
 		var seen []string
 		for event := range w.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
-			if !ok || len(seen) > 0 && seen[len(seen)-1] == says(pod) {
+			if !ok || len(seen) > 0 && seen[len(seen)-1] == conditionText(pod) {
 				continue
 			}
-			if seen = append(seen, says(pod)); says(pod) == last {
+			if seen = append(seen, conditionText(pod)); conditionText(pod) == last {
 				break
 			}
 		}

@@ -43,14 +43,14 @@ func TestNoRoom(t *testing.T) {
 			if n := r.registry.BytesOf(digest); n > 0 {
 				t.Errorf("%d bytes were fetched that have no room", n)
 			}
-			d.awaitTold(d.not("InsufficientSpace"))
+			d.awaitCondition(d.not("InsufficientSpace"))
 			d.awaitEvent("ImagePrepullFailed", "MB are free")
 
 			r.must(os.Remove(filler))
 			r.awaitReady(d.pod.Name) // nobody has asked again
 			r.atMost(1.05, layer)
 			r.awaitImage(reference)
-			d.awaitTold(d.ready())
+			d.awaitCondition(d.ready())
 		})
 	}
 }

@@ -214,5 +214,5 @@ func (r *rig) damageKubeconfig() {
 	if err == nil || !strings.Contains(string(out), file) {
 		r.Errorf("a hub with a damaged kubeconfig ended with %v: %s", err, out)
 	}
-	r.told["a start that failed"] = string(out)
+	r.answers["a start that failed"] = string(out)
 }
