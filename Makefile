@@ -71,6 +71,8 @@ race_packages := gcc libc6-dev
 node_packages := containerd runc containernetworking-plugins iptables conntrack ethtool socat iproute2
 # Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
 install_packages := systemd
+# Completion is tested in each of these.
+shell_packages := bash zsh fish
 
 # $(call each,folders,command) runs command in each folder and stops at the first
 # that fails.
@@ -134,7 +136,7 @@ test: test-unit test-integration ## run all tests; without root all but those th
 .PHONY: test-unit
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
+	@if (( EUID == 0 )); then .ci/packages $(install_packages) $(shell_packages); fi
 	go test -race -timeout 30m ./...
 	cd test && go test -count=1 ./layering ./docs ./bench/results ./bench/chart
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// CallerCheck says whether callers on the plain port are checked before they get the node's
+// CallerCheck determines whether callers on the plain port are checked before they get the node's
 // identity.
 type CallerCheck string
 
