@@ -22,8 +22,8 @@ const (
 	// memoryPeriod is the interval of measuring the memory in use.
 	memoryPeriod = time.Second
 	// idleAllocation is how many bytes the hub allocates within memoryPeriod, at most, while
-	// it is idle. 1,000 watches and kubelet's own requests are less.
-	idleAllocation = 4 << 20
+	// it is idle: with a kubelet's requests and scrapes of its metrics, without large lists.
+	idleAllocation = 16 << 20
 	// muchAllocation is how many bytes an idle hub must have allocated since it last returned
 	// memory to the machine, to do so again: that takes some milliseconds of CPU time.
 	muchAllocation = 32 << 20
