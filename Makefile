@@ -71,6 +71,8 @@ race_packages := gcc libc6-dev
 node_packages := containerd runc containernetworking-plugins iptables conntrack ethtool socat iproute2
 # Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
 install_packages := systemd
+# Completion is tested in each of these.
+shell_packages := bash zsh fish
 
 # $(call each,folders,command) runs command in each folder and stops at the first
 # that fails.
@@ -129,46 +131,48 @@ $(golangci_lint): .ci/tools/go.mod .ci/tools/go.sum
 	cd .ci/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: test
-test: test-unit test-integration test-e2e ## run all tests; without root all but the end-to-end tests
+test: test-unit test-integration ## run all tests; without root all but those that need nodes
 
 .PHONY: test-unit
 test-unit: ## run the tests that need no cluster
 	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then .ci/packages $(install_packages); fi
+	@if (( EUID == 0 )); then .ci/packages $(install_packages) $(shell_packages); fi
 	go test -race -timeout 30m ./...
 	cd test && go test -count=1 ./layering ./docs ./bench/results ./bench/chart
 
 # Suites that run the product in the test's process are compiled with the race detector. The
-# others start its programs, and would only be slower with it. Two run at a time, so the
+# others start its programs, and would only be slower with it. A few run at a time, so the
 # longest come first.
 race_suites := ./transparency $(addprefix ./integration/,rollout engine controller plugin ota) ./chaos/rollout ./internal/...
 program_suites := ./integration/cache ./soak \
 	$(filter-out ./integration/cache $(race_suites),$(patsubst test/%,./%,$(wildcard test/integration/*))) \
 	./chaos/cache ./fuzzcache ./attack
+# These start containerd and kubelet, which takes root. They wait most of their time.
+node_suites := ./e2e/... ./install/...
 
 # What random and long suites do in `make test`; alone, each has a target below.
 short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
 
 .PHONY: test-integration
-test-integration: build ## run the tests that need an apiserver; root only adds to them
+test-integration: build ## run the tests that need an apiserver, and as root those that need nodes
 	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then .ci/packages $(node_packages) strace; fi
+	@if (( EUID == 0 )); then \
+		.ci/packages $(node_packages) $(install_packages) strace; \
+	else \
+		echo "NOT RUN: $(node_suites). They start containerd and kubelet, which need root: sudo make test-e2e"; \
+	fi
 	cd test/cluster && go test -count=1 -timeout 20m ./...
-	cd test && $(short) go test -count=1 -parallel $(crash_rounds) -timeout 30m $(program_suites)
+	cd test && $(short) go test -count=1 -p 3 -parallel $(crash_rounds) -timeout 40m \
+		$$( (( EUID == 0 )) && echo "$(node_suites)" ) $(program_suites)
 	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 30m $(race_suites)
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
-test-e2e: build ## run the tests that need nodes; root needed
-	@if (( EUID != 0 )); then \
-		echo "NOT RUN: the end-to-end tests. They start containerd and kubelet, which need root: sudo make test-e2e"; \
-	else \
-		.ci/packages $(node_packages) $(install_packages); \
-		cd test; \
-		echo "go test -count=1 -timeout 40m ./e2e/... ./install/..."; \
-		go test -count=1 -timeout 40m ./e2e/... ./install/...; \
-	fi
+test-e2e: build ## run only the tests that need nodes; root needed
+	@if (( EUID != 0 )); then echo "these tests start containerd and kubelet, which need root: sudo make test-e2e" >&2; exit 1; fi
+	@.ci/packages $(node_packages) $(install_packages)
+	cd test && go test -count=1 -timeout 40m $(node_suites)
 
 .PHONY: chaos-rollout
 chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED=n to begin there

@@ -43,7 +43,7 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 // annotations stay, so that nodes that pull images need not start again; advance corrects
 // them.
 //
-// Only its watch, which is kept until all is done, tells that a DaemonSet once asked. If the
+// Only its watch, which is kept until all is done, shows that a DaemonSet once asked. If the
 // DaemonSet changed while no controller was watching, the marks stay until the pods are
 // replaced, or the DaemonSet opts in and out again: finding them would take a list of all
 // pods of the cluster. The same holds for a DaemonSet that is deleted without its pods.

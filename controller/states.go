@@ -17,7 +17,7 @@ import (
 type state struct {
 	// ds is the DaemonSet as of the last reconcile. Another of the same name gets a new state.
 	ds *appsv1.DaemonSet
-	// retry says when to reconcile again after a failure, and patchBackoff which pods
+	// retry determines when to reconcile again after a failure, and patchBackoff which pods
 	// could not be patched.
 	retry        backoff.Retry
 	patchBackoff backoff.Pods

@@ -52,7 +52,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 	return kept, nil
 }
 
-// unreachable reports whether err says that a request reached no apiserver.
+// unreachable reports whether err means that a request reached no apiserver.
 func unreachable(err error) bool {
 	lost, ok := errors.AsType[*upstream.UnreachableError](err)
 	return ok && !lost.Delivered

@@ -54,7 +54,7 @@ func loadOutage(root string, upstream *upstream.Upstream, log *slog.Logger) *out
 }
 
 // run keeps the file current until ctx ends. An outage from before the start stays in the file
-// until an apiserver answers, whatever the clock says meanwhile.
+// until an apiserver answers, whatever the clock shows meanwhile.
 func (o *outage) run(ctx context.Context) {
 	if upstream.Plausible(o.loaded) {
 		select {

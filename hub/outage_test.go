@@ -45,7 +45,7 @@ func TestOfflineSinceSurvivesARestart(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1100 * time.Millisecond) // times are said to the second
+		time.Sleep(1100 * time.Millisecond) // times are given to the second
 		h, stop = n.start(t)
 		if again := offlineSince(t, n, h); again != began {
 			t.Errorf("it was %q, and after a restart it is %q", began, again)

@@ -24,11 +24,11 @@ func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
 		n.cloud.be(false, true) // the first patch meets the cache
 		n.CloudReturned()
 		pass(condition.RetryInterval + time.Second)
-		want(t, "the pod, after a patch that got lost", n.cloud.says("web-1"), "nothing")
+		want(t, "the pod, after a patch that got lost", n.cloud.condition("web-1"), "nothing")
 		n.cloud.be(false, false)
 		n.CloudReturned()
 		pass(time.Second)
-		want(t, "the pod", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "True PrepullReady v2")
 		sent := len(n.cloud.patches)
 		pass(time.Hour)
 		if len(n.cloud.patches) != sent {
@@ -45,9 +45,9 @@ func TestConditionsOfOthersStay(t *testing.T) {
 		}}
 		n.cloud.set(pod)
 		pass(time.Minute)
-		want(t, "the pod", n.cloud.says("web-1"), "False Somebody v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "False Somebody v2")
 		n.ask(t, "web-1")
 		pass(2 * pullTime)
-		want(t, "the pod, once we are asked", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod, once we are asked", n.cloud.condition("web-1"), "True PrepullReady v2")
 	})
 }

@@ -25,10 +25,10 @@ func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 		want(t, "at once", n.shows("web-1"), "Pulling: app=Pulling side=Queued")
 		pass(pullTime + condition.SettleInterval)
 		want(t, "then", n.shows("web-1"), "Pulling: app=Ready side=Pulling")
-		want(t, "the pod, while pulling", n.cloud.says("web-1"), "False PrepullPulling v2")
+		want(t, "the pod, while pulling", n.cloud.condition("web-1"), "False PrepullPulling v2")
 		pass(pullTime + condition.SettleInterval)
 		want(t, "at last", n.shows("web-1"), "Ready: app=Ready side=Ready")
-		want(t, "the pod, at last", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod, at last", n.cloud.condition("web-1"), "True PrepullReady v2")
 		want(t, "the engine", n.engine.took(), "pull app, pull side")
 		if n.engine.most != 1 {
 			t.Errorf("%d images at a time", n.engine.most)
@@ -106,7 +106,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 		if i := s.Images[0]; i.Attempts != 9 || i.Reason != "RegistryUnreachable" || i.LastError != "no route" {
 			t.Errorf("got %+v", i)
 		}
-		want(t, "the pod", n.cloud.says("web-1"), "False PrepullRegistryUnreachable v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullRegistryUnreachable v2")
 		want(t, "events", fmt.Sprint(n.cloud.events), "[Warning web-1 ImagePrepullFailed]")
 
 		pass(2 * pullTime)
@@ -119,7 +119,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 		n.engine.mu.Unlock()
 		pass(2 * pullTime)
 		want(t, "when it is mended", n.shows("web-1"), "Ready: app=Ready")
-		want(t, "the pod, then", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod, then", n.cloud.condition("web-1"), "True PrepullReady v2")
 	})
 }
 
@@ -190,7 +190,7 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		want(t, "the engine", n.engine.took(), "pull app:2")
 		pass(retention.GracePeriod + time.Second)
 		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
-		want(t, "the pod", n.cloud.says("web-1"), "nothing")
+		want(t, "the pod", n.cloud.condition("web-1"), "nothing")
 		n.ask(t, "web-1")
 		pass(2*pullTime + condition.SettleInterval)
 		want(t, "asked for again", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
@@ -199,7 +199,7 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		pod.Status = n.cloud.pods["web-1"].Status
 		n.cloud.set(pod)
 		pass(time.Second)
-		want(t, "the pod, ready for a revision that is not the target", n.cloud.says("web-1"), "True PrepullReady v3")
+		want(t, "the pod, ready for a revision that is not the target", n.cloud.condition("web-1"), "True PrepullReady v3")
 	})
 }
 
@@ -227,13 +227,13 @@ func TestCancel(t *testing.T) {
 		}
 		n.ask(t, "web-1")
 		pass(pullTime / 2)
-		want(t, "the pod, before", n.cloud.says("web-1"), "False PrepullPulling v2")
+		want(t, "the pod, before", n.cloud.condition("web-1"), "False PrepullPulling v2")
 		if was, err := n.Cancel(name); !was || err != nil {
 			t.Errorf("got %t, %v", was, err)
 		}
 		pass(time.Second)
 		want(t, "state", n.shows("web-1"), "none")
-		want(t, "the pod, which may be upgraded without", n.cloud.says("web-1"), "nothing")
+		want(t, "the pod, which may be upgraded without", n.cloud.condition("web-1"), "nothing")
 		want(t, "the engine", n.engine.took(), "pull app, release app")
 		n.restart(t)
 		want(t, "after a restart", n.shows("web-1"), "none")
@@ -250,7 +250,7 @@ func TestWhatARolloutAsksForIsPulledUnasked(t *testing.T) {
 		pass(10*time.Second + 2*pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app=Ready")
 		want(t, "one that is being deleted", n.shows("web-0"), "none")
-		want(t, "the pod", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "True PrepullReady v2")
 
 		if was, err := n.Cancel(types.NamespacedName{Namespace: "ns", Name: "web-1"}); !was || err != nil {
 			t.Fatal(was, err)

@@ -95,7 +95,7 @@ func TestWhatSomebodyRemovesIsPutBack(t *testing.T) {
 				n.engine.remove <- removed
 				pass(pullTime / 2)
 				want(t, "the engine, when the content is gone", n.engine.took(), "keep app, pull app")
-				want(t, "the pod, then", n.cloud.says("web-1"), "False PrepullPulling v2")
+				want(t, "the pod, then", n.cloud.condition("web-1"), "False PrepullPulling v2")
 				pass(pullTime)
 				want(t, "at last", n.shows("web-1"), "Ready: app=Ready")
 			})

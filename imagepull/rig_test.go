@@ -305,8 +305,8 @@ func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, message stri
 	s.events = append(s.events, eventType+" "+pod.Name+" "+reason)
 }
 
-// says returns the condition PodImageReady of a pod, or "nothing".
-func (s *sky) says(name string) string {
+// condition returns the condition PodImageReady of a pod, or "nothing".
+func (s *sky) condition(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := upgrade.Condition(s.pods[name], upgrade.ImageCondition)

@@ -161,7 +161,7 @@ func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
 		n.other = unkept{n.engine}
 		n.restart(t)
 		pass(2 * pullTime)
-		want(t, "the pod", n.cloud.says("web-1"), "False PrepullInsufficientSpace v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullInsufficientSpace v2")
 	})
 }
 
@@ -173,7 +173,7 @@ func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
 		n.cloud.set(oldPod("web-1", "v2", "app"))
 		n.ask(t, "web-1")
 		pass(time.Hour)
-		want(t, "the pod", n.cloud.says("web-1"), "False PrepullContainerdUnavailable v2")
+		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullContainerdUnavailable v2")
 		if n.cloud.read > 0 {
 			t.Errorf("%d secrets were read", n.cloud.read)
 		}
@@ -200,7 +200,7 @@ func TestWhatIsRefusedIsSaidLessAndLessOften(t *testing.T) {
 		n.cloud.refuse = nil
 		n.cloud.mu.Unlock()
 		pass(2 * backoff.Longest)
-		want(t, "the pod, when it is let", n.cloud.says("web-1"), "True PrepullReady v2")
+		want(t, "the pod, when it is let", n.cloud.condition("web-1"), "True PrepullReady v2")
 	})
 }
 
@@ -227,7 +227,7 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 		n.cloud.mu.Unlock()
 		n.cloud.set(pod)
 		pass(time.Second)
-		want(t, "the pod, of another target meanwhile", n.cloud.says("web-1"), "False PrepullTargetChanged v3")
+		want(t, "the pod, of another target meanwhile", n.cloud.condition("web-1"), "False PrepullTargetChanged v3")
 	}
 	t.Run("cancelled", func(t *testing.T) {
 		onNode(t, func(t *testing.T, n *node) {
@@ -236,7 +236,7 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 				t.Errorf("got %t, %v", was, err)
 			}
 			pass(time.Second)
-			want(t, "the pod", n.cloud.says("web-1"), "nothing")
+			want(t, "the pod", n.cloud.condition("web-1"), "nothing")
 		})
 	})
 	t.Run("asked for and cancelled without the cloud", func(t *testing.T) {
@@ -250,10 +250,10 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 			}
 			n.cloud.be(false, false)
 			pass(time.Minute)
-			want(t, "the pod", n.cloud.says("web-1"), "nothing")
+			want(t, "the pod", n.cloud.condition("web-1"), "nothing")
 			n.ask(t, "web-1")
 			pass(2 * pullTime)
-			want(t, "the pod, asked for again", n.cloud.says("web-1"), "True PrepullReady v3")
+			want(t, "the pod, asked for again", n.cloud.condition("web-1"), "True PrepullReady v3")
 		})
 	})
 }

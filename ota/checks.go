@@ -63,7 +63,7 @@ func (s *server) checkImage(pod *corev1.Pod) error {
 	got := upgrade.RevisionOf(image)
 	switch {
 	case s.pulled(pod, want):
-		return nil // the condition will say so soon
+		return nil // the condition will show it soon
 	case image.Reason == upgrade.ReasonTargetChanged:
 		return failf(http.StatusForbidden,
 			"the images that were pulled for pod %s/%s are of another revision than the upgrade would be to by now: POST …/imagepull pulls those of the new one, DELETE …/imagepull lets the upgrade go without",

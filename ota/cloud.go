@@ -76,8 +76,8 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 // cloudFailure turns an error of Pods into a failure with a status code. doing is what was tried,
 // such as "list the pods of node n". caller is the request's context, without cloudTimeout.
 //
-// If the hub knows that the cloud is away, the failure says since when in place of err. The log
-// and GET /debug/cache say why each apiserver cannot be reached.
+// If the hub knows that the cloud is away, the failure has the time since when in place of err. The log
+// and GET /debug/cache show why each apiserver cannot be reached.
 func (s *server) cloudFailure(caller context.Context, err error, doing string) error {
 	switch {
 	case caller.Err() != nil:

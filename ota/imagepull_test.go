@@ -56,7 +56,7 @@ func (q *queue) Cancel(pod types.NamespacedName) (bool, error) {
 	return was, q.full
 }
 
-// pullable is upgradable, and tells its target.
+// pullable is upgradable, and has its target.
 func pullable(change ...func(*corev1.Pod)) *corev1.Pod {
 	return upgradable(append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Annotations = map[string]string{upgrade.TargetAnnotation: `{"revision":"new","containers":[{"name":"app","image":"app:2"}]}`}

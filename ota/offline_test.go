@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Offline an answer says once that the cloud is away, since when, and what to do.
+// Offline an answer has once that the cloud is away, since when, and what to do.
 func TestAnOfflineUpgradeSaysOnceWhatHappened(t *testing.T) {
 	const since = "offline since 2026-05-06T07:08:09Z: no apiserver can be reached, and the node is served from the cache"
 	// What the hub answers to a write.

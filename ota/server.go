@@ -29,7 +29,7 @@ type Options struct {
 	// Ready returns nil if the hub can serve the node, and otherwise the reason. Nil means
 	// always ready.
 	Ready func() error
-	// Offline says since when the cloud cannot be reached; it is empty while the cloud can be
+	// Offline describes since when the cloud cannot be reached; it is empty while the cloud can be
 	// reached. Nil means never offline.
 	Offline func() string
 	// Cache returns the state of the cache, for GET /debug/cache as JSON. Nil means that the path

@@ -127,7 +127,7 @@ func (r *sentRequest) path() string {
 	return r.target
 }
 
-// hasCredentials says whether the caller says who it is.
+// hasCredentials reports whether the request has credentials.
 func (r *sentRequest) hasCredentials() bool {
 	protocols := strings.Split(strings.Join(r.header["sec-websocket-protocol"], ","), ",")
 	return len(r.header["authorization"]) > 0 || slices.ContainsFunc(protocols, func(p string) bool {
@@ -135,14 +135,14 @@ func (r *sentRequest) hasCredentials() bool {
 	})
 }
 
-// isWhoHeader is true of those by which it says so, or on whose behalf it asks.
+// isWhoHeader reports whether a header names the caller, or on whose behalf it asks.
 func isWhoHeader(name string) bool {
 	return name == "authorization" || strings.HasPrefix(name, "impersonate-") || strings.HasPrefix(name, "x-remote-")
 }
 
 const lentToken = "Bearer the-nodes-own"
 
-// difference says in what got, which arrived at the apiserver, is more or other than
+// difference describes in what got, which arrived at the apiserver, is more or other than
 // what was sent; empty: in nothing.
 func (r *sentRequest) difference(got *arrivedRequest) string {
 	switch {
@@ -233,7 +233,7 @@ func (rec *recorder) from(address string) []*arrivedRequest {
 // FuzzRequests sends bytes to the port that lends the node's identity. What arrives
 // at the apiserver has to be what was sent, request for request, or nothing: not one
 // request more, no other path, no header that was not there, and the node's identity
-// for those only who said nothing of their own.
+// for those only who sent nothing of their own.
 func FuzzRequests(f *testing.F) {
 	rec := &recorder{got: map[string][]*arrivedRequest{}}
 	api := proxytest.APIServer(f, rec.ServeHTTP)
@@ -254,7 +254,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// unsent says which of got was not sent so; empty: each was, and in that order.
+// unsent returns which of got was not sent so; empty: each was, and in that order.
 func unsent(sent []sentRequest, got []*arrivedRequest) string {
 	for _, one := range got {
 		why, found := "nothing like it was sent", false

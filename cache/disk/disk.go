@@ -13,7 +13,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,16 +97,8 @@ func (d *Disk) newWriter(s *store.Store) *writeback.Writer {
 	})
 }
 
-// largeCommit is the size, in bytes, of a commit after which memory is returned to the machine
-// at once: the garbage of the commit and its lists would otherwise remain for minutes in an
-// idle hub. That takes some milliseconds in the background.
-const largeCommit = 4 << 20
-
 // committed is called after each commit.
 func (d *Disk) committed(c writeback.CommitStats) {
-	if c.Bytes > largeCommit {
-		defer debug.FreeOSMemory()
-	}
 	d.failing.Store(c.Err != nil)
 	if c.Err != nil {
 		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)

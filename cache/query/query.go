@@ -43,7 +43,7 @@ type Query struct {
 // (url.URL.Query): malformed pairs are left out.
 type Params struct {
 	url.Values
-	// Broken says that a pair was left out. An apiserver built with another version of Go
+	// Broken is set when a pair was left out. An apiserver built with another version of Go
 	// may parse it differently, so the answer is not kept.
 	Broken bool
 }

@@ -125,7 +125,7 @@ type Record struct {
 	since uint64 // Records.learned at the last change
 }
 
-// Known is all that records say about one object.
+// Known is all that is recorded about one object.
 type Known struct {
 	Record
 	Floor string // of the resource
@@ -155,7 +155,7 @@ func (r *Records) Now(resource schema.GroupVersionResource) Moment {
 	return Moment{r.Highest(resource).value(), r.learned.Load()}
 }
 
-// Known returns all that records say about an object.
+// Known returns all that is recorded about an object.
 func (r *Records) Known(of query.UserResource, namespace, name string) Known {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -11,7 +11,7 @@
 // have forgotten: first deletions, at the old version, then the other changes in the order of
 // their versions. A view that was evicted, or cannot be cached, is not listed again at once.
 //
-// Relists also show that etcd was restored from a backup; restore.go says what follows.
+// Relists also show that etcd was restored from a backup; see restore.go for what follows.
 //
 // # Concurrency
 //

@@ -160,7 +160,7 @@ func (k *Reviews) keepLocked(key string, answered *question) error {
 
 // Answer returns the body of the answer, a 201, to a review that was posted to a resource, in
 // an encoding that accept allows: the stored answer, or else no, with the reason why. An
-// error says that the review cannot be read, or that no encoding is accepted.
+// error means that the review cannot be read, or that no encoding is accepted.
 func (k *Reviews) Answer(resource schema.GroupVersionResource, request []byte, requestType, accept, why string) (body []byte, contentType string, err error) {
 	asked, err := decode(resource, request, requestType)
 	if err != nil {

@@ -100,8 +100,8 @@ func keep(tb testing.TB, k *review.Reviews, asked, answered runtime.Object) {
 	}
 }
 
-// says returns the answer to a review: "yes" or "no", the user, and the reason.
-func says(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string) string {
+// answerTo returns the answer to a review: "yes" or "no", the user, and the reason.
+func answerTo(tb testing.TB, k *review.Reviews, asked runtime.Object, accept string) string {
 	tb.Helper()
 	resource := tokens
 	if _, ok := asked.(*authorizationv1.SubjectAccessReview); ok {
@@ -142,12 +142,12 @@ func TestAYesIsRepeatedAlsoAfterARestart(t *testing.T) {
 	for range 2 {
 		for _, accept := range []string{kubelet, asJSON, ""} {
 			for _, r := range []runtime.Object{token, tokenReview(secret, "a", "b")} {
-				if got, want := says(t, k, r, accept), "yes jane u g v"; got != want {
+				if got, want := answerTo(t, k, r, accept), "yes jane u g v"; got != want {
 					t.Errorf("Accept %q: %q, want %q", accept, got, want)
 				}
 			}
 			for _, r := range []runtime.Object{may, accessReview("jane", "get", "y", "x")} {
-				if got, want := says(t, k, r, accept), "yes RBAC"; got != want {
+				if got, want := answerTo(t, k, r, accept), "yes RBAC"; got != want {
 					t.Errorf("Accept %q: %q, want %q", accept, got, want)
 				}
 			}
@@ -194,12 +194,12 @@ func TestAnyOtherQuestionIsAnsweredWithNo(t *testing.T) {
 		}),
 	} {
 		for _, accept := range []string{kubelet, asJSON} {
-			if got, want := says(t, k, r, accept), "no "+why; got != want {
+			if got, want := answerTo(t, k, r, accept), "no "+why; got != want {
 				t.Errorf("%s, Accept %q: %q, want %q", name, accept, got, want)
 			}
 		}
 	}
-	if got := says(t, k, may, kubelet); got != "yes RBAC" {
+	if got := answerTo(t, k, may, kubelet); got != "yes RBAC" {
 		t.Errorf("the same question after all others: %s", got)
 	}
 }
@@ -224,7 +224,7 @@ func TestOnlyAYesIsStoredAndANoDeletesIt(t *testing.T) {
 		}
 		keep(t, k, asked, yes)
 		keep(t, k, asked, answered)
-		if got := says(t, k, asked, kubelet); got != "no "+why {
+		if got := answerTo(t, k, asked, kubelet); got != "no "+why {
 			t.Errorf("%s after a yes: %s", name, got)
 		}
 		if n := open(t, &disk, review.Options{TTL: time.Hour}).Len(); n != 0 {
@@ -245,14 +245,14 @@ func TestAYesExpires(t *testing.T) {
 		keep(t, k, may, allowed(may)) // again: it counts from here
 		time.Sleep(ttl - time.Second)
 		for range 2 {
-			if got := says(t, k, may, kubelet); got != "yes RBAC" {
+			if got := answerTo(t, k, may, kubelet); got != "yes RBAC" {
 				t.Errorf("just before its end: %s", got)
 			}
 			k = open(t, &disk, o)
 		}
 		time.Sleep(time.Second)
 		for range 2 {
-			if got := says(t, k, may, kubelet); got != "no "+why {
+			if got := answerTo(t, k, may, kubelet); got != "no "+why {
 				t.Errorf("at its end: %s", got)
 			}
 			k = open(t, &disk, o)
@@ -263,7 +263,7 @@ func TestAYesExpires(t *testing.T) {
 
 		keep(t, k, may, allowed(may))
 		k = open(t, &disk, review.Options{TTL: 0})
-		if got := says(t, k, may, kubelet); got != "no "+why {
+		if got := answerTo(t, k, may, kubelet); got != "no "+why {
 			t.Errorf("turned off: %s", got)
 		}
 		keep(t, k, may, allowed(may))
@@ -287,7 +287,7 @@ func TestAClockThatJumpsDoesNotExtendAYes(t *testing.T) {
 			k := open(t, &disk, o)
 			keep(t, k, may, allowed(may))
 			time.Sleep(use)
-			if got := says(t, k, may, kubelet); got != "yes RBAC" {
+			if got := answerTo(t, k, may, kubelet); got != "yes RBAC" {
 				t.Errorf("after %v: %s", use, got)
 			}
 		})
@@ -303,7 +303,7 @@ func TestAClockThatJumpsDoesNotExtendAYes(t *testing.T) {
 				if used += 10 * time.Minute; used > ttl {
 					return
 				}
-				if got := says(t, k, may, kubelet); (got == "yes RBAC") != (used < ttl) {
+				if got := answerTo(t, k, may, kubelet); (got == "yes RBAC") != (used < ttl) {
 					t.Errorf("used for %v: %s", used, got)
 				}
 			})
@@ -313,7 +313,7 @@ func TestAClockThatJumpsDoesNotExtendAYes(t *testing.T) {
 		table := kept(t, 0, 0)
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(20 * 365 * 24 * time.Hour)
-			if got := says(t, open(t, table, o), may, kubelet); got != "no "+why {
+			if got := answerTo(t, open(t, table, o), may, kubelet); got != "no "+why {
 				t.Errorf("20 years later: %s", got)
 			}
 		})
@@ -335,10 +335,10 @@ func TestAFloodOfReviewsDoesNotEvictOtherUsers(t *testing.T) {
 					r := tokenReview(fmt.Sprint("flood", i))
 					keep(t, k, r, authenticated(r, "node")) // a name is not who asks
 				}
-				if got := says(t, k, token, kubelet); got != "yes victim u g v" {
+				if got := answerTo(t, k, token, kubelet); got != "yes victim u g v" {
 					t.Errorf("the victim's token: %s", got)
 				}
-				if got := says(t, k, may, kubelet); got != "yes RBAC" {
+				if got := answerTo(t, k, may, kubelet); got != "yes RBAC" {
 					t.Errorf("the victim's access: %s", got)
 				}
 				if k.Len() > 30 {
@@ -360,12 +360,12 @@ func TestAnAnswerThatIsConfirmedOftenIsWrittenRarely(t *testing.T) {
 		keep(t, k, may, allowed(may))
 		disk.FailPuts(nil)
 		time.Sleep(24*time.Hour - time.Second)
-		if got := says(t, k, may, kubelet); got != "yes RBAC" {
+		if got := answerTo(t, k, may, kubelet); got != "yes RBAC" {
 			t.Errorf("23 hours after it was confirmed: %s", got)
 		}
 		disk.Clear() // the file was replaced
 		keep(t, k, may, allowed(may))
-		if got := says(t, open(t, &disk, review.Options{TTL: time.Hour}), may, kubelet); got != "yes RBAC" {
+		if got := answerTo(t, open(t, &disk, review.Options{TTL: time.Hour}), may, kubelet); got != "yes RBAC" {
 			t.Errorf("confirmed after the file was replaced: %s", got)
 		}
 	})
@@ -418,7 +418,7 @@ func TestADamagedAnswerIsNo(t *testing.T) {
 	keep(t, k, may, allowed(may))
 	disk.Damage("reviews", disk.Keys("reviews")[0])
 	for range 2 {
-		if got := says(t, k, may, kubelet); got != "no "+why {
+		if got := answerTo(t, k, may, kubelet); got != "no "+why {
 			t.Error(got)
 		}
 		k = open(t, &disk, o)
@@ -432,7 +432,7 @@ func TestConcurrentUse(t *testing.T) {
 		all.Go(func() {
 			r := tokenReview(fmt.Sprint("token", i))
 			keep(t, k, r, authenticated(r, "jane"))
-			says(t, k, r, kubelet)
+			answerTo(t, k, r, kubelet)
 		})
 	}
 	all.Wait()
@@ -478,7 +478,7 @@ func TestAFloodOfReviewsOfManyAccountsDoesNotEvictOtherUsers(t *testing.T) {
 			keep(t, k, r, authenticated(r, fmt.Sprint("system:serviceaccount:flood:a", i)))
 		}
 		for _, verb := range []string{"get", "list", "watch"} {
-			if got := says(t, k, accessReview(victim, verb), kubelet); got != "yes RBAC" {
+			if got := answerTo(t, k, accessReview(victim, verb), kubelet); got != "yes RBAC" {
 				t.Errorf("the victim's access to %s: %s", verb, got)
 			}
 		}

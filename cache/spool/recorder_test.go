@@ -25,7 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// answered is what a recorder was told.
+// answered is an answer that a recorder got.
 type answered struct {
 	method string
 	code   int

@@ -152,7 +152,7 @@ func (e *edit) apply(c *Change) error {
 	return e.update(c, v, c.Delete)
 }
 
-// replace makes a view what c says. Members that stay are not written again.
+// replace replaces the contents of a view with those of c. Members that stay are not written again.
 func (e *edit) replace(c *Change, v View, err error) error {
 	if err == nil && v.Scope == c.Header.Scope {
 		if members, err := e.members(e.tx, v); err == nil {

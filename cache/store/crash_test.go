@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// crashFolder tells the test binary to be the process that is killed.
+// crashFolder is set in the environment of the test binary that is killed.
 const crashFolder = "STORE_TEST_CRASH_FOLDER"
 
 // Invariant 12: after kill -9 at any instant, each view equals a complete earlier state, and no

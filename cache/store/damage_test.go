@@ -149,7 +149,7 @@ func (d *damaged) use(s *store.Store, view int) error {
 
 // refetch replaces a damaged view, as the cache does.
 func (d *damaged) refetch(s *store.Store, view int) {
-	for v := range testViews { // Views has told of any of them
+	for v := range testViews { // Views has returned all of them
 		if _, err := verify(s, v); err == nil && v != view {
 			continue
 		}

@@ -90,7 +90,7 @@ func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 	}
 }
 
-// state tells the next Open how the last owner of the folder ended. Its file is not synced: it
+// state records for the next Open how the last owner of the folder ended. Its file is not synced: it
 // is for crashes of the process, which do not affect the kernel's page cache.
 type state struct {
 	phase phase

@@ -20,7 +20,7 @@ const formatVersion = 2
 
 var (
 	keyFormat = []byte("format") // version, and whether the rest is encrypted; never encrypted itself
-	keyCheck  = []byte("check")  // sealed: tells whether the key is the right one
+	keyCheck  = []byte("check")  // sealed: shows whether the key is the right one
 	keyViews  = []byte("views")  // tally of the IDs of views
 	keyTables = []byte("tables") // name and tally of each table; missing in files of early builds
 )

@@ -30,7 +30,7 @@ type Header struct {
 type View struct {
 	ID ID
 	Header
-	// Stale says that a change was lost: the members are those of ResourceVersion, but an
+	// Stale is set when a change was lost: the members are those of ResourceVersion, but an
 	// apiserver has served a newer version.
 	Stale   bool
 	Members int

@@ -53,7 +53,7 @@ type Store struct {
 	damaged chan struct{}         // closed when damage is set
 
 	write sync.Mutex // held during each commit; guards the following
-	// stuck says that a panic has left bbolt's locks taken: Close must not use them.
+	// stuck is set when a panic has left bbolt's locks taken: Close must not use them.
 	stuck   bool
 	closed  bool
 	doubted map[string]bool // tables; see CheckTable
@@ -90,7 +90,7 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close cache: %w", err)
 	}
 	if s.damage.Load() != nil {
-		return nil // the state file tells the next Open
+		return nil // the state file records it for the next Open
 	}
 	return s.dir.setState(state{})
 }
@@ -129,10 +129,8 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 		s.stuck = false
 		return err
 	}
-	// Rollback does nothing after a commit, also a failed one. After a panic it releases the
-	// lock, or panics too.
 	defer func() {
-		tx.Rollback() //nolint:errcheck // see above
+		tx.Rollback() //nolint:errcheck // after a commit, also a failed one, it does nothing; after a panic it releases the lock, or panics too
 		s.stuck = false
 	}()
 	if err := fn(tx); err != nil {
@@ -144,7 +142,7 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 }
 
 // marked returns the error of a transaction for callers. If it shows that the file's pages are
-// damaged, nothing is written any more, and the state file tells the next Open.
+// damaged, nothing is written any more, and the state file records it for the next Open.
 func (s *Store) marked(err error) error {
 	f, ok := errors.AsType[*corruption](err)
 	switch {

@@ -106,7 +106,7 @@ func (c codec) view(tx *bolt.Tx, id ID) (View, error) {
 }
 
 // members returns the members of a view, in order of their names only if these are not hashed,
-// or an error if they are not all that the header says.
+// or an error if they are not all that the header lists.
 func (c codec) members(tx *bolt.Tx, v View) ([]Member, error) {
 	bucket := tx.Bucket(bucketMembers).Bucket(v.ID[:])
 	if bucket == nil {

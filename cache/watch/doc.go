@@ -8,7 +8,7 @@
 // once: resume.go. The first one asks for the apiservers' version before: if their store was
 // restored from a backup, they would hold a watch above that version open without events. If
 // an apiserver has forgotten the client's version, package relist lists the view once for all
-// its watches. The stream sends the difference as events, or else tells the client to list
+// its watches. The stream sends the difference as events, or else makes the client list
 // again: relist.go. A watch that is opened while the cloud is away starts waiting, or, if it
 // requests initial events, replaying: offline.go.
 //

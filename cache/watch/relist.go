@@ -69,7 +69,7 @@ func (s *stream) overtaken() (bool, error) {
 	return ahead, err
 }
 
-// expire tells the client to list again, and ends the stream.
+// expire sends the event that makes the client list again, and ends the stream.
 func (s *stream) expire() {
 	status := apierrors.NewResourceExpired(fmt.Sprintf("edgehub: too old resource version: %s; list again", s.at)).Status()
 	out, err := wire.AppendError(s.out, s.repr.Encoding, status)

@@ -35,6 +35,6 @@
 // # Memory and concurrency
 //
 // A reader holds at most one item or frame, up to a limit. Returned byte slices point into the
-// input; each function says how long they are valid. A value of this package is for one
+// input; each function documents how long they are valid. A value of this package is for one
 // goroutine at a time; there is no other state. Callers decompress bodies.
 package wire

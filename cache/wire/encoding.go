@@ -42,7 +42,7 @@ func (e Encoding) MediaType() string {
 	}
 }
 
-// Errors to branch on. A returned error wraps one of them and says what was found where.
+// Errors to branch on. A returned error wraps one of them and describes what was found where.
 var (
 	// ErrTruncated is returned when the input ends within a value.
 	ErrTruncated = jsonscan.ErrTruncated

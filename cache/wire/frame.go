@@ -19,7 +19,7 @@ type Frame struct {
 	// cut into frames.
 	More bool
 
-	// Err says why Raw is not an event: ErrTooLarge, ErrMalformed or ErrTruncated. The fields
+	// Err describes why Raw is not an event: ErrTooLarge, ErrMalformed or ErrTruncated. The fields
 	// below are zero then, and the client gets Raw. Blanks between events have neither an
 	// error nor a type.
 	Err error

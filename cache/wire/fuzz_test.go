@@ -33,7 +33,7 @@ func smallList() runtime.Object {
 	return list
 }
 
-// FuzzInspectJSON holds what Inspect says against what a client's decoder says.
+// FuzzInspectJSON compares the result of Inspect with that of a client's decoder.
 func FuzzInspectJSON(f *testing.F) {
 	f.Add(encode(f, encoder(f, allTypes(f), wire.JSON, true), smallPod()))
 	f.Add([]byte(`{"a":[1.5e3,-0,true,false,null,"\ud83d\u0000\\",{}],"metadata":{"name":"\u0061"}}`))
@@ -64,7 +64,7 @@ func FuzzInspectJSON(f *testing.F) {
 	})
 }
 
-// FuzzInspectProtobuf holds what Inspect says against what a client's decoder says.
+// FuzzInspectProtobuf compares the result of Inspect with that of a client's decoder.
 func FuzzInspectProtobuf(f *testing.F) {
 	f.Add(bare(f, allTypes(f), wire.Protobuf, smallPod()))
 	f.Add(encode(f, encoder(f, allTypes(f), wire.Protobuf, true), smallPod()))

@@ -116,7 +116,7 @@ func (s *Splitter) Write(p []byte) (int, error) {
 func (s *Splitter) Failed() error { return s.failed }
 
 // Close returns the list's metadata if the body was one complete list. It must be called after a
-// clean end of the body, as the transport tells; only then do the emitted items count. Errors
+// clean end of the body, as the transport reports it; only then do the emitted items count. Errors
 // are ErrTruncated, ErrMalformed, ErrTooLarge, ErrNotList or that of emit.
 func (s *Splitter) Close() (ListMeta, error) {
 	if s.failed != nil {

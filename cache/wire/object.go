@@ -115,7 +115,7 @@ func appendJSONType(dst []byte, t TypeMeta) []byte {
 }
 
 // jsonSaysType reports whether object has a kind. For objects that apiservers write the first
-// key usually tells; otherwise the whole object is read.
+// key usually shows it; otherwise the whole object is read.
 func jsonSaysType(object []byte) bool {
 	switch {
 	case bytes.HasPrefix(object, []byte(`{"metadata":`)):

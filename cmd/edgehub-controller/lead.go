@@ -140,7 +140,7 @@ func (l *leadership) work(ctx context.Context, work func(context.Context) error)
 	return work(ctx)
 }
 
-// leads tells whether this process has, or had, the lead.
+// leads reports whether this process has, or had, the lead.
 func (l *leadership) leads() bool { return l.state.Load() == leading }
 
 // check fails when the process holds a lease it should have renewed long ago.

@@ -23,7 +23,7 @@ const (
 // probes answers liveness and readiness probes.
 type probes struct {
 	leadership *leadership
-	// synced tells whether the controller acts on what it sees.
+	// synced reports whether the controller acts on what it sees.
 	synced func() bool
 }
 
@@ -87,7 +87,7 @@ func listen(cfg *config, metrics prometheus.Gatherer, p probes) ([]*server, erro
 func newServer(addr string, h http.Handler) (*server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err // says what, where and why
+		return nil, err // has what, where and why
 	}
 	return &server{listener: listener, http: &http.Server{Handler: h, ReadHeaderTimeout: readHeaderTimeout}}, nil
 }

@@ -20,17 +20,26 @@ const (
 	// it takes with a quarter; with a quarter, 5,000 pods take more than 80 MB.
 	spareMemory = 6
 	// memoryPeriod is the interval of measuring the memory in use.
-	memoryPeriod = 5 * time.Second
+	memoryPeriod = time.Second
+	// idleAllocation is how many bytes the hub allocates within memoryPeriod, at most, while
+	// it is idle: with a kubelet's requests and scrapes of its metrics, without large lists.
+	idleAllocation = 16 << 20
+	// muchAllocation is how many bytes an idle hub must have allocated since it last returned
+	// memory to the machine, to do so again: that takes some milliseconds of CPU time.
+	muchAllocation = 32 << 20
 )
 
-// boundMemory makes the runtime collect garbage early, until stop is called or ctx ends. If
-// GOMEMLIMIT is set, it does nothing.
+// boundMemory makes the runtime collect garbage early, and return memory to the machine once
+// the hub is idle: the garbage of large lists would otherwise remain for minutes. It does so
+// until stop is called or ctx ends. If GOMEMLIMIT is set, it does nothing.
 func boundMemory(ctx context.Context) (stop func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
 	debug.SetMemoryLimit(leastMemory)
 	ctx, cancel := context.WithCancel(ctx)
+	last := measureMemory()
+	returned := last
 	var running sync.WaitGroup
 	running.Go(func() {
 		ticker := time.NewTicker(memoryPeriod)
@@ -41,10 +50,17 @@ func boundMemory(ctx context.Context) (stop func()) {
 				return
 			case <-ticker.C:
 			}
-			if next := limitFor(memoryInUse()); next != limit {
+			now := measureMemory()
+			if now.idleAfterMuch(last, returned) {
+				debug.FreeOSMemory()
+				now = measureMemory()
+				returned = now
+			}
+			if next := limitFor(now.inUse); next != limit {
 				limit = next
 				debug.SetMemoryLimit(limit)
 			}
+			last = now
 		}
 	})
 	return func() { cancel(); running.Wait() }
@@ -55,16 +71,30 @@ func limitFor(inUse uint64) int64 {
 	return max(leastMemory, int64(inUse+inUse/spareMemory))
 }
 
-// memoryInUse returns the memory that counts towards the limit, without garbage and free memory: the
-// heap that the last collection found live, stacks, and the runtime's own memory.
-func memoryInUse() uint64 {
+// memory describes the memory of the process, in bytes.
+type memory struct {
+	// inUse counts towards the limit, without garbage and free memory: the heap that the last
+	// collection found live, stacks, and the runtime's own memory.
+	inUse     uint64
+	allocated uint64 // on the heap since the process began
+}
+
+// idleAfterMuch reports whether the hub has been idle since last, one memoryPeriod ago, and
+// has allocated much since memory was returned to the machine. How much of that is garbage is
+// only known after a collection.
+func (m memory) idleAfterMuch(last, returned memory) bool {
+	return m.allocated-last.allocated <= idleAllocation && m.allocated-returned.allocated >= muchAllocation
+}
+
+func measureMemory() memory {
 	names := []string{
 		"/memory/classes/total:bytes",
-		"/gc/heap/live:bytes",
 		"/memory/classes/heap/objects:bytes",
 		"/memory/classes/heap/unused:bytes",
 		"/memory/classes/heap/free:bytes",
 		"/memory/classes/heap/released:bytes",
+		"/gc/heap/live:bytes",
+		"/gc/heap/allocs:bytes",
 	}
 	samples := make([]metrics.Sample, len(names))
 	for i, name := range names {
@@ -72,5 +102,5 @@ func memoryInUse() uint64 {
 	}
 	metrics.Read(samples)
 	value := func(i int) uint64 { return samples[i].Value.Uint64() }
-	return value(0) + value(1) - value(2) - value(3) - value(4) - value(5)
+	return memory{inUse: value(0) - value(1) - value(2) - value(3) - value(4) + value(5), allocated: value(6)}
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"runtime"
+	"runtime/debug"
 	"testing"
+	"time"
 )
 
 func TestTheMemoryLimitLeavesRoomForGarbage(t *testing.T) {
@@ -38,5 +41,49 @@ func TestMemoryInUseExcludesGarbage(t *testing.T) {
 
 func inUseAfterCollection() uint64 {
 	runtime.GC()
-	return memoryInUse()
+	return measureMemory().inUse
+}
+
+func TestMemoryIsReturnedByAnIdleHubAfterMuchWork(t *testing.T) {
+	const mb = 1 << 20
+	tests := map[string]struct {
+		returned, last, now uint64 // allocated until then
+		want                bool
+	}{
+		"idle after much work":           {returned: 100 * mb, last: 139 * mb, now: 140 * mb, want: true},
+		"busy":                           {returned: 100 * mb, last: 120 * mb, now: 140 * mb},
+		"idle after little work":         {returned: 100 * mb, last: 110 * mb, now: 111 * mb},
+		"idle since memory was returned": {returned: 100 * mb, last: 100 * mb, now: 100 * mb},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (memory{allocated: tt.now}).idleAfterMuch(memory{allocated: tt.last}, memory{allocated: tt.returned}); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestGarbageIsReturnedToTheMachine(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	stop := boundMemory(t.Context())
+	defer stop()
+	const much = 48 << 20
+	garbage := bytes.Repeat([]byte{1}, much)
+	held := heldMemory()
+	runtime.KeepAlive(garbage)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(memoryPeriod / 10) {
+		if now := heldMemory(); now+much/2 < held {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held a minute after %d of them became garbage; before, it was %d", now, much, held)
+		}
+	}
+}
+
+func heldMemory() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapSys - stats.HeapReleased
 }

@@ -64,7 +64,7 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods",
+			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
 				podList(old()), podList(pod("shop", "web-2", newRevision)), podList(pod("shop", "web-2", newRevision, tt.change)))
 			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
 				"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 of revision 7c9b does not run: "+tt.want+goBack)

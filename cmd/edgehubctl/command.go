@@ -22,7 +22,7 @@ const name = "edgehubctl"
 // streams are where output goes.
 type streams struct{ out, err io.Writer }
 
-// options are what the flags say. All commands share one set of flags, which may
+// options are the values of the flags. All commands share one set of flags, which may
 // stand before and behind the command.
 type options struct {
 	address   string
@@ -44,7 +44,7 @@ func commonFlags() []string {
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // errors say where help is
+	fs.Usage = func() {} // errors name the command that prints help
 	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "HOST:PORT where the hub listens; the environment variable EDGEHUB_ADDRESS sets another default")
 	fs.StringVar(&o.tls.ca, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
 	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")

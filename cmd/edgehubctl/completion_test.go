@@ -2,15 +2,13 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 )
 
 // upgradables is a hub with three pods, of which two need an upgrade.
@@ -24,10 +22,7 @@ func upgradables(t *testing.T) *fakeHub {
 func TestCompletion(t *testing.T) {
 	h := upgradables(t)
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
-	tests := map[string]struct {
-		words string // one behind the last space is being typed
-		want  string
-	}{
+	tests := map[string]completiontest.Case{
 		"nothing yet":                        {"", "pods pull upgrade status completion help"},
 		"the beginning of a command":         {"pu", "pull"},
 		"no such command":                    {"x", ""},
@@ -61,50 +56,29 @@ func TestCompletion(t *testing.T) {
 		"behind a command that is not known": {"push ", ""},
 		"behind the help of a command":       {"help pull ", ""},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			run(t.Context(), append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
-			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
+	completiontest.Check(t, tests, func(t *testing.T, words []string) string {
+		var out bytes.Buffer
+		run(t.Context(), append([]string{completion.Verb}, words...), streams{&out, &out}, usualTiming())
+		return out.String()
+	})
 	var out bytes.Buffer
 	if run(t.Context(), []string{completion.Verb}, streams{&out, &out}, usualTiming()); !strings.Contains(out.String(), "upgrade\n") {
 		t.Errorf("no words at all: got %q", out.String())
 	}
 }
 
-// Each shell is asked what it would offer, as far as it is installed here.
+// Each shell is asked what it would offer.
 func TestShellsTakeTheirScript(t *testing.T) {
 	h := upgradables(t)
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := "#!/bin/sh\nEDGEHUBCTL_TEST_IS_PROGRAM=yes exec '" + self + "' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "edgehubctl"), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	shells := map[string]string{
+	scripts := map[string]string{
 		"bash": `source <(edgehubctl completion bash) && COMP_LINE="edgehubctl --address $EDGEHUB_ADDRESS upgrade s" && COMP_POINT=${#COMP_LINE} && _edgehubctl && echo "${COMPREPLY[@]}"`,
 		"zsh":  `compdef() { :; }; source <(edgehubctl completion zsh); compadd() { shift; print -- "$@"; }; words=(edgehubctl upgrade s) CURRENT=3; _edgehubctl`,
 		"fish": `edgehubctl completion fish | source; complete -C 'edgehubctl upgrade s'`,
 	}
-	for shell, script := range shells {
+	shells := completiontest.New(t, "edgehubctl")
+	for shell, script := range scripts {
 		t.Run(shell, func(t *testing.T) {
-			path, err := exec.LookPath(shell)
-			if err != nil {
-				t.Skip(shell + " is not installed")
-			}
-			cmd := exec.CommandContext(t.Context(), path, "-c", script)
-			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "EDGEHUB_ADDRESS="+h.address, "HOME="+dir)
-			out, err := cmd.CombinedOutput()
-			if got := strings.TrimSpace(string(out)); err != nil || got != "shop/web-1" {
-				t.Errorf("got %q, %v", got, err)
-			}
+			shells.Expect(t, shell, script, "shop/web-1", "EDGEHUB_ADDRESS="+h.address)
 		})
 	}
 }

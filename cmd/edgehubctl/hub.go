@@ -153,7 +153,7 @@ func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// isPassing tells whether a later attempt may succeed, as after a restart of the hub.
+// isPassing reports whether a later attempt may succeed, as after a restart of the hub.
 func isPassing(err error) bool {
 	if r, ok := errors.AsType[*apiError](err); ok {
 		return r.code >= http.StatusInternalServerError && r.code != http.StatusNotImplemented

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,13 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // TestMain is also edgehubctl itself, for tests that have a shell call it.
 func TestMain(m *testing.M) {
-	if os.Getenv("EDGEHUBCTL_TEST_IS_PROGRAM") != "" {
+	if completiontest.Program() != "" {
 		main()
 	}
 	goleak.VerifyTestMain(m)
@@ -79,7 +79,7 @@ func (h *fakeHub) count(key string) int {
 	return len(slices.DeleteFunc(slices.Clone(h.requests), func(s string) bool { return s != key }))
 }
 
-func says(code int, text string) http.HandlerFunc {
+func answersWith(code int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
 		fmt.Fprint(w, text)
@@ -91,7 +91,7 @@ func sends(v any) http.HandlerFunc {
 	if err != nil {
 		panic(err)
 	}
-	return says(http.StatusOK, string(body))
+	return answersWith(http.StatusOK, string(body))
 }
 
 // breaksOff sends some text and cuts the connection.

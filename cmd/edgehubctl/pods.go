@@ -36,7 +36,7 @@ type podReport struct {
 	Images []imageChange `json:"images,omitempty"`
 	// Revision is what the pod runs.
 	Revision string `json:"revision,omitempty"`
-	// NeedsUpgrade is null while nobody has said.
+	// NeedsUpgrade is null while it is not known.
 	NeedsUpgrade *bool `json:"needsUpgrade"`
 	// TargetRevision and Since are there for a pod that needs an upgrade.
 	TargetRevision string     `json:"targetRevision,omitempty"`
@@ -45,7 +45,7 @@ type podReport struct {
 	ImageReady *bool `json:"imageReady"`
 	// ImageReason is a word for why the images are not ready. ImageBytes of them are on
 	// the node, which are ImagePercent of all; that is left out until the registry has
-	// told of every image how large it is.
+	// sent the size of every image.
 	ImageReason  string `json:"imageReason,omitempty"`
 	ImageBytes   int64  `json:"imageBytes,omitempty"`
 	ImagePercent *int   `json:"imagePercent,omitempty"`

@@ -94,10 +94,10 @@ func TestWhatGoesWrongIsOneLine(t *testing.T) {
 		code   exitCode
 		err    string
 	}{
-		"the hub says no, for now":    {says(503, "list the pods of node n: the cloud cannot be reached\n"), exitNotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
-		"it says no in several lines": {says(500, "one\n two\n"), exitFailed, "error: one two\n"},
-		"it says no without a word":   {says(500, ""), exitFailed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
-		"it is no hub":                {says(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
+		"the hub says no, for now":    {answersWith(503, "list the pods of node n: the cloud cannot be reached\n"), exitNotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
+		"it says no in several lines": {answersWith(500, "one\n two\n"), exitFailed, "error: one two\n"},
+		"it says no without a word":   {answersWith(500, ""), exitFailed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
+		"it is no hub":                {answersWith(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
 		"it breaks off":               {breaksOff(`{"items":[`), exitFailed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
 	}
 	for name, tt := range tests {

@@ -21,7 +21,7 @@ func TestRates(t *testing.T) {
 	}
 	tests := map[string]struct {
 		steps []step
-		want  float64 // -1: there is none to tell
+		want  float64 // -1: none is known
 	}{
 		"nothing is known":                   {nil, -1},
 		"one look is no rate":                {[]step{{0, 5}}, -1},

@@ -172,7 +172,7 @@ func streamError(err error) error {
 	return nil
 }
 
-// isOver tells whether the last state is final.
+// isOver reports whether the last state is final.
 func (f *follower) isOver() bool {
 	switch f.last.State {
 	case nodeapi.Ready, nodeapi.Cancelled, nodeapi.Superseded:
@@ -181,14 +181,14 @@ func (f *follower) isOver() bool {
 	return f.hopeless() || f.replaced()
 }
 
-// hopeless tells whether every missing image has failed for good.
+// hopeless reports whether every missing image has failed for good.
 func (f *follower) hopeless() bool {
 	return f.last.State == nodeapi.Failed && !slices.ContainsFunc(f.last.Images, func(i nodeapi.Image) bool {
 		return i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil)
 	})
 }
 
-// replaced tells whether another pre-pull has replaced the requested one between two streams.
+// replaced reports whether another pre-pull has replaced the requested one between two streams.
 func (f *follower) replaced() bool {
 	return f.last.Revision != f.first.Revision || f.last.UID != f.first.UID
 }

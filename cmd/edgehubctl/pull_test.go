@@ -15,12 +15,12 @@ const asked = "Image pre-pull requested for pod shop/web-1"
 
 // pulls answers a request for a pre-pull, and then its watches, one after the other.
 func pulls(t *testing.T, watches ...http.HandlerFunc) *fakeHub {
-	return newFakeHub(t).on("POST", pullOf, says(200, asked)).on("GET", watchOf, watches...)
+	return newFakeHub(t).on("POST", pullOf, answersWith(200, asked)).on("GET", watchOf, watches...)
 }
 
 func TestAPullIsFollowedToItsEnd(t *testing.T) {
 	const mib = 1 << 20
-	h := pulls(t, says(200, lines(
+	h := pulls(t, answersWith(200, lines(
 		imagePull(nodeapi.Queued, image("app:1", nodeapi.Queued, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
 		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
 		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 10*mib, 100*mib), image("init:1", nodeapi.Queued, 0, 0)),
@@ -64,27 +64,27 @@ func TestHowAPullEnds(t *testing.T) {
 			"error: pod shop/web-1 is no longer to be upgraded to revision 7c9b: edgehubctl pods shows what it needs\n"},
 		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(nodeapi.Failed, image("app:1", nodeapi.Ready, 4, 4), image("APP", nodeapi.Failed, 0, 0, forever))))}, exitFailed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
-		"one cannot be, but others are not through": {[]http.HandlerFunc{says(200, lines(
+		"one cannot be, but others are not through": {[]http.HandlerFunc{answersWith(200, lines(
 			imagePull(nodeapi.Pulling, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Failed, 1, 4, failing("X", "x", time.Second))),
 			imagePull(nodeapi.Failed, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Ready, 4, 4))))}, exitFailed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
-		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream ends too early": {[]http.HandlerFunc{says(200, lines(pulling)), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream ends too early": {[]http.HandlerFunc{answersWith(200, lines(pulling)), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the hub is not up yet": {[]http.HandlerFunc{says(200, ""), says(500, "not ready: caches"), says(500, "not ready: caches"), says(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the hub is not up yet": {[]http.HandlerFunc{answersWith(200, ""), answersWith(500, "not ready: caches"), answersWith(500, "not ready: caches"), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\nnot ready: caches; the pull goes on when it does\n"},
 		"another one has come in its place": {[]http.HandlerFunc{breaksOff(lines(pulling)), hangs(lines(other))}, exitNotNow,
 			"the hub has ended its answer; the pull goes on when it does\nerror: pod shop/web-1 is to be upgraded to revision 8aaa by now, not to 7c9b: pull again\n"},
-		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(404, "no images are being pulled for pod shop/web-1")}, exitFailed,
+		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(404, "no images are being pulled for pod shop/web-1")}, exitFailed,
 			"the hub has ended its answer; the pull goes on when it does\nerror: no images are being pulled for pod shop/web-1\n"},
-		"the hub came up again without containerd": {[]http.HandlerFunc{breaksOff(lines(pulling)), says(501, "this hub cannot pull images")}, exitFailed,
+		"the hub came up again without containerd": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(501, "this hub cannot pull images")}, exitFailed,
 			"the hub has ended its answer; the pull goes on when it does\nerror: this hub cannot pull images\n"},
-		"the answer makes no sense": {[]http.HandlerFunc{says(200, lines(pulling)+"<html>")}, exitFailed,
+		"the answer makes no sense": {[]http.HandlerFunc{answersWith(200, lines(pulling)+"<html>")}, exitFailed,
 			"error: the hub's answer is not understood, it may be of another version: invalid character '<' looking for beginning of value\n"},
-		"the answer is of another kind": {[]http.HandlerFunc{says(200, `{"images":7}`)}, exitFailed,
+		"the answer is of another kind": {[]http.HandlerFunc{answersWith(200, `{"images":7}`)}, exitFailed,
 			"error: the hub's answer is not understood, it may be of another version: json: cannot unmarshal number into Go struct field ImagePull.images of type []nodeapi.Image\n"},
 	}
 	for name, tt := range tests {
@@ -100,7 +100,7 @@ func TestHowAPullEnds(t *testing.T) {
 func TestWhatTheHubRefusesIsSaid(t *testing.T) {
 	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 501: exitFailed, 500: exitFailed} {
 		for _, args := range [][]string{{"pull", "shop/web-1"}, {"pull", "shop/web-1", "--no-wait"}, {"pull", "shop/web-1", "-o", "json"}} {
-			newFakeHub(t).on("POST", pullOf, says(code, "pod shop/web-1 this and that\n")).
+			newFakeHub(t).on("POST", pullOf, answersWith(code, "pod shop/web-1 this and that\n")).
 				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
 		}
 	}
@@ -116,13 +116,13 @@ func TestNothingThatIsShownIsACommandForATerminal(t *testing.T) {
 	}
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := pulls(t, says(200, lines(state))).edgehubctl(t, args...)
+			got := pulls(t, answersWith(200, lines(state))).edgehubctl(t, args...)
 			if text := got.out + got.err; strings.ContainsAny(text, "\x1b\a\u009b\u202e") || !strings.Contains(text, `\u009b`) {
 				t.Errorf("got %q", text)
 			}
 		})
 	}
-	refused := newFakeHub(t).on("POST", pullOf, says(403, "no"+hostile)).edgehubctl(t, "pull", "shop/web-1")
+	refused := newFakeHub(t).on("POST", pullOf, answersWith(403, "no"+hostile)).edgehubctl(t, "pull", "shop/web-1")
 	if strings.ContainsAny(refused.err, "\x1b\a\u009b\u202e") {
 		t.Errorf("got %q", refused.err)
 	}
@@ -138,7 +138,7 @@ func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 		"while it goes on":       {hangs(pulling), "error: not done after 3s: 1 of 2 images on the node." + goesOn},
 		"while it fails":         {hangs(lines(imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 3s: a: failed, again in 60m: no such tag." + goesOn},
 		"while nothing is said":  {hangs(""), "error: not done after 3s: the hub has not said how far it is." + goesOn},
-		"while the hub is gone":  {says(502, "gone"), "gone; the pull goes on when it does\nerror: not done after 3s: the hub has not said how far it is." + goesOn},
+		"while the hub is gone":  {answersWith(502, "gone"), "gone; the pull goes on when it does\nerror: not done after 3s: the hub has not said how far it is." + goesOn},
 		"while the hub restarts": {breaksOff(pulling), "the hub has ended its answer; the pull goes on when it does\nerror: not done after 3s: 1 of 2 images on the node." + goesOn},
 	}
 	for name, tt := range tests {
@@ -188,20 +188,20 @@ func TestAPullThatIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAPodWithoutANamespaceIsInDefault(t *testing.T) {
-	newFakeHub(t).on("POST", "/openyurt.io/v1/namespaces/default/pods/web-1/imagepull", says(200, "yes")).
+	newFakeHub(t).on("POST", "/openyurt.io/v1/namespaces/default/pods/web-1/imagepull", answersWith(200, "yes")).
 		edgehubctl(t, "pull", "web-1", "--no-wait").is(t, exitDone, "yes\n", "")
 }
 
 func TestAPullIsCancelled(t *testing.T) {
-	h := newFakeHub(t).on("DELETE", pullOf, says(200, "Image pre-pull cancelled for pod shop/web-1"))
+	h := newFakeHub(t).on("DELETE", pullOf, answersWith(200, "Image pre-pull cancelled for pod shop/web-1"))
 	h.edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, exitDone, "Image pre-pull cancelled for pod shop/web-1\n", "")
 	h.edgehubctl(t, "pull", "--cancel", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Image pre-pull cancelled for pod shop/web-1\"\n}\n", "")
-	newFakeHub(t).on("DELETE", pullOf, says(404, "no images are being pulled for pod shop/web-1")).
+	newFakeHub(t).on("DELETE", pullOf, answersWith(404, "no images are being pulled for pod shop/web-1")).
 		edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, exitFailed, "", "error: no images are being pulled for pod shop/web-1\n")
 }
 
 func TestAPullAsJSONIsALineForEachChange(t *testing.T) {
 	all := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)), imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4)))
-	pulls(t, breaksOff(all[:strings.Index(all, "\n")+1]), says(200, all)).edgehubctl(t, "pull", "shop/web-1", "-o", "json").
+	pulls(t, breaksOff(all[:strings.Index(all, "\n")+1]), answersWith(200, all)).edgehubctl(t, "pull", "shop/web-1", "-o", "json").
 		is(t, exitDone, all, "the hub has ended its answer; the pull goes on when it does\n")
 }

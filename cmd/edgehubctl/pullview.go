@@ -45,7 +45,7 @@ func (n *notes) note(text string) {
 	}
 }
 
-// jsonView prints each change on a line of its own, as the hub says it.
+// jsonView prints each change on a line of its own, as the hub sends it.
 type jsonView struct {
 	notes
 	states notes
@@ -112,7 +112,7 @@ func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 	}
 }
 
-// meter measures the rate of one image's download. The hub says how many bytes there are; each
+// meter measures the rate of one image's download. The hub reports how many bytes there are; each
 // client measures the rate itself.
 type meter struct{ samples []sample }
 
@@ -124,7 +124,7 @@ type sample struct {
 const (
 	// meterSpan is how long a sample counts: long enough for a line that stutters.
 	meterSpan = 10 * time.Second
-	// meterLeast is how long bytes are counted before a rate is told.
+	// meterLeast is how long bytes are counted before a rate is shown.
 	meterLeast = 900 * time.Millisecond
 )
 

@@ -17,9 +17,9 @@ import (
 type hubReport struct {
 	Address string `json:"address"`
 	Ready   bool   `json:"ready"`
-	// Readiness is what the hub says of itself, in words.
+	// Readiness describes the hub's readiness in words.
 	Readiness string `json:"readiness"`
-	// Cloud and Cache are null for a hub that does not tell.
+	// Cloud and Cache are null for a hub that does not report them.
 	Cloud      *nodeapi.CloudState `json:"cloud"`
 	Cache      *cacheReport        `json:"cache"`
 	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`

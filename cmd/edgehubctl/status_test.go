@@ -18,7 +18,7 @@ func ago(d time.Duration) time.Time {
 // healthy is a hub with a cloud, a cache and nothing to pull.
 func healthy(t *testing.T) *fakeHub {
 	return newFakeHub(t).
-		on("GET", nodeapi.Readyz, says(200, "OK")).
+		on("GET", nodeapi.Readyz, answersWith(200, "OK")).
 		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{})).
 		on("GET", nodeapi.Cache, sends(map[string]any{
 			"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []nodeapi.APIServerState{
@@ -48,18 +48,18 @@ images      none are pulled ahead
 
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
 	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []viewState{}})).
-		on("GET", nodeapi.Readyz, says(200, "OK, offline since 2026"))
+		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026"))
 	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
 
 func TestStatusOfAHubThatIsNotReady(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Readyz, says(500, "not ready: no certificate yet"))
+	h := healthy(t).on("GET", nodeapi.Readyz, answersWith(500, "not ready: no certificate yet"))
 	h.edgehubctl(t, "status").has(t, exitNotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitNotNow, `"readiness": "not ready: no certificate yet"`, "error: not ready: no certificate yet\n")
 }
 
 func TestStatusOfAnOlderHub(t *testing.T) {
-	h := newFakeHub(t).on("GET", nodeapi.Readyz, says(200, "OK"))
+	h := newFakeHub(t).on("GET", nodeapi.Readyz, answersWith(200, "OK"))
 	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nimages      none are pulled ahead\n", "")
 }
 

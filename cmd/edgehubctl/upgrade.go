@@ -35,7 +35,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	before, err := c.hub.nodePods(ctx) // only the old pod tells what its replacement will be
+	before, err := c.hub.nodePods(ctx) // only the old pod shows what its replacement will be
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func upgradePod(ctx context.Context, c *call) error {
 // waitForReplacement polls the node's pods. That is cheap: the hub has them in memory, and few
 // people wait at once.
 func (c *call) waitForReplacement(ctx context.Context, s *replacement, began time.Time) error {
-	tell := c.teller()
+	report := c.progressReporter()
 	waiting := "for the hub"
 	for {
 		asked := time.Now()
@@ -68,7 +68,7 @@ func (c *call) waitForReplacement(ctx context.Context, s *replacement, began tim
 		case err != nil && !isPassing(err):
 			return err
 		case err != nil:
-			tell(err.Error()+"; the upgrade goes on all the same", time.Since(began))
+			report(err.Error()+"; the upgrade goes on all the same", time.Since(began))
 		default:
 			var done bool
 			if done, waiting, err = s.check(pods, asked, time.Now()); err != nil {
@@ -77,7 +77,7 @@ func (c *call) waitForReplacement(ctx context.Context, s *replacement, began tim
 			if done {
 				return c.arrived(s, began)
 			}
-			tell("waiting "+waiting, time.Since(began))
+			report("waiting "+waiting, time.Since(began))
 		}
 		pause(ctx, c.pace)
 	}
@@ -102,9 +102,9 @@ func (c *call) arrived(s *replacement, began time.Time) error {
 	return nil
 }
 
-// teller returns a function that shows what the command waits for: on a terminal in place,
+// progressReporter returns a function that shows what the command waits for: on a terminal in place,
 // with the time so far; elsewhere on stderr, when it has changed.
-func (c *call) teller() func(text string, took time.Duration) {
+func (c *call) progressReporter() func(text string, took time.Duration) {
 	size, isTerminal := screen.Terminal(c.out)
 	if !isTerminal || c.output != "" {
 		n := &notes{w: c.err}

@@ -34,7 +34,7 @@ func old(change ...func(*corev1.Pod)) corev1.Pod {
 }
 
 func TestAnUpgradeIsAskedFor(t *testing.T) {
-	h := newFakeHub(t).on("POST", upgradeOf, says(200, started))
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started))
 	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, started+"\n", "")
 	h.edgehubctl(t, "upgrade", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Start updating pod shop/web-1\"\n}\n", "")
 }
@@ -42,7 +42,7 @@ func TestAnUpgradeIsAskedFor(t *testing.T) {
 func TestAnUpgradeThatIsRefused(t *testing.T) {
 	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 500: exitFailed} {
 		for _, args := range [][]string{{"upgrade", "shop/web-1"}, {"upgrade", "shop/web-1", "--wait"}} {
-			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", upgradeOf, says(code, "pod shop/web-1 this and that\n")).
+			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", upgradeOf, answersWith(code, "pod shop/web-1 this and that\n")).
 				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
 		}
 	}
@@ -52,7 +52,7 @@ func TestAnUpgradeIsWaitedFor(t *testing.T) {
 	other := pod("shop", "db-1", newRevision)
 	other.OwnerReferences[0].UID = "another DaemonSet"
 	elsewhere := pod("elsewhere", "web-9", newRevision)
-	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods",
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
 		podList(other, old(), elsewhere), // before the request
 		podList(old(), other, elsewhere), // behind it: nothing has happened yet
 		podList(other, old(deleting), elsewhere),
@@ -76,7 +76,7 @@ waiting for pod shop/web-2 to stay Ready for 60ms
 }
 
 func TestAnUpgradeAsJSON(t *testing.T) {
-	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", newRevision)))
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", newRevision)))
 	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "-o", "json")
 	var u upgraded
 	if err := json.Unmarshal([]byte(got.out), &u); err != nil {
@@ -95,13 +95,13 @@ func TestAnUpgradeAsJSON(t *testing.T) {
 }
 
 func TestASuccessorOfAnotherRevision(t *testing.T) {
-	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
 	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
 		"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its DaemonSet was changed meanwhile\n")
 }
 
 func TestAPodThatWasNotKnownBefore(t *testing.T) {
-	h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList())
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList())
 	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").has(t, exitFailed, started, "its successor cannot be told from others")
 }
 
@@ -114,7 +114,7 @@ func TestAnUpgradeIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 		"while it starts": {podList(pulling), `waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating, mounting volumes
 error: not done after 300ms: waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating, mounting volumes. The upgrade goes on; edgehubctl pods shows the pod
 `},
-		"while the hub is gone": {says(502, "gone"), `gone; the upgrade goes on all the same
+		"while the hub is gone": {answersWith(502, "gone"), `gone; the upgrade goes on all the same
 error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod
 `},
 		"while the hub says nothing": {hangs(""), `error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod
@@ -122,7 +122,7 @@ error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubct
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newFakeHub(t).on("POST", upgradeOf, says(200, started)).on("GET", "/pods", podList(old()), tt.answer)
+			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), tt.answer)
 			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
 		})
 	}

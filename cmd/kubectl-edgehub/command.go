@@ -33,7 +33,7 @@ const (
 	exitHeldUp   exitCode = 3 // it does not go on until somebody does something
 )
 
-// options are what the flags say. All commands share one set of flags, which may
+// options are the values of the flags. All commands share one set of flags, which may
 // stand before and behind the command.
 type options struct {
 	connection
@@ -48,7 +48,7 @@ type options struct {
 
 func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // errors say where help is
+	fs.Usage = func() {} // errors name the command that prints help
 	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
 	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")

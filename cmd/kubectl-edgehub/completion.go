@@ -142,7 +142,7 @@ func (o *options) namespaces(ctx context.Context) []string {
 	return names
 }
 
-// kubeconfig returns what the files say; nothing if they cannot be read.
+// kubeconfig returns the contents of the files; nothing if they cannot be read.
 func (o *options) kubeconfig() *clientcmdapi.Config {
 	config, err := o.rules.Load()
 	if err != nil {

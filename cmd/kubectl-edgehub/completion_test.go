@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
@@ -68,10 +67,7 @@ func managed(name, strategy string) appsv1.DaemonSet {
 
 func TestCompletion(t *testing.T) {
 	useCluster(t)
-	tests := map[string]struct {
-		words string // one behind the last space is being typed
-		want  string
-	}{
+	tests := map[string]completiontest.Case{
 		"nothing yet":                          {"", "completion pause resume status help"},
 		"the beginning of a command":           {"pa", "pause"},
 		"help of a command":                    {"help s", "status"},
@@ -102,52 +98,22 @@ func TestCompletion(t *testing.T) {
 		"a context without a kubeconfig":       {"--kubeconfig /nowhere --context ", ""},
 		"behind a command that does not exist": {"stop ", ""},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			run(t.Context(), "kubectl-edgehub", append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out})
-			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
+	completiontest.Check(t, tests, func(t *testing.T, words []string) string {
+		var out bytes.Buffer
+		run(t.Context(), "kubectl-edgehub", append([]string{completion.Verb}, words...), streams{&out, &out})
+		return out.String()
+	})
 	var out bytes.Buffer
 	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, streams{&out, &out}); out.String() != "ds/web\n:4\n" {
 		t.Errorf("to kubectl: got %q", out.String())
 	}
 }
 
-// bash completes kubectl-edgehub by its script, and kubectl edgehub by way of kubectl, as far
-// as they are installed here.
+// How kubectl completes kubectl edgehub is tested where there is a kubectl: see
+// test/integration/plugin.
 func TestBashCompletes(t *testing.T) {
 	useCluster(t)
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range []string{name, kubectlCompleter} {
-		script := "#!/bin/sh\nKUBECTL_EDGEHUB_TEST_PROGRAM=" + program + " exec '" + self + "' \"$@\"\n"
-		if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tests := map[string]struct{ program, script, want string }{
-		"kubectl-edgehub": {"bash", `source <(kubectl-edgehub completion bash); COMP_LINE="kubectl-edgehub --context=prod-shop status ds/" COMP_POINT=46
-			_kubectl_edgehub; echo "${COMPREPLY[@]}"`, "ds/till"},
-		"kubectl edgehub": {"kubectl", "kubectl __complete edgehub --context=prod-shop status ds/ 2>/dev/null", "ds/till\n:4"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(tt.program); err != nil {
-				t.Skip(tt.program + " is not installed")
-			}
-			cmd := exec.CommandContext(t.Context(), "bash", "-c", tt.script)
-			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
-			out, err := cmd.CombinedOutput()
-			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
-				t.Errorf("got %q, %v; want %q", got, err, tt.want)
-			}
-		})
-	}
+	completiontest.New(t, name).Expect(t, "bash", `source <(kubectl-edgehub completion bash)
+		COMP_LINE="kubectl-edgehub --context=prod-shop status ds/" COMP_POINT=46
+		_kubectl_edgehub; echo "${COMPREPLY[@]}"`, "ds/till")
 }

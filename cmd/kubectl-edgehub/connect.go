@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
-// connection says how to reach the cluster, by kubectl's own flags and KUBECONFIG.
+// connection describes how to reach the cluster, by kubectl's own flags and KUBECONFIG.
 type connection struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides clientcmd.ConfigOverrides
@@ -56,7 +56,7 @@ func (c *connection) open() (*cluster, error) {
 	return &cluster{client: client, namespace: namespace, clock: clock}, nil
 }
 
-// serverClock tells the time of the apiserver: the times that it is compared with were written
+// serverClock returns the time of the apiserver: the times that it is compared with were written
 // in the cluster, and the clock of a person's machine may be off. It is exact to a second or
 // two and safe for concurrent use.
 type serverClock struct {

@@ -55,7 +55,7 @@ func byReason(_ *report, nodes []nodeReport) string {
 	return strings.Join(out, "; ")
 }
 
-// byLimit says what pending nodes wait for: their turn, or their images.
+// byLimit describes what pending nodes wait for: their turn, or their images.
 func byLimit(r *report, nodes []nodeReport) string {
 	if r.Limits == nil {
 		return ""
@@ -83,7 +83,7 @@ func awaitImages(nodes []nodeReport) int {
 	return count
 }
 
-// byHolder says what holds the nodes.
+// byHolder describes what holds the nodes.
 func byHolder(_ *report, nodes []nodeReport) string {
 	counts := map[rollout.State]int{}
 	for _, n := range nodes {

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// imagesFirst has a node that is updated, and three that have been told two minutes
+// imagesFirst has a node that is updated, and three that have had their target for two minutes
 // ago to pull: one does, one cannot, one has.
 func imagesFirst(annotations map[string]string) *world {
 	w := newWorld(advanced, map[string]string{upgrade.PrepullAnnotation: "true", rollout.MaxUnavailableAnnotation: "1"})

@@ -13,7 +13,7 @@ import (
 
 const (
 	// controllerLease is the name of the lease that a working controller holds, and
-	// controllerNamespace its namespace, unless the controller's flags say otherwise.
+	// controllerNamespace its namespace, unless the controller's flags set another.
 	controllerLease     = "edgehub-controller"
 	controllerNamespace = "edgehub-system"
 	// overdue is how many times its duration a lease may go without renewal. A controller that
@@ -23,7 +23,7 @@ const (
 	leasePeriod = 10 * time.Second
 )
 
-// leaseCheck tells whether a controller is at work, by its lease. It is for one
+// leaseCheck reports whether a controller is at work, by its lease. It is for one
 // goroutine.
 type leaseCheck struct {
 	c       *cluster
@@ -33,7 +33,7 @@ type leaseCheck struct {
 }
 
 // warning returns what a person should know when nothing happens, or "". spoke
-// tells whether the controller is known to have seen the present state.
+// reports whether the controller is known to have seen the present state.
 func (p *leaseCheck) warning(ctx context.Context, spoke bool) string {
 	now := p.c.clock.now()
 	if now.Sub(p.asked) >= leasePeriod {

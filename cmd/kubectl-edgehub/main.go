@@ -1,9 +1,9 @@
 // Command kubectl-edgehub shows and steers the rollouts of DaemonSets that opted
 // into an update strategy of edgehub. In a folder of PATH, it is `kubectl
-// edgehub`. See help.go for what it tells its users.
+// edgehub`. See help.go for its help texts.
 //
 // It reads the DaemonSet, its pods and the nodes, and judges them by the controller's own rules.
-// So the report is right even while the controller does not run, and can say so.
+// So the report is right even while the controller does not run, and can show that.
 package main
 
 import (

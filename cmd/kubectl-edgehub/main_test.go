@@ -13,13 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // The test is also the program, for tests that start it.
 func TestMain(m *testing.M) {
-	if program := os.Getenv("KUBECTL_EDGEHUB_TEST_PROGRAM"); program != "" {
+	if program := completiontest.Program(); program != "" {
 		os.Exit(int(run(context.Background(), program, os.Args[1:], streams{os.Stdout, os.Stderr})))
 	}
 	goleak.VerifyTestMain(m)

@@ -64,7 +64,7 @@ func follow(ctx context.Context, c *cluster, name string) (*source, error) {
 		revisions:  appsinformers.NewFilteredControllerRevisionInformer(c.client, ds.Namespace, 0, cache.Indexers{}, selected),
 		pods:       coreinformers.NewFilteredPodInformer(c.client, ds.Namespace, 0, cache.Indexers{}, selected),
 		nodes:      coreinformers.NewNodeInformer(c.client, 0, cache.Indexers{}),
-		changed:    make(chan struct{}, 1), // one is enough to say that there was a change
+		changed:    make(chan struct{}, 1), // one is enough to signal a change
 		failed:     make(chan error, 1),    // the first counts
 	}
 	ctx, s.cancel = context.WithCancel(ctx)

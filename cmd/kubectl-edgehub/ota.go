@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// judgeOTA counts which nodes have upgraded. The rules of a paused rollout tell old pods from
+// judgeOTA counts which nodes have upgraded. The rules of a paused rollout distinguish old pods from
 // new ones; here, old pods wait for the owners of their nodes.
 func (r *report) judgeOTA(o objects, now time.Time) {
 	if _, err := rollout.ParsePrepull(o.daemonSet.Annotations); err != nil {
@@ -87,7 +87,7 @@ func (r *report) sumUpOTA(unscheduled int) {
 	}
 }
 
-// marked tells whether the controller's condition on pod is about revision.
+// marked reports whether the controller's condition on pod is about revision.
 func marked(pod *corev1.Pod, revision string) bool {
 	c := upgrade.Condition(pod, upgrade.NeedCondition)
 	return c != nil && upgrade.RevisionOf(c) == revision

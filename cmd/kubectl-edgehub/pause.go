@@ -47,7 +47,7 @@ func resume(ctx context.Context, c *cluster, name string, _ *options, s streams)
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed\n", name)
 		if isHalted {
 			fmt.Fprintf(s.out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
-				conditionOf(ds, rollout.HaltedCondition).Message)
+				daemonset.Condition(ds, rollout.HaltedCondition).Message)
 			return exitHeldUp, nil
 		}
 	case isHalted:
@@ -55,7 +55,7 @@ func resume(ctx context.Context, c *cluster, name string, _ *options, s streams)
 			return exitFailed, err
 		}
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
-			name, revision, conditionOf(ds, rollout.HaltedCondition).Message)
+			name, revision, daemonset.Condition(ds, rollout.HaltedCondition).Message)
 	default:
 		fmt.Fprintf(s.out, "daemonset.apps/%s is neither paused nor halted\n", name)
 	}

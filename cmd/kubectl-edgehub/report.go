@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,11 +53,11 @@ type report struct {
 	// Revision is the target; "" while it is not known.
 	Revision string `json:"targetRevision"`
 	State    phase  `json:"state"`
-	// Message says in a line how many nodes are in which state.
+	// Message describes in a line how many nodes are in which state.
 	Message string `json:"message"`
-	// Advice says what comes next, or what there is to do.
+	// Advice describes what comes next, or what there is to do.
 	Advice string `json:"advice"`
-	// Warnings say why the report may mislead.
+	// Warnings describe why the report may mislead.
 	Warnings []string `json:"warnings,omitempty"`
 	// Limits are those of AdvancedRollingUpdate.
 	Limits *limits `json:"limits,omitempty"`
@@ -66,7 +65,7 @@ type report struct {
 	Counts map[rollout.State]int `json:"counts"`
 	Nodes  []nodeReport          `json:"nodes"`
 
-	// spoke tells whether the controller has said something about Revision.
+	// spoke is set when a condition of the controller's is about Revision.
 	spoke bool
 }
 
@@ -163,7 +162,7 @@ func (r *report) judgeRollout(o objects, now time.Time) {
 	plan := makePlan(o, options, r.Revision, now)
 	r.fill(&plan, rollout.States(), func(*rollout.NodeStatus) {})
 	r.Limits = limitsOf(&plan, options)
-	c := conditionOf(o.daemonSet, rollout.ProgressingCondition)
+	c := daemonset.Condition(o.daemonSet, rollout.ProgressingCondition)
 	r.spoke = c != nil && rollout.RevisionIn(c.Message) == r.Revision
 	r.sumUp(&plan, options, o.daemonSet)
 }
@@ -171,7 +170,7 @@ func (r *report) judgeRollout(o objects, now time.Time) {
 // makePlan applies the controller's own rules to the present state. The circuit breaker depends
 // on events of the past, so the controller's last condition counts if it is about this revision.
 func makePlan(o objects, options rollout.Options, revision string, now time.Time) rollout.Plan {
-	if c := conditionOf(o.daemonSet, rollout.HaltedCondition); c != nil &&
+	if c := daemonset.Condition(o.daemonSet, rollout.HaltedCondition); c != nil &&
 		c.Status == corev1.ConditionFalse && rollout.RevisionIn(c.Message) == revision {
 		options.Continue = revision
 	}
@@ -255,7 +254,7 @@ func whatIsNext(plan *rollout.Plan, options rollout.Options) string {
 
 // haltedBecause prefers the message of the controller, which has seen what happened.
 func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
-	if c := conditionOf(ds, rollout.HaltedCondition); c != nil && c.Status == corev1.ConditionTrue && rollout.RevisionIn(c.Message) == plan.Revision {
+	if c := daemonset.Condition(ds, rollout.HaltedCondition); c != nil && c.Status == corev1.ConditionTrue && rollout.RevisionIn(c.Message) == plan.Revision {
 		return c.Message
 	}
 	return rollout.Conditions(plan)[2].Message
@@ -264,19 +263,11 @@ func haltedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
 // refusedBecause returns the controller's message when the apiserver refuses to delete pods,
 // which only the controller can know, and "" otherwise.
 func refusedBecause(plan *rollout.Plan, ds *appsv1.DaemonSet) string {
-	c := conditionOf(ds, rollout.ProgressingCondition)
+	c := daemonset.Condition(ds, rollout.ProgressingCondition)
 	if c == nil || c.Reason != rollout.ReasonRefused || rollout.RevisionIn(c.Message) != plan.Revision {
 		return ""
 	}
 	return c.Message
-}
-
-func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) *appsv1.DaemonSetCondition {
-	i := slices.IndexFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool { return c.Type == t })
-	if i < 0 {
-		return nil
-	}
-	return &ds.Status.Conditions[i]
 }
 
 // warn adds a warning that nothing will happen.
@@ -287,7 +278,7 @@ func (r *report) warn(warning string) {
 	}
 }
 
-// onlyNotReadyLeft tells whether all Ready nodes are done.
+// onlyNotReadyLeft reports whether all Ready nodes are done.
 func (r *report) onlyNotReadyLeft() bool {
 	return r.State == waiting && r.Counts[waitsForOwner] == 0
 }

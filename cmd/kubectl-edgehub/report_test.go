@@ -193,7 +193,7 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 		case 2: // pulled for an earlier revision
 			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
 			mark(upgrade.ImageCondition, corev1.ConditionTrue, "other", "")
-		case 3: // not told yet
+		case 3: // not marked yet
 			mark(upgrade.NeedCondition, corev1.ConditionFalse, oldRevision, "")
 		}
 	}

@@ -58,7 +58,7 @@ func (r *report) text(width int) string {
 	return out.String()
 }
 
-// line counts the nodes in l's states, and says which or why.
+// line counts the nodes in l's states, and names them or the reason.
 func (r *report) line(l line, marked bool) string {
 	nodes := r.in(l.states)
 	out := fmt.Sprintf("%-12s %5d", l.label, len(nodes))

@@ -27,7 +27,7 @@ const (
 	MaxDelay = 5 * time.Minute
 )
 
-// Retry says when to try again what has failed. The zero value has not failed. It is not
+// Retry determines when to try again what has failed. The zero value has not failed. It is not
 // safe for concurrent use.
 type Retry struct {
 	Failures int       // in a row

@@ -57,7 +57,7 @@ func (s Strategy) String() string {
 const maxQuoted = 100
 
 // StrategyOf reads what ds asks for. When it asks for something that cannot be
-// carried out, problem says what is wrong and what to write instead. The newer annotation
+// carried out, problem describes what is wrong and what to write instead. The newer annotation
 // wins, even if its value is wrong and the older one's is not.
 func StrategyOf(ds *appsv1.DaemonSet) (_ Strategy, problem string) {
 	key := StrategyAnnotation

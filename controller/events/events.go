@@ -1,6 +1,6 @@
 // Package events reports what the controller does with a DaemonSet, in Events and in the
 // log. Each fact is reported once, when it becomes true: the caller keeps what was
-// reported last, and after a restart the conditions on the DaemonSet tell it.
+// reported last, and after a restart the conditions on the DaemonSet record it.
 package events
 
 import (

@@ -78,7 +78,7 @@ func startMessage(p *rollout.Plan, options rollout.Options) string {
 	return message
 }
 
-// reportedBefore returns what another process has reported, as the conditions tell it.
+// reportedBefore returns what another process has reported, as the conditions record it.
 func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) RolloutReported {
 	s := RolloutReported{revision: p.Revision, begun: now}
 	progressing, complete := daemonset.Condition(ds, rollout.ProgressingCondition), daemonset.Condition(ds, rollout.CompleteCondition)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The first error is what an apiserver says to a patch for another UID; that it
+// The first error is what an apiserver answers to a patch for another UID; that it
 // does is for the integration tests to see.
 func TestConflicts(t *testing.T) {
 	pods, pod := corev1.Resource("pods"), corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()

@@ -93,7 +93,7 @@ func Invalid(problem string) appsv1.DaemonSetCondition {
 	return condition(InvalidCondition, true, ReasonInvalid, problem)
 }
 
-// HaltedRevision returns the revision for which the condition of ds says that the
+// HaltedRevision returns the revision for which the condition of ds records that the
 // circuit breaker is open, or "".
 func HaltedRevision(ds *appsv1.DaemonSet) string {
 	c := daemonset.Condition(ds, HaltedCondition)

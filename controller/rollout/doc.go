@@ -15,7 +15,7 @@
 //
 // # Pods that may not be deleted
 //
-// Input.Refused tells which deletions failed, and until when they must not be
+// Input.Refused records which deletions failed, and until when they must not be
 // retried. Such a pod counts as what it is, available or not, and comes after all others.
 // The caller removes failed deletions from a plan with Revert, so that the plan's states
 // of the nodes are still correct after it was carried out.
@@ -34,7 +34,7 @@
 // # Clocks
 //
 // A node's clock may be wrong by years. What a kubelet writes as the time of a
-// transition is compared only with itself, to tell that there was one, and to sort
+// transition is compared only with itself, to detect that there was one, and to sort
 // pods. How long a pod or a node has been Ready is counted from when
 // Observations first saw it so. Times that the control plane writes, such as
 // creationTimestamp, are compared with Input.Now, and the two clocks should be right to

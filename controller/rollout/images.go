@@ -23,7 +23,7 @@ const (
 	imagesAwaited
 )
 
-// imageWait tells whether a pod is kept until its images are there.
+// imageWait reports whether a pod is kept until its images are there.
 type imageWait struct {
 	images images
 	// until is when the wait ends at the latest; zero when that is not known, because the

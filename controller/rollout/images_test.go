@@ -24,33 +24,33 @@ func newPrepullWorld(t *testing.T, n int, annotations map[string]string) *world 
 	return w
 }
 
-// carryOut makes the pods say what the plan wants, and returns the nodes whose pods
-// say something then.
+// carryOut sets the targets of pods as the plan wants, and returns the nodes whose pods
+// have one then.
 func (w *world) carryOut(p Plan) []string {
-	var told []string
+	var changed []string
 	for uid, pod := range w.pods {
 		pod = pod.DeepCopy()
 		pod.Annotations = nil
 		if since, ok := p.Pulls[uid]; ok {
 			target := upgrade.Target{Revision: p.Revision, Containers: []upgrade.Image{{Name: "app", Image: "app:2"}}, Prepull: &metav1.Time{Time: since}}
 			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
-			told = append(told, pod.Spec.NodeName)
+			changed = append(changed, pod.Spec.NodeName)
 		}
 		w.pods[uid] = pod
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(changed)
+	return changed
 }
 
-// tell makes a plan that deletes nothing, and carries out what nodes are told.
-func (w *world) tell(want ...string) {
+// setTargets makes a plan that deletes nothing, and sets the targets of nodes.
+func (w *world) setTargets(want ...string) {
 	w.t.Helper()
 	if got := w.carryOut(w.expect()); !slices.Equal(got, want) {
 		w.t.Fatalf("the nodes %v are told to pull, want %v", got, want)
 	}
 }
 
-// images sets what a node says about the images of a revision.
+// images sets what a node reports about the images of a revision.
 func (w *world) images(node string, status corev1.ConditionStatus, revision, reason string) {
 	w.t.Helper()
 	pod := w.on(node).DeepCopy()
@@ -65,7 +65,7 @@ const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 
 func TestAReadyPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 	w := newPrepullWorld(t, 3, nil)
-	w.tell("n1", "n2", "n3")
+	w.setTargets("n1", "n2", "n3")
 	p := w.expect()
 	if p.AwaitImages != 3 || p.Counts[Pending] != 3 || p.Unavailable != 0 {
 		t.Errorf("%s", p.Summary())
@@ -100,7 +100,7 @@ func TestWhichConditionsMeanThatImagesAreThere(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newPrepullWorld(t, 1, nil)
-			w.tell("n1")
+			w.setTargets("n1")
 			w.images("n1", tt.status, tt.revision, "")
 			w.expect(tt.want...)
 		})
@@ -118,14 +118,14 @@ func TestImagesThatAreThereBeforeTheNodeIsAsked(t *testing.T) {
 func TestWithoutTheAnnotationNobodyWaitsForImages(t *testing.T) {
 	for _, value := range []string{"false", ""} {
 		w := newPrepullWorld(t, 2, map[string]string{MaxUnavailableAnnotation: "1"})
-		w.tell("n1", "n2")
+		w.setTargets("n1", "n2")
 		w.ds.Annotations[upgrade.PrepullAnnotation] = value
 		if value == "" {
 			delete(w.ds.Annotations, upgrade.PrepullAnnotation)
 		}
 		p := w.expect("n1")
-		if told := w.carryOut(p); len(told) > 0 {
-			t.Errorf("%q: %v are told to pull", value, told)
+		if changed := w.carryOut(p); len(changed) > 0 {
+			t.Errorf("%q: %v are told to pull", value, changed)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func TestWithoutTheAnnotationNobodyWaitsForImages(t *testing.T) {
 func TestPodsThatAreNotReadyDoNotWaitForImages(t *testing.T) {
 	w := newPrepullWorld(t, 3, nil)
 	w.ready(w.on("n2").UID, false)
-	if told := w.carryOut(w.expect("n2")); !slices.Equal(told, []string{"n1", "n3"}) {
-		t.Errorf("%v are told to pull, want those whose pods stay", told)
+	if changed := w.carryOut(w.expect("n2")); !slices.Equal(changed, []string{"n1", "n3"}) {
+		t.Errorf("%v are told to pull, want those whose pods stay", changed)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestAPodThatIsReadyForTooShortWaitsForItsImages(t *testing.T) {
 	w.ready(w.on("n1").UID, false)
 	w.ready(w.on("n1").UID, true)
 	w.pass(time.Minute)
-	w.tell("n1", "n2")
+	w.setTargets("n1", "n2")
 	p := w.expect()
 	if got := state(t, &p, "n1"); got.State != Unavailable || got.AwaitsImages {
 		t.Errorf("n1 %+v", got)
@@ -155,7 +155,7 @@ func TestAPodThatIsReadyForTooShortWaitsForItsImages(t *testing.T) {
 
 func TestAfterTheTimeoutAPodIsReplacedWithoutItsImages(t *testing.T) {
 	w := newPrepullWorld(t, 2, map[string]string{PrepullTimeoutAnnotation: "10m"})
-	w.tell("n1", "n2")
+	w.setTargets("n1", "n2")
 	w.pass(10*time.Minute - time.Second)
 	w.expect()
 	w.images("n1", no, target, "PrepullRegistryUnreachable")
@@ -168,7 +168,7 @@ func TestAfterTheTimeoutAPodIsReplacedWithoutItsImages(t *testing.T) {
 
 func TestAnotherTimeoutCountsFromTheSameMoment(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
-	w.tell("n1")
+	w.setTargets("n1")
 	w.pass(5 * time.Minute)
 	w.expect()
 	w.ds.Annotations[PrepullTimeoutAnnotation] = "5m"
@@ -184,7 +184,7 @@ func TestANodeThatWasNotReadyGetsTheWholeTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newPrepullWorld(t, 2, nil)
 			w.turn("n2", never)
-			w.tell("n1", "n2")
+			w.setTargets("n1", "n2")
 			w.pass(2 * time.Hour)
 			w.expect("n1")
 			w.upgrade("n1", true)
@@ -211,7 +211,7 @@ func (w *world) back(name string, clock time.Duration) {
 
 func TestARestartOfTheControllerDoesNotRestartTheTimeout(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
-	w.tell("n1")
+	w.setTargets("n1")
 	w.pass(20 * time.Minute)
 	w.restart()
 	w.expect()
@@ -234,7 +234,7 @@ func TestANodeThatBecameReadyWhileNoControllerRan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newPrepullWorld(t, 1, nil)
 			w.turn("n1", never)
-			w.tell("n1")
+			w.setTargets("n1")
 			w.pass(2 * time.Hour)
 			w.back("n1", tt.clock)
 			w.pass(10 * time.Minute)
@@ -253,7 +253,7 @@ func TestANodeThatBecameReadyWhileNoControllerRan(t *testing.T) {
 func TestPodsWithImagesAreReplacedFirst(t *testing.T) {
 	w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2", PrepullTimeoutAnnotation: "10m"})
 	w.turn("n1", never)
-	w.tell("n1", "n2", "n3", "n4", "n5")
+	w.setTargets("n1", "n2", "n3", "n4", "n5")
 	w.turn("n1", yes)
 	w.expect()
 	w.pass(10 * time.Minute)
@@ -278,7 +278,7 @@ func TestPodsWithImagesAreReplacedFirst(t *testing.T) {
 
 func TestTheMaximumHoldsForPodsWithImages(t *testing.T) {
 	w := newPrepullWorld(t, 4, map[string]string{MaxUnavailableAnnotation: "1"})
-	w.tell("n1", "n2", "n3", "n4")
+	w.setTargets("n1", "n2", "n3", "n4")
 	for _, n := range []string{"n1", "n2", "n3", "n4"} {
 		w.images(n, yes, target, "")
 	}
@@ -291,7 +291,7 @@ func TestTheMaximumHoldsForPodsWithImages(t *testing.T) {
 
 func TestAPartitionIsFilledByPodsWithoutImages(t *testing.T) {
 	w := newPrepullWorld(t, 3, map[string]string{PartitionAnnotation: "2"})
-	w.tell("n1", "n2", "n3")
+	w.setTargets("n1", "n2", "n3")
 	w.images("n3", yes, target, "")
 	w.expect("n3")
 }
@@ -300,31 +300,31 @@ func TestWhichNodesAreAskedToPull(t *testing.T) {
 	t.Run("those that the selector selects, Ready or not", func(t *testing.T) {
 		w := newPrepullWorld(t, 4, map[string]string{NodeSelectorAnnotation: "name in (n2,n3)"})
 		w.turn("n3", never)
-		w.tell("n2", "n3")
+		w.setTargets("n2", "n3")
 		w.ds.Annotations[NodeSelectorAnnotation] = "name=n3"
-		w.tell("n3")
+		w.setTargets("n3")
 	})
 	t.Run("those without the target", func(t *testing.T) {
 		w := newPrepullWorld(t, 3, nil)
 		w.upgrade("n2", true)
-		w.tell("n1", "n3")
+		w.setTargets("n1", "n3")
 	})
 	t.Run("no further one while it is paused", func(t *testing.T) {
 		w := newPrepullWorld(t, 3, nil)
 		w.turn("n1", never)
-		w.tell("n1", "n2", "n3")
+		w.setTargets("n1", "n2", "n3")
 		w.ds.Annotations[PausedAnnotation] = "true"
 		w.remove("n2")
 		w.addPod("n2", oldRevision, true)
-		w.tell("n1", "n3")
+		w.setTargets("n1", "n3")
 		w.target = "newer"
-		w.tell()
+		w.setTargets()
 		w.ds.Annotations[PausedAnnotation] = "false"
-		w.tell("n1", "n2", "n3")
+		w.setTargets("n1", "n2", "n3")
 	})
 	t.Run("no further one while the circuit breaker is open", func(t *testing.T) {
 		w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2"})
-		w.tell("n1", "n2", "n3", "n4", "n5")
+		w.setTargets("n1", "n2", "n3", "n4", "n5")
 		w.images("n1", yes, target, "")
 		w.images("n2", yes, target, "")
 		w.expect("n1", "n2")
@@ -335,7 +335,7 @@ func TestWhichNodesAreAskedToPull(t *testing.T) {
 		w.turn("n2", never)
 		w.remove("n3")
 		w.addPod("n3", oldRevision, true)
-		w.tell("n4", "n5")
+		w.setTargets("n4", "n5")
 	})
 }
 
@@ -370,7 +370,7 @@ func TestThePrepullTimeStays(t *testing.T) {
 func TestAPrepullTimeInTheFutureIsReplaced(t *testing.T) {
 	w := newPrepullWorld(t, 1, nil)
 	w.pass(time.Hour)
-	w.tell("n1")
+	w.setTargets("n1")
 	w.pass(-time.Hour) // whoever wrote it had a clock that was ahead
 	p := w.expect()
 	if got := p.Pulls[w.on("n1").UID]; !got.Equal(w.now) {
@@ -390,7 +390,7 @@ func TestANodeThatIsNotAskedYet(t *testing.T) {
 
 func TestPlansNameTheNodesThatWaitForImages(t *testing.T) {
 	w := newPrepullWorld(t, 6, map[string]string{MaxUnavailableAnnotation: "1"})
-	w.tell("n1", "n2", "n3", "n4", "n5", "n6")
+	w.setTargets("n1", "n2", "n3", "n4", "n5", "n6")
 	w.images("n2", no, target, upgrade.ReasonQueued)
 	w.images("n3", no, target, "PrepullUnauthorized")
 	w.images("n5", no, target, upgrade.ReasonTargetChanged)

@@ -229,7 +229,7 @@ func TestAPodThatWasNotReadyInBetweenCountsFromThenOn(t *testing.T) {
 	w.upgrade("n1", true)
 	w.expect()
 	w.pass(20 * time.Second)
-	// The watch broke, and only the time of the last transition tells.
+	// The watch broke, and only the time of the last transition shows it.
 	w.ready(w.on("n1").UID, true)
 	w.expect()
 	w.pass(20 * time.Second)

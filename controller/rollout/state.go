@@ -44,7 +44,7 @@ func States() []State {
 type NodeStatus struct {
 	Name  string
 	State State
-	// Reason tells why the state is not Updated; "" when the state tells enough.
+	// Reason is why the state is not Updated; "" when the state is explanation enough.
 	Reason string
 	// Pod and Revision are those of the only pod on the node; "" when there is
 	// none or more than one.

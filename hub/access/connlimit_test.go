@@ -65,11 +65,12 @@ func (c *flood) dial() net.Conn {
 	return conn
 }
 
-func (c *flood) awaitOpen(n int64) {
-	c.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); c.l.open.Load() != n; time.Sleep(time.Millisecond) {
+// awaitOpen waits until l counts n open connections.
+func awaitOpen(t *testing.T, l *Listener, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); l.open.Load() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("%d connections count, want %d", c.l.open.Load(), n)
+			t.Fatalf("%d connections count, want %d", l.open.Load(), n)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 		t.Error("there are more than --max-connections")
 	}
 	first.Close()
-	c.awaitOpen(7)
+	awaitOpen(t, c.l, 7)
 	if c.dial() == nil {
 		t.Error("the room of a connection that has ended is lost")
 	}
@@ -106,7 +107,7 @@ func TestAFloodLeavesRoomForTheNode(t *testing.T) {
 	for range 3 * 40 {
 		c.dial()
 	}
-	c.awaitOpen(30)
+	awaitOpen(t, c.l, 30)
 	c.node.Store(true)
 	if c.dial() == nil {
 		t.Error("the node's own program is refused")
@@ -160,9 +161,7 @@ func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	for l.open.Load() < int64(len(clients)) { // the second is accepted, and nobody has taken it
-		time.Sleep(time.Millisecond)
-	}
+	awaitOpen(t, l, int64(len(clients))) // the second is accepted, and nobody has taken it
 	l.Close()
 	second, err := l.Accept()
 	if err != nil {

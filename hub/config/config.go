@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// CallerCheck says whether callers on the plain port are checked before they get the node's
+// CallerCheck determines whether callers on the plain port are checked before they get the node's
 // identity.
 type CallerCheck string
 

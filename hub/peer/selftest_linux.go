@@ -14,7 +14,7 @@ import (
 )
 
 // SelfTest checks whether peers can be identified on this machine, with a connection to
-// itself and a look at other processes. Its error says what is missing.
+// itself and a look at other processes. Its error names what is missing.
 func (p *Peers) SelfTest() error {
 	if err := p.findSelf(); err != nil {
 		return err

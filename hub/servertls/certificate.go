@@ -113,7 +113,7 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 }
 
 // isExpiring reports whether leaf has expired, or will within a month. Earlier builds issued
-// it for ten years from the clock at the first start, which may have said 1970.
+// it for ten years from the clock at the first start, which may have shown 1970.
 func isExpiring(leaf *x509.Certificate) bool {
 	const month = 30 * 24 * time.Hour
 	return time.Now().Add(month).After(leaf.NotAfter)

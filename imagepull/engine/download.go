@@ -89,7 +89,7 @@ func (d *download) connection(ctx context.Context) error {
 	failure := d.pull.registry.Failure(err)
 	if d.offset > 0 && registry.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable {
 		// The blob has no such range, so the bytes on the node are not of this blob. Any other
-		// answer may come from a proxy or a captive portal, and says nothing about the blob.
+		// answer may come from a proxy or a captive portal, and is no evidence about the blob.
 		return fmt.Errorf("%w: %w", failure, errdefs.ErrFailedPrecondition)
 	}
 	return failure

@@ -25,7 +25,7 @@ func TestProgress(t *testing.T) {
 		time.Sleep(reportEvery)
 		m.set(one, 0) // it was damaged
 		m.set(one, 100)
-		m.set(two, 10) // all is there, which is told at once
+		m.set(two, 10) // all is there, which is reported at once
 		want := []engineapi.Progress{{Done: 0, Total: 110}, {Done: 60, Total: 110}, {Done: 0, Total: 110}, {Done: 110, Total: 110}}
 		if !slices.Equal(told, want) {
 			t.Errorf("got %v, want %v", told, want)

@@ -9,8 +9,8 @@
 // sent on a transport of that identity: the node's client certificate belongs to a TLS
 // connection, so callers with credentials of their own share no connection with the node.
 // Package liveness watches the connection until the response has ended. classify decides what
-// an error says about the request: it moves on to the next apiserver only where the first
-// cannot have carried it out, or where sending it twice does no harm; otherwise the error says
+// an error shows about the request: it moves on to the next apiserver only where the first
+// cannot have carried it out, or where sending it twice does no harm; otherwise the error states
 // that it may have been delivered ([UnreachableError].Delivered).
 //
 // # Breakers

@@ -20,7 +20,7 @@ func asDialError(err error) error {
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// outcome is what the error of an attempt says about the request: see RoundTrip for what follows.
+// outcome is what the error of an attempt shows about the request: see RoundTrip for what follows.
 type outcome int
 
 const (

@@ -341,7 +341,7 @@ func TestLossBehindAnHTTPProxy(t *testing.T) {
 					way := c.viaHTTPProxy(t)
 					if warm != "at the first request" {
 						c.mustGet(pods)
-						time.Sleep(time.Second) // what the request has left to say
+						time.Sleep(time.Second) // what the request still reports
 						before := c.sent()
 						time.Sleep(time.Minute)
 						if n := c.sent() - before; n > 0 || c.log.Len() > 0 {

@@ -17,7 +17,7 @@ import (
 // answer is how an apiserver answers one path.
 type answer func(w http.ResponseWriter, r *http.Request)
 
-func says(code int) answer {
+func answerWith(code int) answer {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
@@ -45,17 +45,17 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 		lost          bool
 		within        time.Duration
 	}{
-		"a Lease that is there":                                      {says(200), says(500), false, time.Second},
-		"a node that has no Lease":                                   {says(404), says(500), false, time.Second},
-		"a Lease that the node may not read":                         {says(403), says(200), false, time.Second},
-		"a Lease that the node may not read, of a broken apiserver":  {says(403), says(500), true, time.Second},
-		"a Lease that the node may not read, without backends":       {says(403), says(503), true, time.Second},
-		"a cluster where the node may read neither Lease nor readyz": {says(403), says(403), false, time.Second},
-		"a node that is not authenticated":                           {says(401), says(200), false, time.Second},
-		"a node that is not authenticated, of a broken apiserver":    {says(401), says(500), true, time.Second},
-		"etcd that is gone":                                          {says(500), says(500), true, time.Second},
-		"a balancer that has no backends":                            {says(503), says(503), true, time.Second},
-		"an apiserver that is overloaded":                            {says(429), says(200), true, time.Second},
+		"a Lease that is there":                                      {answerWith(200), answerWith(500), false, time.Second},
+		"a node that has no Lease":                                   {answerWith(404), answerWith(500), false, time.Second},
+		"a Lease that the node may not read":                         {answerWith(403), answerWith(200), false, time.Second},
+		"a Lease that the node may not read, of a broken apiserver":  {answerWith(403), answerWith(500), true, time.Second},
+		"a Lease that the node may not read, without backends":       {answerWith(403), answerWith(503), true, time.Second},
+		"a cluster where the node may read neither Lease nor readyz": {answerWith(403), answerWith(403), false, time.Second},
+		"a node that is not authenticated":                           {answerWith(401), answerWith(200), false, time.Second},
+		"a node that is not authenticated, of a broken apiserver":    {answerWith(401), answerWith(500), true, time.Second},
+		"etcd that is gone":                                          {answerWith(500), answerWith(500), true, time.Second},
+		"a balancer that has no backends":                            {answerWith(503), answerWith(503), true, time.Second},
+		"an apiserver that is overloaded":                            {answerWith(429), answerWith(200), true, time.Second},
 		"etcd that hangs":                                            {slowly, hangs, true, 6 * time.Second},
 		"a balancer whose backends hang":                             {hangs, hangs, true, 21 * time.Second},
 		"an apiserver that aborts requests":                          {breaksOff, breaksOff, true, time.Second},

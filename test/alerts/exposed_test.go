@@ -26,7 +26,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// exposed are the labels of each metric that hub or controller can tell, by the
+// exposed are the labels of each metric that hub or controller can expose, by the
 // metric's name.
 type exposed map[string]map[string]bool
 
@@ -75,7 +75,7 @@ const leaderMetric = "edgehub_controller_leader"
 
 var descPattern = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
-// parts reads a Desc, which only says in words what it is.
+// parts reads a Desc, which only describes itself in words.
 func parts(t *testing.T, d *prometheus.Desc) (name string, labels []string) {
 	t.Helper()
 	m := descPattern.FindStringSubmatch(d.String())

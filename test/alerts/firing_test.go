@@ -135,7 +135,7 @@ func with(t *testing.T, series []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// fires tells whether the alert fires ten hours after the beginning: whether there was
+// fires reports whether the alert fires ten hours after the beginning: whether there was
 // a result at each minute of its "for". One that waits for longer than that is asked
 // for the ten hours that are left after the first, so that it is tried, too.
 func fires(t *testing.T, store storage.Storage, rule *rulefmt.Rule) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// unknownIn says which metrics and labels in expr neither hub nor controller has.
+// unknownIn returns which metrics and labels in expr neither hub nor controller has.
 func (e exposed) unknownIn(expr parser.Expr) []string {
 	var wrong []string
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {

@@ -18,7 +18,7 @@ import (
 
 var folder = filepath.Join(moduleRoot, "deploy", "monitoring")
 
-// A Prometheus takes nothing that is experimental without being told to.
+// A Prometheus takes nothing that is experimental unless configured to.
 var promQL = parser.NewParser(parser.Options{})
 
 // rulesOf reads a file of alerts as its head says that people with a plain Prometheus

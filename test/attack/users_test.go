@@ -98,7 +98,7 @@ var secretRoles = map[string][]string{ //nolint:gochecknoglobals // a table
 	"edit-secrets": {"get", "list", "watch", "update", "patch", "delete"},
 }
 
-// bind lets the user do in a namespace what a role says.
+// bind lets the user do in a namespace what a role allows.
 func (u *user) bind(namespace, role string) {
 	u.t.Helper()
 	meta := metav1.ObjectMeta{Name: role + "-" + u.name}

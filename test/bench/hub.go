@@ -107,7 +107,7 @@ func (e *edge) awaitDisk(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(250 * time.Millisecond): // more often, the answers themselves would keep the hub busy
 		}
 	}
 	if last < 1 {

@@ -33,7 +33,7 @@ func startTarget(ctx context.Context, name, address string, cmd *exec.Cmd) (*tar
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t := &target{name: name, url: "http://" + address, client: &http.Client{Transport: transport}, cmd: cmd, exited: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // it is killed, or says itself why it ends
+		_ = cmd.Wait() // it is killed, or logs why it ends
 		close(t.exited)
 	}()
 	for {

@@ -37,7 +37,7 @@ type watcher struct {
 	seen []seen
 }
 
-// seen is one event: when it was written, as its stamp tells, and when it
+// seen is one event: when it was written, by its stamp, and when it
 // arrived.
 type seen struct{ written, arrived time.Time }
 

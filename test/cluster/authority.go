@@ -30,7 +30,7 @@ type authority struct {
 	name        string
 }
 
-// identity is what a certificate says about its holder.
+// identity is what a certificate has about its holder.
 type identity struct {
 	name   string
 	groups []string

@@ -69,7 +69,7 @@ func (t cgroupTree) create(node string) error {
 }
 
 // createV1 makes nested groups. In the cpuset hierarchy a new group may use no
-// processor and no memory until it is told which.
+// processor and no memory until they are assigned.
 func createV1(mount string, names ...string) error {
 	parent := mount
 	for _, name := range names {

@@ -49,8 +49,7 @@ func (c components) command(component string, args ...string) *exec.Cmd {
 	return command(c.path, append([]string{component}, args...)...)
 }
 
-// command describes a process of the cluster. It is bound to no context: it lives
-// until the cluster is stopped.
+// command describes a process of the cluster.
 func command(program string, args ...string) *exec.Cmd {
-	return exec.Command(program, args...) //nolint:noctx // see above
+	return exec.Command(program, args...) //nolint:noctx // it lives until the cluster is stopped
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 )
 
-// ContainerdOptions say which containerd to start. The zero value is the one that
+// ContainerdOptions describe which containerd to start. The zero value is the one that
 // is installed, in a fresh folder.
 type ContainerdOptions struct {
 	// Dir is where its content, its configuration and its log go, and stay. Empty: a
@@ -21,7 +21,7 @@ type ContainerdOptions struct {
 	Dir string
 	// Version is which containerd it is. One that has to be built is, once.
 	Version ContainerdVersion
-	// HostsDir is the folder that says how to reach registries, as /etc/containerd/
+	// HostsDir is the folder that describes how to reach registries, as /etc/containerd/
 	// certs.d does; empty: certs.d in Dir. See images.Registry.WriteHosts.
 	HostsDir string
 	// Snapshotter is what images are unpacked with; empty: overlayfs where that works
@@ -136,7 +136,7 @@ func (c *Containerd) Socket() string { return filepath.Join(c.state, "containerd
 // Dir is where its content, its configuration and its log are.
 func (c *Containerd) Dir() string { return c.dir }
 
-// HostsDir says how to reach registries.
+// HostsDir describes how to reach registries.
 func (c *Containerd) HostsDir() string { return c.hosts }
 
 // Trust has it pull from a registry, in the way that this registry serves.

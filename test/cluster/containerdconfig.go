@@ -17,7 +17,7 @@ type containerdSettings struct {
 	pause       string // image
 	plugins     string // folder with the network plugins
 	networks    string // folder with their configuration
-	hosts       string // folder that says how to reach registries
+	hosts       string // folder that describes how to reach registries
 }
 
 func (s containerdSettings) fill(template string) string {
@@ -97,7 +97,7 @@ func snapshotterFor(dir string) string {
 	return "overlayfs"
 }
 
-// answersAt tells whether something listens at a socket.
+// answersAt reports whether something listens at a socket.
 func answersAt(ctx context.Context, socket string) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)

@@ -211,7 +211,7 @@ func (c *Cluster) newControllerManager(p *controlPlane) (*Process, error) {
 	}, p.defaultServiceAccount), nil
 }
 
-// defaultServiceAccount tells that the controller manager is at work: without
+// defaultServiceAccount shows that the controller manager is at work: without
 // this account no pod is admitted, and without the bundle none starts.
 func (p *controlPlane) defaultServiceAccount(ctx context.Context) error {
 	_, err := p.client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

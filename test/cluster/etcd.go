@@ -85,7 +85,7 @@ func (e *etcd) client() (*http.Client, error) {
 	}}, nil
 }
 
-// get returns nil when url answers 200, otherwise an error with what it says.
+// get returns nil when url answers 200, otherwise an error with its answer.
 func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

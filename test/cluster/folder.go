@@ -51,7 +51,7 @@ func lockDir(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// inUseError tells that a cluster runs in a folder.
+// inUseError reports that a cluster runs in a folder.
 type inUseError struct{ dir string }
 
 func (e *inUseError) Error() string {

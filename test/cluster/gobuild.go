@@ -159,7 +159,7 @@ func (b *goBuild) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 
 // goEnvironment is that of every go command here. A workspace of the user's, or flags for
 // another module, must not leak in. A go that is too old has the one of go.mod fetched, also
-// where it was installed not to unless told.
+// where it was installed not to unless GOTOOLCHAIN is set.
 func goEnvironment() []string {
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	if os.Getenv("GOTOOLCHAIN") == "" {

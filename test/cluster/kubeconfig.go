@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfig says how one client reaches one server. Paths are absolute.
+// kubeconfig describes how one client reaches one server. Paths are absolute.
 type kubeconfig struct {
 	server   string
 	caFile   string // empty for plain http

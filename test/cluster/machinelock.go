@@ -45,7 +45,7 @@ func lockMachine(ctx context.Context, dir string, waiting func(holder string)) (
 	return lock, nil
 }
 
-// answer tells who asks where the holder's folder is.
+// answer sends to who asks where the holder's folder is.
 func (l *machineLock) answer(dir string) {
 	for {
 		conn, err := l.listener.Accept()

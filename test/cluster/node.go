@@ -52,7 +52,7 @@ func (n *Node) Addr() string { return n.network.loopback }
 func (n *Node) IP() string { return n.network.nodeIP }
 
 // HubURL is where the hub serves the node's own programs, over plain HTTP; nobody does
-// where Options.KubeletOnTLS says so.
+// if Options.KubeletOnTLS is set for it.
 func (n *Node) HubURL() string { return n.url("http", hubPort) }
 
 // SecureURL is where the hub serves over TLS.
@@ -80,7 +80,7 @@ func (n *Node) NodeKubeconfig() string { return n.path("hub.kubeconfig") }
 // HubDir is the hub's --root-dir.
 func (n *Node) HubDir() string { return n.path("hub") }
 
-// HostsDir is the folder that tells the node's containerd how to reach registries,
+// HostsDir is the folder that describes to the node's containerd how to reach registries,
 // as /etc/containerd/certs.d does. It is the same on the host and in the node.
 func (n *Node) HostsDir() string { return n.path("certs.d") }
 

@@ -11,7 +11,7 @@ import (
 // maxNodes is what the addresses of the nodes have room for: 127.0.0.11 and up.
 const maxNodes = 64
 
-// Options say what to start. The zero value is a control plane without nodes,
+// Options describe what to start. The zero value is a control plane without nodes,
 // in a fresh folder, built if need be.
 type Options struct {
 	// Dir is where state and logs go; empty: a fresh folder under os.TempDir().
@@ -29,19 +29,19 @@ type Options struct {
 	// HubBin is the edgehub binary; required when there are nodes.
 	HubBin string
 	// HubArgs gives further flags for the hub of a node; one that is given twice
-	// counts as said here. nil: none.
+	// counts as given here. nil: none.
 	HubArgs func(node string) []string
-	// KubeletOnTLS says of which nodes the kubelet comes to the hub's TLS port, with a
+	// KubeletOnTLS reports whether a node's kubelet comes to the hub's TLS port, with a
 	// client certificate of its own that it rotates as soon as it has started, and the hub
-	// offers no port without TLS; nil: of none.
+	// offers no port without TLS; nil: none does.
 	KubeletOnTLS func(node string) bool
-	// Containerd says which containerd a node runs; nil: all run the one that is
+	// Containerd returns which containerd a node runs; nil: all run the one that is
 	// installed.
 	Containerd func(node string) ContainerdVersion
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags for
-	// these programs; one that is given twice counts as said here.
+	// these programs; one that is given twice counts as given here.
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	SchedulerArgs         []string

@@ -16,7 +16,7 @@ const (
 )
 
 // poll calls check until it returns nil. When ctx ends first, the error holds
-// the reason of that and what check has said last.
+// the reason of that and what check has returned last.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, pollAttempt)

@@ -12,7 +12,7 @@ import (
 )
 
 // packages are what nodes need and a bare Debian does not have: the package,
-// and how to tell that it is there.
+// and how to check that it is there.
 var packages = []struct {
 	name  string
 	found func() bool

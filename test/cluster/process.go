@@ -58,7 +58,7 @@ func (p *Process) PID() int {
 	return 0
 }
 
-// Running tells whether the process lives; a frozen one does.
+// Running reports whether the process lives; a frozen one does.
 func (p *Process) Running() bool { return p.alive() != nil }
 
 // Exited is closed when the present life of the process has ended. It is nil,
@@ -72,7 +72,7 @@ func (p *Process) Exited() <-chan struct{} {
 	return p.current.exited
 }
 
-// Start starts the process and returns when it serves. An error tells why it
+// Start starts the process and returns when it serves. An error describes why it
 // does not, with the end of its log; the process has been killed then.
 func (p *Process) Start(ctx context.Context) error {
 	r, err := p.launch()
@@ -245,7 +245,7 @@ func (p *Process) awaitReady(ctx context.Context, r *running) error {
 	return err
 }
 
-// exitReason gives a clean exit a name, since a nil error says nothing.
+// exitReason gives a clean exit a name, since a nil error has no text.
 func exitReason(err error) error {
 	if err == nil {
 		return errors.New("exit status 0")

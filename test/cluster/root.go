@@ -3,7 +3,7 @@ package cluster
 import "os"
 
 // NeedRoot skips a test that starts nodes when it does not run as root, and
-// says how to run it.
+// describes how to run it.
 func NeedRoot(t interface {
 	Helper()
 	Skipf(format string, args ...any)

@@ -64,7 +64,7 @@ func TestTheDeployedControllerWorks(t *testing.T) {
 }
 
 // serveKubernetesService is kube-proxy for the Service kubernetes, of which there is
-// none in this cluster: its address, which kubelet tells pods and which the
+// none in this cluster: its address, which kubelet passes to pods and which the
 // apiserver's certificate has, leads to the apiserver. It is on node1's bridge, and
 // goes with that in the end; so pods are what deploy/ makes them, but for the image.
 // NetworkPolicies are not tested: the network plugin of this cluster knows none.

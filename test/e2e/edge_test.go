@@ -63,7 +63,7 @@ func (e *edge) cut(how string) {
 	e.t.Logf("%s: the loss was noticed after %v", how, time.Since(began).Round(time.Millisecond))
 }
 
-// awaitUpstream waits until the hub says whether it reaches the apiserver, 1 or 0.
+// awaitUpstream waits until the hub reports whether it reaches the apiserver, 1 or 0.
 func awaitUpstream(t *testing.T, node *cluster.Node, up float64) {
 	t.Helper()
 	// A test's own context has ended when its cleanup runs.
@@ -137,15 +137,15 @@ func (e *edge) running(name string) started {
 		}
 		if err == nil {
 			s.ip = s.pod.Status.PodIP
-			s.instance, err = told(ctx, s.ip, "instance")
+			s.instance, err = answerOf(ctx, s.ip, "instance")
 		}
 		return words(err)
 	})
 	return s
 }
 
-// told is what an app says; an error where it says nothing.
-func told(ctx context.Context, ip, path string) (string, error) {
+// answerOf returns what an app answers; an error where it does not answer.
+func answerOf(ctx context.Context, ip, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	code, body := request(ctx, http.MethodGet, "http://"+ip+":8080/"+path)
@@ -163,7 +163,7 @@ func (e *edge) kill(s *started) {
 	}
 	began := time.Now()
 	eventually(e.t, "the container of "+s.pod.Name+" is started again", func(ctx context.Context) string {
-		now, err := told(ctx, s.ip, "instance")
+		now, err := answerOf(ctx, s.ip, "instance")
 		if err != nil || now == s.instance {
 			return fmt.Sprintf("instance %q, %v", now, err)
 		}
@@ -196,13 +196,13 @@ func (e *edge) look(ctx context.Context, name string) (*started, error) {
 	slices.Reverse(ips) // the newest last, mostly
 	for _, ip := range ips {
 		quick, cancel := context.WithTimeout(ctx, time.Second) // nobody has most of them any more
-		host, _ := told(quick, ip, "hostname")
+		host, _ := answerOf(quick, ip, "hostname")
 		cancel()
 		if host != name {
 			continue
 		}
 		s := &started{ip: ip}
-		s.instance, err = told(ctx, ip, "instance")
+		s.instance, err = answerOf(ctx, ip, "instance")
 		return s, err
 	}
 	return nil, fmt.Errorf("it is at none of %v", ips)
@@ -217,7 +217,7 @@ func (e *edge) steady(pods map[string]started) (stop func()) {
 		var wrong []string
 		for ctx.Err() == nil {
 			for name, s := range pods {
-				now, err := told(ctx, s.ip, "instance")
+				now, err := answerOf(ctx, s.ip, "instance")
 				if ctx.Err() == nil && (err != nil || now != s.instance) {
 					wrong = append(wrong, fmt.Sprintf("%s at %s: %s %q, it was %q; %v",
 						name, s.ip, time.Now().Format(time.TimeOnly), now, s.instance, err))

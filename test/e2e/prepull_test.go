@@ -97,7 +97,7 @@ func (d *daemon) pull() {
 	}
 }
 
-// awaitReady waits until the node says that the images are there.
+// awaitReady waits until the node reports that the images are there.
 func (d *daemon) awaitReady() {
 	d.t.Helper()
 	eventually(d.t, "the images of "+d.pod.Name+" are Ready", func(ctx context.Context) string {
@@ -157,7 +157,7 @@ func (d *daemon) upgrade() time.Duration {
 }
 
 // expectNothingFetched fails if the next version's repository was asked for anything
-// since the registry was told to forget.
+// since the registry has forgotten the others.
 func (d *daemon) expectNothingFetched() {
 	d.t.Helper()
 	for _, r := range env.Registry().Requests() {
@@ -183,10 +183,10 @@ func (d *daemon) expectLetGo() {
 	})
 }
 
-// pinned is what CRI tells kubelet to spare an image for.
+// pinned is what CRI reports of an image that kubelet has to spare.
 const pinned = "io.cri-containerd.pinned=pinned"
 
-// look returns what containerd says of an image, with its labels; "" if it has none.
+// look returns what containerd has of an image, with its labels; "" if it has none.
 func (d *daemon) look(ctx context.Context, image string) (string, error) {
 	table, err := d.ctr(ctx, "images", "ls", "name=="+image)
 	_, line, _ := strings.Cut(table, "\n")

@@ -41,7 +41,7 @@ func TestPodsComeBackAfterARebootWithoutTheCloud(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range before {
-		if _, err := told(t.Context(), s.ip, "instance"); err == nil {
+		if _, err := answerOf(t.Context(), s.ip, "instance"); err == nil {
 			t.Fatalf("without power, %s still answers", name)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPodsComeBackAfterARebootWithoutTheCloud(t *testing.T) {
 		e.expectRestarts(before[name].pod, 1)
 	}
 	late := e.running("late")
-	if value, err := told(t.Context(), late.ip, "env/LATE"); value != "configured" {
+	if value, err := answerOf(t.Context(), late.ip, "env/LATE"); value != "configured" {
 		t.Errorf("the pod that waited for the cloud has %q, %v from its ConfigMap", value, err)
 	}
 }
@@ -117,7 +117,7 @@ func (e *edge) expectConfig(ip string) {
 		"env/COLOUR": "blue", "env/PASSWORD": "x1y2z3", "env/SIZE": "large",
 		"file/settings/COLOUR": "blue", "file/password/PASSWORD": "x1y2z3", "file/optional/SIZE": "large",
 	} {
-		if got, err := told(e.t.Context(), ip, path); got != want {
+		if got, err := answerOf(e.t.Context(), ip, path); got != want {
 			e.t.Errorf("%s is %q, want %q; %v", path, got, want, err)
 		}
 	}
@@ -126,7 +126,7 @@ func (e *edge) expectConfig(ip string) {
 // token is the pod's projected token, which names the pod.
 func (e *edge) token(ip string, pod types.UID) string {
 	e.t.Helper()
-	token, err := told(e.t.Context(), ip, tokenFile)
+	token, err := answerOf(e.t.Context(), ip, tokenFile)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (e *edge) awaitDisk(pod string) {
 	})
 }
 
-// expectLateWaits waits until kubelet has said that it cannot start the pod, and
+// expectLateWaits waits until kubelet has reported that it cannot start the pod, and
 // sees that it is not there.
 func (e *edge) expectLateWaits() {
 	e.t.Helper()

@@ -19,7 +19,7 @@ import (
 // patience is how long anything may take that a cluster does by itself.
 const patience = 90 * time.Second
 
-// eventually polls until check says nothing, and fails with what it said last.
+// eventually polls until check returns "", and fails with what it returned last.
 func eventually(t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
 	eventuallyWithin(t.Context(), t, what, check)
@@ -79,7 +79,7 @@ func podTemplate(version string) corev1.PodTemplateSpec {
 	}
 }
 
-// otaDaemonSet is upgraded when its nodes' owners say so.
+// otaDaemonSet is upgraded when its nodes' owners start it.
 func otaDaemonSet(name, version string) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"apps.openyurt.io/update-strategy": "OTA"}},
@@ -147,7 +147,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// answers waits until the pod's app says that it is this version.
+// answers waits until the pod's app answers that it is this version.
 func answers(t *testing.T, pod *corev1.Pod, version string) {
 	t.Helper()
 	eventually(t, "answer of "+pod.Name, func(ctx context.Context) string {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// follower holds what one watch says against etcd's history, event by event. It is for
+// follower compares what one watch sends with etcd's history, event by event. It is for
 // one goroutine.
 //
 // The events have to be just those that etcd's history has for the query: none missing,

@@ -204,7 +204,7 @@ func (w *world) bounded() {
 	}
 }
 
-// didEnough fails the test if too little has happened for it to say anything.
+// didEnough fails the test if too little has happened for it to prove anything.
 func (w *world) didEnough(length time.Duration) {
 	w.t.Helper()
 	minutes := length.Minutes()

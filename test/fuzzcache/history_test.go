@@ -24,7 +24,7 @@ type change struct {
 	at       time.Time // when etcd sent it
 }
 
-// history is what etcd had, as it says itself.
+// history is what etcd had, as it reports itself.
 type history struct {
 	mu      sync.Mutex
 	last    int64                // every change up to here is known

@@ -12,7 +12,7 @@
 // past all of them, from its first revision on, so that what is true depends neither on the
 // hub nor on an apiserver's watch cache.
 //
-// SECONDS says how long it takes, 60 unless said otherwise. SEED is what clients, writes
+// SECONDS sets how long it takes, 60 by default. SEED is what clients, writes
 // and faults are drawn from; it is printed. Processes run beside each other, so a seed
 // repeats what is done, and not the instant at which it is.
 package fuzzcache

@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 )
 
-// metadataDifference says which fields of an object's metadata are others than those that
+// metadataDifference returns which fields of an object's metadata are others than those that
 // etcd had at its version. States have sums only, so etcd is asked once more.
 func (w *world) metadataDifference(r *resource, got *state, body []byte) string {
 	answer, err := w.askEtcd(w.t.Context(), map[string]any{"key": []byte("/registry/" + r.stored + "/" + got.key()), "revision": got.rev})

@@ -77,7 +77,7 @@ func (s *sight) raise(in map[string]*floor, key string, rev int64, asked, at tim
 	defer s.mu.Unlock()
 	for _, kill := range s.kills {
 		if at.After(kill.Add(-lossBeforeKill)) && !asked.After(kill) {
-			return // the hub that said so was killed just then
+			return // the hub that reported it was killed just then
 		}
 	}
 	f := in[key]

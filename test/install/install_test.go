@@ -150,7 +150,7 @@ func (n *node) script(line string) string {
 	return "/root/script"
 }
 
-// follow runs edgehub and calls said with each line that it says.
+// follow runs edgehub and calls said with each line that it prints.
 func (n *node) follow(said func(line string, process int), args ...string) (string, error) {
 	n.t.Helper()
 	cmd := n.Command(n.t.Context(), args...)
@@ -175,7 +175,7 @@ func (n *node) follow(said func(line string, process int), args ...string) (stri
 	return text.String(), err
 }
 
-// signalled sends a signal to edgehub when it says a line.
+// signalled sends a signal to edgehub when it prints a line.
 func (n *node) signalled(s syscall.Signal, at string, args ...string) (string, error) {
 	n.t.Helper()
 	return n.follow(func(line string, process int) {

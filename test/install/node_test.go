@@ -322,7 +322,7 @@ func (n *node) build(another bool) (path string) {
 	return path
 }
 
-// edgehub runs the hub's program in the machine, and says how that went.
+// edgehub runs the hub's program in the machine, and returns how that went.
 func (n *node) edgehub(path string, args ...string) (string, error) {
 	n.t.Helper()
 	began := time.Now()

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// pkg is what `go list -json` says of a package, as far as it is read here.
+// pkg is what `go list -json` prints of a package, as far as it is read here.
 type pkg struct {
 	ImportPath string
 	Name       string
@@ -163,7 +163,7 @@ func longestPrefix(path string, folders func(yield func(string) bool)) (longest 
 
 func isOwn(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
 
-// isStandard tells the standard library by its first element, which has no dot.
+// isStandard recognises the standard library by its first element, which has no dot.
 func isStandard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".")

@@ -3,7 +3,7 @@ package layering
 // module is the product's module path.
 const module = "github.com/edgehub-io/edgehub"
 
-// layers says for each folder which folders of the product its packages may
+// layers lists for each folder which folders of the product its packages may
 // import besides their own. A package belongs to the longest folder that holds
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
 // not know each other: hub connects them, by functions and small interfaces.
@@ -44,7 +44,7 @@ var layers = map[string][]string{
 	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient":          {},
 
-	// What is pulled, what stays, and what pods are told. None of this knows containerd:
+	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
 	"imagepull": {
 		"imagepull/backoff", "imagepull/condition", "imagepull/engineapi", "imagepull/job", "imagepull/keyring",
@@ -120,15 +120,15 @@ var layers = map[string][]string{
 	// JSON, and nothing of Kubernetes.
 	"cache/wire/jsonscan": {},
 
-	// What cloud and node say to each other: both import it, it imports neither.
+	// What cloud and node exchange: both import it, it imports neither.
 	"ota/upgrade": {},
-	// What the hub's HTTP API and its clients say to each other.
+	// What the hub's HTTP API and its clients exchange.
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
 		"controller/podclient", "controller/rollout", "controller/status", "ota/upgrade",
 	},
-	// What the controller thinks, for those who show it: no client, no clock.
+	// What the controller decides, for those who show it: no client, no clock.
 	"controller/daemonset": {"ota/upgrade"},
 	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
 	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},

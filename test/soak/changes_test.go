@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// changePeriod is the time between two changes of objects in the cloud. Each is told to
+// changePeriod is the time between two changes of objects in the cloud. Each is sent to
 // one watch, twenty or two hundred.
 const changePeriod = 250 * time.Millisecond
 

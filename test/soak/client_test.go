@@ -22,7 +22,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
-// patience is how long any answer may take: a black hole is told from a slow apiserver
+// patience is how long any answer may take: a black hole is distinguished from a slow apiserver
 // within three seconds, and the machine may be busy.
 const patience = 15 * time.Second
 
@@ -127,7 +127,7 @@ func (c *client) watched(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// stream is a body that tells when it breaks before its reader has closed it.
+// stream is a body that reports when it breaks before its reader has closed it.
 type stream struct {
 	io.ReadCloser
 	closed atomic.Bool

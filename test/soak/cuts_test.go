@@ -108,13 +108,13 @@ func (c *cuts) count() int {
 	return len(c.past)
 }
 
-// touched tells whether the cloud was away at some time between two, or might have
+// touched reports whether the cloud was away at some time between two, or might have
 // seemed so.
 func (c *cuts) touched(from, to time.Time) bool {
 	return c.any(func(k cut) bool { return k.begin.Before(to) && (k.end.IsZero() || from.Before(k.end.Add(returnGrace))) })
 }
 
-// any tells whether there is a cut like that.
+// any reports whether there is a cut like that.
 func (c *cuts) any(like func(cut) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

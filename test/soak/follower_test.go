@@ -231,7 +231,7 @@ func (f *follower) listed() bool {
 	return f.lists > 0
 }
 
-// belongs tells whether an object of the truth's belongs to a query.
+// belongs reports whether an object of the truth's belongs to a query.
 func (f *follower) belongs(truth *follower, name string) bool {
 	switch {
 	case f.query.name != "":

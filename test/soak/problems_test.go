@@ -10,7 +10,7 @@ import (
 )
 
 // problems are what should not have been. Those of one kind are counted, and the first
-// of them is told in full: there may be thousands.
+// of them is reported in full: there may be thousands.
 type problems struct {
 	mu    sync.Mutex
 	began time.Time

@@ -25,7 +25,7 @@ const requestPeriod = 50 * time.Millisecond
 // may have been carried out or not: 504 says so. What an answer has begun with has been
 // passed on already, and it breaks off with the link, as it would without a hub.
 
-// without says what there is of an answer while the cloud is away.
+// without describes what there is of an answer while the cloud is away.
 type without int
 
 const (
@@ -209,7 +209,7 @@ func (r *requests) readable(c *client, k kind, a answer) {
 	}
 }
 
-// brokeOff tells whether an answer ended before it was whole, as HTTP/1.1 and HTTP/2 say so.
+// brokeOff reports whether an answer ended before it was whole, by the rules of HTTP/1.1 and HTTP/2.
 // The server has not sent anything yet where the answer is small.
 func brokeOff(k kind, a answer) bool {
 	ended := errors.Is(a.err, io.ErrUnexpectedEOF) || errors.Is(a.err, io.EOF) || strings.Contains(a.err.Error(), "stream error")
@@ -225,7 +225,7 @@ func unavailable(k kind) int {
 	return http.StatusServiceUnavailable
 }
 
-// expected tells whether there may be a 503.
+// expected reports whether there may be a 503.
 func (r *requests) expected(k kind, a answer) bool {
 	switch k.without {
 	case never:
@@ -236,7 +236,7 @@ func (r *requests) expected(k kind, a answer) bool {
 	return false
 }
 
-// brokeUnder tells whether the link may have broken between two times.
+// brokeUnder reports whether the link may have broken between two times.
 func (c *cuts) brokeUnder(from, to time.Time) bool {
 	return c.any(func(k cut) bool { return k.begin.Before(to) && (k.end.IsZero() || from.Before(k.end)) })
 }

@@ -17,7 +17,7 @@ const (
 	samplePeriod = time.Second
 	// mostCPU is the part of one core that the hub may take between cuts. It takes a
 	// twentieth; half of one was a garbage collector that ran without end, since more was
-	// in use than it was told to leave.
+	// in use than it is configured to leave.
 	mostCPU = 0.25
 	// settled is how long after a cut the hub is taken to be as it is between cuts: its
 	// watches are resumed within two seconds.

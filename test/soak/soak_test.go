@@ -6,7 +6,7 @@
 // and the kubelet are client-go's reflectors and plain HTTP clients: each pod has a token
 // bound to it and connections of its own. No container runs.
 //
-// DURATION says how long it takes, 3m unless said otherwise; CUT_EVERY how often the link
+// DURATION sets how long it takes, 3m by default; CUT_EVERY how often the link
 // is cut.
 package soak_test
 
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	})
 	hub := hubproc.New(t, hubproc.Options{
 		Binary: binary, Server: c.ServerURL(),
-		// As on a node, where nobody says otherwise.
+		// As on a node, where nobody changes them.
 		Args: []string{"--reconnect-jitter=2s", "--log-level=info", "--container-runtime-endpoint="},
 	})
 	hub.IdentifyAs(c, "system:nodes")

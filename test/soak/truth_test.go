@@ -54,7 +54,7 @@ func (w *world) settle() {
 	}
 }
 
-// sameHistories compares what each follower was told with what happened, event by event.
+// sameHistories compares what each follower was sent with what happened, event by event.
 func (w *world) sameHistories(cuts *cuts) {
 	for _, f := range w.followers {
 		truth := w.truth[f.query.resource]
@@ -93,9 +93,9 @@ func (w *world) rare() {
 	}
 }
 
-// superseded tells whether a change of an object was followed by another. Where the
+// superseded reports whether a change of an object was followed by another. Where the
 // apiserver has forgotten a watch's version when the link is back, for it keeps little more
-// than a minute, only the last one is told: as to a client that lists again.
+// than a minute, only the last one is sent: as to a client that lists again.
 func superseded(c change, later []change) bool {
 	next := slices.IndexFunc(later, func(other change) bool { return other.name == c.name })
 	return c.kind == watch.Modified && next >= 0

@@ -42,7 +42,7 @@ type world struct {
 	pods      []*client
 	truth     map[string]*follower // by resource
 	followers []*follower
-	skipped   int // changes that were not told, and need not have been
+	skipped   int // changes that were not sent, and need not have been
 }
 
 func adminClient(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
@@ -158,7 +158,7 @@ func newService(i int) *corev1.Service {
 	}
 }
 
-// newPod is for the node, and stays there whatever is said of the node.
+// newPod is for the node, and stays there whatever the state of the node.
 func newPod(i int, node string) *corev1.Pod {
 	config := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: podName(i)}}}
 	return &corev1.Pod{

@@ -96,7 +96,7 @@ func (w way) three(t *testing.T, c call) (before, through, after *answer) {
 	return out[0], out[1], out[2]
 }
 
-// difference says in words how b is not a, or nothing.
+// difference describes in words how b is not a, or nothing.
 func difference(c call, a, b *answer) string {
 	mask := func(body []byte) []byte {
 		if c.vary == nil {

@@ -41,7 +41,7 @@ func (p *pages) walkFile(size uint64) error {
 	return p.freelist(m.freelist)
 }
 
-// newestMeta returns the meta page that bbolt will use. The first meta page tells the size of all
+// newestMeta returns the meta page that bbolt will use. The first meta page has the size of all
 // pages; if it is damaged, the second is searched for.
 func (p *pages) newestMeta() (meta, error) {
 	first, err := p.meta(0)

@@ -4,7 +4,7 @@
 //
 // Pending changes are bounded. Beyond the bound, or if the store refuses a change, the changes
 // of a view are given up: the view is marked stale on disk instead of being wrong, and the
-// owner is told. A crash loses only the last changes: each commit leaves a consistent state.
+// owner is notified. A crash loses only the last changes: each commit leaves a consistent state.
 //
 // A Writer is safe for concurrent use. Its tests are in package store, beside the model of views
 // that they check against.
@@ -57,7 +57,7 @@ type Writer struct {
 	store committer
 	opts  Options
 
-	// dirty says that something is pending. One element is enough: Run takes all changes.
+	// dirty has an element when something is pending. One element is enough: Run takes all changes.
 	dirty chan struct{}
 
 	mu      sync.Mutex

@@ -24,7 +24,7 @@ import (
 	"unicode/utf8"
 )
 
-// Errors to branch on. A returned error wraps one of them and says what was found where.
+// Errors to branch on. A returned error wraps one of them and describes what was found where.
 var (
 	// ErrTruncated is returned when the input ends within a value: there may be more to come.
 	ErrTruncated = errors.New("cut short")

@@ -28,7 +28,7 @@ var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
-// LogOptions says what to log and how. The zero value is what the flags default
+// LogOptions describes what to log and how. The zero value is what the flags default
 // to: lines from info upwards, as text.
 type LogOptions struct {
 	// Level is debug, info, warn or error; empty is info.
@@ -36,7 +36,7 @@ type LogOptions struct {
 	// Format is text or json; empty is text.
 	Format string
 	// Verbosity is for people used to klog: klog lines up to this verbosity
-	// show as well, whatever Level says, and 4 or more is debug.
+	// show as well, whatever Level is, and 4 or more is debug.
 	Verbosity int
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,11 +11,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 )
 
 // The test is also the program that shells complete: pets feed [--food=KIND] NAME.
 func TestMain(m *testing.M) {
-	if os.Getenv("COMPLETION_TEST_IS_PROGRAM") != "" {
+	if completiontest.Program() != "" {
 		completion.Print(os.Stdout, pets().Complete(context.Background(), os.Args[2:]))
 		os.Exit(0)
 	}
@@ -47,10 +47,7 @@ func pets() *completion.Program {
 }
 
 func TestCandidates(t *testing.T) {
-	tests := map[string]struct {
-		words string // one behind the last space is being typed
-		want  string
-	}{
+	tests := map[string]completiontest.Case{
 		"nothing yet":                          {"", "feed free"},
 		"the beginning of a word":              {"fr", "free"},
 		"what comes next":                      {"feed ", "cat dog eats-"},
@@ -69,28 +66,16 @@ func TestCandidates(t *testing.T) {
 		"a flag that does not exist":           {"feed --all c", "cat"},
 		"a flag that does not exist, behind =": {"feed --all=c", ""},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(pets().Complete(t.Context(), strings.Split(tt.words, " ")), " "); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
+	completiontest.Check(t, tests, func(t *testing.T, words []string) string {
+		return strings.Join(pets().Complete(t.Context(), words), " ")
+	})
 	if got := strings.Join(pets().Complete(t.Context(), nil), " "); got != "feed free" {
 		t.Errorf("no words at all: got %q", got)
 	}
 }
 
 func TestShells(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := "#!/bin/sh\nCOMPLETION_TEST_IS_PROGRAM=yes exec '" + self + "' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "my-pets"), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	shells := completiontest.New(t, "my-pets")
 	// What the shell puts in the place of the word, or of what it takes for the word.
 	tests := map[string]struct{ shell, typed, want string }{
 		"bash: words":                         {"bash", "my-pets fe", "feed"},
@@ -112,10 +97,6 @@ func TestShells(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			path, err := exec.LookPath(tt.shell)
-			if err != nil {
-				t.Skip(tt.shell + " is not installed")
-			}
 			script, err := completion.Script(tt.shell, "my-pets")
 			if err != nil {
 				t.Fatal(err)
@@ -124,14 +105,8 @@ func TestShells(t *testing.T) {
 			if !ok {
 				setup, typed = ":", tt.typed
 			}
-			cmd := exec.CommandContext(t.Context(), path, "-c", setup+"; "+run[tt.shell])
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "SCRIPT="+script, "TYPED="+typed)
-			out, err := cmd.CombinedOutput()
-			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
-				t.Errorf("got %q, %v; want %q", got, err, tt.want)
-			}
-			if _, err := os.Stat(filepath.Join(dir, "executed")); err == nil {
+			shells.Expect(t, tt.shell, setup+"; "+run[tt.shell], tt.want, "SCRIPT="+script, "TYPED="+typed)
+			if _, err := os.Stat(filepath.Join(shells.Dir, "executed")); err == nil {
 				t.Error("what was typed was executed")
 			}
 		})

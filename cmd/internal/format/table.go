@@ -18,7 +18,7 @@ func Table(header []string, rows [][]string) string {
 	return out.String()
 }
 
-// Filled returns a row with a dash in each empty cell, so that people and awk can tell columns
+// Filled returns a row with a dash in each empty cell, so that people and awk can distinguish columns
 // apart.
 func Filled(row []string) []string {
 	out := slices.Clone(row)

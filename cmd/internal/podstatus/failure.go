@@ -109,7 +109,7 @@ func (f *Failure) String() string {
 	return out
 }
 
-// unlessTrivial leaves out reasons that say no more than the exit code.
+// unlessTrivial leaves out reasons that add nothing to the exit code.
 func unlessTrivial(reason string) string {
 	if reason == "Error" || reason == "Completed" {
 		return ""

@@ -142,7 +142,7 @@ func (s *Summary) deleted(pod *corev1.Pod) {
 	}
 }
 
-// endOf says in a word how a container ended.
+// endOf describes in a word how a container ended.
 func endOf(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Sizes of a terminal that does not say how large it is.
+// Sizes of a terminal that does not report its size.
 const (
 	defaultWidth  = 80
 	defaultHeight = 24
@@ -51,7 +51,7 @@ type Screen struct {
 	lines int // of the text that is there
 }
 
-// New returns a screen on w, which is a terminal as large as size says, asked
+// New returns a screen on w, which is a terminal as large as size returns, asked
 // before each drawing: windows are resized. What it draws is made safe, as Safe does.
 func New(w io.Writer, size func() (width, height int)) *Screen {
 	return &Screen{w: plain(w), size: size}
@@ -80,7 +80,7 @@ func (s *Screen) Draw(text string) {
 		out.WriteString(cut(printable(strings.TrimSuffix(line, "\n")), width) + "\n")
 	}
 	s.lines = len(lines)
-	_, _ = io.WriteString(s.w, out.String()) // nobody is left to be told
+	_, _ = io.WriteString(s.w, out.String()) // nobody is left to see it
 }
 
 // cut shortens s to width columns; three dots mark the cut.

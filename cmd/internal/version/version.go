@@ -1,4 +1,4 @@
-// Package version says which build of a program is running. Only main packages
+// Package version reports which build of a program is running. Only main packages
 // import it: nothing else may depend on the version.
 package version
 
@@ -29,13 +29,13 @@ const commitLength = 7
 
 // Info describes one build.
 type Info struct {
-	Version  string // such as v1.2.3; Unknown if nothing tells
-	Commit   string // abbreviated; Unknown if nothing tells
+	Version  string // such as v1.2.3; Unknown without build information
+	Commit   string // abbreviated; Unknown without build information
 	Go       string // such as go1.27.4
 	Platform string // such as linux/amd64
 }
 
-// Get returns what the linker was told; where it was told nothing, the build information in
+// Get returns what the linker has set; where it has set nothing, the build information in
 // the binary.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo() // nil in a binary built without modules

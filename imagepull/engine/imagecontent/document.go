@@ -122,7 +122,7 @@ func (r Reader) Children(ctx context.Context, blob ocispec.Descriptor) ([]ocispe
 	return nil, nil
 }
 
-// read reads a document from containerd's store. The document may be larger than its descriptor says.
+// read reads a document from containerd's store. The document may be larger than in its descriptor.
 func (r Reader) read(ctx context.Context, blob ocispec.Descriptor, into any) error {
 	from, err := r.Store.ReaderAt(ctx, ocispec.Descriptor{Digest: blob.Digest})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// unexpectedResponse is an answer that is too large, or not what was requested. It says nothing
+// unexpectedResponse is an answer that is too large, or not what was requested. It shows nothing
 // about the bytes of the blob that are on the node.
 type unexpectedResponse struct{ what string }
 

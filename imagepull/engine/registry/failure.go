@@ -62,7 +62,7 @@ func (r *Client) folder(file string) string {
 	return filepath.Join(r.folders[0], r.Host(), file)
 }
 
-// presented says how many credentials were refused, and what to do.
+// presented describes how many credentials were refused, and what to do.
 func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
@@ -149,7 +149,7 @@ func isConnError(err error) bool {
 	return broken || network
 }
 
-// trouble says where to look for the cause.
+// trouble describes where to look for the cause.
 func trouble(err error) string {
 	if w, ok := errors.AsType[*connError](err); ok {
 		err = w.cause // connError hides Timeout

@@ -147,7 +147,7 @@ func (m measured) bar(label string) bar {
 	return b
 }
 
-// description tells in words what a chart shows, for those who cannot see it.
+// description describes in words what a chart shows, for those who cannot see it.
 func (c *chart) description() string {
 	var parts []string
 	for _, g := range c.groups {

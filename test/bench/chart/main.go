@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// run writes the files that are out of date, and says which.
+// run writes the files that are out of date, and names them.
 func run(root string, log io.Writer) error {
 	files, err := generate(root)
 	if err != nil {

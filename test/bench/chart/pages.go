@@ -41,7 +41,7 @@ type measured struct {
 
 var measuredCell = regexp.MustCompile(`(?:at most )?([\d.]+)(?:–([\d.]+))? (?:ms|s|MB)\b`)
 
-// comparisonRow returns what the comparison says of YurtHub and of edgehub. Both are in the
+// comparisonRow returns what was compared of YurtHub and of edgehub. Both are in the
 // same unit.
 func comparisonRow(page, name string) (yurthub, edgehub measured, err error) {
 	for line := range strings.Lines(page) {

@@ -38,7 +38,7 @@ type Row struct {
 	Limit *float64 `json:"limit,omitempty"`
 }
 
-// Fails tells whether the measure is over its limit.
+// Fails reports whether the measure is over its limit.
 func (r *Row) Fails() bool { return r.Limit != nil && cmp.Or(r.Ratio, r.Value) > *r.Limit }
 
 // String is the row of the table, without a line feed.

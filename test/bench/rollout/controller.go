@@ -20,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/bench/process"
 )
 
-// What deploy/ says.
+// As in deploy/.
 const (
 	systemNamespace = "edgehub-system"
 	account         = "edgehub-controller"
@@ -92,7 +92,7 @@ func (w *world) startController(ctx context.Context) (*controller, error) {
 	return c, nil
 }
 
-// unready is 0 when the process at address says that it is well, and 1 otherwise.
+// unready is 0 when the process at address reports that it is well, and 1 otherwise.
 func unready(ctx context.Context, address string) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -36,7 +36,7 @@ func (w *world) grow(ctx context.Context, nodes int) error {
 	if err != nil {
 		return fmt.Errorf("make nodes: %w", err)
 	}
-	w.say("%d nodes are there", nodes)
+	w.logf("%d nodes are there", nodes)
 	largest := w.options.nodes[len(w.options.nodes)-1]
 	others := w.options.otherPods * nodes / largest
 	err = each(ctx, w.others, others, func(ctx context.Context, i int) error {
@@ -47,7 +47,7 @@ func (w *world) grow(ctx context.Context, nodes int) error {
 	if err != nil {
 		return fmt.Errorf("make pods of others: %w", err)
 	}
-	w.say("%d pods of others are there", others)
+	w.logf("%d pods of others are there", others)
 	if w.nodes == 0 {
 		if err := w.makeDaemonSets(ctx); err != nil {
 			return fmt.Errorf("make DaemonSets: %w", err)
@@ -57,7 +57,7 @@ func (w *world) grow(ctx context.Context, nodes int) error {
 	if err := w.awaitPods(ctx); err != nil {
 		return err
 	}
-	w.say("%d pods of DaemonSets are Ready", daemonSets*nodes)
+	w.logf("%d pods of DaemonSets are Ready", daemonSets*nodes)
 	return nil
 }
 

@@ -19,7 +19,7 @@ const (
 	namespace   = "bench"
 	daemonSets  = 2
 	daemonLabel = "bench=daemon"
-	// maxUnavailable is our default, said in the words of both strategies.
+	// maxUnavailable is our default, in the words of both strategies.
 	maxUnavailable = "10%"
 )
 

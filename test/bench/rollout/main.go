@@ -110,14 +110,14 @@ func (w *world) measure(ctx context.Context, nodes int) (*result, error) {
 			return nil, fmt.Errorf("edgehub-controller: %w", err)
 		}
 		r.ours = append(r.ours, ours)
-		w.say("%d nodes: %v by edgehub-controller, with %d requests, %.0f MB at most and %v of CPU", nodes,
+		w.logf("%d nodes: %v by edgehub-controller, with %d requests, %.0f MB at most and %v of CPU", nodes,
 			round(ours.took), ours.requests.total(), float64(ours.peak)/1e6, round(ours.cpu))
 		native, err := w.rollOutNative(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("the DaemonSet controller: %w", err)
 		}
 		r.native = append(r.native, native)
-		w.say("%d nodes: %v by RollingUpdate", nodes, round(native.took))
+		w.logf("%d nodes: %v by RollingUpdate", nodes, round(native.took))
 	}
 	return r, nil
 }

@@ -46,7 +46,7 @@ func (r *result) peak() int64 {
 	return out
 }
 
-// failures says what is over its limit.
+// failures returns what is over its limit.
 func (r *result) failures() error {
 	var errs []error
 	if ratio := r.ratio(); ratio > timeLimit {

@@ -17,7 +17,7 @@ import (
 )
 
 // heartbeat is not that of real nodes: 5,000 leases every 10 s are more load than
-// the rollout. The controller manager is told to be as patient.
+// the rollout. The controller manager is configured to be as patient.
 const (
 	heartbeat   = 5 * time.Minute
 	gracePeriod = 20 * time.Minute
@@ -97,8 +97,8 @@ func (w *world) stop() error {
 	return errors.Join(append(errs, w.cluster.Stop())...)
 }
 
-// say tells how far the bench is. The table goes to stdout, this to stderr.
-func (w *world) say(format string, args ...any) {
+// logf logs how far the bench is. The table goes to stdout, this to stderr.
+func (w *world) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 

@@ -132,7 +132,7 @@ func (w *world) compare(name string, q fakeapiserver.Query, text string, items [
 	return version
 }
 
-// same compares contents; only what is read alone says what it is.
+// same compares contents; only what is read alone has its kind.
 func same(got, want fakeapiserver.Object) bool {
 	got.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return equality.Semantic.DeepEqual(got, want)

@@ -6,7 +6,7 @@
 // version that the answer names, or 503: never short, never wrong. Then the cloud
 // comes back, and the cache must be whole again.
 //
-// ROUNDS says how many rounds are played, FIRST_SEED with which to begin. What is
+// ROUNDS sets how many rounds are played, FIRST_SEED with which to begin. What is
 // done in a round follows from its seed; how far the hub has come when it happens
 // does not.
 package cache_test
@@ -28,7 +28,7 @@ import (
 
 const (
 	defaultRounds = 50
-	// inside tells a test that it is in a mount namespace of its own.
+	// inside is set for a test that is in a mount namespace of its own.
 	inside = "EDGEHUB_CHAOS_MOUNTS"
 )
 

@@ -50,7 +50,7 @@ func (w *world) play() {
 	}
 }
 
-// goOn lets the hub run for a time that the seed says, and not until something is so:
+// goOn lets the hub run for a time that the seed determines, and not until something is so:
 // at which instant a fault comes is what chance has to decide. The hub must live on.
 func (w *world) goOn(length time.Duration) {
 	w.t.Helper()
@@ -160,7 +160,7 @@ func (w *world) await(what string, done func() error) {
 	}
 }
 
-// whole looks what the hub says of its views: that all are there, whole and at least
+// whole checks what the hub reports of its views: that all are there, whole and at least
 // of this version.
 func (w *world) whole(version int) error {
 	code, body := get(w.t.Context(), w.api+"/debug/cache", "", "")

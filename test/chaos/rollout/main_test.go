@@ -6,7 +6,7 @@
 // At every deletion, no more Ready nodes may be without an available pod than the
 // maximum allows; and when the faults stop, the rollout has to end.
 //
-// SEEDS says how many seeds are played, FIRST_SEED with which to begin. What is
+// SEEDS sets how many seeds are played, FIRST_SEED with which to begin. What is
 // done, and when, follows from the seed; what the cluster makes of it does not.
 package rollout_test
 

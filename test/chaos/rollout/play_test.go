@@ -39,7 +39,7 @@ type scene struct {
 	diary      []string
 }
 
-// play does what the seed says, stops, and waits for the end of the rollout.
+// play does what the seed determines, stops, and waits for the end of the rollout.
 func play(t *testing.T, seed int) {
 	x := newScene(t, seed)
 	defer x.report(seed)

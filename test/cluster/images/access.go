@@ -80,7 +80,7 @@ func (r *Registry) challenge(repository string) string {
 	return fmt.Sprintf(`Bearer realm="%s%s",service="images",scope="repository:%s:pull"`, r.URL(), tokenPath, repository)
 }
 
-// identify tells who asks, and whether that is proven.
+// identify returns who asks, and whether that is proven.
 func (a *access) identify(req *http.Request) (user string, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +93,7 @@ func (a *access) identify(req *http.Request) (user string, known bool) {
 	return t.user, t.user != "" && time.Now().Before(t.expires)
 }
 
-// knowsLocked tells whether this is the password of the user for any repository.
+// knowsLocked reports whether this is the password of the user for any repository.
 func (a *access) knowsLocked(user, password string) bool {
 	for _, readers := range a.readers {
 		if want, ok := readers[user]; ok && want == password {

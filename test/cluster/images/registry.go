@@ -30,6 +30,7 @@ type Registry struct {
 	trouble trouble
 
 	connections atomic.Int64
+	waits       atomic.Int64 // times that a connection was found with its limit in flight
 
 	mu     sync.Mutex
 	server *http.Server // nil while down
@@ -51,7 +52,7 @@ func ServeTLS(addr string) (*Registry, error) {
 
 func serve(addr string, config *tls.Config) (*Registry, error) {
 	blobs := registry.NewInMemoryBlobHandler()
-	quiet := registry.Logger(log.New(io.Discard, "", 0)) // Requests tells more
+	quiet := registry.Logger(log.New(io.Discard, "", 0)) // Requests has more
 	r := &Registry{
 		addr:    addr,
 		tls:     config,
@@ -107,7 +108,7 @@ func (r *Registry) Up() error {
 		return fmt.Errorf("registry: %w", err)
 	}
 	r.addr = listener.Addr().String()
-	listener = limitListener{listener}
+	listener = limitListener{listener, &r.waits}
 	if r.tls != nil {
 		listener = tls.NewListener(listener, r.tls)
 	}

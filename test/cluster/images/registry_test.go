@@ -475,8 +475,15 @@ func TestBytesThatNobodyReadsAreNotServed(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, response.Body, read); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // the registry must not go on; there is nothing to wait for
-	const limit = 32<<10 + 4<<10       // in flight, and in net/http's own buffer
+	// The registry looks, and must not send, as often as it would in some 100 ms.
+	const looks = 1000
+	deadline := time.Now().Add(2 * time.Minute)
+	for enough := f.Waits() + looks; f.Waits() < enough; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the registry does not wait for its client: it has sent %d bytes", f.BytesOf(f.digest))
+		}
+	}
+	const limit = 32<<10 + 4<<10 // in flight, and in net/http's own buffer
 	if n := f.BytesOf(f.digest); n < read || n > read+limit {
 		t.Errorf("%d bytes count as served when %d were read; want at most %d more", n, read, limit)
 	}

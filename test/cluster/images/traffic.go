@@ -20,7 +20,7 @@ type Request struct {
 	Path      string
 	Range     string // as the client has sent it
 	UserAgent string
-	// User is who the client says it is, also when the password is wrong.
+	// User is who the client claims to be, also when the password is wrong.
 	User string
 	// Status is 0 while there is no answer.
 	Status int

@@ -76,7 +76,7 @@ func abort(c *net.TCPConn) {
 }
 
 // carry moves what src sends to dst over the line, late by the delay of the link.
-// allow, if not nil, says how many of the next bytes may pass before the connection
+// allow, if not nil, returns how many of the next bytes may pass before the connection
 // breaks.
 func (c *conn) carry(dst, src *net.TCPConn, over *line, allow func(int) int) {
 	parcels := make(chan parcel, inFlight) // closed by collect

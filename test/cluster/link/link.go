@@ -8,7 +8,7 @@
 //	            new connections          established connections
 //	Up          pass                     pass
 //	Refuse      connection refused       pass
-//	BlackHole   no answer to the SYN     nothing passes, no one is told
+//	BlackHole   no answer to the SYN     nothing passes, no one is notified
 //
 // Reset and ResetAfter are events, not modes: they break established
 // connections in whatever mode the link is. A connection is established from
@@ -95,7 +95,7 @@ func (l *Link) Refuse() error {
 	return err
 }
 
-// BlackHole lets nothing pass and tells no one: what is sent on an established
+// BlackHole lets nothing pass and notifies no one: what is sent on an established
 // connection never arrives, and connecting times out.
 func (l *Link) BlackHole() error {
 	l.modeMu.Lock()

@@ -7,5 +7,5 @@
 // units only the journal's are there.
 //
 // The kernel ends the machine with its first process, and that with the test. It takes
-// root and a systemd that is installed; Missing says what there is not.
+// root and a systemd that is installed; Missing returns what there is not.
 package machine

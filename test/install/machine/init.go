@@ -55,7 +55,7 @@ func becomeMachine(argument string) error {
 	return arrange(p)
 }
 
-// plan is what the test tells the first process.
+// plan is what the test passes to the first process.
 type plan struct {
 	Folder string            // on the host: for mount points
 	Binds  map[string]string // by the path in the machine, what of the host's is there

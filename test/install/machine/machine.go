@@ -36,7 +36,7 @@ type Machine struct {
 	output bytes.Buffer
 }
 
-// Missing says why no machine can be booted here; empty: one can.
+// Missing returns why no machine can be booted here; empty: one can.
 func Missing() string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
@@ -52,7 +52,7 @@ func Missing() string {
 	return ""
 }
 
-// Boot returns when systemd says that the machine has started. binds are files of the
+// Boot returns when systemd reports that the machine has started. binds are files of the
 // host's, by their path in the machine.
 func Boot(ctx context.Context, binds map[string]string) (*Machine, error) {
 	m := &Machine{ended: make(chan error, 1)}
@@ -204,7 +204,7 @@ func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs one, and returns what it says on both its outputs.
+// Run runs one, and returns what it prints on both its outputs.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	out, err := m.Command(ctx, args...).CombinedOutput()
 	if err != nil {

@@ -83,7 +83,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// rolloutValues are values for each option; the second field tells which of them
+// rolloutValues are values for each option; the second field is which of them
 // are right, and the parser is asked whether that is so.
 func rolloutValues() map[string]map[string]bool {
 	const padded = " FALSE "

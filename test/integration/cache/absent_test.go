@@ -12,7 +12,7 @@ import (
 )
 
 // unavailable fails the test unless a is what a client gets for what was never read:
-// 503, when to come again, and a Status that says in words what is the matter.
+// 503, when to come again, and a Status that describes in words what is the matter.
 func (a answer) unavailable(t *testing.T) {
 	t.Helper()
 	if a.status != http.StatusServiceUnavailable {

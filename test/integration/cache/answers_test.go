@@ -64,7 +64,7 @@ func TestAConvertedWatchGoesOn(t *testing.T) {
 }
 
 // a client that reads a list slowly gets the list as it was, though all of it is
-// replaced meanwhile; or it is told that something went wrong.
+// replaced meanwhile; or it gets an error.
 func TestASlowReaderGetsOneVersion(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)

@@ -117,7 +117,7 @@ func (s *space) dryRuns(c *client, query, accept, value string) {
 	}
 }
 
-// metadataOf says which object this is, at which version.
+// metadataOf returns which object this is, at which version.
 func metadataOf(t *testing.T, a answer) string {
 	t.Helper()
 	encoding := wire.JSON

@@ -73,7 +73,7 @@ func TestThePreferredRepresentationThatIsThere(t *testing.T) {
 	}
 }
 
-// a type that the hub does not know cannot be converted, and the client is told so.
+// a type that the hub does not know cannot be converted, and the answer to the client is an error.
 func TestAnUnknownTypeIsNotAcceptable(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -8,7 +8,7 @@ import (
 
 // clients follow through kills of the hub, with the cloud there and away when it starts
 // again. What the hub had not yet written is lost then, so that clients are ahead of it;
-// they may list again, and must neither miss anything nor be told anything twice.
+// they may list again, and must neither miss anything nor get anything twice.
 func TestClientsFollowThroughKillsOfTheHub(t *testing.T) {
 	t.Parallel()
 	const kills = 12

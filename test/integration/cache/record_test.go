@@ -78,7 +78,7 @@ func TestLeavingASelectorIsNoDeletion(t *testing.T) {
 	}
 }
 
-// defect 11: what a GET was told is gone stays gone, whatever an older list has.
+// defect 11: what was gone for a GET stays gone, whatever an older list has.
 func TestA404IsNewerThanAnOlderList(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)

@@ -120,7 +120,7 @@ func (s *space) load(t *testing.T) *load {
 	return l
 }
 
-// checkViews holds all that a hub says offline against what the apiserver has served.
+// checkViews compares all that a hub serves offline with what the apiserver has served.
 // It returns how many of the lists the hub has. A list that it does not have is no
 // mistake; one that is wrong or short is.
 func (h *hub) checkViews(t *testing.T, paths []string, accept string) (known int) {
@@ -163,7 +163,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 }
 
 // traced runs the hub under strace, which notes these system calls in a file, and does
-// with them what inject says, if anything.
+// with them those of inject, if any.
 func traced(t *testing.T, calls, inject string) (hubOption, string) {
 	t.Helper()
 	program, err := exec.LookPath("strace")

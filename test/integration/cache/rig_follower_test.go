@@ -18,7 +18,7 @@ import (
 )
 
 // follower keeps up with a query as an informer does: it lists, watches from there, and
-// lists again where the watch says that its version is too old. It notes what an
+// lists again where the watch ends since its version is too old. It notes what an
 // informer would not mind, but should not be: events that come twice, objects that come,
 // change or go though they are, or are not, there, and an object that takes the place of
 // another of its name before that was deleted.

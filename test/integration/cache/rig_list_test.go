@@ -116,7 +116,7 @@ func (c *client) servedList(t *testing.T, path, accept string) listing {
 	return c.do(t, request{path: path, accept: accept}).served(t, path, accept)
 }
 
-// differences says in words how got is not want.
+// differences describes in words how got is not want.
 func differences(got, want map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {

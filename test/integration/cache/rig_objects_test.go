@@ -46,7 +46,7 @@ func newSpaceIn(t *testing.T, e environment) *space {
 
 // publishRootCA makes the ConfigMap that the controller manager puts into each
 // namespace at a time of its own, long after an apiserver that was away is back. It
-// leaves alone what is there already and says the same.
+// leaves alone what is there already and is the same.
 func (s *space) publishRootCA() {
 	s.t.Helper()
 	published, err := s.env.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(s.t.Context(), "kube-root-ca.crt", metav1.GetOptions{})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The rig has to be right before anything that it says about the hub is.
+// The rig has to be right before anything that it shows about the hub is.
 func TestTheRigItself(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)

@@ -200,7 +200,7 @@ func (s *stream) silent(t *testing.T, d time.Duration) {
 	}
 }
 
-// apply does to items, versions by name, what an event says.
+// apply does to items, versions by name, what an event describes.
 func (e event) apply(items map[string]string) {
 	switch e.kind {
 	case watch.Added, watch.Modified:

@@ -55,9 +55,9 @@ func hasIP(t *testing.T, what string, body []byte, ip string) {
 	}
 }
 
-// told fails the test unless the next event is about the pod, and a bookmark follows at
+// expect fails the test unless the next event is about the pod, and a bookmark follows at
 // the resourceVersion of the watch.
-func (p *reportingPod) told(t *testing.T, w *stream, kind watch.EventType, ip, version string) {
+func (p *reportingPod) expect(t *testing.T, w *stream, kind watch.EventType, ip, version string) {
 	t.Helper()
 	e := w.expect(t, kind, "p")
 	hasIP(t, "the event", e.raw, ip)
@@ -142,7 +142,7 @@ func TestNodeStatus_IsInListWatchAndGet(t *testing.T) {
 				if sel.kind == "" {
 					continue
 				}
-				p.told(t, s.stream, sel.kind, "198.18.1.17", s.version)
+				p.expect(t, s.stream, sel.kind, "198.18.1.17", s.version)
 			}
 		}
 		for _, accept := range []string{protobuf, asJSON} {
@@ -158,7 +158,7 @@ func TestNodeStatus_IsInListWatchAndGet(t *testing.T) {
 	p.report(t, corev1.PodFailed, "198.18.1.18")
 	for key, kind := range map[string]watch.EventType{"all": watch.Modified, "running": watch.Deleted, "by address": watch.Deleted} {
 		s := streams["node"+key+protobuf]
-		p.told(t, s.stream, kind, "198.18.1.18", s.version)
+		p.expect(t, s.stream, kind, "198.18.1.18", s.version)
 	}
 	other := streams["node"+"other label"+protobuf]
 	other.stream.silent(t, quiet)
@@ -175,9 +175,9 @@ func TestNodeStatus_BetweenListAndWatch(t *testing.T) {
 		version := h.node.get(t, p.path, accept).listing(t).version
 		p.report(t, corev1.PodRunning, "198.18.2.1")
 		w := h.node.watch(t, p.path+"?"+watchQuery+"&resourceVersion="+version, accept)
-		p.told(t, w, watch.Modified, "198.18.2.1", version)
+		p.expect(t, w, watch.Modified, "198.18.2.1", version)
 		p.report(t, corev1.PodRunning, "198.18.2.2")
-		p.told(t, w, watch.Modified, "198.18.2.2", version)
+		p.expect(t, w, watch.Modified, "198.18.2.2", version)
 		w.silent(t, quiet)
 	}
 }

@@ -141,7 +141,7 @@ func TestInvariant08_AnOlderStreamBringsNothingBack(t *testing.T) {
 }
 
 // invariant 8: the same to the letter, with streams that stand still at the worst moment: a
-// second watch that has told of a change and not yet of the deletion behind it, and a
+// second watch that has sent a change and not yet of the deletion behind it, and a
 // list that was made before the deletion and comes after it.
 func TestInvariant08_LateNewsIsNoNews(t *testing.T) {
 	t.Parallel()
@@ -306,7 +306,7 @@ func TestInvariant10_OfflineWatches(t *testing.T) {
 			s.change("c-002", "the cloud is back")
 			version := s.change("c-002", "and again")
 			for _, w := range append(begun, held, above) {
-				// The hub lists for the one that is above, and may tell the others of
+				// The hub lists for the one that is above, and may send to the others
 				// both changes at once.
 				for w.expect(t, watch.Modified, "c-002").version != version {
 				}

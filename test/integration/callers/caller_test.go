@@ -14,7 +14,7 @@ import (
 )
 
 // callerVariable, in the environment, makes the test's program a caller: it does what
-// it is told on stdin, an order a line, and answers each with a line.
+// it reads orders from stdin, one a line, and answers each with a line.
 const callerVariable = "EDGEHUB_TEST_CALLER"
 
 // order is something that a caller is to do.

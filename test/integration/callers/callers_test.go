@@ -36,7 +36,7 @@ func wantNode(t *testing.T, out outcome) {
 	}
 }
 
-// wantRefused wants a Status that says why, and what to do.
+// wantRefused wants a Status that has why, and what to do.
 func wantRefused(t *testing.T, out outcome, why string) {
 	t.Helper()
 	var status metav1.Status

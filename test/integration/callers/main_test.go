@@ -2,7 +2,7 @@
 // real hub before a real apiserver. Callers are processes of their own: of other
 // users, in control groups named like pods', in other networks.
 //
-// Changing user, group and network takes root; without it, the tests say that they
+// Changing user, group and network takes root; without it, the tests report that they
 // were not run.
 package callers
 

@@ -59,7 +59,7 @@ func hubFlagsFor(t *testing.T, server string, ca []byte) []string {
 	return []string{"--node-name=n", "--kubeconfig=" + kubeconfig, "--root-dir=" + dir, "--container-runtime-endpoint=", "--shutdown-grace-period=1s"}
 }
 
-// startBare runs a hub that does not start, and returns what it says.
+// startBare runs a hub that does not start, and returns what it prints.
 func startBare(t *testing.T, command []string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -138,7 +138,7 @@ func (n namespace) inside(do func()) {
 
 // A program in another network can reach loopback where route_localnet is set, as
 // kube-proxy does for node ports. It is root here, and in no container by its group:
-// only its socket tells.
+// only its socket shows it.
 func TestAPeerInAnotherNetworkIsRefused(t *testing.T) {
 	needRoot(t)
 	node, pod := newNamespace(t), newNamespace(t)

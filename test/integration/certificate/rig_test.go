@@ -121,7 +121,7 @@ func (n *node) createPod(name string) {
 // podsPath is what a kubelet lists and watches.
 func (n *node) podsPath() string { return "/api/v1/pods?fieldSelector=spec.nodeName%3D" + n.Name }
 
-// readyz is what the hub says of itself.
+// readyz is the hub's answer at /readyz.
 func (n *node) readyz() answer {
 	n.t.Helper()
 	a := n.caller(n.API, "", nil).get(n.t, "/v1/readyz")
@@ -156,7 +156,7 @@ func (n *node) metric(name string) float64 {
 	return sum
 }
 
-// expires is when the certificate ends, as the hub says.
+// expires is when the certificate ends, as the hub reports it.
 func (n *node) expires() time.Time {
 	n.t.Helper()
 	return time.Unix(int64(n.metric("edgehub_client_certificate_expiration_timestamp_seconds")), 0)

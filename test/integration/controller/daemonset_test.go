@@ -39,7 +39,7 @@ func newDaemonSet(t *testing.T, annotations map[string]string) *fixture {
 		spec := &ds.Spec.Template.Spec
 		spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
 		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
-		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // nobody says that the nodes are ready
+		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // nobody marks the nodes as ready
 	})
 	f := &fixture{DaemonSet: ds, t: t}
 	rolloutenv.Eventually(t, "the DaemonSet has a pod on each node", func() bool { return len(f.pods()) == nodes })
@@ -75,7 +75,7 @@ func (f *fixture) pods() map[string]*corev1.Pod {
 // names are those of the pods, sorted.
 func (f *fixture) names() []string { return slices.Sorted(maps.Keys(f.pods())) }
 
-// uids tell whether pods were restarted.
+// uids show whether pods were restarted.
 func (f *fixture) uids() map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, pod := range f.pods() {
@@ -97,8 +97,8 @@ func (f *fixture) replace(pod string) {
 	})
 }
 
-// say describes the marks on a pod in a word or two.
-func say(pod *corev1.Pod) string {
+// describe returns the marks on a pod in a word or two.
+func describe(pod *corev1.Pod) string {
 	c := upgrade.Condition(pod, upgrade.NeedCondition)
 	_, annotated := pod.Annotations[upgrade.TargetAnnotation]
 	if c == nil {
@@ -113,11 +113,11 @@ const (
 	unmarked = "unmarked, annotated=false"
 )
 
-// marks says how many pods there are of each kind.
+// marks describes how many pods there are of each kind.
 func (f *fixture) marks() map[string]int {
 	out := map[string]int{}
 	for _, pod := range f.pods() {
-		out[say(pod)]++
+		out[describe(pod)]++
 	}
 	return out
 }

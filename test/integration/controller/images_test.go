@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
-// prepulls waits until n pods tell their nodes to pull this image unasked, and returns
+// prepulls waits until n pods have their nodes pull this image unasked, and returns
 // since when, by pod.
 func (f *fixture) prepulls(image string, n int) map[string]time.Time {
 	f.t.Helper()
@@ -40,7 +40,7 @@ func TestWithImagesFirstOwnersFindThemThere(t *testing.T) {
 	checkTarget(t, f, "app:2")
 	sent := len(r.patches(f.Namespace))
 
-	// What the node says of its images, and a restart, change nothing.
+	// What the node reports of its images, and a restart, change nothing.
 	pod := f.names()[0]
 	f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodImageReady","status":"True","reason":"PrepullReady","message":"`+
 		upgrade.Condition(f.pods()[pod], upgrade.NeedCondition).Message+`"}]}}`)

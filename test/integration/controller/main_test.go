@@ -27,7 +27,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
-// What deploy/ says.
+// As in deploy/.
 const (
 	systemNamespace = "edgehub-system"
 	account         = "edgehub-controller"

@@ -59,7 +59,7 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 	r := start(t)
 	f.AwaitEvent(reason, "Warning", `"OTAA"`, "OTA or AdvancedRollingUpdate")
 
-	// Looked at again and again, it is not said again.
+	// Looked at again and again, it is not reported again.
 	for i := range 5 {
 		seen := r.reconciles(t)
 		f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, i)

@@ -74,7 +74,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	}
 }
 
-// checkTarget looks at what each pod tells its node.
+// checkTarget checks the target of each pod.
 func checkTarget(t *testing.T, f *fixture, image string) {
 	t.Helper()
 	for _, pod := range f.pods() {

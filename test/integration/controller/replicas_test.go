@@ -64,7 +64,7 @@ func startReplica(t *testing.T, args ...string) *replica {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = r.cmd.Wait() // the state says it
+		_ = r.cmd.Wait() // the state shows it
 		close(r.exited)
 	}()
 	t.Cleanup(func() {

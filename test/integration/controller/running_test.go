@@ -193,7 +193,7 @@ func (r *recorder) openWatches(namespace, resource string) int {
 	return n
 }
 
-// watchedBody tells when it is closed.
+// watchedBody signals when it is closed.
 type watchedBody struct {
 	io.ReadCloser
 	open *atomic.Bool

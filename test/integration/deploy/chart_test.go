@@ -26,7 +26,7 @@ import (
 
 var chartFolder = filepath.Join(moduleRoot, "deploy", "helm", "edgehub-controller")
 
-// loadChart reads the chart once: each time, Helm tells of every link in it.
+// loadChart reads the chart once: each time, Helm logs every link in it.
 var loadChart = sync.OnceValues(func() (*chartv2.Chart, error) { return loader.Load(chartFolder) })
 
 // render is helm template with these values, in YAML.
@@ -63,7 +63,7 @@ func manifests(t *testing.T, values string) string {
 	return out.String()
 }
 
-// objects reads manifests, by kind and name. What only a chart says is left out.
+// objects reads manifests, by kind and name. What only a chart has is left out.
 func objects(t *testing.T, manifests string) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}

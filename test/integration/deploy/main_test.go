@@ -1,6 +1,6 @@
 // Package deploy tests what deploy/ installs: its manifests and its chart in a real
 // apiserver that checks every field and enforces Pod Security, the rights in it one
-// by its alerts and dashboard against what hub and controller really tell.
+// by its alerts and dashboard against what hub and controller really expose.
 //
 // Nodes are played by package fleet. The tests share a cluster and run one after the
 // other, since a controller sees every DaemonSet.
@@ -30,7 +30,7 @@ const (
 	// wrong.
 	patience = 2 * time.Minute
 
-	// What deploy/ says.
+	// As in deploy/.
 	systemNamespace = "edgehub-system"
 	account         = "edgehub-controller"
 	username        = "system:serviceaccount:" + systemNamespace + ":" + account
@@ -71,7 +71,7 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	return env.fleet.AddNode(ctx, "n1", nil)
 }
 
-// eventually polls until check has nothing to say, and fails with what it said last.
+// eventually polls until check returns no problem, and fails with the last one.
 func eventually(t *testing.T, what string, check func() string) {
 	t.Helper()
 	deadline := time.After(patience)

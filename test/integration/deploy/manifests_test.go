@@ -76,7 +76,7 @@ func failures(t *testing.T) string {
 	}
 	var out []string
 	for i := range list.Items {
-		// That no node is free for them is the scheduler's to say.
+		// That no node is free for them is the scheduler's to report.
 		if e := &list.Items[i]; e.Type == corev1.EventTypeWarning && strings.HasPrefix(e.Reason, "Failed") && e.Reason != "FailedScheduling" {
 			out = append(out, e.Message)
 		}

@@ -33,7 +33,7 @@ func (r right) rule() rbacv1.PolicyRule {
 	return rule
 }
 
-// covers tells whether a request takes this right.
+// covers reports whether a request takes this right.
 func (r right) covers(q *audit.Request) bool {
 	resource, subresource, _ := strings.Cut(r.resource, "/")
 	return q.Verb == r.verb && q.ObjectRef.APIGroup == r.group && q.ObjectRef.Resource == resource &&

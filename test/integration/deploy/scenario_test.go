@@ -27,7 +27,7 @@ import (
 )
 
 // scenario is what the controller is there for, with as little as takes every right:
-// one DaemonSet whose pods are told of upgrades, and one whose pods are replaced.
+// one DaemonSet whose pods are marked for upgrades, and one whose pods are replaced.
 type scenario struct {
 	t          *testing.T
 	namespace  string
@@ -110,7 +110,7 @@ func (s *scenario) setImage(name, image string) {
 	}
 }
 
-// needs tells whether the pod of the DaemonSet that is told is marked so.
+// needs reports whether the pod of the DaemonSet with OTA is marked so.
 func (s *scenario) needs(want corev1.ConditionStatus) bool {
 	pod := s.pod(told)
 	if pod == nil {
@@ -170,7 +170,7 @@ func (s *scenario) play(over func() bool) {
 		{"a pod is told that it needs nothing", func() {}, func() bool { return s.needs(corev1.ConditionFalse) }},
 		{"a pod is told that it needs an upgrade", func() { s.setImage(told, "app:new") }, func() bool { return s.needs(corev1.ConditionTrue) }},
 		{"it is told that it does not", func() { s.setImage(told, "app:0") }, func() bool { return s.needs(corev1.ConditionFalse) }},
-		// What was told before by this very process is counted up.
+		// What was counted before by this very process is counted up.
 		{"it is told again that it does", func() { s.setImage(told, "app:new") }, func() bool { return s.needs(corev1.ConditionTrue) }},
 		{"an Event is counted up", func() {}, s.toldAgain},
 		{"the lease was renewed", func() {}, s.renewed},

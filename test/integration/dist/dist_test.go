@@ -1,4 +1,4 @@
-// Package dist shows by its tests that a release is what it says: the same bytes from
+// Package dist shows by its tests that a release is what it claims to be: the same bytes from
 // whatever folder it is built, programs and images that run, and lists of contents that
 // name what is linked in.
 package dist

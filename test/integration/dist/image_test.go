@@ -146,7 +146,7 @@ func (c runtimeClient) do(args ...string) string {
 	return out
 }
 
-// checkRun runs an image's program with a read-only root, as whom the image says.
+// checkRun runs an image's program with a read-only root, as the user in the image.
 func (c runtimeClient) checkRun(reference, program string, user float64) {
 	c.t.Helper()
 	const id = "release"

@@ -65,7 +65,7 @@ func TestMirror(t *testing.T) {
 	})
 }
 
-// TestHostsOfCRI are read where CRI has been told to look, if it tells.
+// TestHostsOfCRI are read where CRI is configured to look, if it reports that.
 func TestHostsOfCRI(t *testing.T) {
 	each(t, func(r *rig) {
 		if r.version == "2" {
@@ -90,7 +90,7 @@ func TestOnThisMachine(t *testing.T) {
 	})
 }
 
-// TestTLS takes the authority's certificate, and says where to put it.
+// TestTLS takes the authority's certificate, and its error has where to put it.
 func TestTLS(t *testing.T) {
 	each(t, func(r *rig) {
 		secure, err := images.ServeTLS("127.0.0.1:0")
@@ -100,7 +100,7 @@ func TestTLS(t *testing.T) {
 		r.must(err)
 		r.must(secure.Push(r.Context(), "app", "1", image))
 		reference := secure.Reference("app", "1")
-		// What is on this machine is trusted by itself, unless something is said of it.
+		// What is on this machine is trusted by itself, unless it is configured.
 		folder := filepath.Join(r.hosts, secure.Addr())
 		r.must(os.MkdirAll(folder, 0o755))
 		r.must(os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte("server = \""+secure.URL()+"\"\n"), 0o644))

@@ -31,7 +31,7 @@ func TestRefusedNames(t *testing.T) {
 	})
 }
 
-// TestFailures each have a reason, and a line that says what to do.
+// TestFailures each have a reason, and a line on what to do.
 func TestFailures(t *testing.T) {
 	answer := func(code int, header http.Header) func(*rig) {
 		return func(r *rig) {
@@ -165,7 +165,7 @@ func TestHungRegistry(t *testing.T) {
 	})
 }
 
-// TestContainerdAbsent is said with the socket that is missing.
+// TestContainerdAbsent is reported with the socket that is missing.
 func TestContainerdAbsent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "none.sock")
 	e, err := engine.New(engine.Options{Address: socket})

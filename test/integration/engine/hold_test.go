@@ -41,7 +41,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestGone is said of an image of which there is nothing left.
+// TestGone is the report on an image of which there is nothing left.
 func TestGone(t *testing.T) {
 	each(t, func(r *rig) {
 		reference, _ := r.push("app", "1", r.ballast(2, 100<<10)...)
@@ -133,7 +133,7 @@ func TestTagMovedByOthers(t *testing.T) {
 	})
 }
 
-// TestRemovals are told as they happen, and again after containerd was away.
+// TestRemovals are reported as they happen, and again after containerd was away.
 func TestRemovals(t *testing.T) {
 	eachAlone(t, func(r *rig) {
 		reference, _ := r.push("app", "1", r.ballast(7, 1000)...)

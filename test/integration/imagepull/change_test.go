@@ -36,7 +36,7 @@ func TestTargetChanged(t *testing.T) {
 		if got := <-last; got.State != nodeapi.Superseded {
 			t.Errorf("a watch has ended with %+v", got)
 		}
-		d.awaitTold(d.not("TargetChanged"))
+		d.awaitCondition(d.not("TargetChanged"))
 		if requests := r.registry.Requests(); slices.ContainsFunc(requests, func(q images.Request) bool { return strings.HasSuffix(q.Path, "/3") }) {
 			t.Error("the next target is pulled, and nobody has asked")
 		}
@@ -50,7 +50,7 @@ func TestTargetChanged(t *testing.T) {
 		if r.criImages()[two] != nil {
 			t.Error("the image of the target before is there")
 		}
-		d.awaitTold(d.ready())
+		d.awaitCondition(d.ready())
 
 		// What another process wanted, this one does not know of.
 		r.hub.Kill()
@@ -76,14 +76,14 @@ func TestCancelled(t *testing.T) {
 		r.askOnceMarked(pod)
 		last := r.lastLine(pod)
 		r.awaitBytes(layer, 1<<20)
-		d.awaitTold(d.not("Pulling"))
+		d.awaitCondition(d.not("Pulling"))
 
 		r.expect(r.call(t.Context(), http.MethodDelete, r.path(pod)), http.StatusOK, "cancelled for pod "+r.namespace+"/"+pod)
 		if got := <-last; got.State != nodeapi.Cancelled {
 			t.Errorf("a watch has ended with %+v", got)
 		}
 		r.awaitNothingHeld()
-		d.awaitTold("nothing")
+		d.awaitCondition("nothing")
 		r.hub.Kill()
 		r.hub.Start()
 		r.awaitMark(pod)
@@ -91,7 +91,7 @@ func TestCancelled(t *testing.T) {
 		r.registry.SetRate(0)
 		r.ask(pod)
 		r.awaitReady(pod)
-		d.awaitTold(d.ready())
+		d.awaitCondition(d.ready())
 	})
 }
 
@@ -107,7 +107,7 @@ func TestUnasked(t *testing.T) {
 		d.mark(true)
 		r.awaitMark(d.pod.Name)
 		began := time.Now()
-		d.awaitTold(d.ready())
+		d.awaitCondition(d.ready())
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("without jitter it took %v", took)
 		}
@@ -117,7 +117,7 @@ func TestUnasked(t *testing.T) {
 		r.hub.Kill()
 		r.hub.Start()
 		r.awaitMark(d.pod.Name)
-		d.awaitTold("nothing")
+		d.awaitCondition("nothing")
 		if queue := r.list(); len(queue) > 0 {
 			t.Errorf("it has begun anew: %+v", queue)
 		}
@@ -139,7 +139,7 @@ func TestJitter(t *testing.T) {
 	r.awaitFailure(owner.pod.Name, "ContainerdUnavailable")
 	// It would have come first: it is the older one.
 	r.awaitState(rollout.pod.Name, "the pull waits", func(s nodeapi.ImagePull) bool { return s.State == nodeapi.Queued })
-	rollout.awaitTold(rollout.not("Queued"))
+	rollout.awaitCondition(rollout.not("Queued"))
 }
 
 // lastLine follows a pre-pull, and has the last line of that once it has ended.

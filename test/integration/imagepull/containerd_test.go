@@ -38,7 +38,7 @@ func TestContainerdAbsent(t *testing.T) {
 		r.awaitReady(pod)
 		r.atMost(1.05, layer)
 		r.awaitImage(reference)
-		d.awaitTold(d.ready())
+		d.awaitCondition(d.ready())
 	})
 }
 
@@ -55,5 +55,5 @@ func (r *rig) expectUnavailable(d *daemon) {
 			r.Errorf("without containerd, GET %s took %v", path, a.took)
 		}
 	}
-	d.awaitTold(d.not("ContainerdUnavailable"))
+	d.awaitCondition(d.not("ContainerdUnavailable"))
 }

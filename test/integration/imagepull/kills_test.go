@@ -80,7 +80,7 @@ func TestKills(t *testing.T) {
 			r.awaitImage(reference)
 		}
 		for _, d := range daemons {
-			d.awaitTold(d.ready())
+			d.awaitCondition(d.ready())
 		}
 		r.expectBytes(blobs)
 
@@ -99,7 +99,7 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// random is seeded by SEED, or anew, and says by what.
+// random is seeded by SEED, or anew, and logs the seed.
 func (r *rig) random() *rand.Rand {
 	r.Helper()
 	seed := rand.Uint64N(1_000_000)

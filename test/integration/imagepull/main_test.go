@@ -35,7 +35,7 @@ type environment struct {
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to pass it
 
-// atOnce is how many tests run in parallel, unless -parallel says more: they mostly wait, for a slow
+// atOnce is how many tests run in parallel, unless -parallel is given: they mostly wait, for a slow
 // registry or an interval.
 const atOnce = 6
 

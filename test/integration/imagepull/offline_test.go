@@ -56,11 +56,11 @@ func TestOffline(t *testing.T) {
 				if r.online() {
 					t.Error("the cloud was not away all the time")
 				}
-				if told := d.told(); told != "nothing" {
-					t.Errorf("while the cloud was away, the pod came to say %s there", told)
+				if got := d.condition(); got != "nothing" {
+					t.Errorf("while the cloud was away, the pod came to say %s there", got)
 				}
 				r.must(r.hub.Link.Up())
-				d.awaitTold(d.ready())
+				d.awaitCondition(d.ready())
 				d.expectNoSecretTold()
 			})
 		})

@@ -41,13 +41,13 @@ func TestPulled(t *testing.T) {
 			t.Errorf("after the watch the state is %+v", got)
 		}
 		r.awaitImage(reference)
-		// That it is queued may be over too soon to be told.
+		// That it is queued may be over too soon to be reported.
 		seen := slices.DeleteFunc(recorded(d.ready()), func(s string) bool { return s == d.not("Queued") || s == "nothing" })
 		if want := []string{d.not("Pulling"), d.ready()}; !slices.Equal(seen, want) {
 			t.Errorf("the pod has said %q, want %q", seen, want)
 		}
-		if want := "True PrepullReady controllerrevision: " + d.revision; d.told() != want { // which others read
-			t.Errorf("the pod says %q, want %q", d.told(), want)
+		if want := "True PrepullReady controllerrevision: " + d.revision; d.condition() != want { // which others read
+			t.Errorf("the pod says %q, want %q", d.condition(), want)
 		}
 		d.awaitEvent("ImagePrepulled", reference)
 		for name, least := range map[string]float64{

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// TestRefusals each say what to do next, and start nothing.
+// TestRefusals each describe what to do next, and start nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := newBareRig(t, "--container-runtime-endpoint="+t.TempDir()+"/none.sock")
@@ -56,7 +56,7 @@ func TestRefusals(t *testing.T) {
 	r.ask(fine.pod.Name)
 }
 
-// TestWithoutContainerd is a hub that was told not to pull.
+// TestWithoutContainerd is a hub that is configured not to pull.
 func TestWithoutContainerd(t *testing.T) {
 	t.Parallel()
 	r := newBareRig(t, "--container-runtime-endpoint=")

@@ -104,7 +104,7 @@ func (r *rig) state(pod string) nodeapi.ImagePull {
 	return s
 }
 
-// awaitState waits until the pre-pull of a pod is as holds says.
+// awaitState waits until the pre-pull of a pod is as holds wants.
 func (r *rig) awaitState(pod, what string, holds func(nodeapi.ImagePull) bool) nodeapi.ImagePull {
 	r.Helper()
 	var last nodeapi.ImagePull

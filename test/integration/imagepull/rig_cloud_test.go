@@ -164,8 +164,8 @@ func (r *rig) knowsMark(pod string) bool {
 	})
 }
 
-// says returns status, reason and message of the condition PodImageReady, or "nothing".
-func says(pod *corev1.Pod) string {
+// conditionText returns status, reason and message of the condition PodImageReady, or "nothing".
+func conditionText(pod *corev1.Pod) string {
 	c := upgrade.Condition(pod, upgrade.ImageCondition)
 	if c == nil {
 		return "nothing"
@@ -173,24 +173,24 @@ func says(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
-// told returns what the pod says in the cloud now.
-func (d *daemon) told() string {
+// condition returns the pod's condition in the cloud now.
+func (d *daemon) condition() string {
 	d.Helper()
 	pod, err := env.admin.CoreV1().Pods(d.namespace).Get(d.Context(), d.pod.Name, metav1.GetOptions{})
 	d.must(err)
-	return says(pod)
+	return conditionText(pod)
 }
 
-// ready returns what the pod says once its images are ready.
+// ready returns the pod's condition once its images are ready.
 func (d *daemon) ready() string { return "True PrepullReady " + upgrade.Message(d.revision) }
 
-// not returns what the pod says while they are not ready.
+// not returns the pod's condition while they are not ready.
 func (d *daemon) not(reason string) string {
 	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
 }
 
-// awaitTold waits until the pod says this in the cloud.
-func (d *daemon) awaitTold(want string) {
+// awaitCondition waits until the pod has this condition in the cloud.
+func (d *daemon) awaitCondition(want string) {
 	d.Helper()
 	last := ""
 	defer func() {
@@ -199,13 +199,13 @@ func (d *daemon) awaitTold(want string) {
 		}
 	}()
 	d.eventually(d.pod.Name+" says "+want, func() bool {
-		last = d.told()
+		last = d.condition()
 		return last == want
 	})
 }
 
-// record records what the pod says in the cloud from now on. The returned function waits until it says
-// last.
+// record records the pod's conditions in the cloud from now on. The returned function waits for
+// the condition last.
 func (d *daemon) record() (until func(last string) []string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), rolloutenv.Patience)
@@ -219,10 +219,10 @@ func (d *daemon) record() (until func(last string) []string) {
 		var seen []string
 		for event := range w.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
-			if !ok || len(seen) > 0 && seen[len(seen)-1] == says(pod) {
+			if !ok || len(seen) > 0 && seen[len(seen)-1] == conditionText(pod) {
 				continue
 			}
-			if seen = append(seen, says(pod)); says(pod) == last {
+			if seen = append(seen, conditionText(pod)); conditionText(pod) == last {
 				break
 			}
 		}
@@ -257,7 +257,7 @@ func (d *daemon) upgrade() {
 	d.patchPod(next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
 }
 
-// online reports whether the hub says that it is online.
+// online reports whether the hub reports that it is online.
 func (r *rig) online() bool {
 	a := r.call(r.Context(), http.MethodGet, nodeapi.Readyz)
 	return a.err == nil && a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"

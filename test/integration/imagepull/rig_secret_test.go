@@ -73,7 +73,7 @@ func (r *rig) expectNoSecret() {
 	}
 }
 
-// expectNoSecretTold looks for the password in what the hub answers, and tells the cloud.
+// expectNoSecretTold looks for the password in what the hub answers, and sends to the cloud.
 func (d *daemon) expectNoSecretTold() {
 	d.Helper()
 	texts := map[string]string{}

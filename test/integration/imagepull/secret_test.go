@@ -27,13 +27,13 @@ func TestSecret(t *testing.T) {
 			t.Errorf("%q does not name the secret that was refused", failed.LastError)
 		}
 		d.awaitEvent("ImagePrepullFailed", reference)
-		d.awaitTold(d.not("Unauthorized"))
+		d.awaitCondition(d.not("Unauthorized"))
 		d.expectNoSecretTold()
 
 		r.registry.Require("private", user, password)
 		r.ask(d.pod.Name)
 		r.awaitReady(d.pod.Name)
-		d.awaitTold(d.ready())
+		d.awaitCondition(d.ready())
 		d.expectNoSecretTold()
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
-// TestNoRoom is told in numbers before anything is fetched, and mended by nothing but
+// TestNoRoom is reported in numbers before anything is fetched, and mended by nothing but
 // more room.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
@@ -43,14 +43,14 @@ func TestNoRoom(t *testing.T) {
 			if n := r.registry.BytesOf(digest); n > 0 {
 				t.Errorf("%d bytes were fetched that have no room", n)
 			}
-			d.awaitTold(d.not("InsufficientSpace"))
+			d.awaitCondition(d.not("InsufficientSpace"))
 			d.awaitEvent("ImagePrepullFailed", "MB are free")
 
 			r.must(os.Remove(filler))
 			r.awaitReady(d.pod.Name) // nobody has asked again
 			r.atMost(1.05, layer)
 			r.awaitImage(reference)
-			d.awaitTold(d.ready())
+			d.awaitCondition(d.ready())
 		})
 	}
 }

@@ -75,8 +75,8 @@ func (e *edgehubctl) start(t *testing.T, args ...string) *call {
 	return c
 }
 
-// says waits until the output has words in it.
-func (c *call) says(words string) {
+// awaitOutput waits until the output has words in it.
+func (c *call) awaitOutput(words string) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("edgehubctl says %q", words), func() bool {
 		if strings.Contains(c.out.String(), words) {
@@ -129,7 +129,7 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// setStatus writes what the kubelet says of a pod with one container, named app.
+// setStatus writes what the kubelet reports of a pod with one container, named app.
 func setStatus(t *testing.T, admin kubernetes.Interface, name string, phase corev1.PodPhase, restarts int32, state corev1.ContainerState) {
 	t.Helper()
 	ready := state.Running != nil
@@ -211,7 +211,7 @@ func upgraded(t *testing.T, admin kubernetes.Interface, ctl *edgehubctl, name st
 
 	ctl.start(t, "pods").ends(done, "yes, to "+revision, "app:v1 -> v2")
 	wait := ctl.start(t, "upgrade", "--wait", namespace+"/"+old.Name)
-	wait.says("for pod " + namespace + "/" + old.Name + " to end")
+	wait.awaitOutput("for pod " + namespace + "/" + old.Name + " to end")
 	end(t, admin, old.Name)
 	return wait, waitForPods(t, admin, name, 2)["node1"]
 }
@@ -256,7 +256,7 @@ func mark(t *testing.T, admin kubernetes.Interface, pod *corev1.Pod, revision st
 func testUpgradeThatCrashes(t *testing.T, admin kubernetes.Interface, ctl *edgehubctl) {
 	wait, successor := upgraded(t, admin, ctl, "crashing", 0)
 	setStatus(t, admin, successor.Name, corev1.PodRunning, 0, runs())
-	wait.says("for pod " + namespace + "/" + successor.Name + " to stay Ready for 10s")
+	wait.awaitOutput("for pod " + namespace + "/" + successor.Name + " to stay Ready for 10s")
 	setStatus(t, admin, successor.Name, corev1.PodRunning, 2, waiting("CrashLoopBackOff", "back-off 10s"))
 	wait.ends(broken, "container app: CrashLoopBackOff, restarts: 2, last exit code 3",
 		"kubectl logs "+successor.Name, "crictl logs 0123456789abc", "kubectl rollout undo daemonset/crashing")
@@ -273,7 +273,7 @@ func testUpgradeThatRuns(t *testing.T, admin kubernetes.Interface, ctl *edgehubc
 	wait, successor := upgraded(t, admin, ctl, "running", minReadySeconds)
 	began := time.Now()
 	setStatus(t, admin, successor.Name, corev1.PodRunning, 0, runs())
-	wait.says("for pod " + namespace + "/" + successor.Name + " to stay Ready for 3s")
+	wait.awaitOutput("for pod " + namespace + "/" + successor.Name + " to stay Ready for 3s")
 	setStatus(t, admin, successor.Name, corev1.PodRunning, 1, runs()) // which ends that time
 	wait.ends(done, "after 1 restart", "Pod "+namespace+"/"+successor.Name+" of revision "+successor.Labels[appsv1.ControllerRevisionHashLabelKey]+" is Ready", "has stayed so for 3s")
 	if took := time.Since(began); took < minReadySeconds*time.Second {

@@ -163,7 +163,7 @@ func (a *api) upgrade(ctx context.Context, pod string) answer {
 	return a.call(ctx, http.MethodPost, "/openyurt.io/v1/namespaces/"+namespace+"/pods/"+pod+"/upgrade")
 }
 
-// expect fails the test unless got has this code and says this.
+// expect fails the test unless got has this code and this text.
 func expect(t *testing.T, got answer, code int, says string) {
 	t.Helper()
 	if got.err != nil || got.code != code || !strings.Contains(got.body, says) {

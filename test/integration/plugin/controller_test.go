@@ -29,7 +29,7 @@ func runController(t *testing.T) {
 	})
 }
 
-// What the plugin says, what the conditions say and what happens are one.
+// The plugin's report, the conditions and what happens are the same.
 func TestARolloutByTheController(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
 	runController(t)

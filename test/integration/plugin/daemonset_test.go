@@ -85,8 +85,8 @@ func (f *fixture) patch(format string, args ...any) {
 	}
 }
 
-// says sets a condition of the DaemonSet, as the controller does.
-func (f *fixture) says(kind, status, message string) {
+// setCondition sets a condition of the DaemonSet, as the controller does.
+func (f *fixture) setCondition(kind, status, message string) {
 	f.t.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q,"message":%q}]}}`, kind, status, message)
 	_, err := env.admin.AppsV1().DaemonSets(f.namespace).Patch(f.t.Context(), "web", types.StrategicMergePatchType,

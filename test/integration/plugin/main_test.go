@@ -7,6 +7,7 @@ package plugin
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	}
 	env.pluginDir = s.Dir
 	if _, err := s.Build(ctx, moduleRoot, "kubectl-edgehub", "-race"); err != nil {
+		return err
+	}
+	if err := os.Symlink("kubectl-edgehub", filepath.Join(env.pluginDir, "kubectl_complete-edgehub")); err != nil {
 		return err
 	}
 	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {

@@ -29,3 +29,17 @@ func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 		t.Errorf("kubectl get: %q", out)
 	}
 }
+
+// kubectl has the plugin complete the arguments of kubectl edgehub. The plugin waits two
+// seconds for the apiserver, which a busy machine may exceed: hence the attempts.
+func TestKubectlCompletesThePluginsArguments(t *testing.T) {
+	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
+	const want = "ds/web\n:4\n" // 4: no names of files
+	eventually(t, "kubectl completes the DaemonSet", func() bool {
+		got := kubectl(t, "__complete", "edgehub", "--namespace="+f.namespace, "status", "ds/")
+		if got.out != want {
+			t.Logf("got %q and %q, exit code %d; want %q", got.out, got.err, got.code, want)
+		}
+		return got.out == want
+	})
+}

@@ -53,7 +53,7 @@ func TestResumePastTheCircuitBreaker(t *testing.T) {
 	f.cutOff("node1")
 	f.cutOff("node2")
 	revision, ns := f.revision("node1"), "-n="+f.namespace
-	f.says(string(rollout.HaltedCondition), "True", "controllerrevision "+revision+": 2 of the 2 nodes with this revision went NotReady: node1, node2")
+	f.setCondition(string(rollout.HaltedCondition), "True", "controllerrevision "+revision+": 2 of the 2 nodes with this revision went NotReady: node1, node2")
 
 	edgehub(t, "resume", "ds/web", ns).expect(t, 3, "daemonset.apps/web resumed", "its circuit breaker holds it still", "node1, node2")
 	if got := f.annotation(rollout.ContinueAnnotation); got != "" {

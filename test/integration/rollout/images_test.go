@@ -23,7 +23,7 @@ func newPrepullPlay(t *testing.T, most int, timeout string) *play {
 	return newPlay(t, most, map[string]string{upgrade.PrepullAnnotation: "true", rollout.PrepullTimeoutAnnotation: timeout})
 }
 
-// targets are what the pods tell their nodes to pull unasked, by node.
+// targets are what the pods' nodes have to pull unasked, by node.
 func (p *play) targets() map[string]upgrade.Target {
 	p.t.Helper()
 	out := map[string]upgrade.Target{}
@@ -39,8 +39,8 @@ func (p *play) targets() map[string]upgrade.Target {
 	return out
 }
 
-// told waits until n nodes are told to pull this image, and returns their targets.
-func (p *play) told(image string, n int) map[string]upgrade.Target {
+// awaitTargets waits until n nodes have to pull this image, and returns their targets.
+func (p *play) awaitTargets(image string, n int) map[string]upgrade.Target {
 	p.t.Helper()
 	var out map[string]upgrade.Target
 	rolloutenv.Eventually(p.t, fmt.Sprintf("%d nodes are told to pull %s", n, image), func() bool {
@@ -55,8 +55,8 @@ func (p *play) told(image string, n int) map[string]upgrade.Target {
 	return out
 }
 
-// say has nodes say of the images of their target what a hub would.
-func (p *play) say(status corev1.ConditionStatus, reason string, nodes ...string) {
+// setImageReady sets the condition of the images of the nodes' target, as a hub would.
+func (p *play) setImageReady(status corev1.ConditionStatus, reason string, nodes ...string) {
 	p.t.Helper()
 	pods := p.Pods()
 	for _, node := range nodes {
@@ -88,7 +88,7 @@ func TestAPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 	c := p.start()
 	before := c.Calls()
 	p.SetImage("app:2")
-	p.told("app:2", nodes)
+	p.awaitTargets("app:2", nodes)
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "0 of 10 nodes updated, 10 pending (10 until their images are there)")
 	p.AwaitEvent("RolloutStarted", "each keeps its pod until its images are there, for 1h0m0s at most")
 	p.keeps(0, "no node has the images")
@@ -104,18 +104,18 @@ func TestAPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 		t.Errorf("%d patches for %d pods", got, nodes)
 	}
 
-	p.say(corev1.ConditionFalse, "PrepullRegistryUnreachable", "n3")
-	p.say(corev1.ConditionFalse, upgrade.ReasonPulling, "n4")
+	p.setImageReady(corev1.ConditionFalse, "PrepullRegistryUnreachable", "n3")
+	p.setImageReady(corev1.ConditionFalse, upgrade.ReasonPulling, "n4")
 	p.keeps(0, "no node has all of them")
 	last := p.inOrder()[nodes-1]
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, last)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, last)
 	p.Await("app:2", 1)
 	if got := p.Deleted(); !slices.Equal(got, []string{last}) {
 		t.Errorf("the pods on %v were deleted, want the one on %s", got, last)
 	}
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "9 pending (9 until their images are there)")
 
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, slices.DeleteFunc(p.inOrder(), func(n string) bool { return n == last })...)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, slices.DeleteFunc(p.inOrder(), func(n string) bool { return n == last })...)
 	p.Await("app:2", nodes) // and the guard counts that at most two are away
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	if got := p.targets(); len(got) > 0 {
@@ -127,7 +127,7 @@ func TestAfterTheTimeoutPodsGoWithoutTheirImages(t *testing.T) {
 	p := newPrepullPlay(t, 3, "4s")
 	p.start()
 	p.SetImage("app:2")
-	p.told("app:2", nodes)
+	p.awaitTargets("app:2", nodes)
 	begin := time.Now()
 	rolloutenv.Eventually(t, "the first pods are deleted", func() bool { return len(p.Deleted()) > 0 })
 	if took := time.Since(begin); took < 2*time.Second { // a time is in whole seconds
@@ -140,13 +140,13 @@ func TestWithoutTheAnnotationItGoesOn(t *testing.T) {
 	p := newPrepullPlay(t, 1, "1h")
 	p.start()
 	p.SetImage("app:2")
-	p.told("app:2", nodes)
+	p.awaitTargets("app:2", nodes)
 	p.Annotate(rollout.PartitionAnnotation, "9") // so that pods are left to be looked at
 	p.Annotate(upgrade.PrepullAnnotation, "false")
 	p.Await("app:2", 1)
-	p.told("app:2", 0)
+	p.awaitTargets("app:2", 0)
 	p.Annotate(upgrade.PrepullAnnotation, "true")
-	p.told("app:2", nodes-1)
+	p.awaitTargets("app:2", nodes-1)
 	p.Annotate(upgrade.PrepullAnnotation, nil)
 	p.Annotate(rollout.PartitionAnnotation, nil)
 	p.Await("app:2", nodes)
@@ -163,24 +163,24 @@ func TestImagesOfTheRevisionBeforeDoNotCount(t *testing.T) {
 		t.Errorf("nodes are told to pull while paused: %v", got)
 	}
 	p.Annotate(rollout.PausedAnnotation, nil)
-	first := p.told("app:2", nodes)
+	first := p.awaitTargets("app:2", nodes)
 	p.Annotate(rollout.PausedAnnotation, "true")
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonPaused)
 	if got := p.targets(); len(got) != nodes {
 		t.Errorf("%d nodes pull on while paused, want all", len(got))
 	}
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
 	rest(time.Second) // the times that follow are another second's
 	p.SetImage("app:3")
-	p.told("app:3", 0)
+	p.awaitTargets("app:3", 0)
 	p.Annotate(rollout.PausedAnnotation, nil)
-	for node, target := range p.told("app:3", nodes) {
+	for node, target := range p.awaitTargets("app:3", nodes) {
 		if !target.Prepull.After(first[node].Prepull.Time) {
 			t.Errorf("%s pulls since %v, want since after %v", node, target.Prepull, first[node].Prepull)
 		}
 	}
 	p.keeps(0, "the images that are there are another revision's")
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, p.inOrder()...)
 	p.Await("app:3", nodes)
 }
 
@@ -188,8 +188,8 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	p := newPrepullPlay(t, 1, "1h")
 	c := p.start()
 	p.SetImage("app:2")
-	first := p.told("app:2", nodes)
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, p.firsts(1)...)
+	first := p.awaitTargets("app:2", nodes)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, p.firsts(1)...)
 	p.Await("app:2", 1)
 	c.Kill()
 	rest(time.Second)
@@ -206,7 +206,7 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	if got := c.Calls()["PATCH pods/status"]; got > 0 {
 		t.Errorf("%d patches of pods that had told their nodes", got)
 	}
-	p.say(corev1.ConditionTrue, upgrade.ReasonReady, slices.Collect(maps.Keys(p.targets()))...)
+	p.setImageReady(corev1.ConditionTrue, upgrade.ReasonReady, slices.Collect(maps.Keys(p.targets()))...)
 	p.Await("app:2", nodes)
 }
 
@@ -219,8 +219,8 @@ func TestALateWatchTellsNoNodeTwice(t *testing.T) {
 	before := c.Calls()["PATCH pods/status"]
 	p.SetImage("app:2")
 	rest(late / 2)
-	p.Annotate(rollout.MaxUnavailableAnnotation, "2") // which is seen when the pods have told, and nobody saw it
-	first := p.told("app:2", nodes)
+	p.Annotate(rollout.MaxUnavailableAnnotation, "2") // which is seen when the pods have their target, and nobody saw it
+	first := p.awaitTargets("app:2", nodes)
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionTrue, rollout.ReasonUpdating, "10 until their images are there")
 	rest(late)
 	if got := c.Calls()["PATCH pods/status"] - before; got != nodes {
@@ -239,7 +239,7 @@ func TestANodeThatIsAwayPullsWhenItIsBack(t *testing.T) {
 	p.start()
 	p.cutOff("n7")
 	p.SetImage("app:2")
-	p.told("app:2", nodes)
+	p.awaitTargets("app:2", nodes)
 	p.Await("app:2", nodes-1) // by the timeout
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonWaiting)
 	p.connect("n7")
@@ -259,7 +259,7 @@ func TestPodsStopTellingWhenAnotherStrategyIsAskedFor(t *testing.T) {
 	p := newPrepullPlay(t, nodes, "1h")
 	p.start()
 	p.SetImage("app:2")
-	first := p.told("app:2", nodes)
+	first := p.awaitTargets("app:2", nodes)
 	needed := func(n int) func() bool {
 		return func() bool {
 			got := 0
@@ -277,13 +277,13 @@ func TestPodsStopTellingWhenAnotherStrategyIsAskedFor(t *testing.T) {
 	p.Annotate(strategy, "AdvancedRollingUpdate")
 	rolloutenv.Eventually(t, "owners are told nothing", needed(0))
 	p.keeps(0, "no node has the images")
-	for node, target := range p.told("app:2", nodes) {
+	for node, target := range p.awaitTargets("app:2", nodes) {
 		if !target.Prepull.Equal(first[node].Prepull) {
 			t.Errorf("%s pulls since %v, and before since %v", node, target.Prepull, first[node].Prepull)
 		}
 	}
 	p.Annotate(strategy, nil)
-	p.told("app:2", 0)
+	p.awaitTargets("app:2", 0)
 	p.AwaitEvent("UpgradeMarksRemoved", "Normal", "10 pods no longer have their nodes pull images")
 }
 

@@ -105,7 +105,7 @@ func (p *play) broken(image string) {
 	p.t.Cleanup(func() { s.Fleet.Mend(image) })
 }
 
-// stands waits until the controller says so, and checks that nothing but these
+// stands waits until the controller reports it, and checks that nothing but these
 // nodes' pods is deleted, in any order.
 func (p *play) stands(reason string, deleted ...string) {
 	p.t.Helper()

@@ -30,14 +30,14 @@ type rig struct {
 	account   string            // the good caller's token, planted
 	secrets   map[string]string // by what they are
 	objects   map[string]string // those that an object or an issued token is
-	told      map[string]string // what was answered, by the request
+	answers   map[string]string // what was answered, by the request
 }
 
 // newRig prepares a hub with these flags, a pod on its node with a Secret, and a
 // service account that may read everything.
 func newRig(t *testing.T, env *environment, args ...string) *rig {
 	t.Helper()
-	r := &rig{T: t, environment: env, secrets: map[string]string{}, objects: map[string]string{}, told: map[string]string{}}
+	r := &rig{T: t, environment: env, secrets: map[string]string{}, objects: map[string]string{}, answers: map[string]string{}}
 	r.hub = hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: append([]string{
 		"--container-runtime-endpoint=",
 	}, args...)})
@@ -102,7 +102,7 @@ func (r *rig) addPod(data string) *corev1.Pod {
 // insecure is for a hub's certificate that nobody else would serve here.
 func insecure() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test hub on this machine, whose certificate has no known issuer
 	}}
 }
 
@@ -118,14 +118,14 @@ func (r *rig) send(method, url, body string, headers ...string) (int, string) {
 	}
 	res, err := insecure().Do(req)
 	if err != nil { // what a client makes of a protocol that broke off
-		r.told[fmt.Sprintf("%s %s, %d", method, url, len(r.told))] = err.Error()
+		r.answers[fmt.Sprintf("%s %s, %d", method, url, len(r.answers))] = err.Error()
 		return 0, ""
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	r.must(err)
 	if res.StatusCode >= 400 || strings.HasPrefix(url, r.hub.API) {
-		r.told[fmt.Sprintf("%s %s, %d", method, url, len(r.told))] = fmt.Sprint(res.Header) + string(answer)
+		r.answers[fmt.Sprintf("%s %s, %d", method, url, len(r.answers))] = fmt.Sprint(res.Header) + string(answer)
 	}
 	return res.StatusCode, string(answer)
 }
@@ -135,12 +135,12 @@ func (r *rig) look() {
 	r.Helper()
 	log, err := os.ReadFile(r.hub.Log)
 	r.must(err)
-	r.told["the log"] = string(log)
-	for where, text := range r.told {
+	r.answers["the log"] = string(log)
+	for where, text := range r.answers {
 		r.expectNone(where, text, r.secrets)
 		r.expectNone(where, text, r.objects)
 	}
-	r.Logf("%d bytes of log and %d answers were looked at for %d secrets", len(log), len(r.told)-1, len(r.secrets)+len(r.objects))
+	r.Logf("%d bytes of log and %d answers were looked at for %d secrets", len(log), len(r.answers)-1, len(r.secrets)+len(r.objects))
 }
 
 // onDisk returns the hub's files.

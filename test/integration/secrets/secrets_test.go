@@ -170,7 +170,7 @@ func (r *rig) callers() {
 	}
 }
 
-// ownAPI looks at all that the hub tells of itself.
+// ownAPI checks all that the hub serves about itself.
 func (r *rig) ownAPI() {
 	r.Helper()
 	for _, path := range []string{"/v1/healthz", "/v1/readyz", "/metrics", "/debug/cache", "/openyurt.io/v1/imagepulls", "/none",
@@ -214,5 +214,5 @@ func (r *rig) damageKubeconfig() {
 	if err == nil || !strings.Contains(string(out), file) {
 		r.Errorf("a hub with a damaged kubeconfig ended with %v: %s", err, out)
 	}
-	r.told["a start that failed"] = string(out)
+	r.answers["a start that failed"] = string(out)
 }

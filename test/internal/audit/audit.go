@@ -37,7 +37,7 @@ type Request struct {
 }
 
 // New prepares a record in a folder, which is made if need be. rules are those of an
-// audit Policy, as the items of a list in YAML: they say which requests are noted.
+// audit Policy, as the items of a list in YAML: they select the requests that are logged.
 func New(dir, rules string) (*Log, error) {
 	return open(dir, "ResponseStarted, ResponseComplete, Panic", rules)
 }

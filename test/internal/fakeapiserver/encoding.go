@@ -65,7 +65,7 @@ func (e encoding) watchType() string {
 	return e.mediaType
 }
 
-// frame is a watch event about an object that says what it is.
+// frame is a watch event about an object with its kind.
 func (e encoding) frame(what watch.EventType, object []byte) []byte {
 	if e.mediaType == json.mediaType {
 		return fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", what, bytes.TrimSpace(object))

@@ -40,7 +40,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// other finds the server alive, says who a bearer token is (a user of that name), and
+// other finds the server alive, reviews whose a bearer token is (a user of that name), and
 // has nothing else.
 func (s *Server) other(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {

@@ -1,5 +1,5 @@
 // Package fakeapiserver is an apiserver made for tests that have to know what is true: it
-// has no storage behind it, remembers every state that it ever had, and tells what a
+// has no storage behind it, remembers every state that it ever had, and returns what a
 // query returned at any of its versions.
 //
 //	s := fakeapiserver.New()

@@ -1,5 +1,5 @@
 // Package fleet plays the kubelets of nodes that do not exist. A node is an object
-// and a heartbeat; its pods turn Ready, and go when they are told to, as if
+// and a heartbeat; its pods turn Ready, and go when they are deleted, as if
 // something ran them. Nodes can be cut off, pods can fail, images can be broken,
 // and clocks can be wrong.
 //
@@ -26,7 +26,7 @@ import (
 )
 
 // DefaultHeartbeat is below what the node lifecycle controller gives up on a node
-// after: 50 s, unless its --node-monitor-grace-period says otherwise.
+// after: 50 s, unless its --node-monitor-grace-period is set.
 const DefaultHeartbeat = 15 * time.Second
 
 // retry is when something that failed is tried again.
@@ -41,7 +41,7 @@ type Options struct {
 	// Heartbeat is how often a node renews its lease; 0 is DefaultHeartbeat. Each
 	// is a write, which adds up with thousands of nodes.
 	Heartbeat time.Duration
-	// PodSelector says by labels which pods are played; empty is all. The others
+	// PodSelector selects by labels which pods are played; empty is all. The others
 	// stay as they are.
 	PodSelector string
 	// Dress changes a Node before it is made; nil leaves it bare.

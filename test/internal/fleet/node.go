@@ -22,11 +22,11 @@ var (
 // reason is why a node is Ready, or not.
 const reason = "Fleet"
 
-// CutOff takes a node away: nothing happens to its pods any more, and the cluster
-// is told at once, as the node lifecycle controller would after a while.
+// CutOff takes a node away: nothing happens to its pods any more, and its condition
+// is set at once, as the node lifecycle controller would after a while.
 func (f *Fleet) CutOff(ctx context.Context, name string) error {
 	f.set(name, func(n *node) { n.away = true })
-	return f.say(ctx, name, corev1.ConditionUnknown)
+	return f.setReady(ctx, name, corev1.ConditionUnknown)
 }
 
 // Connect brings a node back, and everything that was missed is made up for.
@@ -35,7 +35,7 @@ func (f *Fleet) Connect(ctx context.Context, name string) error {
 	if err := f.renew(ctx, name); err != nil {
 		return err
 	}
-	if err := f.say(ctx, name, corev1.ConditionTrue); err != nil {
+	if err := f.setReady(ctx, name, corev1.ConditionTrue); err != nil {
 		return err
 	}
 	f.revisit(name)
@@ -78,8 +78,8 @@ func (f *Fleet) revisit(name string) {
 	}
 }
 
-// say sets a node's Ready condition.
-func (f *Fleet) say(ctx context.Context, name string, ready corev1.ConditionStatus) error {
+// setReady sets a node's Ready condition.
+func (f *Fleet) setReady(ctx context.Context, name string, ready corev1.ConditionStatus) error {
 	at := time.Now()
 	if ready != corev1.ConditionUnknown { // which the control plane writes
 		at = at.Add(f.get(name).skew)

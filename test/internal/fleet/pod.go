@@ -45,7 +45,7 @@ func (f *Fleet) revisitAll() {
 	}
 }
 
-// treat does what a kubelet would, and says when to look again.
+// treat does what a kubelet would, and returns when to look again.
 func (f *Fleet) treat(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	object, ok, err := f.pods.GetStore().GetByKey(key.String())
 	if err != nil || !ok {

@@ -23,7 +23,7 @@ import (
 // machine may be busy, and only spent when something is wrong.
 const patience = 2 * time.Minute
 
-// Options say which hub to run.
+// Options describe which hub to run.
 type Options struct {
 	// Binary is the hub's. Required.
 	Binary string
@@ -33,9 +33,9 @@ type Options struct {
 	Others []string
 	// Root is its --root-dir; empty: a fresh folder.
 	Root string
-	// Args are further flags; one that is given twice counts as said here.
+	// Args are further flags; one that is given twice counts as given here.
 	Args []string
-	// Offline has the link refuse until it is told otherwise.
+	// Offline has the link refuse until it is changed.
 	Offline bool
 	// Wrap is a program that runs the hub, and its arguments. It has to become the hub.
 	Wrap []string
@@ -54,7 +54,7 @@ type Hub struct {
 	// node's HTTP API.
 	Plain, API string
 	SecurePort int
-	// Log is the file that has what it said in all its lives.
+	// Log is the file that has what it logged in all its lives.
 	Log string
 
 	t          testing.TB
@@ -66,8 +66,8 @@ type Hub struct {
 	exited     <-chan struct{} // closed once process has been waited for
 }
 
-// New prepares a hub for a node with a name like no other. It wants to be told who it
-// is, by Identify or IdentifyAs, and then Start.
+// New prepares a hub for a node with a name like no other. It needs an
+// identity, by Identify or IdentifyAs, and then Start.
 func New(t testing.TB, o Options) *Hub {
 	t.Helper()
 	name := fmt.Sprintf("n%08x", rand.Uint32())

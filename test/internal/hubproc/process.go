@@ -126,7 +126,7 @@ func (h *Hub) signal(s syscall.Signal) {
 	}
 }
 
-// End ends the hub, which happens with the test by itself, and shows what it said if
+// End ends the hub, which happens with the test by itself, and shows what it logged if
 // that has failed. It may be called again.
 func (h *Hub) End() {
 	if h.process != nil {

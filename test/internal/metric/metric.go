@@ -1,4 +1,4 @@
-// Package metric reads what a program says of itself at /metrics.
+// Package metric reads what a program exposes at /metrics.
 package metric
 
 import (

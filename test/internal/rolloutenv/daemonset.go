@@ -222,7 +222,7 @@ func (d *DaemonSet) AwaitCondition(t appsv1.DaemonSetConditionType, status corev
 }
 
 // Events returns the messages of Events on it with this reason, with their type in
-// front, and how often each was told.
+// front, and how often each was sent.
 func (d *DaemonSet) Events(reason string) map[string]int32 {
 	d.t.Helper()
 	list, err := d.s.Admin.CoreV1().Events(d.Namespace).List(d.t.Context(), metav1.ListOptions{

@@ -23,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
 )
 
-// What deploy/ says.
+// As in deploy/.
 const (
 	systemNamespace = "edgehub-system"
 	account         = "edgehub-controller"

@@ -43,7 +43,7 @@ func (s *Env) NewGuard(namespace string, most func(ready int) int) *Guard {
 	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}}
 }
 
-// Only says that these nodes alone should run the daemon.
+// Only declares that these nodes alone should run the daemon.
 func (g *Guard) Only(nodes ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *Guard) counts(node string) bool {
 	return g.only == nil || g.only[node]
 }
 
-// Fault says that the test has done something to a node.
+// Fault records that the test has done something to a node.
 func (g *Guard) Fault(node string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

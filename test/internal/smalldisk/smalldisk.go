@@ -9,7 +9,7 @@ import (
 )
 
 // Mount mounts a file system of so many MiB until the test ends, and returns its
-// folder. Without the rights to mount it skips the test, and says so.
+// folder. Without the rights to mount it skips the test, with the reason.
 func Mount(t testing.TB, size int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {

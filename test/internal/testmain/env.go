@@ -13,7 +13,7 @@
 //	}
 //
 // The logs of the control plane go when all tests have passed. Otherwise they stay, and
-// stderr says where. An Env is not for use from several goroutines.
+// stderr shows where. An Env is not for use from several goroutines.
 package testmain
 
 import (
@@ -44,7 +44,7 @@ type Env struct {
 
 // Main runs the tests of the package of this name when prepare has returned nil. It
 // returns the exit code: not 0 either when something else than a test has failed, which
-// it says on stderr. The context of prepare ends after the tests.
+// it prints on stderr. The context of prepare ends after the tests.
 func Main(m *testing.M, name string, prepare func(context.Context, *Env) error) (code int) {
 	code, err := run(m, name, prepare)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Env) takeDown() error {
 	return errors.Join(errs...)
 }
 
-// StartCluster starts what o says, with its steps on stderr, until the tests are over.
+// StartCluster starts what o describes, with its steps on stderr, until the tests are over.
 func (s *Env) StartCluster(ctx context.Context, o cluster.Options) (*cluster.Cluster, error) {
 	o.Log = os.Stderr
 	c, err := cluster.Start(ctx, o)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// AtOnce has n tests run beside each other, unless -parallel says more. It is called
+// AtOnce has n tests run beside each other, unless -parallel is given. It is called
 // before Main.
 func AtOnce(n int) {
 	flag.Parse()

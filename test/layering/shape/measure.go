@@ -35,7 +35,7 @@ type shape struct {
 	Mutual     int   // references of files that refer to each other
 }
 
-// listed is what `go list` tells of a package.
+// listed is what `go list` prints of a package.
 type listed struct {
 	ImportPath string
 	Dir        string

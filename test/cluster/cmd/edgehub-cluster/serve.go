@@ -20,7 +20,7 @@ const (
 	readyMark = 0
 )
 
-// serve runs a cluster until it is told to end. When up is gone before the
+// serve runs a cluster until it is signalled to end. When up is gone before the
 // cluster serves, nobody waits for it, and it is taken down again.
 func serve(ctx context.Context, args []string) error {
 	o, err := parseUp(args)

@@ -140,7 +140,7 @@ func (l *lastByte) Write(p []byte) (int, error) {
 
 func (l *lastByte) is(mark byte) bool { return l.last == mark }
 
-// lookAround tells people what they can do with a cluster.
+// lookAround shows people what they can do with a cluster.
 func lookAround(c *cluster.Cluster) string {
 	text := "\nlook around:  " + c.KubectlPath() + " get nodes,pods -A\n"
 	for _, node := range c.Nodes() {

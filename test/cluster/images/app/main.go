@@ -121,7 +121,7 @@ func found(w http.ResponseWriter, text string, ok bool) {
 	fmt.Fprint(w, text)
 }
 
-// serve ends without an error when it is told to.
+// serve ends without an error when it is signalled to.
 func serve(listen string, handler http.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod: it does nothing until it is told
+// Command pause holds the namespaces of a pod: it does nothing until it is signalled
 // to end.
 package main
 
