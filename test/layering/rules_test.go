@@ -111,6 +111,7 @@ var layers = map[string][]string{
 	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
 	"cache/transform":      {"cache/negotiation", "cache/tee", "cache/wire"},
 	"cache/localendpoints": {},
+	"cache/topology":       {}, // it decides, and reads nothing itself
 	"cache/versions":       {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
