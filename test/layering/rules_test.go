@@ -109,9 +109,9 @@ var layers = map[string][]string{
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
-	"cache/transform":      {"cache/negotiation", "cache/tee", "cache/wire"},
-	"cache/localendpoints": {},
+	"cache/transform":      {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
 	"cache/topology":       {}, // it decides, and reads nothing itself
+	"cache/localendpoints": {},
 	"cache/versions":       {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
