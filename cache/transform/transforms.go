@@ -55,7 +55,7 @@ const (
 
 // Names returns the names of all transforms.
 func Names() []string {
-	return []string{APIServerService, RootCA, KubeProxy}
+	return []string{APIServerService, RootCA, KubeProxy, ServiceTopology, DiscardService, NodePortIsolation}
 }
 
 // NewAPIServerService returns the transform of the Service default/kubernetes: its addresses
