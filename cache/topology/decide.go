@@ -68,13 +68,14 @@ func (s *State) any(matches func(*Service) bool) bool {
 // Set is a set of Services.
 type Set map[types.NamespacedName]struct{}
 
-// Changes returns the Services for which something else is decided since a generation, the
-// generation now, and a channel that is closed at the next change.
-func (s *State) Changes(since uint64) (changed Set, now uint64, next <-chan struct{}) {
+// Changes returns the Services of which something else is to be read since a generation, the
+// generation now, and a channel that is closed at the next change of any kind. What a Service's
+// own event decides is no change.
+func (s *State) Changes(r Resource, since uint64) (changed Set, now uint64, next <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed = Set{}
-	for name, c := range s.changes {
+	for name, c := range s.changes[r] {
 		if c.generation > since {
 			changed[name] = struct{}{}
 		}
@@ -86,20 +87,24 @@ func (s *State) Changes(since uint64) (changed Set, now uint64, next <-chan stru
 // watch from a version. known is false if the client may have read that version before this
 // State knew anything: from an earlier process, for example. ready is false until Await would
 // return, and the result must be asked for again.
-func (s *State) Stale(version string) (stale Set, known, ready bool) {
+func (s *State) Stale(r Resource, version string) (stale Set, known, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := number(version)
 	known = from >= s.floor && s.floor > 0
 	stale = Set{}
-	for name, c := range s.changes {
+	for name, c := range s.changes[r] {
 		if c.version > from || known && c.version > s.floor && time.Since(c.learned) < lag {
 			stale[name] = struct{}{}
 		}
 	}
 	if !known {
 		for name, service := range s.services {
-			if service.version > from || service.Keys != "" || service.Discard || service.Listens {
+			isStale := service.Discard || service.Listens
+			if r == Slices {
+				isStale = service.Keys != "" || service.version > from // it may have lost its annotation
+			}
+			if isStale {
 				stale[name] = struct{}{}
 			}
 		}

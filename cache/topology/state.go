@@ -36,7 +36,7 @@ type State struct {
 	isReady  bool
 
 	generation uint64
-	changes    map[types.NamespacedName]change
+	changes    map[Resource]map[types.NamespacedName]change
 	changed    chan struct{} // closed at the next change
 	warned     time.Time
 }
@@ -69,6 +69,15 @@ type versioned struct {
 	version uint64
 }
 
+// Resource is what is read of a Service.
+type Resource int
+
+// The resources that filters are for.
+const (
+	Slices   Resource = iota // its EndpointSlices
+	Services                 // the Service itself
+)
+
 // change is the last change of what is decided for a Service.
 type change struct {
 	generation uint64
@@ -80,7 +89,7 @@ type change struct {
 func New(node string, log *slog.Logger) *State {
 	return &State{
 		node: node, log: log, wanted: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{}),
-		changes: map[types.NamespacedName]change{},
+		changes: map[Resource]map[types.NamespacedName]change{Slices: {}, Services: {}},
 	}
 }
 
@@ -148,7 +157,7 @@ func (s *State) setLocked(name types.NamespacedName, service Service, version ui
 	if service.Keys == before.Keys { // the others are decided by the Service itself, in its own event
 		return
 	}
-	s.changeLocked(name, version)
+	s.changeLocked(Slices, name, version)
 	if _, known := scopeOf(service.Keys); !known && time.Since(s.warned) > warnEvery {
 		s.warned = time.Now()
 		s.log.Warn("a Service's annotation has an unknown value, and all its endpoints are used: known are kubernetes.io/hostname, topology.kubernetes.io/zone and openyurt.io/nodepool",
@@ -158,7 +167,9 @@ func (s *State) setLocked(name types.NamespacedName, service Service, version ui
 
 func (s *State) deleteLocked(name types.NamespacedName) {
 	delete(s.services, name)
-	delete(s.changes, name)
+	for _, changes := range s.changes {
+		delete(changes, name)
+	}
 }
 
 // SetNode records where the node is: the labels of its Node at this version.
@@ -199,15 +210,18 @@ func (s *State) setMembers(pool string, members map[string]bool, m membership, v
 // movedLocked marks the Services whose decisions depend on where the node is.
 func (s *State) movedLocked(version uint64) {
 	for name, service := range s.services {
-		if where, _ := scopeOf(service.Keys); where == sameZone || where == samePool || service.Listens {
-			s.changeLocked(name, version)
+		if where, _ := scopeOf(service.Keys); where == sameZone || where == samePool {
+			s.changeLocked(Slices, name, version)
+		}
+		if service.Listens {
+			s.changeLocked(Services, name, version)
 		}
 	}
 }
 
-func (s *State) changeLocked(name types.NamespacedName, version uint64) {
+func (s *State) changeLocked(r Resource, name types.NamespacedName, version uint64) {
 	s.generation++
-	s.changes[name] = change{generation: s.generation, version: version, learned: time.Now()}
+	s.changes[r][name] = change{generation: s.generation, version: version, learned: time.Now()}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

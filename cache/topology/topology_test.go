@@ -159,11 +159,19 @@ func TestOnlyAnnotatedLoadBalancersAreDiscarded(t *testing.T) {
 	}
 }
 
-// changedSince returns the Services that Changes names, and the generation now.
-func changedSince(t *testing.T, s *topology.State, since uint64) (topology.Set, uint64) {
+// changedSince returns the Services whose slices, or which themselves, are to be read otherwise,
+// and the generation now.
+func changedSince(t *testing.T, s *topology.State, since uint64) (names map[string]bool, now uint64) {
 	t.Helper()
-	changed, now, _ := s.Changes(since)
-	return changed, now
+	names = map[string]bool{}
+	for r, prefix := range map[topology.Resource]string{topology.Slices: "slices of ", topology.Services: ""} {
+		changed, generation, _ := s.Changes(r, since)
+		for name := range changed {
+			names[prefix+name.String()] = true
+		}
+		now = generation
+	}
+	return names, now
 }
 
 func TestAChangeNamesTheServicesItIsFor(t *testing.T) {
@@ -178,22 +186,22 @@ func TestAChangeNamesTheServicesItIsFor(t *testing.T) {
 		want []string
 	}{
 		{"nothing", func() { s.SetService(name("a/node"), keys("kubernetes.io/hostname"), "101") }, nil},
-		{"an annotation", func() { s.SetService(name("a/plain"), keys("kubernetes.io/hostname"), "102") }, []string{"a/plain"}},
-		{"an annotation that is taken away", func() { s.SetService(name("a/plain"), keys(""), "103") }, []string{"a/plain"}},
-		{"the pool", func() { s.SetMembers("p1", map[string]bool{"n1": true}, "104") }, []string{"a/zone", "a/pool", "a/listen"}},
+		{"an annotation", func() { s.SetService(name("a/plain"), keys("kubernetes.io/hostname"), "102") }, []string{"slices of a/plain"}},
+		{"an annotation that is taken away", func() { s.SetService(name("a/plain"), keys(""), "103") }, []string{"slices of a/plain"}},
+		{"the pool", func() { s.SetMembers("p1", map[string]bool{"n1": true}, "104") }, []string{"slices of a/zone", "slices of a/pool", "a/listen"}},
 		{"the same pool", func() { s.SetMembers("p1", map[string]bool{"n1": true}, "105") }, nil},
-		{"the node", func() { s.SetNode(nil, "106") }, []string{"a/zone", "a/pool", "a/listen"}},
+		{"the node", func() { s.SetNode(nil, "106") }, []string{"slices of a/zone", "slices of a/pool", "a/listen"}},
 		{"another label of the node", func() { s.SetNode(map[string]string{"x": "y"}, "107") }, nil},
 		{"a Service that is deleted", func() { s.DeleteService(name("a/zone")) }, nil},
 	} {
-		_, _, next := s.Changes(now)
+		_, _, next := s.Changes(topology.Slices, now)
 		tt.do()
 		got, generation := changedSince(t, s, now)
 		if len(got) != len(tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.what, got, tt.want)
 		}
 		for _, n := range tt.want {
-			if _, ok := got[name(n)]; !ok {
+			if !got[n] {
 				t.Errorf("%s: got %v, want %v", tt.what, got, tt.want)
 			}
 		}
@@ -208,7 +216,7 @@ func TestAClientThatResumesIsGivenWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(t, nil, map[string]topology.Service{"a/s": keys("kubernetes.io/hostname"), "a/plain": {}})
 		for version, want := range map[string]bool{"99": false, "100": true, "": false, "x": false} {
-			stale, known, ready := s.Stale(version)
+			stale, known, ready := s.Stale(topology.Slices, version)
 			if known != want || !ready {
 				t.Errorf("from %q: known %v, ready %v", version, known, ready)
 			}
@@ -216,20 +224,20 @@ func TestAClientThatResumesIsGivenWhatChanged(t *testing.T) {
 				t.Errorf("from %q: %v", version, stale)
 			}
 		}
-		if stale, _, _ := s.Stale("5"); len(stale) != 2 {
+		if stale, _, _ := s.Stale(topology.Slices, "5"); len(stale) != 2 {
 			t.Errorf("a Service that has changed since, and may have lost its annotation, is not among %v", stale)
 		}
 		s.SetService(name("a/plain"), keys("kubernetes.io/hostname"), "200")
 		for _, version := range []string{"150", "250"} { // the latter may have been reached before the change was known here
-			if stale, known, _ := s.Stale(version); len(stale) != 1 || !known {
+			if stale, known, _ := s.Stale(topology.Slices, version); len(stale) != 1 || !known {
 				t.Errorf("from %s: %v, known %v", version, stale, known)
 			}
 		}
 		time.Sleep(time.Hour) //nolint:forbidigo // of synctest's clock
-		if stale, _, _ := s.Stale("150"); len(stale) != 1 {
+		if stale, _, _ := s.Stale(topology.Slices, "150"); len(stale) != 1 {
 			t.Errorf("from 150: %v", stale)
 		}
-		if stale, _, _ := s.Stale("250"); len(stale) != 0 {
+		if stale, _, _ := s.Stale(topology.Slices, "250"); len(stale) != 0 {
 			t.Errorf("from 250: %v", stale)
 		}
 	})

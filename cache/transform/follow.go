@@ -27,11 +27,14 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 	info, _ := request.RequestInfoFrom(r.Context())
 	query := r.URL.Query()
 	f := &followed{
-		answer: a, request: r, resource: info.Resource, body: res.Body, reader: reader,
+		answer: a, request: r, body: res.Body, reader: reader,
 		frames: make(chan frame), again: make(chan struct{}), closed: make(chan struct{}),
 		bookmarks: query.Get("allowWatchBookmarks") == "true" || query.Get("allowWatchBookmarks") == "1",
 		initial:   query.Get("sendInitialEvents") == "true" || query.Get("sendInitialEvents") == "1",
 		dropped:   map[types.NamespacedName]bool{}, pending: topology.Set{},
+	}
+	if info.Resource == "services" {
+		f.resource = topology.Services
 	}
 	f.resume(query.Get("resourceVersion"))
 	res.Header.Del("Content-Length")
@@ -47,7 +50,7 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 type followed struct {
 	answer   *answer
 	request  *http.Request
-	resource string
+	resource topology.Resource
 	body     interface{ Close() error }
 	reader   *wire.FrameReader
 
@@ -65,6 +68,7 @@ type followed struct {
 
 	changed <-chan struct{} // of the topology
 	retry   <-chan time.Time
+	sent    time.Time                     // when the pending ones were sent last
 	pending topology.Set                  // whose objects have to be sent again
 	dropped map[types.NamespacedName]bool // what the client does not have
 
@@ -79,8 +83,13 @@ type frame struct {
 	err error
 }
 
-// retryAfter is the pause after a list that has failed.
-const retryAfter = 5 * time.Second
+const (
+	// retryAfter is the pause after a list that has failed.
+	retryAfter = 5 * time.Second
+	// resendEvery is the shortest time between two lists. Whoever may write one Service can
+	// change its annotation many times a second, and causes a list on every node.
+	resendEvery = 10 * time.Second
+)
 
 // pump reads frames, so that Read can wait for other things as well. It ends with the body.
 func (f *followed) pump() {
@@ -167,11 +176,11 @@ func (f *followed) resume(version string) {
 func (f *followed) follow() {
 	state := f.answer.transport.opts.Topology
 	f.retry = nil
-	changes, generation, next := state.Changes(f.answer.generation)
+	changes, generation, next := state.Changes(f.resource, f.answer.generation)
 	f.changed, f.answer.generation = next, generation
 	f.add(changes)
 	if f.resumed != "" {
-		stale, known, ready := state.Stale(f.resumed)
+		stale, known, ready := state.Stale(f.resource, f.resumed)
 		if ready {
 			f.add(stale)
 			f.resumed, f.unknown = "", !known
@@ -181,13 +190,17 @@ func (f *followed) follow() {
 	if len(f.pending) == 0 {
 		return
 	}
+	if early := resendEvery - time.Since(f.sent); early > 0 {
+		f.retry = time.After(early)
+		return
+	}
 	if err := f.resend(); err != nil {
 		f.answer.transport.opts.Logger.Warn("the objects of Services whose filters have changed cannot be listed; trying again",
 			"path", f.request.URL.Path, "err", err)
 		f.retry = time.After(retryAfter)
 		return
 	}
-	f.pending, f.unknown = topology.Set{}, false
+	f.pending, f.unknown, f.sent = topology.Set{}, false, time.Now()
 }
 
 func (f *followed) add(services topology.Set) {
@@ -199,7 +212,7 @@ func (f *followed) add(services topology.Set) {
 // remember records which Services a client does not have that resumes its watch, if it has read
 // them with the filters that are known.
 func (f *followed) remember(known bool) {
-	if !known || f.resource != "services" {
+	if !known || f.resource != topology.Services {
 		return
 	}
 	f.answer.transport.opts.Topology.Each(func(name types.NamespacedName, service *topology.Service) {
@@ -277,7 +290,7 @@ func (f *followed) bookmark() {
 
 // kind is the type of the objects.
 func (f *followed) kind() wire.TypeMeta {
-	if f.resource == "services" {
+	if f.resource == topology.Services {
 		return wire.TypeMeta{APIVersion: "v1", Kind: "Service"}
 	}
 	return wire.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}

@@ -110,6 +110,9 @@ func (w *watched) want(events ...string) {
 	w.events = nil
 }
 
+// later lets the shortest time between two lists pass.
+func (w *watched) later() { time.Sleep(10 * time.Second) } //nolint:forbidigo // of synctest's clock
+
 // wantLists checks how often the apiserver was asked for a list.
 func (w *watched) wantLists(n int) {
 	w.t.Helper()
@@ -161,12 +164,19 @@ func TestAWatchFollowsTheAnnotationsOfServices(t *testing.T) {
 		w.sends(watch.Bookmark, initialEventsEnd("EndpointSlice", "95"))
 		w.want("bookmark 95", "MODIFIED a/s-x n1", "bookmark 95")
 		w.wantLists(1)
-		if w.lists[0] != "labelSelector=x" {
+		if want := "labelSelector=x%2Ckubernetes.io%2Fservice-name+in+%28s%29"; w.lists[0] != want {
 			t.Errorf("the list is of %q", w.lists[0])
 		}
-		w.annotate("a/s", topology.KeysAnnotation, "kubernetes.io/zone", 103)
+		for range 100 {
+			w.annotate("a/s", topology.KeysAnnotation, "", 103)
+			w.annotate("a/s", topology.KeysAnnotation, "kubernetes.io/zone", 103)
+		}
+		w.want() // whoever may write one Service must not cause a list on every node each time
+		w.later()
 		w.want("MODIFIED a/s-x n1 n2", "bookmark 95")
+		w.wantLists(2)
 		w.annotate("a/s", topology.KeysAnnotation, "", 104)
+		w.later()
 		w.want("MODIFIED a/s-x"+wholeSlice, "bookmark 95")
 		versions := map[string]bool{}
 		for _, v := range w.seen {
@@ -284,8 +294,10 @@ func TestNodePortsFollowTheNodesPool(t *testing.T) {
 		w.state.SetNode(map[string]string{topology.PoolLabel: "p2"}, "130")
 		w.want("ADDED a/s", "bookmark 100")
 		w.state.SetNode(map[string]string{topology.PoolLabel: "p3"}, "131")
+		w.later()
 		w.want("DELETED a/s", "bookmark 100")
 		w.state.SetNode(map[string]string{topology.PoolLabel: "p4"}, "132")
+		w.later()
 		w.want()
 		w.sends(watch.Modified, annotatedService("s", corev1.ServiceTypeNodePort, 140, nil))
 		w.want("ADDED a/s", "bookmark 140")
@@ -320,8 +332,8 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 		}
 		w.mu.Lock()
 		w.list = func(r *http.Request) *http.Response {
-			if n := len(w.lists); n <= len(failures) {
-				return failures[n-1](r)
+			if n := (len(w.lists) - 1) / 2; n < len(failures) { // of the few first, and then of all
+				return failures[n](r)
 			}
 			return answering(t, runtime.ContentTypeJSON, sliceList(200, slice("a", "s", 80)))(r)
 		}
@@ -332,7 +344,10 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 		w.want("MODIFIED a/other-x" + wholeSlice)
 		time.Sleep(time.Minute) //nolint:forbidigo // of synctest's clock
 		w.want("MODIFIED a/s-x n1")
-		w.wantLists(len(failures) + 1)
+		w.wantLists(2*len(failures) + 1)
+		if w.lists[1] != "" {
+			t.Errorf("the second list is of %q", w.lists[1])
+		}
 	})
 }
 

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -67,16 +69,32 @@ func (f *followed) present(bare []byte) {
 	case !had:
 		delete(f.dropped, name)
 		event = watch.Added
-	case f.resource == "services" && !f.unknown:
+	case f.resource == topology.Services && !f.unknown:
 		return // nothing but whether it is read depends on the topology
 	}
 	f.buf = wire.AppendEvent(f.buf, f.answer.encoding, event, f.kind(), out.bare)
 }
 
 // list returns the objects of the pending Services, bare. They are at least as new as the
-// stream.
+// stream. It asks for little if there are few, and for all that the client watches if that
+// fails: offline, the cache has only that.
 func (f *followed) list(ctx context.Context) ([][]byte, error) {
-	res, err := f.answer.transport.next.RoundTrip(listRequest(ctx, f.request, f.answer.encoding))
+	const few = 10
+	if f.resource == topology.Slices && len(f.pending) <= few {
+		var names []string
+		for service := range f.pending {
+			names = append(names, service.Name)
+		}
+		if objects, err := f.listWhere(ctx, discoveryv1.LabelServiceName+" in ("+strings.Join(names, ",")+")"); err == nil {
+			return objects, nil
+		}
+	}
+	return f.listWhere(ctx, "")
+}
+
+// listWhere lists what the watch is of and a label selector selects.
+func (f *followed) listWhere(ctx context.Context, selector string) ([][]byte, error) {
+	res, err := f.answer.transport.next.RoundTrip(listRequest(ctx, f.request, selector, f.answer.encoding))
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +127,14 @@ func (f *followed) list(ctx context.Context) ([][]byte, error) {
 
 // serviceOf returns the Service that an object belongs to.
 func (f *followed) serviceOf(m *wire.Meta) types.NamespacedName {
-	if f.resource == "services" {
+	if f.resource == topology.Services {
 		return nameOf(m)
 	}
 	return serviceOfSlice(m)
 }
 
-// listRequest returns the LIST of what a request watches.
-func listRequest(ctx context.Context, watching *http.Request, e wire.Encoding) *http.Request {
+// listRequest returns the LIST of what a request watches and selector selects, too.
+func listRequest(ctx context.Context, watching *http.Request, selector string, e wire.Encoding) *http.Request {
 	info, _ := request.RequestInfoFrom(watching.Context())
 	listing := *info
 	listing.Verb = "list"
@@ -127,8 +145,11 @@ func listRequest(ctx context.Context, watching *http.Request, e wire.Encoding) *
 	selectors := url.Values{}
 	for _, key := range []string{"labelSelector", "fieldSelector"} {
 		if v, ok := query[key]; ok {
-			selectors[key] = v
+			selectors[key] = v[:1] // an apiserver takes the first
 		}
+	}
+	if selector != "" {
+		selectors.Set("labelSelector", strings.TrimPrefix(selectors.Get("labelSelector")+","+selector, ","))
 	}
 	r.URL.RawQuery = selectors.Encode()
 	r.RequestURI = ""

@@ -61,7 +61,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &answer{transport: t, transforms: t.matching(r)}
 	if len(a.transforms) > 0 && a.filters() {
 		t.await(r.Context())
-		_, a.generation, _ = t.opts.Topology.Changes(0)
+		_, a.generation, _ = t.opts.Topology.Changes(topology.Slices, 0)
 	}
 	res, err := t.next.RoundTrip(r)
 	if err != nil || len(a.transforms) == 0 || res.StatusCode != http.StatusOK {
