@@ -68,7 +68,7 @@ type followed struct {
 
 	changed <-chan struct{} // of the topology
 	retry   <-chan time.Time
-	sent    time.Time                     // when the pending ones were sent last
+	listed  time.Time                     // when they were last listed
 	pending topology.Set                  // whose objects have to be sent again
 	dropped map[types.NamespacedName]bool // what the client does not have
 
@@ -83,13 +83,10 @@ type frame struct {
 	err error
 }
 
-const (
-	// retryAfter is the pause after a list that has failed.
-	retryAfter = 5 * time.Second
-	// resendEvery is the shortest time between two lists. Whoever may write one Service can
-	// change its annotation many times a second, and causes a list on every node.
-	resendEvery = 10 * time.Second
-)
+// resendEvery is the shortest time between two lists, also after one that has failed. Whoever may
+// write one Service can change its annotation many times a second, and causes a list on every
+// node.
+const resendEvery = 10 * time.Second
 
 // pump reads frames, so that Read can wait for other things as well. It ends with the body.
 func (f *followed) pump() {
@@ -190,17 +187,18 @@ func (f *followed) follow() {
 	if len(f.pending) == 0 {
 		return
 	}
-	if early := resendEvery - time.Since(f.sent); early > 0 {
+	if early := resendEvery - time.Since(f.listed); early > 0 {
 		f.retry = time.After(early)
 		return
 	}
+	f.listed = time.Now()
 	if err := f.resend(); err != nil {
 		f.answer.transport.opts.Logger.Warn("the objects of Services whose filters have changed cannot be listed; trying again",
 			"path", f.request.URL.Path, "err", err)
-		f.retry = time.After(retryAfter)
+		f.retry = time.After(resendEvery)
 		return
 	}
-	f.pending, f.unknown, f.sent = topology.Set{}, false, time.Now()
+	f.pending, f.unknown = topology.Set{}, false
 }
 
 func (f *followed) add(services topology.Set) {

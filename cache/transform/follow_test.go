@@ -338,8 +338,13 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 			return answering(t, runtime.ContentTypeJSON, sliceList(200, slice("a", "s", 80)))(r)
 		}
 		w.mu.Unlock()
-		w.annotate("a/s", topology.KeysAnnotation, nodeOnly, 110)
+		for range 100 {
+			w.annotate("a/s", topology.KeysAnnotation, "", 110)
+			w.annotate("a/s", topology.KeysAnnotation, nodeOnly, 110)
+			synctest.Wait()
+		}
 		w.want()
+		w.wantLists(2)                                    // of one attempt
 		w.sends(watch.Modified, slice("a", "other", 111)) // the stream goes on meanwhile
 		w.want("MODIFIED a/other-x" + wholeSlice)
 		time.Sleep(time.Minute) //nolint:forbidigo // of synctest's clock
