@@ -26,23 +26,24 @@ import (
 
 // Hub is one node's hub.
 type Hub struct {
-	config   *config.Config
-	log      *slog.Logger
-	proxy    *proxy.Proxy
-	cache    *cache.Cache
-	upstream *upstream.Upstream
-	outage   *outage
-	creds    *credentials.Node
-	ports    []port                 // the first is in process, for the hub's own requests
-	own      *http.Transport        // for the hub's own requests
-	images   *images                // nil: images are not pulled
-	cert     *servertls.Certificate // nil until a port needs it
-	pods     *podAccess             // nil: pods do not use the hub
-	callers  *access.Callers
-	conns    *access.Connections
-	sockets  systemd.Listeners // inherited, and not used by a port yet
-	systemd  *systemd.Notifier
-	serving  atomic.Bool
+	config     *config.Config
+	log        *slog.Logger
+	proxy      *proxy.Proxy
+	cache      *cache.Cache
+	upstream   *upstream.Upstream
+	outage     *outage
+	creds      *credentials.Node
+	ports      []port                 // the first is in process, for the hub's own requests
+	own        *http.Transport        // for the hub's own requests
+	images     *images                // nil: images are not pulled
+	cert       *servertls.Certificate // nil until a port needs it
+	pods       *podAccess             // nil: pods do not use the hub
+	transforms *transforms
+	callers    *access.Callers
+	conns      *access.Connections
+	sockets    systemd.Listeners // inherited, and not used by a port yet
+	systemd    *systemd.Notifier
+	serving    atomic.Bool
 }
 
 // New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
@@ -72,13 +73,13 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		return nil, err
 	}
 	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept}
-	answers := http.RoundTripper(kept)
 	if len(c.PodAddresses) > 0 {
 		if h.pods, err = openPodAccess(c); err != nil {
 			return nil, errors.Join(err, h.Close())
 		}
-		answers = h.pods.transform(kept, r, log)
 	}
+	var answers http.RoundTripper
+	h.transforms, answers = newTransforms(c, h.pods, kept, r, log)
 	h.proxy = proxy.New(answers, log, proxy.NewMetrics(r))
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
@@ -106,6 +107,9 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 
 	cloud := &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: h.own}
 	if err := h.creds.Enroll(cloud, r); err != nil {
+		return err
+	}
+	if err := h.transforms.read(h.config, cloud, h.log); err != nil {
 		return err
 	}
 	pods, err := ota.NewPods(cloud)

@@ -1,21 +1,14 @@
 package hub
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
-	"slices"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
-	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // podAccess is how the node's pods find and trust the hub.
@@ -45,23 +38,13 @@ func openPodAccess(c *config.Config) (*podAccess, error) {
 	return p, err
 }
 
-// transform returns what answers requests of the node's clients.
-func (p *podAccess) transform(answers http.RoundTripper, r prometheus.Registerer, log *slog.Logger) http.RoundTripper {
-	port := uint16(p.config.ProxySecurePort)
-	var active []transform.Transform
-	for _, t := range []transform.Transform{
-		transform.NewAPIServerService(p.config.PodAddresses, port),
+// transforms are those by which the node's pods get to use the hub.
+func (p *podAccess) transforms() []transform.Transform {
+	return []transform.Transform{
+		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort)),
 		transform.NewRootCA(func() []byte { return p.ca }),
 		transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0])),
-	} {
-		if slices.Contains(p.config.Transforms, t.Name) {
-			active = append(active, t)
-		}
 	}
-	return transform.New(answers, transform.Options{
-		IsNode:     func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
-		Transforms: active, Registerer: r, Logger: log,
-	})
 }
 
 // serverConfig is that of the ports at the addresses for pods.

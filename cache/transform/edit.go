@@ -151,11 +151,12 @@ func walkJSON(in *jsontext.Decoder, path []step, found func(jsontext.Value, valu
 		if err != nil {
 			return err
 		}
-		if key.String() != path[0].name {
+		switch {
+		case key.String() != path[0].name:
 			err = in.SkipValue()
-		} else if path[0].each {
+		case path[0].each:
 			err = walkElements(in, path[1:], found)
-		} else {
+		default:
 			err = walkJSON(in, path[1:], found)
 		}
 		if err != nil {

@@ -12,11 +12,11 @@ func newMetrics(r prometheus.Registerer, transforms []Transform) *metrics {
 	m := &metrics{
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "edgehub_transform_active",
-			Help: "1 for each transform of objects that the node's own programs read.",
+			Help: "1 for each transform of --transforms that is on.",
 		}, []string{"transform"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_transform_objects_total",
-			Help: "Objects that were transformed, or (result error) could not be: their readers got an error.",
+			Help: "Objects that were transformed or left out, or (result error) could not be: what the node itself reads becomes an error then, and what a filter of Services is for passes unchanged.",
 		}, []string{"transform", "result"}),
 	}
 	for _, t := range transforms {

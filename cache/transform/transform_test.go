@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -83,6 +84,18 @@ func encode(t *testing.T, mediaType string, o runtime.Object) []byte {
 		t.Fatal(err)
 	}
 	return body
+}
+
+// encodeEvent encodes an event of a watch as an apiserver does.
+func encodeEvent(t *testing.T, mediaType string, event watch.EventType, o runtime.Object) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	info := serializer(t, mediaType).StreamSerializer
+	encoder := streaming.NewEncoder(info.NewFrameWriter(&out), info.Serializer)
+	if err := encoder.Encode(&metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: encode(t, mediaType, o)}}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func decode(t *testing.T, mediaType string, body []byte) runtime.Object {
@@ -196,16 +209,11 @@ func TestAListKeepsEveryOtherItemByteForByte(t *testing.T) {
 func TestAWatchIsTransformedEventByEvent(t *testing.T) {
 	for _, mediaType := range encodings {
 		t.Run(mediaType, func(t *testing.T) {
-			stream := func(objects ...*corev1.Service) []byte {
-				var out bytes.Buffer
-				info := serializer(t, mediaType)
-				enc := streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(&out), info.StreamSerializer.Serializer)
+			stream := func(objects ...*corev1.Service) (out []byte) {
 				for _, o := range objects {
-					if err := enc.Encode(&metav1.WatchEvent{Type: "MODIFIED", Object: runtime.RawExtension{Raw: encode(t, mediaType, o)}}); err != nil {
-						t.Fatal(err)
-					}
+					out = append(out, encodeEvent(t, mediaType, watch.Modified, o)...)
 				}
-				return out.Bytes()
+				return out
 			}
 			in := stream(service("default", "a"), service("default", "kubernetes"), service("default", "b"))
 			want := stream(service("default", "a"), hubService(), service("default", "b"))

@@ -1,6 +1,7 @@
 package transform
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -10,28 +11,52 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Transform changes one object, or the objects of one name in all namespaces.
+// Transform changes one object, the objects of one name in all namespaces, or all objects of a
+// resource.
 type Transform struct {
 	Name string // as in --transforms
 
-	Resource   string // of API group ""
+	Group      string // of the resource; all have version v1
+	Resource   string
 	Namespace  string // empty: all namespaces
-	ObjectName string
+	ObjectName string // empty: all names
 
-	// apply returns the object, bare, as the node's own programs read it. It changes nothing
-	// that is not its purpose, and fails rather than return half of it.
-	apply func(e wire.Encoding, bare []byte) ([]byte, error)
+	// filter is set for a filter of Services, and nil for what the node itself reads.
+	filter *filter
+
+	// apply returns the object as its readers get it. It changes nothing that is not its
+	// purpose, and fails rather than return half of it.
+	apply func(o *object) (result, error)
+}
+
+// object is a bare object.
+type object struct {
+	encoding wire.Encoding
+	bare     []byte
+	meta     *wire.Meta
+}
+
+// result is what has become of an object.
+type result struct {
+	bare    []byte
+	changed bool // bare is not what it was
+	dropped bool // its readers do not read it at all
 }
 
 // The names of all transforms.
 const (
-	APIServerService = "apiserver-service"
-	RootCA           = "root-ca"
-	KubeProxy        = "kube-proxy"
+	APIServerService  = "apiserver-service"
+	RootCA            = "root-ca"
+	KubeProxy         = "kube-proxy"
+	ServiceTopology   = "service-topology"
+	DiscardService    = "discard-service"
+	NodePortIsolation = "nodeport-isolation"
 )
 
 // Names returns the names of all transforms.
-func Names() []string { return []string{APIServerService, RootCA, KubeProxy} }
+func Names() []string {
+	return []string{APIServerService, RootCA, KubeProxy, ServiceTopology, DiscardService, NodePortIsolation}
+}
 
 // NewAPIServerService returns the transform of the Service default/kubernetes: its addresses
 // and port become the hub's. kubelet derives KUBERNETES_SERVICE_HOST and _PORT of pods from it.
@@ -52,8 +77,8 @@ func NewAPIServerService(hub []netip.Addr, port uint16) Transform {
 	const spec, clusterIP, clusterIPs, ports, portNumber = 2, 3, 18, 1, 3
 	return Transform{
 		Name: APIServerService, Resource: "services", Namespace: "default", ObjectName: "kubernetes",
-		apply: func(e wire.Encoding, bare []byte) ([]byte, error) {
-			return editAll(e, bare, []change{
+		apply: func(o *object) (result, error) {
+			return o.editAll([]change{
 				{[]step{{name: "spec", field: spec}, {name: "clusterIP", field: clusterIP}}, address},
 				{[]step{{name: "spec", field: spec}, {name: "clusterIPs", field: clusterIPs, each: true}}, address},
 				{
@@ -70,8 +95,8 @@ func NewAPIServerService(hub []netip.Addr, port uint16) Transform {
 func NewRootCA(cas func() []byte) Transform {
 	return Transform{
 		Name: RootCA, Resource: "configmaps", ObjectName: "kube-root-ca.crt",
-		apply: func(e wire.Encoding, bare []byte) ([]byte, error) {
-			return editData(e, bare, "ca.crt", func(bundle string) (string, error) {
+		apply: func(o *object) (result, error) {
+			return o.editData("ca.crt", func(bundle string) (string, error) {
 				if bundle != "" && !strings.HasSuffix(bundle, "\n") {
 					bundle += "\n"
 				}
@@ -86,8 +111,8 @@ func NewRootCA(cas func() []byte) Transform {
 func NewKubeProxy(server string) Transform {
 	return Transform{
 		Name: KubeProxy, Resource: "configmaps", Namespace: "kube-system", ObjectName: "kube-proxy",
-		apply: func(e wire.Encoding, bare []byte) ([]byte, error) {
-			return editData(e, bare, "kubeconfig.conf", func(text string) (string, error) {
+		apply: func(o *object) (result, error) {
+			return o.editData("kubeconfig.conf", func(text string) (string, error) {
 				config, err := clientcmd.Load([]byte(text))
 				if err != nil {
 					return "", fmt.Errorf("kubeconfig.conf: %w", err)
@@ -108,28 +133,27 @@ type change struct {
 	f    func(value) value
 }
 
-func editAll(e wire.Encoding, bare []byte, changes []change) (_ []byte, err error) {
+func (o *object) editAll(changes []change) (result, error) {
+	bare := o.bare
 	for _, c := range changes {
-		if bare, err = edit(e, bare, c.path, c.f); err != nil {
-			return nil, err
+		var err error
+		if bare, err = edit(o.encoding, bare, c.path, c.f); err != nil {
+			return result{}, err
 		}
 	}
-	return bare, nil
+	return result{bare: bare, changed: true}, nil
 }
 
 // editData edits one entry of a ConfigMap's data.
-func editData(e wire.Encoding, bare []byte, key string, f func(string) (string, error)) ([]byte, error) {
+func (o *object) editData(key string, f func(string) (string, error)) (result, error) {
 	const data = 2
 	var failed error
-	edited, err := edit(e, bare, []step{{name: "data", field: data}, {name: key}}, func(v value) value {
+	edited, err := edit(o.encoding, o.bare, []step{{name: "data", field: data}, {name: key}}, func(v value) value {
 		text, err := f(v.text)
 		if err != nil {
 			failed = err
 		}
 		return value{text: text}
 	})
-	if failed != nil {
-		return nil, failed
-	}
-	return edited, err
+	return result{bare: edited, changed: true}, cmp.Or(failed, err)
 }

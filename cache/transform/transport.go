@@ -2,27 +2,28 @@ package transform
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// maxBody bounds the body of a GET or LIST, in bytes, decompressed.
-const maxBody = 64 << 20
 
 // Options of a Transport.
 type Options struct {
@@ -30,6 +31,8 @@ type Options struct {
 	IsNode func(context.Context) bool
 	// Transforms are applied in this order.
 	Transforms []Transform
+	// Topology is what filters of Services decide by. Required with one.
+	Topology *topology.State
 	// Registerer registers the metrics. Required.
 	Registerer prometheus.Registerer
 	// Logger is required.
@@ -50,17 +53,28 @@ func New(next http.RoundTripper, o Options) *Transport {
 
 // RoundTrip transforms the answer if the request reads objects that a Transform is for.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	transforms := t.matching(r.Context())
+	a := &answer{transport: t, transforms: t.matching(r)}
+	if len(a.transforms) > 0 && a.filters() {
+		t.await(r.Context())
+		_, a.generation, _ = t.opts.Topology.Changes(topology.Slices, 0)
+	}
 	res, err := t.next.RoundTrip(r)
-	if err != nil || len(transforms) == 0 || res.StatusCode != http.StatusOK {
+	if err != nil || len(a.transforms) == 0 || res.StatusCode != http.StatusOK {
 		return res, err
 	}
+	a.encoding = negotiation.ParseContentType(res.Header.Get("Content-Type")).Encoding
 	info, _ := request.RequestInfoFrom(r.Context())
-	a := &answer{transport: t, transforms: transforms, encoding: negotiation.ParseContentType(res.Header.Get("Content-Type")).Encoding}
-	if info.Verb == "watch" {
-		err = a.watch(res)
-	} else {
+	switch {
+	case info.Verb != "watch":
 		err = a.whole(res)
+	case a.filters():
+		err = a.follow(r, res)
+	default:
+		err = a.watch(res)
+	}
+	if errors.Is(err, errDropped) {
+		res.Body.Close()
+		return notFound(r, info), nil
 	}
 	if err != nil {
 		t.opts.Logger.Error("an answer cannot be transformed: the node's client gets a 500", "path", r.URL.Path, "err", err)
@@ -70,21 +84,39 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
+// await gives the topology some time to be known. Who reads without it gets the rest in its
+// watch later.
+func (t *Transport) await(ctx context.Context) {
+	const most = 5 * time.Second // in the cloud's worst hour; from the cache it takes milliseconds
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	_ = t.opts.Topology.Await(ctx)
+}
+
 // matching returns the transforms for what a request reads.
-func (t *Transport) matching(ctx context.Context) []*Transform {
-	info, ok := request.RequestInfoFrom(ctx)
-	if !ok || !info.IsResourceRequest || info.APIGroup != "" || info.APIVersion != "v1" || info.Subresource != "" ||
-		!slices.Contains([]string{"get", "list", "watch"}, info.Verb) || !t.opts.IsNode(ctx) {
+func (t *Transport) matching(r *http.Request) []*Transform {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok || !info.IsResourceRequest || info.APIVersion != "v1" || info.Subresource != "" ||
+		!slices.Contains([]string{"get", "list", "watch"}, info.Verb) {
 		return nil
 	}
 	var found []*Transform
 	for i := range t.opts.Transforms {
 		f := &t.opts.Transforms[i]
-		if f.Resource == info.Resource && overlap(f.Namespace, info.Namespace) && overlap(f.ObjectName, info.Name) {
+		if f.Resource == info.Resource && f.Group == info.APIGroup &&
+			overlap(f.Namespace, info.Namespace) && overlap(f.ObjectName, info.Name) && t.isReader(f, r) {
 			found = append(found, f)
 		}
 	}
 	return found
+}
+
+// isReader reports whether a transform is for the caller of a request.
+func (t *Transport) isReader(f *Transform, r *http.Request) bool {
+	if isNode := t.opts.IsNode(r.Context()); isNode || f.filter == nil {
+		return isNode && f.filter == nil
+	}
+	return slices.Contains(f.filter.accounts, identity.ClaimedAccount(r.Header))
 }
 
 // overlap reports whether two names, of which an empty one is any, may be the same.
@@ -95,139 +127,63 @@ type answer struct {
 	transport  *Transport
 	transforms []*Transform
 	encoding   wire.Encoding
+	generation uint64 // of the topology, before the request was sent
 }
 
-// whole transforms the answer to a GET or LIST.
-func (a *answer) whole(res *http.Response) error {
-	body, err := readBody(res)
-	if err != nil {
-		return err
-	}
-	res.Body.Close()
-	edited, err := a.body(body)
-	if err != nil {
-		return err
-	}
-	res.Body = io.NopCloser(bytes.NewReader(edited))
-	res.ContentLength = int64(len(edited))
-	res.Header.Set("Content-Length", strconv.Itoa(len(edited)))
-	return nil
-}
-
-// readBody reads a body to its end and undoes its compression.
-func readBody(res *http.Response) ([]byte, error) {
-	var in io.Reader = res.Body
-	switch e := res.Header.Get("Content-Encoding"); e {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fmt.Errorf("read an answer: %w", err)
-		}
-		in = z
-		res.Header.Del("Content-Encoding")
-	default:
-		return nil, fmt.Errorf("an answer in the encoding %q", e)
-	}
-	body, err := io.ReadAll(io.LimitReader(in, maxBody+1))
-	if err == nil && len(body) > maxBody {
-		err = fmt.Errorf("larger than %d MiB", maxBody>>20)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read an answer: %w", err)
-	}
-	return body, nil
-}
-
-func (a *answer) body(body []byte) ([]byte, error) {
-	whole, err := wire.Inspect(a.encoding, body)
-	if err != nil {
-		return nil, err
-	}
-	switch kind := string(whole.Kind); {
-	case slices.Contains(kinds, kind):
-		bare, err := wire.AppendBare(nil, a.encoding, body)
-		if err != nil {
-			return nil, err
-		}
-		edited, changed, err := a.object(bare, &whole)
-		if err != nil || !changed {
-			return body, err
-		}
-		return wire.AppendBody(nil, a.encoding, whole.TypeMeta(), edited), nil
-	case slices.Contains(kinds, strings.TrimSuffix(kind, "List")):
-		return a.list(body)
-	}
-	return body, nil // a Table, or metadata
-}
-
-// kinds are the objects that transforms are for.
-var kinds = []string{"Service", "ConfigMap"}
-
-// list transforms the items of a list.
-func (a *answer) list(body []byte) ([]byte, error) {
-	var items [][]byte
-	var sizes wire.ItemSizes
-	anyChanged := false
-	splitter, err := wire.NewSplitter(a.encoding, 0, func(item []byte, m *wire.Meta) error {
-		edited, changed, err := a.object(item, m)
-		if err != nil {
-			return err
-		}
-		if !changed {
-			edited = bytes.Clone(item)
-		}
-		anyChanged = anyChanged || changed
-		items = append(items, edited)
-		sizes.Add(len(edited))
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	_, _ = splitter.Write(body) // tells its error in Close
-	meta, err := splitter.Close()
-	if err != nil || !anyChanged {
-		return body, err
-	}
-	var out bytes.Buffer
-	w, err := wire.NewListWriter(&out, a.encoding, meta, sizes)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range items {
-		if err := w.WriteItem(item); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
+// filters reports whether the transforms are filters: those of a caller are, or are not.
+func (a *answer) filters() bool { return a.transforms[0].filter != nil }
 
 // object applies the transforms that are for this object, bare.
-func (a *answer) object(bare []byte, m *wire.Meta) (edited []byte, changed bool, err error) {
+func (a *answer) object(bare []byte, m *wire.Meta) (result, error) {
+	out := result{bare: bare}
 	for _, f := range a.transforms {
-		if string(m.Name) != f.ObjectName || !overlap(f.Namespace, string(m.Namespace)) {
+		if !overlap(f.ObjectName, string(m.Name)) || !overlap(f.Namespace, string(m.Namespace)) {
 			continue
 		}
-		if bare, err = f.apply(a.encoding, bare); err != nil {
+		next, err := f.apply(&object{encoding: a.encoding, bare: out.bare, meta: m})
+		if err != nil {
 			a.transport.metrics.failed(f)
-			return nil, false, fmt.Errorf("transform %s of %s/%s: %w", f.Name, m.Namespace, m.Name, err)
+			err = fmt.Errorf("transform %s of %s/%s: %w", f.Name, m.Namespace, m.Name, err)
+			if f.filter == nil {
+				return result{}, err
+			}
+			a.passed("err", err)
+			continue
 		}
-		a.transport.metrics.applied(f)
-		changed = true
+		if next.changed || next.dropped {
+			a.transport.metrics.applied(f)
+		}
+		if next.dropped {
+			return next, nil
+		}
+		out = result{bare: next.bare, changed: out.changed || next.changed}
 	}
-	return bare, changed, nil
+	return out, nil
+}
+
+// passed logs that something has passed a filter that was to be filtered.
+func (a *answer) passed(args ...any) {
+	a.transport.opts.Logger.Error("what cannot be filtered passes unchanged", args...)
 }
 
 // failure is the answer in place of one that could not be transformed.
 func failure(r *http.Request, cause error) *http.Response {
 	status := statusOf(cause)
-	body, _ := json.Marshal(status) // of strings and a number
+	return statusAnswer(r, &status)
+}
+
+// notFound is the answer to a GET of an object that is dropped.
+func notFound(r *http.Request, info *request.RequestInfo) *http.Response {
+	status := apierrors.NewNotFound(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return statusAnswer(r, &status)
+}
+
+func statusAnswer(r *http.Request, status *metav1.Status) *http.Response {
+	body, _ := json.Marshal(status) // of strings and numbers
+	code := int(status.Code)
 	return &http.Response{
-		Status: "500 Internal Server Error", StatusCode: http.StatusInternalServerError,
+		Status: strconv.Itoa(code) + " " + http.StatusText(code), StatusCode: code,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 		Header:        http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-cache, private"}},
 		Body:          io.NopCloser(bytes.NewReader(body)),
@@ -244,4 +200,3 @@ func statusOf(cause error) metav1.Status {
 		Code:     http.StatusInternalServerError,
 	}
 }
-

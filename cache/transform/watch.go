@@ -74,9 +74,9 @@ func (e *events) event(f *wire.Frame) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	edited, changed, err := a.object(bare, &f.Meta)
-	if err != nil || !changed {
+	out, err := a.object(bare, &f.Meta)
+	if err != nil || !out.changed {
 		return f.Raw, err
 	}
-	return wire.AppendEvent(nil, a.encoding, f.Type, f.Meta.TypeMeta(), edited), nil
+	return wire.AppendEvent(nil, a.encoding, f.Type, f.Meta.TypeMeta(), out.bare), nil
 }

@@ -119,6 +119,8 @@ func (c *Config) checkPods(p *problems) {
 	for _, name := range c.Transforms {
 		p.addIf(!slices.Contains(transform.Names(), name), "transforms", "%q is unknown: there are %s", name, strings.Join(transform.Names(), ", "))
 	}
+	p.accounts("service-topology-accounts", c.ServiceTopologyAccounts)
+	p.accounts("service-proxy-accounts", c.ServiceProxyAccounts)
 	if c.DummyIfIP == "" {
 		return
 	}
@@ -133,6 +135,14 @@ func (c *Config) checkPods(p *problems) {
 		p.addIf(slices.ContainsFunc(c.PodAddresses, func(a netip.Addr) bool { return a.Is4() == address.Is4() }), "dummy-if-ip",
 			"has two addresses of the family of %s: a Service can name one", address)
 		c.PodAddresses = append(c.PodAddresses, address)
+	}
+}
+
+// accounts validates the names of service accounts.
+func (p *problems) accounts(flag string, names []string) {
+	for _, name := range names {
+		namespace, account, ok := strings.Cut(name, "/")
+		p.addIf(!ok || namespace == "" || account == "" || strings.ContainsAny(account, "/:"), flag, "%q is no service account: write NAMESPACE/NAME", name)
 	}
 }
 

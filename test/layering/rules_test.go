@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/nodeca", "hub/servertls", "hub/systemd",
+		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
@@ -34,6 +34,7 @@ var layers = map[string][]string{
 	"hub/peer":        {},
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
+	"hub/feed":        {"cache/topology"}, // it reads through the hub, as any client
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
 	"proxy/limits":    {}, // nor anything of Kubernetes
@@ -109,7 +110,8 @@ var layers = map[string][]string{
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
-	"cache/transform":      {"cache/negotiation", "cache/tee", "cache/wire"},
+	"cache/transform":      {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
+	"cache/topology":       {}, // it decides, and reads nothing itself
 	"cache/localendpoints": {},
 	"cache/versions":       {},
 	"cache/view": {
