@@ -216,16 +216,21 @@ func (c *Cluster) podIP(ctx context.Context, name string) (string, error) {
 // takes CoreDNS, kube-proxy and the pod network.
 func (c *Cluster) serviceAnswers(ctx context.Context, say Say) error {
 	return c.eventually(ctx, say, "a pod asks http://web.default.svc.cluster.local, and its own node's pod answers", func(ctx context.Context) error {
-		ip, err := c.podIP(ctx, "web")
+		web, err := c.podIP(ctx, "web")
 		if err != nil {
 			return err
 		}
-		answer, err := c.get(ctx, "http://"+net.JoinHostPort(ip, "8080")+"/ask?url=http://web.default.svc.cluster.local/hostname")
-		if err == nil && !strings.HasPrefix(answer, "web-") {
-			err = fmt.Errorf("it answers %q", answer)
-		}
-		return err
+		return c.askService(ctx, web)
 	})
+}
+
+// askService has the web server at an address ask.
+func (c *Cluster) askService(ctx context.Context, web string) error {
+	answer, err := c.get(ctx, "http://"+net.JoinHostPort(web, "8080")+"/ask?url=http://web.default.svc.cluster.local/hostname")
+	if err == nil && !strings.HasPrefix(answer, "web-") {
+		err = fmt.Errorf("it answers %q", answer)
+	}
+	return err
 }
 
 // podsAnswer asks CoreDNS and the web server themselves.

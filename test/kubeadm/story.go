@@ -1,6 +1,7 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,6 +258,10 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	if err != nil {
 		return err
 	}
+	web, err := c.podIP(ctx, "web") // which the cloud does not know yet
+	if err != nil {
+		return err
+	}
 	if err := c.machines[edge].Mend(ctx); err != nil {
 		return err
 	}
@@ -268,7 +273,11 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	}); err != nil {
 		return err
 	}
+	var missed error // of the Service's answers meanwhile
 	if err := c.eventually(ctx, say, "the cloud knows the containers that were started meanwhile, and no others", func(ctx context.Context) error {
+		if localEndpoints {
+			missed = cmp.Or(missed, c.askService(ctx, web))
+		}
 		now, err := c.containers(ctx)
 		if err == nil && now != before {
 			err = fmt.Errorf("containers were:\n%sand are:\n%s", before, now)
@@ -276,6 +285,9 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 		return err
 	}); err != nil {
 		return err
+	}
+	if missed != nil {
+		return fmt.Errorf("the Service did not answer while the cloud came back: %w", missed)
 	}
 	return c.serviceAnswers(ctx, say)
 }

@@ -53,7 +53,9 @@ func run() error {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !synced() {
 			http.Error(w, "the informer has not synced", http.StatusServiceUnavailable)
+			return
 		}
+		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /services", func(w http.ResponseWriter, _ *http.Request) {
 		all, err := services.Lister().List(labels.Everything())

@@ -79,7 +79,7 @@ func down(ctx context.Context, o options) error {
 // them with it.
 func removeLeftovers(dir string) error {
 	if _, err := os.Stat(kubeadm.PIDFile(dir, "edge")); err != nil {
-		return nil // none of ours
+		return nil //nolint:nilerr // it is none of ours
 	}
 	return os.RemoveAll(dir)
 }
