@@ -32,16 +32,12 @@ func (c *Cluster) serveImages(ctx context.Context) error {
 	if c.registry, err = images.Serve(net.JoinHostPort(hostIP, strconv.Itoa(port))); err != nil {
 		return err
 	}
-	layers, err := c.layers(ctx)
-	if err != nil {
+	p := packer{contents: c.programs.contents(), packed: map[string]v1.Layer{}}
+	if p.rules, err = iptables(ctx); err != nil {
 		return err
 	}
 	for name, tag := range c.tags {
-		l, ok := layers[name]
-		if !ok {
-			return fmt.Errorf("kubeadm wants an image %s that is not built here", name)
-		}
-		image, err := images.Command(l.command, l.layers...)
+		image, err := p.pack(name)
 		if err == nil {
 			err = c.registry.Push(ctx, name, tag, image)
 		}
@@ -69,51 +65,73 @@ func kubeadmTags(ctx context.Context, kubernetes string) (tags, error) {
 	return all, nil
 }
 
-type imageParts struct {
-	command []string
-	layers  []v1.Layer
+// content is what an image has in /usr/local/bin.
+type content struct {
+	path  string // of a program on the host
+	name  string // of the program in the image
+	link  string // another name of it; empty: none
+	rules bool   // iptables, too
 }
 
-// layers are those of each image. Images share them: the components of Kubernetes are one
-// program.
-func (c *Cluster) layers(ctx context.Context) (map[string]imageParts, error) {
-	const programs = "/usr/local/bin/"
-	all := map[string]imageParts{}
-	var broken error
-	layer := func(files, links map[string]string) v1.Layer {
-		l, err := images.Files(files, links)
-		if err != nil && broken == nil {
-			broken = err
-		}
-		return l
+// contents are those of all images, by their name.
+func (p *programs) contents() map[string]content {
+	kubernetes := func(name string) content { return content{path: p.kubernetes, name: "kubernetes", link: name} }
+	proxy := kubernetes("kube-proxy")
+	proxy.rules = true
+	own := func(name string) content { return content{path: filepath.Join(p.own, name), name: name} }
+	return map[string]content{
+		"etcd":                    kubernetes("etcd"),
+		"kube-apiserver":          kubernetes("kube-apiserver"),
+		"kube-controller-manager": kubernetes("kube-controller-manager"),
+		"kube-scheduler":          kubernetes("kube-scheduler"),
+		"kube-proxy":              proxy,
+		"coredns":                 {path: p.addons.CoreDNS, name: "coredns"},
+		"flannel":                 {path: p.addons.Flanneld, name: "flanneld", rules: true},
+		"pause":                   own("pause"),
+		"web":                     own("app"),
+		"informer":                own("informer"),
 	}
-	tools, err := iptables(ctx)
+}
+
+// packer packs each program once: images that have the same share the layer.
+type packer struct {
+	contents map[string]content
+	rules    hostTools
+	packed   map[string]v1.Layer // by the program's path on the host
+}
+
+func (p *packer) pack(name string) (v1.Image, error) {
+	const folder = "/usr/local/bin/"
+	c, ok := p.contents[name]
+	if !ok {
+		return nil, fmt.Errorf("kubeadm wants an image %s that is not built here", name)
+	}
+	program, err := p.layer(c.path, map[string]string{folder + c.name: c.path}, nil)
 	if err != nil {
 		return nil, err
 	}
-	rules := layer(tools.files, tools.links)
-	kubernetes := layer(map[string]string{programs + "kubernetes": c.programs.kubernetes}, nil)
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
-		all[name] = imageParts{[]string{name}, []v1.Layer{kubernetes, layer(nil, map[string]string{programs + name: "kubernetes"})}}
-	}
-	proxy := all["kube-proxy"]
-	proxy.layers = append(proxy.layers, rules)
-	all["kube-proxy"] = proxy
-	for name, path := range map[string]string{
-		"coredns":  c.programs.addons.CoreDNS,
-		"flannel":  c.programs.addons.Flanneld,
-		"pause":    filepath.Join(c.programs.own, "pause"),
-		"web":      filepath.Join(c.programs.own, "app"),
-		"informer": filepath.Join(c.programs.own, "informer"),
-	} {
-		file := programs + name
-		if name == "flannel" {
-			file = programs + "flanneld"
+	layers, command := []v1.Layer{program}, folder+c.name
+	if c.link != "" {
+		link, err := images.Files(nil, map[string]string{folder + c.link: c.name})
+		if err != nil {
+			return nil, err
 		}
-		all[name] = imageParts{[]string{file}, []v1.Layer{layer(map[string]string{file: path}, nil)}}
+		layers, command = append(layers, link), folder+c.link
 	}
-	flannel := all["flannel"]
-	flannel.layers = append(flannel.layers, rules)
-	all["flannel"] = flannel
-	return all, broken
+	if c.rules {
+		rules, err := p.layer("iptables", p.rules.files, p.rules.links)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, rules)
+	}
+	return images.Command([]string{command}, layers...)
+}
+
+func (p *packer) layer(key string, files, links map[string]string) (v1.Layer, error) {
+	var err error
+	if p.packed[key] == nil {
+		p.packed[key], err = images.Files(files, links)
+	}
+	return p.packed[key], err
 }
