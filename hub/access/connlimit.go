@@ -160,11 +160,14 @@ func (c *limitedConn) Close() error {
 type Connections struct {
 	registry prometheus.Registerer
 	refused  *prometheus.CounterVec
+
+	mu        sync.Mutex
+	listeners map[string][]*Listener // by port: a flag may name several addresses
 }
 
 // NewConnections registers the metrics on r.
 func NewConnections(r prometheus.Registerer) *Connections {
-	c := &Connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+	c := &Connections{registry: r, listeners: map[string][]*Listener{}, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_connections_refused_total",
 		Help: "Connections that were closed at once since too many were open, by the flag of their port.",
 	}, []string{"port"})}
@@ -172,14 +175,31 @@ func NewConnections(r prometheus.Registerer) *Connections {
 	return c
 }
 
-// Limit returns l with a limit of maxOpen connections, for the port of this flag.
+// Limit returns l with a limit of maxOpen connections, for the port of this flag. A flag with
+// several addresses has one Listener for each, with a limit of its own.
 func (c *Connections) Limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
 	listener := newListener(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners[port] = append(c.listeners[port], listener)
+	if len(c.listeners[port]) > 1 {
+		return listener
+	}
 	c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "edgehub_connections",
 		Help:        "Open connections, by the flag of their port.",
 		ConstLabels: prometheus.Labels{"port": port},
-	}, func() float64 { return float64(listener.open.Load()) }))
+	}, func() float64 { return c.open(port) }))
 	return listener
+}
+
+func (c *Connections) open(port string) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var open int64
+	for _, l := range c.listeners[port] {
+		open += l.open.Load()
+	}
+	return float64(open)
 }

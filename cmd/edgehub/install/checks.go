@@ -228,6 +228,9 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 			continue
 		}
 		l, err := config.Listen(context.Background(), "tcp", address)
+		if errors.Is(err, syscall.EADDRNOTAVAIL) && slices.Contains(p.config.PodServers(), address) {
+			continue // the unit of the socket sets the address up: until then no program can use it
+		}
 		if err != nil {
 			c.fail("%s is not free: %v", address, err)
 			continue
