@@ -36,6 +36,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		AsNode:           authn.AsNode,
 		Peer:             access.PeerOf,
 		NodeName:         c.NodeName,
+		PodServers:       podServers(c),
 		MaxBytes:         c.CacheMaxBytes,
 		Key:              key,
 		TokenGrace:       c.OfflineTokenGrace,
