@@ -187,7 +187,7 @@ func (c *Cache) load() error {
 	}
 	c.endpoints = localendpoints.New(localendpoints.Options{
 		Views: c.views, Overlay: c.writes.overlay, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
-		Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
+		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
 	})
 	c.answers = offline.New(offline.Options{
 		Views: c.views, Overlay: c.writes.overlay, Endpoints: c.endpoints, Now: time.Now, Log: c.log,

@@ -62,8 +62,10 @@ func newSliceCloud() *sliceCloud {
 }
 
 func (s *sliceCloud) follow(r *http.Request) *http.Response {
+	s.mu.Lock() // so that the feed is that of this watch
 	res := s.open(r)
 	feed := <-s.feeds
+	s.mu.Unlock()
 	if strings.HasSuffix(r.URL.Path, "/pods") {
 		s.podFeeds <- feed
 	} else {
@@ -758,6 +760,22 @@ func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the cloud catches up, kubelet reports to it: its slices follow.
+func TestEndpointsFollowKubeletAfterTheReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud())
+		p.lose()
+		p.cloud.comeBack()
+		feed, _ := p.resumed()
+		p.report(nodePod("a", "", "10.0.0.1", false))
+		send(t, feed, sliceEvent("MODIFIED", webSlice("200", webEndpoint("a", "10.0.0.1", false))))
+		synctest.Wait()
+		if got, want := watched(t, p.proxy, "web-1"), []string{"MODIFIED !10.0.0.1 10.0.9.9"}; !slices.Equal(got, want) {
+			t.Errorf("the watch gets %q, want %q", got, want)
+		}
+	})
 }
 
 // The cloud comes and goes: no address that works is withdrawn.

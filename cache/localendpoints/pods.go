@@ -111,7 +111,7 @@ func slim(p *corev1.Pod) *corev1.Pod {
 // pending reports whether the cloud lacks the status of a pod, and kubelet does not know: its watch
 // shows what it has reported offline. It is checked once a second.
 func (t *Tracker) pending() bool {
-	t.mu.Lock()
+	t.lock()
 	state, now := t.state, t.Now()
 	if state == nil || state.away || t.settledLocked() || now.Sub(t.checked) < pendingEvery {
 		t.mu.Unlock()

@@ -52,6 +52,7 @@ type Options struct {
 	// APIServer are the addresses at which pods reach the hub, at most one of each family.
 	// Without any, the slice of the apiservers stays as it is.
 	APIServer []netip.AddrPort
+	IsUp      func() bool   // whether the node can reach an apiserver
 	Jitter    time.Duration // over which watches resume after an outage
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -82,7 +83,7 @@ func (s *state) inNamespace(namespace string) Pods {
 	return Pods{List: s.pods[namespace], Complete: s.complete && s.away}
 }
 
-// Lost must be called after the loss of the cloud.
+// Lost must be called after each loss of the cloud, and Returned after each return.
 func (t *Tracker) Lost() {
 	seen := t.Overlay.Revision() // later updates are read by current
 	pods, complete := t.readPods()
@@ -120,13 +121,23 @@ func keepStatus(now, before map[string][]*corev1.Pod) {
 	}
 }
 
-// Returned must be called after the return of the cloud.
+// Returned begins the time in which the cloud catches up, unless that has begun.
 func (t *Tracker) Returned() {
+	t.lock()
+	t.mu.Unlock()
+}
+
+// lock locks mu. A watch may resume before Returned is called: the state must not be that of the
+// outage then.
+func (t *Tracker) lock() {
+	up := t.IsUp()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state == nil || !t.state.away {
-		return
+	if up && t.state != nil && t.state.away {
+		t.returnedLocked()
 	}
+}
+
+func (t *Tracker) returnedLocked() {
 	next := *t.state
 	next.away, next.changed = false, maps.Clone(next.changed)
 	t.state = &next
@@ -147,7 +158,7 @@ func (t *Tracker) bumpAllLocked() {
 // sends.
 func (t *Tracker) Settling() bool {
 	pending := t.pending()
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	if t.state == nil || t.state.away {
 		return false
@@ -160,7 +171,7 @@ func (t *Tracker) Settling() bool {
 
 // IsAway reports whether the cloud was lost, and has not returned.
 func (t *Tracker) IsAway() bool {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	return t.state != nil && t.state.away
 }
@@ -169,7 +180,7 @@ func (t *Tracker) settledLocked() bool { return t.Now().Sub(t.unsettled) >= Sett
 
 // Reported must be called with a pod, bare, whose status an apiserver has accepted from kubelet.
 func (t *Tracker) Reported(e wire.Encoding, bare []byte) {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	if t.state == nil || t.state.away || t.settledLocked() {
 		return
@@ -182,7 +193,7 @@ func (t *Tracker) Reported(e wire.Encoding, bare []byte) {
 // current returns the state, with the status that kubelet has reported last; nil if slices are
 // those of the cloud.
 func (t *Tracker) current() *state {
-	t.mu.Lock()
+	t.lock()
 	defer t.mu.Unlock()
 	if t.state == nil || !t.state.away && t.settledLocked() {
 		return nil
