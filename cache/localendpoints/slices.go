@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -37,7 +38,7 @@ type sliceCopy struct {
 	last    *overlay.Update // the last one that was not nil
 }
 
-// Updates returns updates for the members of a view that differ from what was read, by name.
+// Updates returns updates for the members of a view that differ from what was read, in no order.
 func (t *Tracker) Updates(v *view.View) []*overlay.Update {
 	now := t.current()
 	if now == nil {
@@ -49,14 +50,9 @@ func (t *Tracker) Updates(v *view.View) []*overlay.Update {
 	}
 	members := snap.Members
 	snap.Close()
-	var updates []*overlay.Update
-	for _, m := range members {
-		key := copyKey{m.Name, m.ResourceVersion}
-		u, known := t.known(now, key)
-		if !known {
-			u = t.read(now, v, key)
-		}
-		if u != nil {
+	updates, unknown := t.known(now, members)
+	for _, key := range unknown {
+		if u := t.read(now, v, key); u != nil {
 			updates = append(updates, u)
 		}
 	}
@@ -113,15 +109,21 @@ func (s *state) number(member string) uint64 {
 	return max(s.changed[""], s.changed[namespace])
 }
 
-// known returns the update for a slice, if it is known to be current.
-func (t *Tracker) known(now *state, key copyKey) (u *overlay.Update, known bool) {
+// known returns the updates for slices as far as they are current, and the slices for which it does
+// not know that.
+func (t *Tracker) known(now *state, members []store.Member) (updates []*overlay.Update, unknown []copyKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.copies[key]
-	if c == nil || !c.other && c.checked < now.number(key.member) {
-		return nil, false
+	for _, m := range members {
+		key := copyKey{m.Name, m.ResourceVersion}
+		switch c := t.copies[key]; {
+		case c == nil, !c.other && c.checked < now.number(m.Name):
+			unknown = append(unknown, key)
+		case c.update != nil:
+			updates = append(updates, c.update)
+		}
 	}
-	return c.update, true
+	return updates, unknown
 }
 
 // read computes the update for a member of a view.

@@ -68,11 +68,11 @@ func (s *stream) relayLaid(f *wire.Frame) bool {
 
 // relayDiff relays the events of a relist.
 func (s *stream) relayDiff(events []byte) {
-	if !s.laysEndpoints() {
+	frames, err := wire.NewFrameReader(bytes.NewReader(events), s.repr.Encoding, wire.FrameOptions{})
+	if err != nil || !s.laysEndpoints() {
 		s.out = append(s.out, events...)
 		return
 	}
-	frames, err := wire.NewFrameReader(bytes.NewReader(events), s.repr.Encoding, wire.FrameOptions{})
 	for err == nil {
 		var f wire.Frame
 		if f, err = frames.Next(); err == nil {

@@ -112,7 +112,7 @@ var layers = map[string][]string{
 	"cache/transform": {"cache/negotiation", "cache/tee", "cache/wire"},
 	// It decides what is shown of a cached slice, and keeps none.
 	"cache/localendpoints": {
-		"cache/convert", "cache/overlay", "cache/query", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/overlay", "cache/query", "cache/store", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/versions": {},
 	"cache/view": {
