@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"slices"
 
@@ -44,15 +43,6 @@ func openPodAccess(c *config.Config) (*podAccess, error) {
 	}
 	p.ca, err = ca.Certificate()
 	return p, err
-}
-
-// podServers are the addresses at which pods reach the hub; none if they do not use it.
-func podServers(c *config.Config) []netip.AddrPort {
-	var servers []netip.AddrPort
-	for _, address := range c.PodAddresses {
-		servers = append(servers, netip.AddrPortFrom(address, uint16(c.ProxySecurePort)))
-	}
-	return servers
 }
 
 // transform returns what answers requests of the node's clients.
