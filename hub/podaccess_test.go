@@ -4,13 +4,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -91,6 +94,46 @@ func TestAPodFindsAndTrustsTheHubByWhatKubeletReads(t *testing.T) {
 	}
 	if state := n.debugCache(t); !strings.Contains(state, `"transforms"`) {
 		t.Errorf("GET /debug/cache: %s", state)
+	}
+}
+
+// While the cloud is away, the cluster IP of the apiservers leads to the hub.
+func TestTheAPIServersEndpointsAreTheHubWithoutTheCloud(t *testing.T) {
+	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+	port := int32(6443)
+	slice := discoveryv1.EndpointSlice{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "u1", ResourceVersion: "50"},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
+		Ports:       []discoveryv1.EndpointPort{{Port: &port}},
+	}
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(slice)
+	})
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	read := func() string {
+		var got discoveryv1.EndpointSlice
+		readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path, "", &got)
+		return fmt.Sprintf("%s:%d", got.Endpoints[0].Addresses[0], *got.Ports[0].Port)
+	}
+	if got := read(); got != "192.0.2.1:6443" {
+		t.Errorf("with the cloud it has %s", got)
+	}
+	n.api.CloseClientConnections()
+	n.api.Close()
+	got, want := "", n.config.PodServers()[0]
+	for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); {
+		got = read()
+	}
+	if got != want {
+		t.Errorf("without the cloud it has %s, want %s", got, want)
 	}
 }
 

@@ -1,9 +1,3 @@
-// Package localendpoints makes EndpointSlices follow the pods of this node while the cloud, which
-// writes them, is away. A Service then leads to the pods of the node that are ready, with the
-// addresses that they have now. Endpoints on other nodes stay as they were read last: nobody
-// here knows better.
-//
-// It has only pure functions. They change no input, and are safe for concurrent use.
 package localendpoints
 
 import (
@@ -16,10 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Apply returns the slice as the node's pods make it, and whether that differs from what it was.
-// pods are all pods that the node knows of in the slice's namespace, with the status that kubelet
-// reported last.
-func Apply(slice *discoveryv1.EndpointSlice, node string, pods []*corev1.Pod) (*discoveryv1.EndpointSlice, bool) {
+// Pods are the pods of a node in one namespace, with the status that kubelet reported last.
+type Pods struct {
+	List []*corev1.Pod
+	// Complete means that there are no others. Otherwise an endpoint of another pod stays as it
+	// was read.
+	Complete bool
+}
+
+// Apply returns the slice as the node's pods in its namespace make it, and whether that differs
+// from what it was. It is a pure function.
+func Apply(slice *discoveryv1.EndpointSlice, node string, pods Pods) (*discoveryv1.EndpointSlice, bool) {
 	var endpoints []discoveryv1.Endpoint
 	changed := false
 	for _, e := range slice.Endpoints {
@@ -27,7 +28,12 @@ func Apply(slice *discoveryv1.EndpointSlice, node string, pods []*corev1.Pod) (*
 			endpoints = append(endpoints, e)
 			continue
 		}
-		now, keep := follow(&e, slice.AddressType, find(e.TargetRef, pods))
+		p := find(e.TargetRef, pods.List)
+		if p == nil && !pods.Complete {
+			endpoints = append(endpoints, e)
+			continue
+		}
+		now, keep := follow(&e, slice.AddressType, p)
 		changed = changed || !keep || !same(&e, &now)
 		if keep {
 			endpoints = append(endpoints, now)
@@ -81,7 +87,7 @@ func isSuccessor(p *corev1.Pod, name string) bool {
 // follow returns an endpoint as its pod makes it. keep is false if the pod is gone, has ended, or
 // has no address of this type.
 func follow(e *discoveryv1.Endpoint, addressType discoveryv1.AddressType, p *corev1.Pod) (now discoveryv1.Endpoint, keep bool) {
-	if p == nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p == nil || hasEnded(p) {
 		return now, false
 	}
 	address := podAddress(p, addressType)
@@ -91,7 +97,9 @@ func follow(e *discoveryv1.Endpoint, addressType discoveryv1.AddressType, p *cor
 	now = *e.DeepCopy()
 	now.Addresses = []string{address}
 	now.TargetRef.Name, now.TargetRef.UID = p.Name, p.UID
-	isReady, terminating := hasReadyCondition(p), p.DeletionTimestamp != nil
+	isReady := hasReadyCondition(p)
+	// The slice may show a deletion before the pod does; nothing takes it back.
+	terminating := p.DeletionTimestamp != nil || isSet(e.Conditions.Terminating) && e.TargetRef.UID == p.UID
 	// A Service with publishNotReadyAddresses has endpoints that are ready though they do not
 	// serve; of one that serves, nobody can tell.
 	published := isTrue(e.Conditions.Ready) && e.Conditions.Serving != nil && !*e.Conditions.Serving
@@ -114,6 +122,17 @@ func hasReadyCondition(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// isSamePod reports whether two states of a pod make the same endpoint of it.
+func isSamePod(a, b *corev1.Pod) bool {
+	return a.UID == b.UID && a.Name == b.Name && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
+		hasReadyCondition(a) == hasReadyCondition(b) && hasEnded(a) == hasEnded(b) &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+}
+
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // same compares what follow changes. A condition that is not set has its default: true, but for

@@ -1,6 +1,7 @@
 package localendpoints_test
 
 import (
+	"net/netip"
 	"reflect"
 	"testing"
 
@@ -90,13 +91,15 @@ func TestEndpointsOfTheNodeFollowItsPods(t *testing.T) {
 		"a DaemonSet's pod that came back":         {[]discoveryv1.Endpoint{endpoint(here, "ds-abcde", "u1", "10.0.0.4")}, []*corev1.Pod{pod("ds-fghij", "u2", ownedBy("DaemonSet", "ds"))}, []discoveryv1.Endpoint{endpoint(here, "ds-fghij", "u2", "10.0.0.5")}},
 		"a pod of a DaemonSet with a longer name":  {[]discoveryv1.Endpoint{endpoint(here, "ds-x-abcde", "u1", "10.0.0.4")}, []*corev1.Pod{pod("ds-fghij", "u2", ownedBy("DaemonSet", "ds"))}, []discoveryv1.Endpoint{}},
 		"a Service that publishes all addresses":   {[]discoveryv1.Endpoint{with(read, true, false, false)}, []*corev1.Pod{pod("p", "u1", notReady)}, nil},
+		"a deletion that the pod does not show":    {[]discoveryv1.Endpoint{with(read, false, true, true)}, []*corev1.Pod{pod("p", "u1")}, nil},
+		"the deletion of the pod before":           {[]discoveryv1.Endpoint{with(read, false, true, true)}, []*corev1.Pod{pod("p", "u2", ownedBy("StatefulSet", "s"))}, []discoveryv1.Endpoint{endpoint(here, "p", "u2", "10.0.0.5")}},
 		"an endpoint that somebody wrote":          {[]discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}, nil, nil},
 		"conditions that have their default value": {[]discoveryv1.Endpoint{func() discoveryv1.Endpoint { e := read; e.Conditions = discoveryv1.EndpointConditions{}; return e }()}, []*corev1.Pod{pod("p", "u1")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := slice(tt.in...)
 			before := in.DeepCopy()
-			got, changed := localendpoints.Apply(in, here, tt.pods)
+			got, changed := localendpoints.Apply(in, here, localendpoints.Pods{List: tt.pods, Complete: true})
 			if !reflect.DeepEqual(in, before) {
 				t.Error("the input was changed")
 			}
@@ -111,6 +114,56 @@ func TestEndpointsOfTheNodeFollowItsPods(t *testing.T) {
 			}
 			if got.ResourceVersion != "7" {
 				t.Errorf("its version is %s", got.ResourceVersion)
+			}
+		})
+	}
+}
+
+// Pods that nobody here knows may be new ones.
+func TestEndpointsOfUnknownPodsStay(t *testing.T) {
+	in := slice(endpoint(here, "p", "u1", "10.0.0.4"), endpoint(here, "q", "u2", "10.0.0.6"))
+	got, changed := localendpoints.Apply(in, here, localendpoints.Pods{List: []*corev1.Pod{pod("p", "u1")}})
+	want := []discoveryv1.Endpoint{endpoint(here, "p", "u1", "10.0.0.5"), endpoint(here, "q", "u2", "10.0.0.6")}
+	if !changed || !reflect.DeepEqual(got.Endpoints, want) {
+		t.Errorf("got %+v\nwant %+v", got.Endpoints, want)
+	}
+}
+
+func TestTheAPIServersSliceLeadsToTheHub(t *testing.T) {
+	tcp, udp, port := corev1.ProtocolTCP, corev1.ProtocolUDP, int32(6443)
+	in := slice(discoveryv1.Endpoint{Addresses: []string{"192.0.2.1"}}, discoveryv1.Endpoint{Addresses: []string{"192.0.2.2"}})
+	in.Ports = []discoveryv1.EndpointPort{{Port: &port}, {Port: &port, Protocol: &tcp}, {Port: &port, Protocol: &udp}}
+	v4, v6 := netip.MustParseAddrPort("169.254.2.1:10268"), netip.MustParseAddrPort("[fd00::2:1]:10269")
+	for name, tt := range map[string]struct {
+		family  discoveryv1.AddressType
+		hub     []netip.AddrPort
+		address string // empty: unchanged
+		port    int32
+	}{
+		"IPv4":                     {discoveryv1.AddressTypeIPv4, []netip.AddrPort{v6, v4}, "169.254.2.1", 10268},
+		"IPv6":                     {discoveryv1.AddressTypeIPv6, []netip.AddrPort{v4, v6}, "fd00::2:1", 10269},
+		"no address of the family": {discoveryv1.AddressTypeIPv6, []netip.AddrPort{v4}, "", 0},
+		"no address":               {discoveryv1.AddressTypeIPv4, nil, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := in.DeepCopy()
+			in.AddressType = tt.family
+			before := in.DeepCopy()
+			got, ok := localendpoints.LeadToHub(in, tt.hub)
+			if !reflect.DeepEqual(in, before) {
+				t.Error("the input was changed")
+			}
+			if ok != (tt.address != "") {
+				t.Fatalf("changed: %v", ok)
+			}
+			if !ok {
+				return
+			}
+			if len(got.Endpoints) != 1 || got.Endpoints[0].Addresses[0] != tt.address || !*got.Endpoints[0].Conditions.Ready {
+				t.Errorf("its endpoints are %+v", got.Endpoints)
+			}
+			if *got.Ports[0].Port != tt.port || *got.Ports[1].Port != tt.port || *got.Ports[2].Port != port {
+				t.Errorf("its ports are %+v", got.Ports)
 			}
 		})
 	}

@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline", "cache/overlay",
+		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/offline", "cache/overlay",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
@@ -85,8 +85,8 @@ var layers = map[string][]string{
 	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
-		"cache/convert", "cache/fairqueue", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota", "cache/store",
-		"cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/fairqueue", "cache/localendpoints", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota",
+		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/overlay": {"cache/convert", "cache/patch", "cache/wire"},
 	"cache/pages":   {"cache/query", "cache/quota", "cache/view"},
@@ -110,10 +110,13 @@ var layers = map[string][]string{
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
-	"cache/transform":      {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
-	"cache/topology":       {}, // it decides, and reads nothing itself
-	"cache/localendpoints": {},
-	"cache/versions":       {},
+	"cache/transform": {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
+	"cache/topology":  {}, // it decides, and reads nothing itself
+	// It decides what is shown of a cached slice, and keeps none.
+	"cache/localendpoints": {
+		"cache/convert", "cache/overlay", "cache/query", "cache/store", "cache/versions", "cache/view", "cache/wire",
+	},
+	"cache/versions": {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
 		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
