@@ -110,6 +110,51 @@ func TestANewCAIsNotTrustedByPodsOfTheOldOne(t *testing.T) {
 	}
 }
 
+func TestACAThatIsForMoreNamesIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	more := nodeca.Names{DNS: names.DNS, Addresses: append([]net.IP{net.IPv4(10, 96, 0, 1)}, names.Addresses...)}
+	roots := bundle(t, open(t, file, more))
+	ca := open(t, file, names) // as a hub that has not read yet which address the Service has
+	if err := handshake(t, issue(t, ca), roots, "10.96.0.1"); err != nil {
+		t.Errorf("the certificate lacks a name that the CA is for: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("the CA was replaced: %d certificates", len(got.Certificate))
+	}
+}
+
+func TestRotationsByTwoProcessesLoseNoCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	first := open(t, file, names)
+	roots := bundle(t, first)
+	other, err := nodeca.Load(file) // each opens the folder anew, as another process does
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 4)
+	for _, ca := range []*nodeca.CA{first, other, first, other} {
+		go func() { failed <- ca.Rotate() }()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	cert := issue(t, first)
+	if want := 1 + 4; len(cert.Certificate) != want {
+		t.Errorf("%d certificates; want %d", len(cert.Certificate), want)
+	}
+	if err := handshake(t, cert, roots, "node1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACAThatDoesNotExistIsNotRotated(t *testing.T) {
+	if _, err := nodeca.Load(filepath.Join(t.TempDir(), "ca.pem")); err == nil {
+		t.Error("it was loaded")
+	}
+}
+
 func TestTheKeyIsForItsOwnerOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pki", "ca.pem")
 	open(t, file, names)
