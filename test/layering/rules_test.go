@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/nodeca", "hub/servertls", "hub/systemd",
+		"cache", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
+	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
