@@ -96,12 +96,13 @@ func (h *Hub) nodeIsAway() bool {
 type cacheState struct {
 	Cloud      nodeapi.CloudState `json:"cloud"`
 	Transforms []string           `json:"transforms,omitempty"` // that are active
+	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
 	Views      []cache.ViewState  `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State(), PodAccess: h.podAccessState()}
 	if h.pods != nil {
 		state.Transforms = h.config.Transforms
 	}
