@@ -207,6 +207,17 @@ func TestARotationOfTheCANeedsNoRestart(t *testing.T) {
 	}
 }
 
+func TestPodsMayUseBothFamilies(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1")}
+	n.start(t)
+	pod := n.podClient(t)
+	for _, server := range n.config.PodServers() {
+		var service corev1.Service
+		readObject(t, pod, "https://"+server+"/api/v1/namespaces/default/services/kubernetes", "pod-token", &service)
+	}
+}
+
 func TestAnOldCAIsRotated(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
