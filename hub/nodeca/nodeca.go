@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,18 @@ type Names struct {
 	Addresses []net.IP
 }
 
+// NamesOf returns the names by which the pods of a node find its hub: those of the apiserver in a
+// cluster, and the hub's addresses for pods.
+func NamesOf(node string, hub []netip.Addr) Names {
+	n := Names{DNS: []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", node,
+	}}
+	for _, address := range hub {
+		n.Addresses = append(n.Addresses, net.IP(address.AsSlice()))
+	}
+	return n
+}
+
 // CA is the certificate authority of a node. Concurrent use is safe, also by several processes.
 type CA struct{ file string }
 
@@ -41,9 +54,11 @@ func Load(file string) (*CA, error) {
 	return ca, nil
 }
 
-// Open opens the CA in a file, with its key, and creates it if it does not exist. A CA that may
-// not sign for all names is replaced, as by Rotate.
-func Open(file string, names Names) (*CA, error) {
+// Open opens the CA in a file, with its key. If the file does not exist, or its CA may not sign for
+// all names, Open creates one that nobody has signed: names that an older CA may not sign for
+// could not be served to pods that trust it, since clients compare all names of a certificate with
+// the constraints of all its signers. A CA that is created may sign for more addresses, too.
+func Open(file string, names Names, more ...net.IP) (*CA, error) {
 	ca := &CA{file}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
@@ -51,7 +66,8 @@ func Open(file string, names Names) (*CA, error) {
 			if a != nil && a.covers(names) {
 				return nil
 			}
-			return ca.replace(a, names)
+			names.Addresses = append(slices.Clone(names.Addresses), more...)
+			return ca.replace(nil, names)
 		})
 	}
 	if err != nil {

@@ -112,14 +112,45 @@ func TestANewCAIsNotTrustedByPodsOfTheOldOne(t *testing.T) {
 
 func TestACAThatIsForMoreNamesIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	more := nodeca.Names{DNS: names.DNS, Addresses: append([]net.IP{net.IPv4(10, 96, 0, 1)}, names.Addresses...)}
-	roots := bundle(t, open(t, file, more))
-	ca := open(t, file, names) // as a hub that has not read yet which address the Service has
+	installed, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := bundle(t, installed)
+	ca := open(t, file, names) // as the hub, which does not know the address of the Service
 	if err := handshake(t, issue(t, ca), roots, "10.96.0.1"); err != nil {
 		t.Errorf("the certificate lacks a name that the CA is for: %v", err)
 	}
 	if got := issue(t, ca); len(got.Certificate) != 1 {
 		t.Errorf("the CA was replaced: %d certificates", len(got.Certificate))
+	}
+}
+
+func TestACAForOtherAddressesIsNotSignedByTheOneBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	open(t, file, names)
+	moved := nodeca.Names{DNS: names.DNS, Addresses: []net.IP{net.IPv4(169, 254, 3, 1)}}
+	ca := open(t, file, moved)
+	if err := handshake(t, issue(t, ca), bundle(t, ca), "169.254.3.1"); err != nil {
+		t.Errorf("a pod that starts now: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("%d certificates are sent to pods, of which they need one", len(got.Certificate))
+	}
+}
+
+func TestNoNameIsServedThatAnOlderCAMayNotSignFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	ca := open(t, file, names)
+	before := bundle(t, ca)
+	if err := ca.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1)); err != nil { // the CA is there: no more names
+		t.Fatal(err)
+	}
+	if err := handshake(t, issue(t, ca), before, "kubernetes.default.svc"); err != nil {
+		t.Error(err)
 	}
 }
 
